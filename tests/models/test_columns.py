@@ -107,7 +107,7 @@ def test_names_that_editors_complete_have_the_types_of_the_table():
 
 def test_fits_explain_their_columns():
     text = SpotFits.__doc__
-    for name in sorted(COMMON - {"frame", "label", "track", "refit"}):
+    for name in sorted(COMMON - {"frame", "channel", "plane", "label", "track", "refit"}):
         assert f"    {name} : ndarray of {COLUMNS[name].type}" in text
     assert "{columns}" not in text
 

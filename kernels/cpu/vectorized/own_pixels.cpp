@@ -175,9 +175,9 @@ template <class T> constexpr T LOWEST = T(MAY_BE_BAD<T> ? -3e38f : UNSIGNED<T> ?
 template <class T> constexpr T HIGHEST = MAY_BE_BAD<T> ? T(3e38f) : UNSIGNED<T> ? T(-1) : T(32767);
 
 // Of 3x3 pixels, how many must have one value for a plateau, and the least value of whole numbers there: few counts are
-// often equal.
+// often equal. Below the last value, the top of a spot may be flat as it is rounded.
 constexpr int PLATEAU = 5;
-constexpr double LEAST_COUNT = 255;
+constexpr double LEAST_COUNT = 31, MANY_COUNTS = 255;
 // How far the lowest value is below all others, at least: so many times what lies between these and their median, and
 // so many steps, as the least of their differences is one.
 constexpr double GAP = 0.5, STEPS = 4;
@@ -291,18 +291,22 @@ void each_pixel(const void* frames, int pixel_type, long long height, long long 
 }
 
 // They have the largest value of the pixels' type. Or that of their frame, if it is that of a plateau: as noise makes
-// none, the camera's converter has ended there.
+// none, the camera's converter has ended there. A plateau of few counts may be the rounded top of a spot, around which
+// as many pixels are one count lower; numbers that are no counts tell of a scale that was divided by its end.
 bool find_saturated(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
                     int rows, int columns, const FlatAreaRule& rule, double highest, unsigned char* pixels) {
-    const bool is_whole = highest == __builtin_floor(highest);
-    const bool may_be_top = highest - highest == 0 && (highest >= LEAST_COUNT || !is_whole);
     enum : unsigned char { END = 1, TOP = 2 };
+    int tops = 0, below = 0;
+    bool all_whole = true;
     each_pixel(frames, pixel_type, height, width, corner, rows, columns, [&](int k, double value) {
-        pixels[k] =
-            static_cast<unsigned char>((value >= rule.largest ? END : 0) | (may_be_top && value == highest ? TOP : 0));
+        pixels[k] = static_cast<unsigned char>((value >= rule.largest ? END : 0) | (value == highest ? TOP : 0));
+        tops += value == highest, below += value == highest - 1;
+        all_whole &= value != value || value == __builtin_floor(value);
     });
+    const bool is_top = highest >= MANY_COUNTS || !all_whole || (highest >= LEAST_COUNT && 2 * below <= tops);
+    const bool may_be_top = highest - highest == 0 && is_top;
     bool is_plateau = false;
-    for (int k = 0; k < rows && !is_plateau; ++k)
+    for (int k = 0; k < rows && !is_plateau && may_be_top; ++k)
         for (int i = 0; i < columns && !is_plateau; ++i) {
             int around = 0;
             for (int v = k > 0 ? k - 1 : 0; v <= k + 1 && v < rows; ++v)

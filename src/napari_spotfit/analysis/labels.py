@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..models.columns import CHANNEL, PLANE
 from ..results.spot_fits import SpotFits
 from .summary import check_columns, finite
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _MOST_BINS = 1 << 24
 #: The largest label that a column of whole numbers has a place for.
 _LARGEST = 2**63 - 1
+#: The column that says how spots of planes are counted, and what it says.
+COUNTED, ONCE_PER_PLANE = "counted", "once per plane"
 
 
 def label_spots(
@@ -91,7 +94,9 @@ def per_label(
     pandas.DataFrame
         A row for every label of the image but 0, those without spots too: ``label``; ``pixels``,
         how many it has, in all frames; ``count``, its spots; and ``…_sum`` and ``…_mean`` of each
-        column, for which NaN and infinity are left out.
+        column, for which NaN and infinity are left out. Spots of several channels count by
+        themselves: a row for each ``channel`` then. Of planes that were fitted one by one, the
+        column ``counted`` says that a spot counts once per plane in which it is seen.
 
     Examples
     --------
@@ -105,8 +110,8 @@ def per_label(
     ([3, 7], [640, 2048], [0, 1])
     """
     fits = fits.to_host()
-    values = {name: fits.columns[name] for name in check_columns(fits, columns)}
-    return table_of_labels(label_spots(fits, labels, to_labels), label_sizes(labels), values)
+    names, label = check_columns(fits, columns), label_spots(fits, labels, to_labels)
+    return table_of_labels(label, label_sizes(labels), fits.columns, names)
 
 
 def label_sizes(labels: Any) -> dict[int, int]:
@@ -119,11 +124,31 @@ def label_sizes(labels: Any) -> dict[int, int]:
 
 
 def table_of_labels(
-    label: NDArray[Any], sizes: Mapping[int, int], columns: Mapping[str, NDArray[Any]]
+    label: NDArray[Any],
+    sizes: Mapping[int, int],
+    columns: Mapping[str, NDArray[Any]],
+    names: Iterable[str],
+    by_plane: bool = False,
 ) -> pd.DataFrame:
-    """Return the table of :func:`per_label` from the spots' labels and the labels' sizes."""
-    sums = LabelSums(sizes, columns)
+    """Return the table of :func:`per_label` from the spots' labels and the labels' sizes.
+
+    Parameters
+    ----------
+    label : ndarray of int
+        The label of each spot.
+    sizes : mapping of int to int
+        How many pixels each label has, in the order of the labels.
+    columns : mapping of str to ndarray
+        The columns of the spots.
+    names : iterable of str
+        Those that are added up.
+    by_plane : bool
+        Whether planes were fitted one by one, though the spots have no column of them.
+    """
+    channels = np.unique(columns[CHANNEL]).tolist() if CHANNEL in columns else ()
+    sums = LabelSums(sizes, names, channels)
     sums.add(label, columns)
+    sums.by_plane |= by_plane
     return sums.table()
 
 
@@ -136,6 +161,8 @@ class LabelSums:
         How many pixels each label has, in the order of the labels.
     columns : iterable of str
         The columns that are added up.
+    channels : sequence
+        The channels of the spots, which count by themselves; none where there is no such column.
 
     Raises
     ------
@@ -143,37 +170,52 @@ class LabelSums:
         If a label is above 2⁶³ - 1.
     """
 
-    def __init__(self, sizes: Mapping[int, int], columns: Iterable[str]) -> None:
+    def __init__(
+        self, sizes: Mapping[int, int], columns: Iterable[str], channels: Sequence[Any] = ()
+    ) -> None:
         _check_largest(max(sizes, default=0))
-        self._sizes = sizes
+        self._sizes, self._channels = sizes, list(channels)
         self._known = np.fromiter(sizes, np.int64, len(sizes))
-        self._count = np.zeros(len(sizes), np.int64)
+        #: Rows of the table: the labels, once for each channel.
+        self._total = len(sizes) * max(len(self._channels), 1)
+        self._count = np.zeros(self._total, np.int64)
         #: The sums of each column, and of how many finite values they are.
-        self._sums = {name: (np.zeros(len(sizes)), np.zeros(len(sizes))) for name in columns}
+        self._sums = {name: (np.zeros(self._total), np.zeros(self._total)) for name in columns}
+        #: Whether spots are of planes that were fitted one by one.
+        self.by_plane = False
 
     def add(self, label: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:
         """Add spots by their labels; those of label 0 count nowhere."""
-        known, total = self._known, len(self._known)
+        known = self._known
         row = np.searchsorted(known, label)
-        there = row < total
+        there = row < len(known)
         there[there] = known[row[there]] == label[there]
         row = row[there]
-        self._count += np.bincount(row, minlength=total)
+        if self._channels:
+            order = {channel: place for place, channel in enumerate(self._channels)}
+            places = [order[channel] for channel in columns[CHANNEL][there].tolist()]
+            row = row + len(known) * np.array(places, np.int64)
+        self._count += np.bincount(row, minlength=self._total)
         for name, (sums, counts) in self._sums.items():
             chosen = finite(columns[name][there])
             real = np.isfinite(chosen)
-            sums += np.bincount(row[real], chosen[real], total)
-            counts += np.bincount(row[real], minlength=total)
+            sums += np.bincount(row[real], chosen[real], self._total)
+            counts += np.bincount(row[real], minlength=self._total)
+        self.by_plane |= PLANE in columns
 
     def table(self) -> pd.DataFrame:
-        """Return a row for every label, those without spots too."""
+        """Return a row for every label, those without spots too, and for each channel."""
         import pandas as pd
 
-        table: dict[str, Any] = {
-            "label": self._known,
-            "pixels": np.fromiter(self._sizes.values(), np.int64, len(self._sizes)),
-            "count": self._count,
-        }
+        times = max(len(self._channels), 1)
+        table: dict[str, Any] = {"label": np.tile(self._known, times)}
+        if self._channels:
+            table[CHANNEL] = np.repeat(np.array(self._channels), len(self._known))
+        pixels = np.fromiter(self._sizes.values(), np.int64, len(self._sizes))
+        table["pixels"] = np.tile(pixels, times)
+        table["count"] = self._count
+        if self.by_plane:
+            table[COUNTED] = ONCE_PER_PLANE
         for name, (sums, counts) in self._sums.items():
             table[f"{name}_sum"] = sums
             with np.errstate(invalid="ignore"):  # no spots

@@ -20,6 +20,7 @@ def localize_files(
     output: str | os.PathLike[str],
     *,
     frames: slice | None = None,
+    channel: int | str | None = None,
     labels: str | os.PathLike[str] | None = None,
     workers: int = 1,
     ending: str = ENDING,
@@ -44,6 +45,9 @@ def localize_files(
         ``day2/a.tif``, the tables have the folder before it: ``day1_a.tif.spots.parquet``.
     frames : slice, optional
         Frames of each movie; all by default.
+    channel : int or str, optional
+        Number or name of the channel of images with an axis c of several; "all" fits each by
+        itself, and adds the column ``channel``. Without it, files of several channels fail.
     labels : str or path, optional
         Where each image's mask of cells is: a folder, a pattern with ``*`` for the image's name, an
         ending such as ``"_cells.tif"`` of masks beside the images, or one file for all. Then
@@ -100,6 +104,7 @@ def localize_files(
         settings,
         ending,
         frames,
+        channel,
         None if labels is None else os.fspath(labels),
         workers,
         fresh=fresh,

@@ -12,7 +12,9 @@ import numpy as np
 
 from ..analysis.labels import LabelSums, label_sizes, label_spots
 from ..files.table import as_text
+from ..images.channels import Channel
 from ..images.files.opening import ENDINGS, open_image
+from ..images.frames import FrameReader
 from ..results.spot_fits import SpotFits
 
 if TYPE_CHECKING:
@@ -89,10 +91,12 @@ def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
     return [image for image in images if _real(image) not in masks]
 
 
-def open_cells(image: Path, labels: str, images: Sequence[Path]) -> Cells:
+def open_cells(
+    image: Path, labels: str, images: Sequence[Path], channels: Sequence[Channel]
+) -> Cells:
     """Return the cells of an image: the labels of its mask, those of a movie read frame by frame.
 
-    Parameters are those of :func:`mask_of`.
+    Parameters are those of :func:`mask_of`, and the channels that are fitted.
 
     Raises
     ------
@@ -100,7 +104,8 @@ def open_cells(image: Path, labels: str, images: Sequence[Path]) -> Cells:
         If :func:`mask_of` does, or if the mask cannot be read, has no whole numbers or too large
         ones, or is not as large as the image.
     """
-    shape = open_image(image).shape  # where both are wrong, the image's error is reported
+    # Where both are wrong, the image's error is reported.
+    shape = FrameReader(channels[0].image).shape
     path = mask_of(image, labels, images)
     mask = open_image(path)
     if mask.dtype.kind not in "iub":
@@ -114,7 +119,8 @@ def open_cells(image: Path, labels: str, images: Sequence[Path]) -> Cells:
             f"{_size(shape)}: a mask is as large as a frame, or as the whole image"
         )
     try:
-        return Cells(np.asarray(mask) if mask.ndim == 2 else mask)
+        every = [int(one.number or 0) for one in channels if one.is_one_of_all]
+        return Cells(np.asarray(mask) if mask.ndim == 2 else mask, every)
     except ValueError as error:
         raise ValueError(f"the mask “{path.name}” cannot be used: {error}") from None
 
@@ -182,17 +188,19 @@ class Cells:
     ----------
     labels : array of int
         As :func:`~napari_spotfit.label_spots` takes them.
+    channels : sequence of int
+        The channels of the spots, if each is fitted by itself.
     """
 
-    def __init__(self, labels: Any) -> None:
+    def __init__(self, labels: Any, channels: Sequence[int] = ()) -> None:
         self._labels = labels
-        self._sums = LabelSums(label_sizes(labels), _COLUMNS)
+        self._sums = LabelSums(label_sizes(labels), _COLUMNS, channels)
 
     def labelled(self, part: SpotFits) -> SpotFits:
         """Return spots with the column ``label``, and count the good ones in their cells."""
         part = part.to_host()
         label, good = label_spots(part, self._labels), np.asarray(part.good)
-        self._sums.add(label[good], {name: part.columns[name][good] for name in _COLUMNS})
+        self._sums.add(label[good], part[good].columns)
         columns = {**part.columns, LABEL: label}
         return SpotFits(columns, part.index_names, part.settings)
 

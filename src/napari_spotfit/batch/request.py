@@ -33,6 +33,8 @@ class Batch:
         What the tables in a folder end in.
     frames : slice, optional
         Frames of each movie.
+    channel : int or str, optional
+        The channel of images of several, or "all" for each by itself.
     labels : str, optional
         Where the masks are, as :func:`~.masks.mask_of` takes it.
     workers : int
@@ -50,6 +52,7 @@ class Batch:
     settings: Settings
     ending: str = ENDING
     frames: slice | None = None
+    channel: int | str | None = None
     labels: str | None = None
     workers: int = 1
     keep: bool = False

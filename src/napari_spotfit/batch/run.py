@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engine import threads
-from ..files.parts import PartsError, parts_beside, parts_in, remove_beside
+from ..files.parts import PartsError, folders_in, parts_beside, parts_in, remove_beside
 from ..files.table import as_text
 from ..files.writing import FileLockedError, file_lock, unfinished
+from ..images.axes import ALL
+from ..images.channels import NO_MAPS, Channel, channels_of
 from ..images.files.opening import open_image
 from ..images.frames import FrameReader
 from ..images.identity import identity
 from ..localization.localize import localize_iter
-from ..localization.plan import NO_MAPS
 from ..localization.stored import key_of, kind_of, with_settings
 from ..results.saving import save_fits
 from ..results.spot_fits import SpotFits
@@ -251,12 +252,15 @@ def _parts(
         resume = _resumed(file, table)
         file.set_state(RUNNING)
         if batch.labels is not None:
-            file.cells = open_cells(file.path, batch.labels, batch.files)
+            file.cells = open_cells(file.path, batch.labels, batch.files, _channels(file))
         for part in localize_iter(
-            file.path, frames=batch.frames, settings=_shared(batch), progress=count, resume=resume
-        ):
+            file.path, frames=batch.frames, channel=batch.channel, settings=_shared(batch),
+            progress=count, resume=resume,
+        ):  # fmt: skip
             assert part.settings is not None
             requested = part.settings.changed(threads=batch.settings.threads)
+            if batch.channel == ALL:  # each has its own σ and noise
+                requested = batch.settings
             part = SpotFits(part.columns, part.index_names, requested)
             labelled = part if file.cells is None else file.cells.labelled(part)
             if columns is not None:
@@ -292,7 +296,8 @@ def _parts(
 def _check_frames(file: _File) -> None:
     """Raise a ValueError if a file has none of the frames that were chosen."""
     if file.batch.frames is not None:
-        reader = FrameReader(open_image(file.path), spatial=file.batch.settings.dimensions)
+        image, dimensions = _channels(file)[0].image, file.batch.settings.dimensions
+        reader = FrameReader(image, spatial=dimensions)
         if len(reader.leading) != 1:
             axes = len(reader.leading)
             what = f"has frames along {axes} axes" if axes else "is one frame"
@@ -307,12 +312,18 @@ def _check_frames(file: _File) -> None:
             )
 
 
+def _channels(file: _File) -> list[Channel]:
+    """Return the channels of a file that are fitted; one of a file without several."""
+    return channels_of(open_image(file.path), file.batch.channel, NO_MAPS)
+
+
 def _key(file: _File) -> dict[str, Any] | None:
     """Return the input from which a file's table is made; None where that is unknown."""
     batch = file.batch
     try:
-        image = open_image(file.path)
-        key = key_of(image, NO_MAPS)
+        channels = _channels(file)
+        image = channels[0].image
+        key = key_of(image, NO_MAPS) | {"channel": str(batch.channel)}
         if batch.labels is not None:
             key["labels"] = identity(mask_of(file.path, batch.labels, batch.files))
         kind = kind_of(image, batch.settings, batch.frames)
@@ -329,7 +340,7 @@ def _resumed(file: _File, table: Path) -> Path | None:
     folder = parts_beside(table, file.path)
     if file.batch.fresh:
         remove_beside(folder)
-    file.outcome.parts_before = len(parts_in(folder))
+    file.outcome.parts_before = sum(len(parts_in(own)) for own in folders_in(folder))
     return folder
 
 

@@ -52,6 +52,12 @@ SOME_FAILED = 1
     "-1 for the last.",
 )  # fmt: skip
 @click.option(
+    "--channel", metavar="N|NAME|all",
+    help="The channel of images with an axis of several, by its number from 0 on or its name; or "
+    "all, each by itself, with the column “channel”. Channels are no frames: without this, such "
+    "files fail.",
+)  # fmt: skip
+@click.option(
     "--labels", metavar="MASKS", type=_PATH,
     help="A mask of each image, such as the cells of a segmentation: a pattern in which * stands "
     "for the image's name (masks/*_cells.tif), a folder, what comes after the image's name "
@@ -76,6 +82,7 @@ def localize(
     output: Path,
     ending: str,
     frames: str | None,
+    channel: str | None,
     labels: str | None,
     workers: int,
     keep: bool,
@@ -101,8 +108,8 @@ def localize(
     level = QUIET if quiet else VERBOSE if verbose else USUAL
     try:
         batch = Batch(
-            image_files(inputs), output, chosen_settings(context), ending, _slice(frames), labels,
-            workers, keep, fresh,
+            image_files(inputs), output, chosen_settings(context), ending, _slice(frames), channel,
+            labels, workers, keep, fresh,
         )  # fmt: skip
         batch = images_of(batch)
         batch_tables(batch)

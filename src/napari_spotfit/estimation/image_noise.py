@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..images.arrays import to_host
 from ..images.camera import Camera
+from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..images.reading import evenly_spread, without_damage
@@ -26,12 +27,15 @@ from .psf_width import FALLBACK_SIGMA, with_psf
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
 #: In frames with more pixels than this it is measured in squares: number along each axis, side.
 _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
+#: Pixels whose percentiles are looked at, about.
+_ENOUGH = 1 << 16
 
 
 @takes_settings("camera", "run", without=("noise",))
 def noise_model(
     image: Any,
     *,
+    channel: int | str | None = None,
     bad_pixels: Any = None,
     camera: Camera | None = None,
     settings: Settings | None = None,
@@ -51,6 +55,8 @@ def noise_model(
     image : array, shape (…, Y, X), or path
         NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
         :func:`~napari_spotfit.open_image`.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
         True where a pixel is not used.
     camera : Camera, optional
@@ -77,19 +83,15 @@ def noise_model(
     (False, True)
     """
     settings = merged(settings, options, noise_model)
-    reader = FrameReader(image, spatial=settings.dimensions)
-    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    one = channel_of(image, channel, Maps(bad_pixels=bad_pixels, camera=camera))
+    reader, maps = FrameReader(one.image, spatial=settings.dimensions), one.maps
+    calibration = detection_calibration(reader.shape, settings, maps.bad_pixels, maps.camera)
     return measured_noise(reader, with_psf(reader, calibration, warn=False))
 
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
     """Return the noise in a few frames of an image, corrected for the camera."""
     return measure_noise(*_sample(reader, calibration))
-
-
-def noise_over(reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel) -> float:
-    """Return the variance of the same frames over a model's; NaN if it cannot be measured."""
-    return noise_over_line(*_sample(reader, calibration), noise)
 
 
 def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
@@ -168,11 +170,28 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         return ""
     if camera is None:
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
+    pixels, own = _sample(reader, calibration)
+    low, middle = _darker_half(pixels)
+    settings = calibration.fitted
+    if middle + _ROUNDING + _OF_NOISE * (middle - low) < settings.offset:
+        return (
+            f"most pixels of the image have fewer counts, about {middle:.4g}, than the camera has "
+            f"without light, offset={settings.offset:.4g}: there is no light below 0. Measure the "
+            "offset with the shutter closed; standard errors and photons go by it"
+        )
     known = calibration.knows_variance
     names = _in_words(calibration.fitted, camera.least if known else 0.0)
-    ratio = noise_over(reader, calibration, camera)
+    ratio = noise_over_line(pixels, own, camera)
     if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
         return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
+    if not known and not noise.is_filtered:
+        left = float(noise.variance(middle)) - float(camera.variance(middle))
+        electrons = math.sqrt(max(left, 0.0)) / (settings.gain or 1.0)
+        if electrons > _MOST_READ_OUT:
+            return _of_camera(
+                f"noise that a camera of {names} has only with a read-out noise of "
+                f"{electrons:.2g} electrons, which none has", "",
+            )  # fmt: skip
     # Of an unknown read-out variance, noise may have any; not its slope.
     if known or noise.gain is None or 1 / UNLIKE < noise.gain / camera.slope < UNLIKE:
         return ""
@@ -181,6 +200,23 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         f"a camera of {names}",
         f": it suggests {noise.gain:.3g} counts per electron",
     )
+
+
+#: The image may be darker than its offset by so many counts, and by so much of its noise: of counts
+#: the median is a whole number.
+_ROUNDING, _OF_NOISE = 0.5, 0.2
+#: The read-out noise of cameras in electrons, at most.
+_MOST_READ_OUT = 50.0
+
+
+def _darker_half(pixels: NDArray[Any]) -> tuple[float, float]:
+    """Return what a sixth, and half of the pixels of frames are below; NaN without pixels."""
+    known = pixels.ravel()[:: max(pixels.size // _ENOUGH, 1) | 1]
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return math.nan, math.nan
+    low, middle = np.percentile(known, [16, 50])
+    return float(low), float(middle)
 
 
 def _of_parts(noise: NoiseModel) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..images.camera import Camera, PerPixel
+from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.options import Options, merged, takes_settings
@@ -27,6 +28,7 @@ def estimate_sigma(
     image: Any,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     bad_pixels: Any = None,
     camera: Camera | None = None,
@@ -51,6 +53,8 @@ def estimate_sigma(
         :func:`~napari_spotfit.open_image`.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames to choose from; by default all.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
@@ -81,9 +85,10 @@ def estimate_sigma(
     True
     """
     settings = merged(settings, options, estimate_sigma)
-    reader = FrameReader(image, spatial=settings.dimensions)
-    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    masks = PerPixel.of_mask(mask, reader)
+    one = channel_of(image, channel, Maps(mask, None, bad_pixels, camera))
+    reader, maps = FrameReader(one.image, spatial=settings.dimensions), one.maps
+    calibration = detection_calibration(reader.shape, settings, maps.bad_pixels, maps.camera)
+    masks = PerPixel.of_mask(maps.mask, reader)
     read_mask = None if masks is None else masks.read
     looked_at = samples(reader, calibration, reader.select(frames), read_mask=read_mask)
     return width_of(looked_at, calibration, settings.sigma)

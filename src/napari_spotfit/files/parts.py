@@ -31,6 +31,7 @@ _FORMAT = 1
 #: What the time of a file's last change, in ns, is called among what a run is of.
 _CHANGED = "changed"
 _PART = re.compile(r"part-\d{9,}\.parquet")
+_CHANNEL = re.compile(r"channel-\d{3,}")
 _UNFINISHED = re.compile(r"\.part-\d{9,}\.[0-9a-f]{32}|\._run\.[0-9a-f]{32}")
 
 
@@ -55,6 +56,17 @@ class Run:
     asked: Mapping[str, Any]
     settings: Settings
     firsts: Sequence[int]
+
+
+def channel_folder(folder: Path, number: int) -> Path:
+    """Return the folder of the parts of a channel, where each is fitted by itself.
+
+    Examples
+    --------
+    >>> channel_folder(Path("spots"), 1).as_posix()
+    'spots/channel-001'
+    """
+    return folder / f"channel-{number:03d}"
 
 
 def part_path(folder: Path, first: int) -> Path:
@@ -182,6 +194,12 @@ def parts_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if _PART.fullmatch(path.name))
 
 
+def folders_in(folder: Path) -> list[Path]:
+    """Return a folder of parts, and those of the parts of channels in it."""
+    own = folder.iterdir() if folder.is_dir() else ()
+    return [folder, *sorted(path for path in own if _CHANNEL.fullmatch(path.name))]
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Be the only run that works in a folder, which is made where it is missing.
@@ -241,8 +259,9 @@ def remove_beside(folder: Path) -> None:
 
     Only for who is alone at the table, so that a lock in it is one that a killed run has left.
     """
-    _drop(lock_of(folder / _RUN))
-    remove_parts(folder)
+    for own in reversed(folders_in(folder)):
+        _drop(lock_of(own / _RUN))
+        remove_parts(own)
     if folder.parent.is_dir() and not any(folder.parent.iterdir()):
         folder.parent.rmdir()
 

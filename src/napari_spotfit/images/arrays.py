@@ -19,7 +19,8 @@ _NATIVE = {
     "b1": "u1", "u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4",
 }  # fmt: skip
 
-_PLANES = ("z", "plane", "planes", "depth")
+#: Names of axes of planes.
+PLANES = ("z", "plane", "planes", "depth")
 
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:
@@ -206,7 +207,7 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None, spatial: int = 2)
         return None
     leading = zip(names[:-spatial], shape[:-spatial], strict=True)
     return next(
-        (str(name) for name, size in leading if str(name).lower() in _PLANES and size > 1), None
+        (str(name) for name, size in leading if str(name).lower() in PLANES and size > 1), None
     )
 
 

@@ -135,7 +135,9 @@ class PerPixel:
         self.shared, self.on_device = len(own) == spatial, is_on_device(values)
         self._is_flag, self._frame_shape = bool(flags), frame_shape
         self._frame = _frame(values, own, what) if self.shared else None
-        self._stack = None if self.shared else FrameReader(values, self._is_flag, spatial)
+        self._stack = (
+            None if self.shared else FrameReader(values, self._is_flag, spatial, checked=False)
+        )
 
     @classmethod
     def of_mask(cls, mask: Any, reader: FrameReader) -> PerPixel | None:

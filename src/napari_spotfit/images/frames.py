@@ -20,9 +20,11 @@ from .arrays import (
     is_on_device,
     known_shape,
     native_type,
+    plane_axis,
     to_host,
     to_native,
 )
+from .axes import axis_names, check_axes
 from .files.opening import opened
 from .reading import Box, ChunkGrid, edges, row_tiles
 
@@ -48,14 +50,16 @@ class FrameReader:
         Whether it holds booleans, which are read as 0 and 1.
     spatial : int
         How many of the last axes a frame has: 3 for volumes (Z, Y, X).
+    checked : bool
+        Whether its axes must be (…, y, x) without several channels, as of an image that is fitted.
 
     Raises
     ------
     TypeError
         If the image's numbers are complex, boolean or no numbers.
     ValueError
-        If the image has fewer dimensions than a frame, or no pixels, or if frames that are read
-        are not as large as its shape says.
+        If the image has fewer dimensions than a frame, no pixels, several channels or too short a
+        last axis, or if frames that are read are not as large as its shape says.
 
     Examples
     --------
@@ -65,7 +69,9 @@ class FrameReader:
     (5, (4, 30, 20))
     """
 
-    def __init__(self, image: Any, flags: bool = False, spatial: int = 2) -> None:
+    def __init__(
+        self, image: Any, flags: bool = False, spatial: int = 2, *, checked: bool = True
+    ) -> None:
         image = opened(image)
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
@@ -81,6 +87,10 @@ class FrameReader:
         self.leading, self.frame_shape = self.shape[:-spatial], self.shape[-spatial:]
         if 0 in self.frame_shape:
             raise ValueError(f"the image has no pixels; got shape {self.shape}")
+        if checked and not isinstance(image, HeldFrame):
+            check_axes(image)
+        #: The leading axis that runs over planes, if one does.
+        self.planes = _planes_of(image, spatial)
         self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
@@ -337,7 +347,7 @@ class HeldFrame:
     reads_parts = False
 
     def __init__(self, image: Any, index: tuple[int, ...] = (), spatial: int = 2) -> None:
-        reader = FrameReader(image, spatial=spatial)
+        reader = FrameReader(image, spatial=spatial, checked=False)
         number = int(np.ravel_multi_index(index, reader.leading)) if index else 0
         self.index, self.number = index, number
         self.pixels: NDArray[Any] = reader.read_here(np.array([number]))[0]
@@ -353,6 +363,13 @@ class HeldFrame:
 def pixel_at(place: Iterable[int]) -> Part:
     """Return the part of a frame that is one pixel."""
     return tuple(slice(first, first + 1) for first in place)
+
+
+def _planes_of(image: Any, spatial: int) -> int | None:
+    """Return the leading axis that runs over planes, if one does."""
+    names = axis_names(image)
+    planes = None if names is None else plane_axis(image, names, spatial)
+    return None if names is None or planes is None else names.index(planes)
 
 
 def inside(places: NDArray[np.float64], shape: ArrayLike) -> NDArray[np.bool_]:

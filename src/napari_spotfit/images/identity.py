@@ -51,7 +51,9 @@ def identity(image: Any) -> dict[str, Any]:
     if path is not None and path.exists():
         others = image.files[1:] if isinstance(image, ImageFile) else ()
         parts = {f"“{other.name}”": _state(other) for other in others}
-        return known | {"path": path.resolve().as_posix()} | _state(path) | parts
+        chosen = getattr(image, "chosen", None)
+        part = {} if chosen is None else {"index": list(chosen)}
+        return known | {"path": path.resolve().as_posix()} | _state(path) | parts | part
     return known | {"pixels": _fingerprint(image)}
 
 
@@ -104,7 +106,7 @@ def _state(path: Path) -> dict[str, int]:
 
 def _fingerprint(image: Any) -> str:
     """Return a fingerprint of frames of an image."""
-    reader = FrameReader(image, flags=True)
+    reader = FrameReader(image, flags=True, checked=False)
     in_memory = type(image) is np.ndarray or is_on_device(image) or not hasattr(image, "shape")
     most = _FRAMES
     if in_memory:

@@ -16,10 +16,12 @@ from ..estimation.estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import is_on_device
 from ..images.camera import Camera, PerPixel
+from ..images.channels import Maps, channels_of
 from ..images.frames import FrameReader, FrameSelection, HeldFrame
 from ..images.pixel_calibration import detection_calibration
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
+from .channels import places_with_channel
 from .chunks import Chunk, cut, gpu_pays_off, read_chunks, side_by_side
 from .fit_at import leading_indices
 from .tiles import Tiled, spots_in_tiles, works_in_tiles
@@ -34,6 +36,7 @@ def detect_spots(
     image: Any,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     bad_pixels: Any = None,
     camera: Camera | None = None,
@@ -49,6 +52,10 @@ def detect_spots(
         :func:`~napari_spotfit.open_image`.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several: channels are no
+        frames, and the other axes are those of the results. "all" takes each by itself, and the
+        results have the axis of the channels.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
@@ -61,7 +68,8 @@ def detect_spots(
     Returns
     -------
     ndarray of float64, shape (n, ndim)
-        Pixels of the spots, as napari's Points take them.
+        Pixels of the spots, as napari's Points take them; without the axis of the channels where
+        one is chosen.
 
     Raises
     ------
@@ -76,7 +84,12 @@ def detect_spots(
     3
     """
     settings = merged(settings, options, detect_spots)
-    return find(image, settings, frames=frames, mask=mask, bad_pixels=bad_pixels, camera=camera)[0]
+    parts = []
+    for one in channels_of(image, channel, Maps(mask, None, bad_pixels, camera)):
+        known = {"mask": one.maps.mask, "bad_pixels": one.maps.bad_pixels}
+        places = find(one.image, settings, frames=frames, camera=one.maps.camera, **known)[0]
+        parts.append(places_with_channel(places, one))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def find(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,15 +13,19 @@ from ..engine.backend import Backend
 from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
+from ..estimation.camera_check import warn_of_camera
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
+from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
+from ..models.columns import PLANE
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
+from .channels import joined_channels, with_channel
 from .chunks import side_by_side
 
 _FAR = 1 << 62
@@ -33,6 +38,7 @@ def fit_at(
     centers: ArrayLike,
     roi_size: int | tuple[int, ...] | None = None,
     *,
+    channel: int | str | None = None,
     weights: Any = None,
     bad_pixels: Any = None,
     camera: Camera | None = None,
@@ -52,6 +58,9 @@ def fit_at(
         around the nearest pixel, shifted inwards at the image's edges.
     roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several; the centres have no
+        index of it. With "all" they have one, and each channel is fitted by itself.
     weights : array, shape (Y, X) or (…, Y, X), optional
         Weight of each pixel for ``estimator="wlse"``, 0 or above.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
@@ -88,11 +97,44 @@ def fit_at(
     True
     """
     settings = with_roi(settings, roi_size, options, fit_at)
+    channels = channels_of(image, channel, Maps(None, weights, bad_pixels, camera))
+    if not channels[0].is_one_of_all:
+        return _fit_at(channels[0], centers, settings)
+    return _fit_in_channels(channels, centers, settings)
+
+
+def _fit_in_channels(
+    channels: Sequence[Channel], centers: ArrayLike, settings: Settings
+) -> SpotFits:
+    """Fit in each channel the centres in it; rows stay in order."""
+    axis = channels[0].axis
+    assert axis is not None
+    places = checked_places(centers, len(channels[0].image.shape) + 1)
+    with np.errstate(invalid="ignore"):
+        number = np.rint(places[:, axis])
+    outside_all = ~((number >= 0) & (number < len(channels)))
+    parts, rows = [], []
+    number[outside_all] = 0
+    used = [one for one in channels if (number == one.number).any()]
+    for one in used or channels[:1]:
+        own = np.flatnonzero(number == one.number)
+        there = np.delete(places[own], axis, axis=1)
+        there[outside_all[own], -1] = np.nan
+        parts.append(with_channel(_fit_at(one, there, settings), one))
+        rows.append(own)
+    joined = joined_channels(parts)
+    return joined[np.argsort(np.concatenate(rows), kind="stable")]
+
+
+def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFits:
+    """Fit at centres of one channel."""
+    image, maps = channel.image, channel.maps
     given, reader = settings, checked_reader(image, settings)
     places, outer = checked_places(centers, len(reader.shape)), len(reader.leading)
     calibration = PixelCalibration(
-        reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
-    )
+        reader.shape, settings,
+        weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
+    )  # fmt: skip
     numbers = known = None
     if reader.leading or settings.sigma is None:
         numbers = frame_numbers(places, reader)
@@ -117,7 +159,9 @@ def fit_at(
     # Indices of places far outside, too, are numbers.
     index = np.where(np.isnan(places[:, :outer]), -1, np.rint(places[:, :outer]))
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
-    return collected(columns, index, recorded(calibration.settings, backend))
+    fits = collected(columns, index, recorded(calibration.settings, backend), reader.planes)
+    warn_of_camera(given, fits)
+    return fits
 
 
 def _only_frame(reader: FrameReader, numbers: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
@@ -227,9 +271,15 @@ def leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[
 
 
 def collected(
-    columns: dict[str, NDArray[Any]], index: NDArray[np.int64], settings: Settings
+    columns: dict[str, NDArray[Any]],
+    index: NDArray[np.int64],
+    settings: Settings,
+    planes: int | None = None,
 ) -> SpotFits:
-    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
+    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame.
+
+    The axis of planes, if there is one, has its own column, too: they are fitted one by one.
+    """
     count = index.shape[1]
     if not count:
         return SpotFits(columns, (), settings)
@@ -237,6 +287,8 @@ def collected(
     leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
     if count > 1:
         leading["frame"] = leading[names[-1]]
+    if planes is not None:
+        leading[PLANE] = leading[names[planes]]
     return SpotFits(leading | columns, names, settings)
 
 

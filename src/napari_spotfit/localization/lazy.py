@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from ..images.arrays import as_array, is_on_device, known_shape, to_host
 from ..images.camera import Camera
+from ..images.channels import Channel, Maps
 from ..images.files.image_file import ImageFile
 from ..images.files.opening import opened
 from ..images.frames import FrameReader, FrameSelection
+from ..models.columns import CHANNEL
 from ..results.joining import joined_parts
 from ..settings.settings import Settings
-from .plan import Maps, Plan, fitted, measured, planned
+from .plan import Plan, fitted, measured, planned
 from .stored import Store, StoredPart, StoredRun, kind_of, parts_of, ranges_of, with_estimates
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class File(NamedTuple):
     path: Path
     #: When it was changed last: another file of the same name is another task.
     changed: int
+    #: The axis of its channels, and the number of the one that is read.
+    chosen: tuple[int, int] | None = None
 
 
 class Part(NamedTuple):
@@ -96,13 +100,33 @@ def stored(part: Part, store: Store) -> StoredPart:
 @lru_cache(maxsize=16)
 def _opened(file: File, thread: int) -> Any:
     """Return an open image: the next part's is the same; each thread reads one of its own."""
-    return opened(file.path)
+    image = opened(file.path)
+    return image if file.chosen is None else image.at(*file.chosen)
 
 
 def _read(frames: NDArray[Any], numbers: NDArray[np.int64], first: int, count: int) -> NDArray[Any]:
     """Return ``count`` frames from a first one on."""
     place = int(np.searchsorted(numbers, first))
     return frames[place : place + count]
+
+
+def lazy_channels(
+    channels: Sequence[Channel], settings: Settings, frames: FrameSelection
+) -> tuple[dd.DataFrame, list[Settings]]:
+    """Return the spots of channels as one Dask DataFrame, and the settings of each."""
+    tables, known = [], []
+    for one in channels:
+        table, own = lazy_table(one.image, settings, frames, one.maps)
+        if one.is_one_of_all:
+            order = [CHANNEL, *table.columns]
+            table = table.assign(**{CHANNEL: np.int64(one.number or 0)})[order]
+        tables.append(table)
+        known.append(own)
+    if len(tables) == 1:
+        return tables[0], known
+    import dask.dataframe as dd
+
+    return dd.concat(tables), known
 
 
 def lazy_table(
@@ -172,11 +196,12 @@ def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool, axes
 
     if values is None:
         return [None] * len(ranges)
+    chosen = getattr(values, "chosen", None)
     if isinstance(values, ImageFile) and values.path.exists():
         values = values.path
     if isinstance(values, (str, os.PathLike)):
         path = Path(values).resolve()
-        values = File(path, path.stat().st_mtime_ns)
+        values = File(path, path.stat().st_mtime_ns, chosen)
         return [delayed(values, pure=True, traverse=False)] * len(ranges)
     if is_on_device(values) or not (hasattr(values, "shape") and hasattr(values, "dtype")):
         values = to_host(as_array(values))

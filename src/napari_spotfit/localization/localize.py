@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
+from ..estimation.camera_check import CameraCheck, warn_of_camera
 from ..estimation.estimates import warn_of_gain
 from ..images.arrays import fitted_by_plane, plane_axis
 from ..images.camera import Camera
+from ..images.channels import Channel, Maps, channels_of
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .plan import Fitted, Maps, check_progress, fitted, planned
+from .channels import joined_channels, resume_in, with_channel
+from .plan import Fitted, check_progress, fitted, planned
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -41,6 +45,7 @@ def localize(
     roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -56,6 +61,7 @@ def localize(
     roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -71,6 +77,7 @@ def localize(
     roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -93,6 +100,10 @@ def localize(
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
         indices are those of the whole image.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several: channels are no
+        frames, and the other axes are those of the results. "all" fits each by itself, which adds
+        a column ``channel``.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     weights : array, shape (Y, X) or (…, Y, X), optional
@@ -113,20 +124,22 @@ def localize(
     Returns
     -------
     SpotFits or dask.dataframe.DataFrame
-        The spots by frame, then row, then column. A Dask DataFrame has the columns of
-        :meth:`SpotFits.to_dataframe`, a partition for each part of the movie.
+        The spots by frame, then row, then column, channels one after the other. A Dask DataFrame
+        has the columns of :meth:`SpotFits.to_dataframe`, a partition for each part of the movie.
 
     Raises
     ------
     TypeError, ValueError
-        If the image, the mask or the settings are not of the kind above.
+        If the image, the mask or the settings are not of the kind above, or if the image has
+        several channels and none is chosen; the message lists them.
 
     Warns
     -----
     UserWarning
         If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
         by itself. If the PSF's σ cannot be estimated from the image, and none is given. For maximum
-        likelihood without the camera's gain: what was taken for it.
+        likelihood without the camera's gain: what was taken for it. If the image, or the fits,
+        contradict the gain or the offset.
 
     Examples
     --------
@@ -140,28 +153,27 @@ def localize(
     """
     settings = with_roi(settings, roi_size, options, localize)
     check_progress(progress, lazy=lazy)
-    there = opened(image)
-    _warn_of_planes(there, settings)
+    channels = channels_of(image, channel, Maps(mask, weights, bad_pixels, camera))
+    _warn_of_planes(channels[0].image, settings)
     if lazy:
-        from .lazy import lazy_table
+        from .lazy import lazy_channels
 
-        maps = Maps(mask, weights, bad_pixels, camera)
-        table, known = lazy_table(image, settings, frames, maps)
-        warn_of_gain(settings, known)
+        table, known = lazy_channels(channels, settings, frames)
+        for one in known:
+            warn_of_gain(settings, one)
         return table
 
-    def parts() -> Iterator[tuple[SpotFits, float]]:
-        for part in localize_parts(
-            there, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
-            camera=camera,
-        ):  # fmt: skip
+    def parts(own: Iterator[Part]) -> Iterator[tuple[SpotFits, float]]:
+        for part in own:
             yield part.fits, part.share
             if progress is not None:
                 progress(part.done, part.total)
 
-    fits = joined_parts(parts())
-    warn_of_gain(settings, fits.settings)
-    return fits
+    found = [joined_parts(parts(own)) for own in parts_by_channel(channels, settings, frames)]
+    for fits in found:
+        warn_of_gain(settings, fits.settings)
+        warn_of_camera(settings, fits)
+    return joined_channels(found)
 
 
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
@@ -170,6 +182,7 @@ def localize_iter(
     roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -195,6 +208,10 @@ def localize_iter(
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
         indices are those of the whole image.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several: channels are no
+        frames, and the other axes are those of the results. "all" fits each by itself, which adds
+        a column ``channel``.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     weights : array, shape (Y, X) or (…, Y, X), optional
@@ -240,25 +257,67 @@ def localize_iter(
     """
     settings = with_roi(settings, roi_size, options, localize_iter)
     check_progress(progress)
-    image = opened(image)
-    _warn_of_planes(image, settings)
-    parts = localize_parts(
-        image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
-        camera=camera, resume=resume,
-    )  # fmt: skip
-    return _with_progress(parts, settings, progress)
+    channels = channels_of(image, channel, Maps(mask, weights, bad_pixels, camera))
+    _warn_of_planes(channels[0].image, settings)
+    by_channel = parts_by_channel(channels, settings, frames, resume)
+    return _with_progress(by_channel, settings, progress)
 
 
 def _with_progress(
-    parts: Iterator[Part], settings: Settings, progress: Callable[[int, int], object] | None
+    by_channel: Iterable[Iterator[Part]],
+    settings: Settings,
+    progress: Callable[[int, int], object] | None,
 ) -> Iterator[SpotFits]:
     """Yield the fits of parts; warn of the gain with the first, and report progress with each."""
-    for number, part in enumerate(parts):
-        if not number:
-            warn_of_gain(settings, part.fits.settings)
-        if progress is not None:
-            progress(part.done, part.total)
-        yield part.fits
+    for parts in by_channel:
+        check = CameraCheck(settings)
+        for number, part in enumerate(parts):
+            if not number:
+                warn_of_gain(settings, part.fits.settings)
+            if progress is not None:
+                progress(part.done, part.total)
+            check.add(part.fits)
+            yield part.fits
+        check.warn()
+
+
+def parts_by_channel(
+    channels: Sequence[Channel],
+    settings: Settings,
+    frames: FrameSelection,
+    resume: str | os.PathLike[str] | None = None,
+    *,
+    same_roi: bool = False,
+) -> Iterator[Iterator[Part]]:
+    """Yield the parts of each channel by itself, which say how much of all channels is done.
+
+    The ROI's size is estimated in each, too, or it is that of the first one in all.
+    """
+    for place, one in enumerate(channels):
+        folder = resume_in(resume, one)
+        parts = _of_channel(one, place, len(channels), settings, frames, folder)
+        if same_roi and not place:
+            first = next(parts)
+            assert first.fits.settings is not None
+            settings = settings.changed(roi_size=first.fits.settings.roi_size)
+            parts = chain([first], parts)
+        yield parts
+
+
+def _of_channel(
+    channel: Channel,
+    place: int,
+    count: int,
+    settings: Settings,
+    frames: FrameSelection,
+    resume: str | os.PathLike[str] | None,
+) -> Iterator[Part]:
+    """Yield the parts of a channel; of several, their fits have its number."""
+    maps = channel.maps._asdict()
+    for part in localize_parts(channel.image, settings, frames=frames, resume=resume, **maps):
+        done, total = place * part.total + part.done, count * part.total
+        share = (place + part.share) / count
+        yield Part(with_channel(part.fits, channel), done, total, part.device, share)
 
 
 def _warn_of_planes(image: Any, settings: Settings) -> None:

@@ -17,7 +17,8 @@ from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise
-from ..images.camera import Camera, PerPixel
+from ..images.camera import PerPixel
+from ..images.channels import NO_MAPS, Maps
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration
 from ..results.joining import in_frame_order
@@ -32,18 +33,6 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 #: A movie in memory is long for a GPU that so many blocks come to each worker.
 _ROUNDS = 1.5
-
-
-class Maps(NamedTuple):
-    """Maps of the pixels of an image, as :func:`~.localize.localize` takes it."""
-
-    mask: Any = None
-    weights: Any = None
-    bad_pixels: Any = None
-    camera: Camera | None = None
-
-
-NO_MAPS = Maps()
 
 
 class Plan(NamedTuple):
@@ -145,7 +134,8 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         columns = backend.fit(job, block, positions)
         check_counts(calibration, block, positions, columns)
         columns["score"] = found.score
-        return collected(columns, leading_indices(numbers, reader), recorded_settings), chunk
+        index = leading_indices(numbers, reader)
+        return collected(columns, index, recorded_settings, reader.planes), chunk
 
     workers = min(load.workers, sum(blocks.chunks for blocks in parts))
     held: list[SpotFits] = []
@@ -172,7 +162,7 @@ def _fitted_in_tiles(plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]) -> It
     for number in numbers.tolist():
         for columns, share in fits_in_tiles(tiled, number):
             index = leading_indices(np.full(len(columns["y"]), number), plan.reader)
-            yield Fitted(collected(columns, index, settings), share)
+            yield Fitted(collected(columns, index, settings, plan.reader.planes), share)
 
 
 def _for_movies_in_memory(backend: Backend, total: int) -> Load:

@@ -33,6 +33,7 @@ from ..files.parts import (
     write_run,
 )
 from ..images.camera import Camera
+from ..images.channels import Maps
 from ..images.frames import FrameReader, FrameSelection
 from ..images.identity import identity, values_identity
 from ..images.reading import all_before
@@ -41,7 +42,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..version import __version__
 from .chunks import gpu_pays_off
-from .plan import Fitted, Maps, Plan, fitted, measured
+from .plan import Fitted, Plan, fitted, measured
 from .tiles import works_in_tiles
 
 #: Settings that change nothing about the numbers.

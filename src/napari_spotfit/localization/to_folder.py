@@ -10,18 +10,19 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ..estimation.camera_check import CameraCheck
 from ..estimation.estimates import warn_of_gain
 from ..files.parts import part_path, read_run
 from ..files.table import UnreadableFileError
 from ..images.camera import Camera
-from ..images.files.opening import opened
+from ..images.channels import Maps, channel_of
 from ..images.frames import FrameSelection
 from ..results.saving import load_fits
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .lazy import lazy_stored
-from .plan import Maps, check_progress, planned
+from .plan import check_progress, planned
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
@@ -32,6 +33,7 @@ def localize_to_folder(
     roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
+    channel: int | str | None = None,
     mask: Any = None,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -59,6 +61,9 @@ def localize_to_folder(
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several; each has a
+        folder of its own.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     weights : array, shape (Y, X) or (…, Y, X), optional
@@ -107,21 +112,25 @@ def localize_to_folder(
     check_progress(progress, lazy=lazy)
     maps = Maps(mask, weights, bad_pixels, camera)
     other = warn_of_other(folder) if fresh else refuse_other(folder)
-    there = opened(image)
+    one = channel_of(image, channel, maps)
+    there, maps = one.image, one.maps
     run = store_in(Path(folder).resolve(), there, settings, frames, maps, other)
     warn_of_gain(settings, run.store.settings)
     if lazy:
-        return lazy_stored(image, run, maps)
+        return lazy_stored(there, run, maps)
     plan = planned(there, run.settings, frames, maps)
     spots, done, ends = 0, Fraction(0), np.cumsum([len(numbers) for numbers in run.ranges])
     written: list[StoredPart] = []
+    check = CameraCheck(settings)
     for fits, count in parts_of(plan, run):
         spots, done = spots + len(fits), done + count
+        check.add(fits)
         if done == ends[len(written)]:
             written.append(StoredPart(run.store.path(run.ranges[len(written)]), spots))
             spots = 0
             if progress is not None:
                 progress(int(done), len(plan.numbers))
+    check.warn()
     return written
 
 

@@ -24,6 +24,7 @@ AXES = {"z": "plane", "y": "row", "x": "column"}
 IN_PLANE = ("y", "x")
 #: Columns that are chosen by name, not by what the table says of them.
 STOP, TRACK, REFIT = "stop_condition", "track", "refit"
+CHANNEL, PLANE = "channel", "plane"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
@@ -156,6 +157,14 @@ ROWS = (
         },
     ),
     Column(
+        CHANNEL, "", "Channel of the image that the spot is in; other programs count or name it as "
+        "they do.", "", "index", formats={"rsfish": "c"},
+    ),
+    Column(
+        PLANE, "", "Plane along z that the spot was found in: each is fitted by itself, and a spot "
+        "counts once for each plane in which it is seen.", "int64", "index",
+    ),
+    Column(
         "{axis}", "px",
         "Centre of the spot along the image's {line}s axis; 0 is {first}.",
         "float64", "position",
@@ -268,8 +277,6 @@ ROWS = (
     ),
     Column("radius", "px", "Radius of the spot, as another program found it.", "", "other",
            formats={"trackmate": "RADIUS"}),
-    Column("channel", "", "Channel of the image, as another program counts or names it.", "",
-           "other", formats={"rsfish": "c"}),
     Column("prob", "", "Probability that there is a spot, as another program found it.", "",
            "other", formats={"decode": "prob"}),
     Column("id", "", "Number that another program has given the spot.", "", "other",
@@ -289,6 +296,31 @@ COMMON = frozenset(
 def is_index(name: str) -> bool:
     """Whether a column indexes one of the image's leading axes."""
     return name == "frame" or _INDEX.fullmatch(name) is not None
+
+
+def index_of(names: Iterable[str], axes: int | None = None) -> tuple[str, ...]:
+    """Return the columns that index an image's leading axes, in the order of these.
+
+    Parameters
+    ----------
+    names : iterable of str
+        All columns, in order.
+    axes : int, optional
+        How many leading axes there are, where that is known. One more than there are columns of
+        frames is that of channels, each of which was fitted by itself.
+
+    Examples
+    --------
+    >>> index_of(["axis_0", "axis_1", "frame", "y", "x"]), index_of(["channel", "frame", "y"], 2)
+    (('axis_0', 'axis_1'), ('channel', 'frame'))
+    """
+    known = [name for name in names if is_index(name) or name == CHANNEL]
+    several = sum(_INDEX.fullmatch(name) is not None for name in known) > 1
+    # Of several axes the frame is that of the last one, once more.
+    index = [name for name in known if not (several and name == "frame")]
+    if CHANNEL in index and (axes is None or len(index) > axes):
+        index.remove(CHANNEL)
+    return tuple(index)
 
 
 def describe(name: str, shape: Iterable[Column] = ()) -> Column:

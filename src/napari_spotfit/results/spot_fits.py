@@ -35,6 +35,9 @@ class SpotFits:
     frame, axis_0, axis_1, … : ndarray of int64
         Where the spot lies along the image's leading axes: ``frame`` for one, and
         ``axis_0``, ``axis_1``, …, with ``frame`` for the last of them, for more.
+    channel, plane : ndarray of int64
+        The channel, where each was fitted by itself; and the place along the axis z, where an image
+        has one: each plane is fitted by itself, and a spot counts once in each that shows it.
     …_stderr : ndarray of float32
         Standard errors of centre, shape parameters, amplitude, background and photons, unless the
         fit was made with ``errors=False``. 0 for what was fixed. NaN where the data do not

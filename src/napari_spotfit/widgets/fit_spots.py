@@ -208,6 +208,7 @@ class FitSpots(Docked):
             maps=layer_maps(image, self.settings.layers()),
             noise=self._noise.get(),
             look=self._look,
+            channels=images.channels_of(image),
         )
 
     def _on_progress(self, done: int, total: int) -> None:

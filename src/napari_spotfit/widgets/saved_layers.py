@@ -163,7 +163,7 @@ def table_of_layer(
     look = _layer(attributes, len(data))
     if rows is not None:
         data, features, shown = data[rows], features.iloc[rows], np.ones(len(rows), bool)
-    fits = fits_of_features(features, metadata)
+    fits = fits_of_features(features, metadata, data.shape[1])
     if rows is not None and len(rows) < len(attributes["features"]):
         counts = {condition.name: count for condition, count in fits.stop_counts().items()}
         look["metadata"] |= {"stop_counts": counts, "invalid": 0}

@@ -90,6 +90,7 @@ def fit_layer(
         frames=frames,
         maps=layer_maps(layer, {role: itself(one) for role, one in (maps or {}).items()}),
         look=Look.of(remember.load("fit_spots")),
+        channels=images.channels_of(layer),
     )
     # With Qt's application as its parent it goes on although no name refers to it.
     fit = LayerFit(layer, job, viewer, QApplication.instance())

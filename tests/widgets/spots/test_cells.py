@@ -10,7 +10,14 @@ from hand import LEFT
 from qtpy.QtWidgets import QApplication
 from spot_table import PIXEL, add_spots, dock, make_fits
 
-from napari_spotfit import load_fits
+from napari_spotfit import (
+    fit_layer,
+    load_fits,
+    localize,
+    per_label,
+    simulate_movie,
+    to_points_layer,
+)
 from napari_spotfit.widgets.layers.points import points_arguments
 from napari_spotfit.widgets.layers.result_layers import show_result
 from napari_spotfit.widgets.saved_layers import read_layer
@@ -292,3 +299,41 @@ def test_a_point_that_the_user_adds_is_no_spot_of_a_cell(viewer, qtbot):
     settle()
     qtbot.waitUntil(lambda: not spots.summary.work.busy)
     assert spots.summary.words.text().startswith("50 spots in 5 frames")
+
+
+@pytest.mark.parametrize("labels_axes", [2, 4])
+def test_spots_of_two_leading_axes_are_counted(viewer, qtbot, labels_axes):
+    movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=9, photons=3000, seed=1)
+    image = viewer.add_image(movie.reshape(2, 3, 64, 64), axis_labels=("t", "z", "y", "x"))
+    fits = localize(image.data, sigma=1.3)
+    viewer.add_layer(to_points_layer(fits, image))
+    data = cells(64, 64) if labels_axes == 2 else cells(2, 3, 64, 64)
+    labels = viewer.add_labels(data, name="cells")
+    spots = dock(viewer)
+    count(spots, labels, qtbot)
+    table, expected = shown_table(spots.cells), per_label(fits[fits.valid], data)
+    # A spot that is seen in several planes counts in each: page, table and file say so.
+    assert "once per plane in which it is seen" in spots.cells.hint.text()
+    assert "count, once per plane" in table
+    np.testing.assert_array_equal(table["count, once per plane"], expected["count"])
+    assert expected["count"].sum() > 0
+
+
+def test_channels_of_cells_do_not_add_up(viewer, qtbot):
+    movie, _ = simulate_movie(2, shape=(64, 64), spots_per_frame=30, photons=3000, seed=1)
+    image = viewer.add_image(movie, axis_labels=("c", "y", "x"))
+    fits = fit_layer(image, sigma=1.3, viewer=viewer).wait()
+    labels = viewer.add_labels(cells(64, 64), name="cells")
+    spots = dock(viewer)
+    count(spots, labels, qtbot)
+    table = shown_table(spots.cells)
+    for channel in range(2):
+        own = fits[np.asarray(fits.valid) & (fits.channel == channel)]
+        expected = per_label(own, labels.data)
+        shown = table[table["channel"] == channel]
+        assert shown["count"].tolist() == expected["count"].tolist()
+        feature = labels.features.set_index("index")[f"spots, channel {channel}"]
+        assert feature.loc[expected["label"]].tolist() == expected["count"].tolist()
+    spots.cells.color_button.click()
+    wait(spots, qtbot)
+    assert spots.cells.color_button.isChecked()

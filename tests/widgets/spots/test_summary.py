@@ -10,7 +10,15 @@ from hand import LEFT
 from qtpy.QtCore import Qt
 from spot_table import PIXEL, add_spots, dock
 
-from napari_spotfit import SpotFits, to_points_layer
+from napari_spotfit import (
+    SpotFits,
+    fit_layer,
+    localize,
+    per_frame,
+    simulate_movie,
+    to_points_layer,
+)
+from napari_spotfit.widgets.layers.points import fits_of_features
 from napari_spotfit.widgets.spots import Spots
 from napari_spotfit.widgets.table.filters import Filters
 
@@ -176,3 +184,41 @@ def test_the_choice_is_made_with_the_keyboard(page, qtbot):
     settle()
     assert page.over.currentText() == "median sigma [px]"
     qtbot.mouseClick(page.export.copy_button, LEFT)
+
+
+def test_frames_of_two_axes_are_counted_once(viewer, qtbot):
+    """The last axis has its own column and that of the frame, as fits of such images have."""
+    movie, _ = simulate_movie(6, shape=(48, 48), spots_per_frame=4, photons=3000, seed=1)
+    image = viewer.add_image(movie.reshape(2, 3, 48, 48), name="stack")
+    fits = localize(image.data, sigma=1.3)
+    layer = viewer.add_layer(to_points_layer(fits, image))
+    spots = dock(viewer)
+    spots.tabs.setCurrentWidget(spots.summary)
+    wait(spots.summary, qtbot)
+    assert " in 6 frames" in spots.summary.words.text()
+    counts = per_frame(fits, image.data.shape)["count"].to_numpy()
+    np.testing.assert_array_equal(spots.summary.curve.getData()[1], counts)
+    assert fits_of_features(layer.features, layer.metadata, layer.ndim).index_names == (
+        "axis_0", "axis_1",
+    )  # fmt: skip
+
+
+def test_channels_are_counted_by_themselves(viewer, qtbot):
+    movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=4, photons=3000, seed=1)
+    stack = movie.reshape(3, 2, 64, 64)
+    image = viewer.add_image(stack, name="stack", axis_labels=("t", "c", "y", "x"))
+    found = fit_layer(image, sigma=1.3, viewer=viewer)
+    fits = found.wait()
+    layer = found.layer
+    assert fits.index_names == ("frame", "channel")
+    for channel in range(2):
+        expected = localize(stack[:, channel], sigma=1.3, roi_size=fits.settings.roi_size)
+        np.testing.assert_array_equal(fits.x[fits.channel == channel], expected.x)
+    np.testing.assert_array_equal(layer.data[:, 1], fits.channel[fits.valid])
+    spots = dock(viewer)
+    spots.tabs.setCurrentWidget(spots.summary)
+    wait(spots.summary, qtbot)
+    assert " in 6 frames" in spots.summary.words.text()
+    found = fit_layer(image, frames=(slice(1, 3), 1), sigma=1.3, viewer=viewer)
+    assert set(found.wait().channel) == {1}
+    assert set(found.fits.frame) == {1, 2}

@@ -54,7 +54,7 @@ SMALL_SHARE, _LARGE_SHARE = 1024, 1 << 20
 FLAGGED = 1 << 14
 #: Of a ROI's pixels how many must have one value for a flat top, and the least value of whole
 #: numbers there: few counts are often equal.
-PLATEAU, LEAST_COUNT = 5, 255
+PLATEAU, LEAST_COUNT = 5, 31
 #: How far the lowest value is below all others, at least: so many times what lies between these and
 #: their median, and so many steps, as the least of their differences is one.
 GAP, STEPS = 0.5, 4

@@ -155,8 +155,9 @@ RULES = {
         "saturated",
         "The camera was saturated here: height, light and width are guesses from what is around.",
         "the centre's pixel and another of the 3×3 pixels there are saturated: they have the "
-        "largest value of the image's integer type; or the highest of the frame, at least 255 or "
-        "no whole number, where at least 5 of some 3×3 pixels of the ROI have it",
+        "largest value of the image's integer type; or the highest of the frame, where at least 5 "
+        "of some 3×3 pixels of the ROI have it: at least 255, or at least 31 with half as many "
+        "pixels one count lower at most, or in an image of other than whole numbers",
         "light that the camera did not count is missing, and noise makes no plateau; of a spot "
         "with a single such pixel, the others tell the light to less than a standard error",
         True,

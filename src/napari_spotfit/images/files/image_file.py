@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,6 +44,8 @@ class ImageFile:
         Reads them together.
     files : sequence of path, optional
         All files that its frames are in, where it is not the one alone.
+    channels : sequence of str, optional
+        The channels' names, where the file says them.
 
     Raises
     ------
@@ -63,11 +66,15 @@ class ImageFile:
         chunks: Sequence[int] | None = None,
         read_box: ReadBox | None = None,
         files: Sequence[Path] = (),
+        channels: Sequence[str] | None = None,
     ) -> None:
         self.path, self.shape = path, tuple(map(int, shape))
         self.files = tuple(files) or (path,)
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.dims = None if dims is None else tuple(dims)
+        self.channels = None if channels is None else tuple(map(str, channels))
+        #: The axis of the file, and the index along it, that this is a part of.
+        self.chosen: tuple[int, int] | None = None
         self._read, self._read_box = read, read_box
         check_shape(path, self.shape)
         leading = self.shape[:-2]
@@ -91,6 +98,21 @@ class ImageFile:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def at(self, axis: int, number: int) -> ImageFile:
+        """Return the image at one index along a leading axis; it reads no other frames."""
+        leading = self.shape[:-2]
+        numbers = np.take(self._numbers, number, axis).ravel()
+        image = ImageFile(
+            self.path, _without(axis, self.shape), self.dtype,
+            partial(self._some_frames, numbers),
+            None if self.dims is None else _without(axis, self.dims),
+            None if self.chunks is None else _without(axis, self.chunks[: len(leading)]),
+            None if self._read_box is None else partial(_box_at, self._read_box, axis, number),
+            self.files,
+        )  # fmt: skip
+        image.chosen = axis, number
+        return image
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Read what is chosen as of an array; frames that it does not touch are not read."""
@@ -136,6 +158,9 @@ class ImageFile:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[...], dtype)
 
+    def _some_frames(self, numbers: NDArray[np.int64], first: int, count: int) -> NDArray[Any]:
+        return self._frames(numbers[first : first + count])
+
     def _frames(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Read frames by their numbers, those that follow each other at once."""
         if not len(numbers):
@@ -174,6 +199,15 @@ class ImageFile:
             return error
         why = str(error) or type(error).__name__
         return unreadable(self.path, f"frame {number} is damaged or missing: {why}")
+
+
+def _without(axis: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*values[:axis], *values[axis + 1 :])
+
+
+def _box_at(read_box: ReadBox, axis: int, number: int, leading: tuple[slice, ...]) -> NDArray[Any]:
+    """Read a box at one index along an axis that it does not have."""
+    return read_box((*leading[:axis], slice(number, number + 1), *leading[axis:]))
 
 
 def check_shape(path: Path, shape: tuple[int, ...]) -> None:

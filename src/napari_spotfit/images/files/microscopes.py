@@ -45,6 +45,7 @@ def read_nd2(path: Path) -> ImageFile:
             sizes, dtype = dict(file.sizes), np.dtype(file.dtype)
             several = max(int(file.attributes.channelCount or 1), 1)
             coloured = file.is_rgb
+            channels = _names_of_channels(file)
     except Exception as error:  # of any kind where a file is damaged
         raise unreadable(path, f"it is damaged, or no ND2 file: {error}") from None
     names = list(sizes)
@@ -58,7 +59,17 @@ def read_nd2(path: Path) -> ImageFile:
     chunks = (*(1,) * (leading - 1), several) if several > 1 else None
     dims = [name.lower() for name in names]
     read = _Pictures(file, tuple(sizes.values()), several)
-    return ImageFile(path, tuple(sizes.values()), dtype, read, dims, chunks)
+    shape = tuple(sizes.values())
+    return ImageFile(path, shape, dtype, read, dims, chunks, channels=channels or None)
+
+
+def _names_of_channels(file: ND2File) -> list[str]:
+    """Return the names of the channels; none where the file does not say them."""
+    try:
+        about: Any = getattr(file.metadata, "channels", None) or ()
+        return [str(one.channel.name) for one in about]
+    except Exception:  # of any kind where parts of what it says are missing
+        return []
 
 
 class _Pictures:
@@ -129,7 +140,9 @@ def read_ndtiff(path: Path) -> ImageFile:
         places[int(np.ravel_multi_index(numbers, leading)) if numbers else 0] = entry
     dims = [_AXES.get(name, name) for name in axes]
     read = _Frames(path, places, (rows, columns), dtype)
-    return ImageFile(path, (*leading, rows, columns), dtype, read, [*dims, "y", "x"])
+    channels = [str(value) for value in axes.get("channel", ())] or None
+    shape = (*leading, rows, columns)
+    return ImageFile(path, shape, dtype, read, [*dims, "y", "x"], channels=channels)
 
 
 def _axes(indices: list[dict[str, Any]]) -> dict[str, dict[Any, int]]:

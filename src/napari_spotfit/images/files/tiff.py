@@ -107,19 +107,32 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
         return _of_equal_pages(file)
     image = images[0]
     axes, shape = str(image.axes), tuple(map(int, image.shape))
-    if axes[-2:] != "YX":
-        colours = " Colours are no frames: give one channel." if "S" in axes else ""
+    if "S" in axes:
         raise unreadable(
-            path, f"its axes must end in rows and columns, YX; they are {axes}.{colours}"
+            path,
+            f"its pixels have several samples, such as colours: its axes are {axes}. Colours are "
+            "no frames: give one channel, as an array or a file of its own",
         )
+    if axes[-2:] != "YX":
+        raise unreadable(path, f"its axes must end in rows and columns, YX; they are {axes}")
     if image.dtype is None:
         raise unreadable(path, "its pixels have no type of number")
-    dims = None if _UNKNOWN & set(axes) else axes.lower()
-    files = _files_of(file)
+    dims = None if _UNKNOWN & set(axes) and "C" not in axes else axes.lower()
+    files, channels = _files_of(file), _channels_of(file)
     if image.dataoffset is not None and files == [path]:
-        return _in_one_piece(file, shape, image.dataoffset, dims)
+        found = _in_one_piece(file, shape, image.dataoffset, dims)
+        found.channels = channels
+        return found
     pages = Pages(file, image, _why_missing(file, lost, said))
-    return ImageFile(path, shape, image.dtype, pages, dims, files=files)
+    return ImageFile(path, shape, image.dtype, pages, dims, files=files, channels=channels)
+
+
+def _channels_of(file: TiffFile) -> tuple[str, ...] | None:
+    """Return the names of the channels of an OME-TIFF; None if some have none."""
+    found = re.findall(r"<(?:\w+:)?Channel\b([^>]*)>", file.ome_metadata or "")
+    names = [re.search(r'\bName="([^"]+)"', attributes) for attributes in found]
+    known = tuple(unescape(name[1]) for name in names if name is not None)
+    return known if known and len(known) == len(found) else None
 
 
 def _of_equal_pages(file: TiffFile) -> ImageFile:

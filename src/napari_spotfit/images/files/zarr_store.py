@@ -45,16 +45,19 @@ def image_of(found: zarr.Array[Any] | zarr.Group, path: Path | None = None) -> I
     dims: Sequence[str] | None
     if hasattr(found, "group_keys"):
         array, dims = _of_group(found, path)
+        channels = _channels_of(found)
     else:
         array, dims = found, getattr(found.metadata, "dimension_names", None)
+        channels = None
     if array.ndim < 2:
         raise unreadable(path, f"it has no frames of rows and columns: its shape is {array.shape}")
     # What lies in one file is read once.
     chunks = getattr(array, "shards", None) or array.chunks
     frames = _Frames(array)
     return ImageFile(
-        path, array.shape, array.dtype, frames, _all_named(dims), chunks[:-2], frames.box
-    )
+        path, array.shape, array.dtype, frames, _all_named(dims), chunks[:-2], frames.box,
+        channels=channels,
+    )  # fmt: skip
 
 
 class _Frames:
@@ -100,6 +103,14 @@ def _of_group(group: Any, path: Path) -> tuple[Any, Sequence[str] | None]:
     if names[-2:] not in ([], ["y", "x"]):
         raise unreadable(path, f"its axes must end in y, x; they are {', '.join(names)}")
     return array, names or None
+
+
+def _channels_of(group: Any) -> list[str] | None:
+    """Return the names of the channels of an OME-Zarr; None if some have none."""
+    attributes = dict(group.attrs)
+    about = attributes.get("ome", attributes).get("omero", {})
+    names = [channel.get("label") for channel in about.get("channels", ())]
+    return [str(name) for name in names] if names and all(names) else None
 
 
 def _all_named(dims: Sequence[str | None] | None) -> list[str] | None:

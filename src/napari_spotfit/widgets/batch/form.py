@@ -48,6 +48,11 @@ _LABELS_TIP = (
     "folder, or one file for all. Spots get the column <i>label</i>, and a table …cells.csv counts "
     "the good ones of each cell. Empty: no masks.</p>"
 )
+_CHANNEL_TIP = (
+    "<p>The channel of images that have several, by its number from 0 on or its name; <i>all</i> "
+    "fits each by itself, with the column <i>channel</i>. Empty: such images fail, as channels are "
+    "no frames.</p>"
+)
 _OUTPUT_TIP = "<p>The folder where the tables are written; it is made where it is missing.</p>"
 _FORMAT_TIP = (
     "<p>What is written. Parquet is small and fast, CSV is for spreadsheets; both open here as "
@@ -86,6 +91,7 @@ class BatchForm(QObject):
         self.images = LineEdit(label="Images", tooltip=_IMAGES_TIP)
         self.settings = ComboBox(label="Settings", choices=self._settings, tooltip=_SETTINGS_TIP)
         self.labels = LineEdit(label="Masks", tooltip=_LABELS_TIP)
+        self.channel = LineEdit(label="Channel", tooltip=_CHANNEL_TIP)
         self.output = LineEdit(label="Output", tooltip=_OUTPUT_TIP)
         self.format = ComboBox(label="Format", choices=list(_FORMATS), tooltip=_FORMAT_TIP)
         self.workers = SpinBox(
@@ -94,8 +100,8 @@ class BatchForm(QObject):
         self.fresh = CheckBox(text="Start over", tooltip=_FRESH_TIP)
         self.container: Container[Widget] = Container(
             widgets=[
-                self.images, self.settings, self.labels, self.output, self.format, self.workers,
-                self.fresh,
+                self.images, self.settings, self.channel, self.labels, self.output, self.format,
+                self.workers, self.fresh,
             ],
         )  # fmt: skip
         self._lay_out()
@@ -126,6 +132,7 @@ class BatchForm(QObject):
             folder / name if name else folder,
             settings if isinstance(settings, Settings) else Settings(),
             ending,
+            channel=self.channel.value.strip() or None,
             labels=self.labels.value.strip() or None,
             workers=self.workers.value if not name else 1,
             fresh=self.fresh.value,
@@ -216,6 +223,7 @@ class BatchForm(QObject):
         for row in (self.settings, self.format, self.workers):
             guard_wheel(row.native)
         self.labels.native.setPlaceholderText("none")
+        self.channel.native.setPlaceholderText("images of one channel")
         self.images.native.setPlaceholderText("files, a folder, *.tif")
         self.output.native.setPlaceholderText("a folder")
         self.files_button = self._button("Files…", "Choose image files", self._ask_files)

@@ -41,11 +41,13 @@ _FRAME_TIP = (
     "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
     "to a last one, both included; the first frame is 0.</p>"
 )
-_KINDS, _QUESTION = ("time", "z"), "time or z?"
+_KINDS, _QUESTION = ("time", "z", "channel"), "time, z or channel?"
 _KIND_TIP = (
     "<p>The image does not say what this axis is. Frames in <i>time</i> are fitted one by one, and "
-    "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits.</p><p>The answer "
-    "is kept with the layer and with its results. An axis label of the layer says it, too.</p>"
+    "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
+    "are no frames: each is fitted with its own noise and σ, and its spots have its number as the "
+    "feature channel.</p><p>The answer is kept with the layer and with its results. An axis label "
+    "of the layer says it, too.</p>"
 )
 
 
@@ -135,8 +137,8 @@ class ImageChoice(LayerChoice):
 class FrameChoice(QWidget):
     """One :class:`AxisChoice` for every axis of an image before y and x.
 
-    For an axis without a name it asks whether that is time or z, and it warns that the planes of
-    a stack are fitted one by one.
+    For an axis without a name it asks whether that is time, z or one of channels, and it warns that
+    the planes of a stack are fitted one by one.
 
     Parameters
     ----------
@@ -289,7 +291,7 @@ class AxisChoice(QWidget):
 
 
 class AxisKind(QComboBox):
-    """Asks whether an axis without a name is time or z; the answer can be changed."""
+    """Asks whether an axis without a name is time, z or channel; the answer can be changed."""
 
     #: The answer.
     chosen = Signal(str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,9 +14,12 @@ import numpy as np
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
 from ...engine.quality.flags import reasons_in_words
-from ...images.arrays import fitted_by_plane, plane_axis, to_host
-from ...images.frames import FrameReader, FrameSelection
-from ...localization.localize import Part, localize_parts
+from ...estimation.camera_check import CameraCheck
+from ...images.arrays import fitted_by_plane, to_host
+from ...images.channels import Maps, channels_along
+from ...images.frames import FrameReader, FrameSelection, indices_along
+from ...localization.channels import joined_channels
+from ...localization.localize import Part, localize_parts, parts_by_channel
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
@@ -63,6 +66,8 @@ class Job:
     maps: LayerMaps = NO_MAPS
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
     look: Look = field(default_factory=Look)
+    #: The axis of channels, each of which is fitted by itself.
+    channels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ class Fitted:
     stopped: IncompleteFitError | None = None
     #: Why some fits are invalid, if that is known.
     why_invalid: str = ""
+    #: A warning of the camera's gain or offset.
+    doubts: str = ""
 
 
 class LayerFit(QObject):
@@ -257,7 +264,7 @@ class LayerFit(QObject):
         text = summary(fits, seconds, result.device, result.why_invalid)
         if result.share:
             text += f". Stopped after {result.share}"
-        self.summary = text + _planes_in_words(image, fits)
+        self.summary = text + _planes_in_words(image, fits) + result.doubts
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": self.summary}
         self._fits, self._layer = fits, layer
@@ -286,11 +293,12 @@ class LayerFit(QObject):
 def _fit(job: Job, enough: threading.Event) -> Steps:
     """Fit part by part until all is done or enough is set; return what is ``Fitted``."""
     maps, parts, stopped = job.maps.read(), list[Part](), None
-    settings = job.noise.put_into(job.settings, job.image, maps)
+    check = CameraCheck(job.settings)
     try:
-        with closing(localize_parts(job.image, settings, frames=job.frames, **maps)) as coming:
+        with closing(_parts(job, maps)) as coming:
             for part in coming:
                 parts.append(part)
+                check.add(part.fits)
                 yield part.done, part.total
                 if enough.is_set():
                     break
@@ -300,13 +308,33 @@ def _fit(job: Job, enough: threading.Event) -> Steps:
         stopped = _incomplete(error, _share(parts[-1]))
     if not any(len(part.fits) for part in parts) and not enough.is_set():
         _check_searched(job, maps)
-    fits = SpotFits.concatenate([part.fits for part in parts])
+    fits = joined_channels([part.fits for part in parts])
     face, colormap, mark = job.look
     face = face if face in fits.columns else default_face(fits)
     points = with_mark(points_arguments(fits, face, colormap, job.maps), mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
     why = _why_invalid(job.image, fits)
-    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why)
+    said = check.doubts()
+    doubts = f". ⚠ {said[0].upper()}{said[1:]}." if said else ""
+    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why, doubts)
+
+
+def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
+    """Yield the fits of an image part by part, those of channels one after the other."""
+    if job.channels is None:
+        settings = job.noise.put_into(job.settings, job.image, maps)
+        yield from localize_parts(job.image, settings, frames=job.frames, **maps)
+        return
+    axis, leading = job.channels, job.image.shape[: -job.settings.dimensions]
+    chosen = job.frames if isinstance(job.frames, tuple) else (job.frames,)
+    if job.frames is None:
+        chosen = (slice(None),) * len(leading)
+    numbers = indices_along(chosen[axis], leading[axis]).tolist()
+    others = (*chosen[:axis], *chosen[axis + 1 :]) or None
+    channels = channels_along(job.image, axis, numbers, Maps(**maps))
+    # One size for all: the layer's settings say how large ROIs are.
+    for parts in parts_by_channel(channels, job.settings, others, same_roi=True):
+        yield from parts
 
 
 def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:
@@ -348,13 +376,9 @@ def _incomplete(error: Exception, share: str) -> IncompleteFitError:
 
 def _planes_in_words(image: Image, fits: SpotFits) -> str:
     """Warn if the planes of a stack were fitted one by one."""
-    names = images.axis_names(image)
-    planes = plane_axis(images.full_resolution(image), names)
-    if planes is None or not len(fits):
-        return ""
-    along = fits.columns[fits.index_names[names.index(planes)]]
+    planes = images.planes_of(image, fits)
     words = fitted_by_plane(planes)
-    return "" if along.min() == along.max() else f". ⚠ {words[0].upper()}{words[1:]}."
+    return f". ⚠ {words[0].upper()}{words[1:]}." if planes else ""
 
 
 def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") -> str:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.quality.flags import Flag
-from ...models.columns import REFIT, is_index
+from ...models.columns import REFIT, index_of, is_index
 from ...models.stopping import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.docking import Follower, Keys
 from .appearance import draw_marks, is_marked
-from .points import is_preview, is_result
+from .points import axes_of, is_preview, is_result, settings_of_layer
 from .state import LayerState, LayerView, put_state, put_view
 
 if TYPE_CHECKING:
@@ -310,24 +310,28 @@ def clear_fit_values(layer: Points, rows: Sequence[int]) -> None:
     """
     added = np.arange(len(layer.data))[list(rows)]
     marked = is_marked(layer)
-    layer.features = _without_fits(layer.features, layer.data, added)
+    spatial = axes_of(settings_of_layer(layer.metadata))
+    layer.features = _without_fits(layer.features, layer.data, added, spatial)
     _count_unfitted(layer, len(added))
     if marked:
         draw_marks(layer)
 
 
 def _without_fits(
-    features: pd.DataFrame, points: NDArray[np.float64], rows: NDArray[np.intp]
+    features: pd.DataFrame, points: NDArray[np.float64], rows: NDArray[np.intp], spatial: int
 ) -> pd.DataFrame:
     """Return features with the values of a failed fit in some rows, but for their frame."""
     table = features.copy()
-    index = [name for name in features if is_index(str(name))]
+    index = [*index_of(map(str, features), points.shape[1] - spatial)]
+    last = len(index) - 1
     for number, (name, kind) in enumerate(features.dtypes.items()):
         if name == _STOP:
             known = getattr(kind, "categories", [StopCondition.INVALID.name])
             value: Any = StopCondition.INVALID.name if StopCondition.INVALID.name in known else None
         elif name in index:
-            value = np.rint(points[rows, index.index(name)])
+            value = np.rint(points[rows, index.index(str(name))])
+        elif is_index(str(name)):  # the last axis, once more
+            value = np.rint(points[rows, last])
         else:
             value = _CELLS.get(str(name), None if getattr(kind, "kind", "O") == "O" else np.nan)
         table.iloc[rows, number] = value

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.arrays import PLANES
+from ...images.axes import axis_names as names_of_array
+from ...images.axes import channel_axis
 from ...models.columns import describe
 from ..napari_compat import is_image, is_points
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.components import LayerList
     from napari.layers import Image, Labels, Layer, Points
+
+    from ...results.spot_fits import SpotFits
 
 _TRANSFORM = ("scale", "translate", "rotate", "shear", "affine")
 #: Names of the events of a layer's place, and of its pixels and their place.
@@ -73,19 +78,42 @@ def leading_names(layer: Image) -> tuple[str, ...]:
     return tuple(f"Axis {axis}" if _is_number(name) else name for axis, name in enumerate(names))
 
 
-def axis_names(layer: Image) -> tuple[str, ...]:
-    """Return the names of a layer's axes: the layer's own, else those that the user chose."""
+def axis_names(layer: Layer) -> tuple[str, ...]:
+    """Return the names of a layer's axes: its own, its array's, else those that the user chose."""
     kinds = layer.metadata.get(AXES, {})
     return tuple(
         kinds.get(str(axis), label) if _is_number(label) else label
-        for axis, label in enumerate(layer.axis_labels)
+        for axis, label in enumerate(_labels(layer))
     )
+
+
+def _labels(layer: Layer) -> Sequence[str]:
+    """Return the labels of a layer's axes, or those that its array has; numbers where none has."""
+    labels: Sequence[str] = layer.axis_labels
+    if is_image(layer) and all(map(_is_number, labels)):
+        return names_of_array(own_pixels(layer)) or labels
+    return labels
+
+
+def channels_of(layer: Image) -> int | None:
+    """Return which of a layer's leading axes runs over several channels; None if none does."""
+    axis = channel_axis(axis_names(layer))
+    return None if axis is None or leading_shape(layer)[axis] < 2 else axis
+
+
+def planes_of(layer: Layer, fits: SpotFits) -> str:
+    """Return the axis of a layer whose planes were fitted one by one; nothing if none was."""
+    for name, column in zip(axis_names(layer), fits.index_names, strict=False):
+        along = fits.columns[column]
+        if name.lower() in PLANES and len(along) and along.min() < along.max():
+            return name
+    return ""
 
 
 def unnamed_axes(layer: Image) -> list[int]:
     """Return the axes before y and x that have no name and several indices."""
     lengths = leading_shape(layer)
-    labels = layer.axis_labels[: len(lengths)]
+    labels = _labels(layer)[: len(lengths)]
     return [
         axis
         for axis, (label, length) in enumerate(zip(labels, lengths, strict=True))

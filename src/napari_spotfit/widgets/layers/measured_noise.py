@@ -72,7 +72,7 @@ class MeasuredNoise:
         return settings.changed(noise=found.noise, sigma=found.sigma, roi_size=found.roi_size)
 
     def _measured(self, settings: Settings, known: Mapping[str, Any]) -> ImageEstimates:
-        reader = FrameReader(self._image, spatial=settings.dimensions)
+        reader = FrameReader(self._image, spatial=settings.dimensions, checked=False)
         calibration = detection_calibration(
             reader.shape, settings, known.get("bad_pixels"), known.get("camera")
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.columns import as_column, is_index
+from ...models.columns import IN_PLANE, as_column, index_of
 from ...models.stopping import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -223,7 +223,9 @@ def stop_counts(layer: Points) -> dict[str, int]:
     return {name: int(counts.get(name, 0)) for name in STOP_NAMES}
 
 
-def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> SpotFits:
+def fits_of_features(
+    features: pd.DataFrame, metadata: Mapping[str, Any], ndim: int | None = None
+) -> SpotFits:
     """Return the fits whose columns are a layer's features.
 
     Whole numbers, which napari has as floating-point ones, are whole again.
@@ -234,12 +236,14 @@ def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> Spo
         The features of a layer of fitted spots, and whatever was added to them.
     metadata : mapping
         The layer's metadata.
+    ndim : int, optional
+        How many axes the layer has; without it none of them is one of channels.
     """
     columns = {
         str(name): _column(str(name), values) for name, values in features.items() if name != _GOOD
     }
-    index = tuple(name for name in columns if is_index(name))
     settings = settings_of_layer(metadata)
+    index = index_of(columns, None if ndim is None else ndim - axes_of(settings))
     units = metadata.get("units", {}) if settings is None else {}
     return SpotFits(columns, index, settings, units=units)
 
@@ -248,6 +252,11 @@ def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:
     """Return the settings that a layer's spots were fitted with, if they are known."""
     settings = metadata.get("settings")
     return Settings(**settings) if settings else None
+
+
+def axes_of(settings: Settings | None) -> int:
+    """Return how many spatial axes spots have, by what they were fitted with."""
+    return len(IN_PLANE) if settings is None else settings.dimensions
 
 
 def _column(name: str, values: pd.Series) -> NDArray[Any]:

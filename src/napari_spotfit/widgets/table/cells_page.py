@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout
 
-from ...analysis.labels import label_sizes, label_spots, table_of_labels
+from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
+from ...models.columns import CHANNEL, describe
 from ..layers.cells import (
     INDEX,
     LABEL,
@@ -22,7 +23,7 @@ from ..layers.cells import (
     shows_counts,
     to_labels,
 )
-from ..layers.images import PLACE, events_of, full_resolution, pixel_size
+from ..layers.images import PLACE, events_of, full_resolution, pixel_size, planes_of
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice
 from ..parts.docking import Follower
@@ -75,6 +76,8 @@ class _Place(NamedTuple):
     matrix: NDArray[np.float64]
     label: NDArray[np.int64]
     sizes: dict[int, int]
+    #: The axis whose planes were fitted one by one; nothing if there is none.
+    planes: str = ""
 
 
 class CellsPage(Page):
@@ -172,7 +175,8 @@ class CellsPage(Page):
             self._show_nothing(str(error))
             return
         fits, name = as_fits(self._spots.columns, points), self.feature.name
-        job = partial(_count, self._place, fits, self._spots.shown, array, matrix, name)
+        planes = planes_of(points, fits)
+        job = partial(_count, self._place, fits, self._spots.shown, array, matrix, name, planes)
         self.work.ask(lambda: (points, labels, name, *job()))
 
     def _on_done(self, done: tuple[Points, Labels, str, _Place, pd.DataFrame]) -> None:
@@ -187,8 +191,7 @@ class CellsPage(Page):
         except ValueError as error:
             self._show_nothing(str(error))
             return
-        names = {LABEL: INDEX, "count": SPOTS}
-        put_features(labels, table.rename(columns=names).drop(columns="pixels"))
+        put_features(labels, _by_label(table))
         self._show(labels, name, table)
         if shows_counts(labels):
             self._color(labels)
@@ -200,12 +203,19 @@ class CellsPage(Page):
         self.view.resizeColumnsToContents()
         assert self._place is not None
         total, inside = int(self._spots.shown.sum()), int(table["count"].sum())
-        empty = int((table["count"] == 0).sum())
-        mean = f", {inside / len(table):.3g} per cell" if len(table) else ""
-        self.hint.setText(
-            f"{number(inside)} of {number(total)} spots in {number(len(table))} "
-            f"cell{'' if len(table) == 1 else 's'}{mean}; {number(empty)} without spots"
+        counts = table.groupby(LABEL)["count"].sum()
+        cells, empty = len(counts), int((counts == 0).sum())
+        mean = f", {inside / cells:.3g} per cell" if cells else ""
+        text = (
+            f"{number(inside)} of {number(total)} spots in {number(cells)} "
+            f"cell{'' if cells == 1 else 's'}{mean}; {number(empty)} without spots"
         )
+        if self._place.planes:
+            text += (
+                f". ⚠ Each plane along axis {self._place.planes} was fitted by itself: a spot "
+                "counts once per plane in which it is seen"
+            )
+        self.hint.setText(text)
         self._offer(len(table) > 0)
 
     def _show_nothing(self, why: str) -> None:
@@ -236,16 +246,20 @@ class CellsPage(Page):
 
     def _color(self, labels: Labels) -> None:
         assert self._table is not None
-        color_by_counts(labels, self._table[LABEL].to_numpy(), self._table["count"].to_numpy())
+        counts = self._table.groupby(LABEL)["count"].sum()
+        color_by_counts(labels, counts.index.to_numpy(), counts.to_numpy())
         self._on_colormap()
 
     def _on_click(self, index: Any) -> None:
         """Select the spots of a cell that are shown."""
         if self._table is None or self._place is None:
             return
-        label = self._table[LABEL].to_numpy()[self.model.rows[index.row()]]
+        row = self._table.iloc[self.model.rows[index.row()]]
         if len(self._place.label) == len(self._spots.shown):
-            self._spots.select(np.flatnonzero((self._place.label == label) & self._spots.shown))
+            chosen = (self._place.label == row[LABEL]) & self._spots.shown
+            if CHANNEL in self._table:
+                chosen &= self._spots.columns[CHANNEL].values == row[CHANNEL]
+            self._spots.select(np.flatnonzero(chosen))
 
     def _lay_out(self) -> None:
         explain(self.labels, "Labels layer with the cells", _LAYER_TIP)
@@ -283,6 +297,7 @@ def _count(
     labels: Any,
     matrix: NDArray[np.float64],
     name: str,
+    planes: str,
 ) -> tuple[_Place, pd.DataFrame]:
     """Return where the spots lie, unless that is known, and the table of the labels."""
     points = fits.points()
@@ -291,8 +306,24 @@ def _count(
         label = label_spots(fits, labels, matrix)
         sizes = label_sizes(labels) if place is None else place.sizes
         place = _Place(points, matrix, label, sizes)
-    columns = {name: fits.columns[name][shown]} if name in fits else {}
-    return place, table_of_labels(place.label[shown], place.sizes, columns)
+    place = place._replace(planes=planes)
+    names = [name] if name in fits else []
+    needed = {one: fits.columns[one][shown] for one in (*names, CHANNEL) if one in fits}
+    return place, table_of_labels(place.label[shown], place.sizes, needed, names, bool(planes))
+
+
+def _by_label(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the features of labels: a row for each, and columns for each channel."""
+    import pandas as pd
+
+    table = table.rename(columns={LABEL: INDEX, "count": SPOTS})
+    table = table.drop(columns=["pixels", COUNTED], errors="ignore")
+    if CHANNEL not in table:
+        return table
+    parts = [table.groupby(INDEX)[[SPOTS]].sum()]
+    for channel, own in table.set_index(INDEX).groupby(CHANNEL):
+        parts.append(own.drop(columns=CHANNEL).add_suffix(f", channel {channel:g}"))
+    return pd.concat(parts, axis=1).reset_index()
 
 
 def _columns(
@@ -308,6 +339,11 @@ def _columns(
         "area": (area, unit, _MEANINGS["area"]),
         "count": (table["count"].to_numpy(), "", _MEANINGS["count"]),
     }
+    if COUNTED in table:
+        title = f"count, {ONCE_PER_PLANE}"
+        named[title] = named.pop("count")
+    if CHANNEL in table:
+        named[CHANNEL] = (table[CHANNEL].to_numpy(), "", describe(CHANNEL).meaning)
     for what in ("sum", "mean"):
         if f"{name}_{what}" in table:
             values = table[f"{name}_{what}"].to_numpy() * float(units.factor(name))

@@ -292,7 +292,7 @@ def _find(
     distance: float, memory: int, share: float, places: int,
 ) -> _Found:  # fmt: skip
     """Return the drift that some rows of a layer tell."""
-    fits = fits_of_features(features, metadata)
+    fits = fits_of_features(features, metadata, 3)  # no others can be linked here
     linked, file = link_spots(fits[rows], distance, memory=memory), None
     if "file" in features and features["file"].nunique() > 1 and len(rows):
         # Rows of several of them are refused below.

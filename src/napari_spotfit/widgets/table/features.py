@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.columns import STOP, Column, describe, is_index
+from ...models.columns import STOP, Column, describe, index_of
 from ...models.profiles import MODELS
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.images import PixelSize, pixel_size
-from ..layers.points import settings_of_layer
+from ..layers.points import axes_of, settings_of_layer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,8 +135,8 @@ def read_units(layer: Points, *, physical: bool) -> Units:
 def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:
     """Return a layer's columns of numbers as fits, for what is worked out of fits."""
     numbers = {name: column.values for name, column in columns.items() if column.is_number}
-    index = tuple(name for name in numbers if is_index(name))
-    return SpotFits(numbers, index, settings_of_layer(layer.metadata))
+    settings = settings_of_layer(layer.metadata)
+    return SpotFits(numbers, index_of(numbers, layer.ndim - axes_of(settings)), settings)
 
 
 def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:

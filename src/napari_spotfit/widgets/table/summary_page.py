@@ -171,7 +171,7 @@ class SummaryPage(Page):
         else:
             values = frames[f"{name}_median"].to_numpy() * self._spots.units.factor(name)
         # A movie with one axis of frames says which was fitted; others are numbered.
-        one_axis = "frame" in frames and "axis_0" not in frames
+        one_axis = list(frames)[:2] == ["frame", _COUNT]
         across = frames["frame"].to_numpy() if one_axis else np.arange(len(frames))
         self.curve.setData(across.astype(float), values)
         self.plot.setLabel("bottom", "frame" if one_axis else "frame, axes one after the other")

@@ -1,0 +1,175 @@
+"""Compare what was said of the camera, gain and offset, with what the fits show of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..caller import warn_caller
+from ..engine.quality.flags import Flag
+from ..images.arrays import to_host
+from ..models.columns import STDERR
+from ..results.spot_fits import SpotFits
+from ..settings.camera_noise import noise_of
+from ..settings.noise_model import UNLIKE
+from ..settings.settings import Settings
+from .noise_line import SIGMA_PER_MAD
+
+#: The share of good fits whose background may lie below 0, by so many standard errors, and how many
+#: fits, or how many of them, it takes.
+_DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
+#: Fits that tell the photon noise, at least, and how many of its standard errors it must be off.
+_LEAST_FITS, _SURE = 10, 3.0
+#: A spot's shape may be off by so much of its height, which is no noise.
+_SHAPE = 0.05
+#: Fits of a part that are looked at, at most.
+_MOST = 20_000
+
+
+@dataclass
+class CameraCheck:
+    """What fits say of the camera, of fits that come in parts.
+
+    Parameters
+    ----------
+    given : Settings
+        Those before anything was estimated. If they hold a noise, as those of results do, there
+        was a warning before.
+    """
+
+    given: Settings
+    #: Good fits, and those whose background lies below 0.
+    good: int = 0
+    dark: int = 0
+    #: Counts² per count that the light of single spots has, by fits: at least, and at most.
+    slopes: list[NDArray[np.float64]] = field(default_factory=list)
+    settings: Settings | None = None
+
+    def add(self, fits: SpotFits) -> None:
+        """Look at some fits."""
+        settings = fits.settings
+        if self.given.noise is not None or settings is None:
+            return
+        # Wide wings take the background down.
+        if not settings.profile.name.startswith("gaussian"):
+            return
+        if settings.gain is None and not settings.offset:
+            return
+        step = -(-len(fits) // _MOST) or 1
+        some = fits[::step].to_host()
+        some = some[to_host(some.good)]
+        self.settings = settings
+        columns = some.columns
+        background = columns["background"].astype(float)
+        error = columns.get(f"background{STDERR}", np.zeros(len(some)))
+        self.good += len(some)
+        with np.errstate(invalid="ignore"):
+            self.dark += int(np.count_nonzero(background < -_DARK_ERRORS * np.nan_to_num(error)))
+        if settings.gain is not None:
+            self.slopes.append(_slopes(some))
+
+    def doubts(self) -> str:
+        """Return a warning of a gain or an offset that the fits contradict; nothing without."""
+        return self._of_gain() or self._of_offset()
+
+    def warn(self) -> None:
+        """Warn the caller of doubts."""
+        if doubts := self.doubts():
+            warn_caller(doubts)
+
+    def _of_offset(self) -> str:
+        if self.settings is None or self.dark < max(_LEAST_DARK, _DARK * self.good):
+            return ""
+        known = self.settings.offset
+        offset = f"offset={known:.4g}" if known else "the offset"
+        return (
+            f"{self.dark / self.good:.0%} of the good fits have a background below 0, which no "
+            f"light has: {offset} is more than the counts that the camera has without light, or "
+            "they differ from pixel to pixel. Measure it with the shutter closed; light and "
+            "standard errors are wrong by it"
+        )
+
+    def _of_gain(self) -> str:
+        found = np.concatenate([np.empty((2, 0)), *self.slopes], axis=1)
+        noise = None if self.settings is None else noise_of(self.settings)
+        if self.settings is None or noise is None or found.shape[1] < _LEAST_FITS:
+            return ""
+        told = self.settings.known_noise.gain
+        if told is not None and not 1 / UNLIKE < told / noise.slope < UNLIKE:
+            return ""  # by the image
+        least, most = np.median(found, axis=1)
+        scatter = SIGMA_PER_MAD * np.median(np.abs(found[0] - least))
+        unsure = _SURE * scatter * math.sqrt(np.pi / 2 / found.shape[1])
+        too_noisy = least - unsure > noise.slope * UNLIKE
+        if not (too_noisy or most + unsure < noise.slope / UNLIKE):
+            return ""
+        gain, over = self.settings.gain or 1.0, (least if too_noisy else most) / noise.slope
+        return (
+            f"the light of the fitted spots is {over:.2g} times as noisy as that of a camera of "
+            f"gain {gain:.4g}: the gain is in counts per electron, not electrons per count, the "
+            "offset is the counts without light, and the image should be as the camera took it. "
+            f"The fits suggest a gain of {max(over, 0) * gain:.3g}; photons and standard errors go "
+            "by the given one"
+        )
+
+
+def _slopes(good: SpotFits) -> NDArray[np.float64]:
+    """Return the counts² per count that the light of each of some good fits has.
+
+    It is what χ² has more than the noise of the pixels below the spot, over what of the spot's own
+    noise the fit leaves; at least, if its shape is off, and at most.
+    """
+    settings = good.settings
+    nothing = np.empty((2, 0))
+    if settings is None or settings.noise is None or settings.sigma is None:
+        return nothing
+    noise, camera = settings.noise, noise_of(settings)
+    judged = settings.estimator == "lse" and settings.model == "gaussian"
+    if camera is None or noise.is_filtered or not noise.blocks or not judged:
+        return nothing
+    columns, gain = good.columns, settings.gain or 1.0
+    left = _light_left(settings.sigma, settings.roi_shape)
+    light = columns["photons"].astype(float) * gain
+    height = columns["amplitude"].astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        degrees = columns["chi_square"] / columns["reduced_chi_square"].astype(float)
+    below = noise.variance(columns["background"] + settings.offset)
+    slopes = (columns["chi_square"] - degrees * below) / (left * light)
+    alone = (columns["flags"] & np.uint32(Flag.NEIGHBOUR | Flag.EDGE | Flag.BAD_PIXELS)) == 0
+    usable = alone & np.isfinite(slopes)
+    of_shape = _SHAPE**2 / 2 / left * height
+    # Where the image seems noisier than the camera, what was measured may be more than noise.
+    expected = camera.variance(columns["background"] + settings.offset)
+    spare = np.maximum(degrees * (below - expected), 0) / (left * light)
+    return np.stack([slopes - of_shape, slopes + spare])[:, usable]
+
+
+@lru_cache(maxsize=64)
+def _light_left(sigma: float, roi_shape: tuple[int, int]) -> float:
+    """Return which share of the noise of a spot's own light a fit leaves in the residual.
+
+    Examples
+    --------
+    >>> 0.5 < _light_left(1.3, (9, 9)) < 0.8
+    True
+    """
+    rows, columns = roi_shape
+    y, x = np.indices(roi_shape) - np.array([(rows - 1) / 2, (columns - 1) / 2])[:, None, None]
+    profile = np.exp(-(y**2 + x**2) / (2 * sigma**2)).ravel()
+    y, x = y.ravel(), x.ravel()
+    slopes = np.stack([profile, np.ones(rows * columns), profile * y, profile * x,
+                       profile * (y**2 + x**2)], axis=1)  # fmt: skip
+    basis, _ = np.linalg.qr(slopes)
+    leverage = (basis**2).sum(axis=1)
+    return float(np.sum(profile * (1 - leverage)) / np.sum(profile))
+
+
+def warn_of_camera(given: Settings, fits: SpotFits) -> None:
+    """Warn the caller of a gain or an offset that fits contradict."""
+    check = CameraCheck(given)
+    check.add(fits)
+    check.warn()

@@ -1,0 +1,75 @@
+"""A gain upside down, or an offset too high, is warned of in flat and sparse images, too."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scenes import light, scattered
+
+from napari_spotfit import Camera, fit_at, localize, localize_iter, localize_to_folder
+
+SHAPE, OFFSET = (128, 128), 100.0
+RNG = np.random.default_rng(5)
+#: Few spots of one frame on an even background, and none.
+SPOTS = scattered(RNG, SHAPE, 25)
+
+
+def taken(gain, background=20.0, photons=1500, read=1.5, seed=3):
+    """Return what a camera counts of few spots on an even background."""
+    rng = np.random.default_rng(seed)
+    one = sum(
+        light(place[None], photons * share, 1.3, SHAPE)
+        for place, share in zip(SPOTS, rng.uniform(0.4, 1.6, len(SPOTS)), strict=True)
+    )
+    counts = rng.poisson(one + background) * gain + OFFSET + rng.normal(0, read * gain, SHAPE)
+    return np.clip(np.rint(counts), 0, 65535).astype(np.uint16)
+
+
+def said_of(work):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        work()
+    return " ".join(str(one.message) for one in said)
+
+
+@pytest.mark.parametrize("background", [0.0, 2.0, 20.0])
+@pytest.mark.parametrize("gain", [0.25, 0.5, 1.0, 2.2, 12.5])
+def test_of_a_sparse_image(gain, background):
+    image = taken(gain, background)
+    right = {"sigma": 1.3, "gain": gain, "offset": OFFSET}
+    assert not said_of(lambda: localize(image, **right))
+    assert not said_of(lambda: localize(image, camera=Camera(gain=gain, offset=OFFSET), sigma=1.3))
+    if gain != 1:
+        upside_down = right | {"gain": 1 / gain}
+        assert "counts per electron" in said_of(lambda: localize(image, **upside_down))
+    high = right | {"offset": OFFSET + gain * (1.5 * background + 4)}
+    assert "offset" in said_of(lambda: localize(image, **high))
+    without = {"sigma": 1.3, "offset": high["offset"]}
+    assert "offset" in said_of(lambda: localize(image, **without))
+
+
+@pytest.mark.parametrize("gain", [2.2, 12.5])
+def test_by_every_door(gain, tmp_path):
+    image = np.stack([taken(gain, seed=seed) for seed in range(3)])
+    given = {"sigma": 1.3, "gain": 1 / gain, "offset": OFFSET, "roi_size": 9}
+    centers = [(frame, *place) for frame in range(3) for place in SPOTS]
+    doors = {
+        "iter": lambda: list(localize_iter(image, **given)),
+        "at": lambda: fit_at(image, centers, **given),
+        "folder": lambda: localize_to_folder(image, tmp_path / "parts", **given),
+    }
+    for name, work in doors.items():
+        if name != "folder" or pytest.importorskip("pyarrow"):
+            assert "the gain is in counts per electron" in said_of(work), name
+
+
+@pytest.mark.parametrize("gain", [5.0, 12.5])
+def test_a_flat_image_without_spots(gain):
+    electrons = np.random.default_rng(1).poisson(20, SHAPE)
+    image = np.rint(electrons * gain + OFFSET).astype(np.uint16)
+    assert not said_of(lambda: localize(image, sigma=1.3, gain=gain, offset=OFFSET))
+    assert said_of(lambda: localize(image, sigma=1.3, gain=1 / gain, offset=OFFSET))
+    high = OFFSET + 21 * gain
+    assert "fewer counts" in said_of(lambda: localize(image, sigma=1.3, gain=gain, offset=high))
