@@ -166,6 +166,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     noise, camera = calibration.settings.noise, calibration.camera_noise
     if given.noise is not None or noise is None:
         return ""
+    if noise.process:
+        return _of_process(noise)
     if camera is None:
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
     known = calibration.knows_variance
@@ -180,6 +182,14 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         f"noise that grows {noise.gain / camera.slope:.2g} times as fast with the light as that of "
         f"a camera of {names}",
         f": it suggests {noise.gain:.3g} counts per electron",
+    )
+
+
+def _of_process(noise: NoiseModel) -> str:
+    done, instead = noise.process_in_words
+    return (
+        f"the image probably {done}: photons and standard errors mean little, and what is dim may be "
+        f"missed. {instead}"
     )
 
 
