@@ -1,9 +1,10 @@
 """Measure noise in calm pixels, between spots that are as sharp as noise and stand close together.
 
-Detail of 3×3 pixels is the smallest that a level and a slope have no part in. Bright spots make most
-of it huge, and leave alone what lies between them: the middle of its distribution, without its tails,
-is that of the pixels between. Where these have as much detail along each axis as along both, their
-noise is white: the image is as the camera took it, and what seems to be a filter are the spots.
+Detail of 3×3 pixels is the smallest that a level and a slope have no part in. Bright spots make
+most of it huge, and leave alone what lies between them: the middle of its distribution, without its
+tails, is that of the pixels between. Where these have as much detail along each axis as along both,
+their noise is white: the image is as the camera took it, and what seems to be a filter are the
+spots.
 """
 
 from __future__ import annotations
@@ -81,10 +82,11 @@ def _areas(part: NDArray[np.float64]) -> list[tuple[float, float, float, float]]
             calm = abs(both[area]) < _CALM * deviation
             if np.count_nonzero(calm) < _LEAST:
                 continue
-            others = (clipped_deviation(own[area]) / math.sqrt(_ALONG_ONE)
-                      for own in (along_y, along_x))  # fmt: skip
+            of_y, of_x = (
+                clipped_deviation(own[area]) / math.sqrt(_ALONG_ONE) for own in (along_y, along_x)
+            )
             level = float(np.median(pixels[area][calm]))
-            found.append((level, deviation**2 / _ALONG_BOTH, *others))
+            found.append((level, deviation**2 / _ALONG_BOTH, of_y, of_x))
     return found
 
 

@@ -1,8 +1,8 @@
 """Choose the frames that tell an image's noise and the PSF's width, so that no period fools them.
 
 Light that is strobed, or alternates, makes frames of two kinds, only one of which has spots. A few
-pixels of many frames tell them by their brightness, and frames of each kind are looked at, the bright
-and the dark. They are chosen in steps of the golden ratio, which no period goes along with.
+pixels of many frames tell them by their brightness, and frames of each kind are looked at, the
+bright and the dark. They are chosen in steps of the golden ratio, which no period goes along with.
 """
 
 from __future__ import annotations

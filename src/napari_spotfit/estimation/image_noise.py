@@ -187,7 +187,7 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
 def _of_process(noise: NoiseModel) -> str:
     done, instead = noise.process_in_words
     return (
-        f"the image probably {done}: photons and standard errors mean little, and what is dim may be "
+        f"the image probably {done}. Photons and standard errors mean little, and dim spots may be "
         f"missed. {instead}"
     )
 

@@ -35,6 +35,7 @@ from .photon_transfer import (
     without_spots,
 )
 from .pixel_values import value_step
+from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
 #: Squares of one number with such a side at least are no noise, and of how many pixels' images none
@@ -228,7 +229,7 @@ def _line_through(blocks: NDArray[np.void], step: float, settings: Settings) -> 
             model = replace(model, slope_error=max(model.slope_error, off))
     # What rounding does to less noise than that goes by where counts lie.
     usable = flat["both"][is_usable(flat)]
-    if not len(usable) or not np.median(usable) > _ROUNDED * step**2:
+    if not len(usable) or not median(usable) > _ROUNDED * step**2:
         return model
     return replace(model, uneven=unevenness(flat, model))
 

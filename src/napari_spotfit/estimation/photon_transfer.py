@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import FILTERED, SIGNIFICANT, NoiseModel
-from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, median, of_sets
+from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, medians, of_sets
+from .quantiles import median, quantiles
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
@@ -89,7 +90,7 @@ def _scatter(ratios: NDArray[np.float64]) -> float:
 def _middle(ratios: NDArray[np.float64]) -> float:
     """Return the median of positive numbers; 1 if there are none."""
     positive = ratios[ratios > 0]
-    return float(np.median(positive)) if len(positive) else 1.0
+    return median(positive) if len(positive) else 1.0
 
 
 def _without_rounding(usable: NDArray[np.void], step: float) -> tuple[float, float, float]:
@@ -97,10 +98,10 @@ def _without_rounding(usable: NDArray[np.void], step: float) -> tuple[float, flo
 
     Where there is little else in the first, it is 0.
     """
-    step = step or _SINGLE * float(np.median(abs(usable["mean"])))
+    step = step or _SINGLE * median(abs(usable["mean"]))
     rounded = _OF_STEPS * step**2
     both, along_y, along_x = (
-        max(float(np.median(usable[name])) - MEDIAN_OVER_MEAN * rounded, 0.0)
+        max(median(usable[name]) - MEDIAN_OVER_MEAN * rounded, 0.0)
         for name in ("both", "along_y", "along_x")
     )
     return both if both > _LEAST_BESIDE * rounded else 0.0, along_y, along_x
@@ -120,8 +121,8 @@ def photon_transfer(blocks: NDArray[np.void], step: float) -> NoiseModel:
     least = _ROUNDING * step**2
     if not len(usable):
         return NoiseModel(0.0, 0.0, least)
-    variance = float(np.median(usable["both"]))
-    skewness = max(float(np.median(usable["cube"])), 0.0) / variance
+    variance = median(usable["both"])
+    skewness = max(median(usable["cube"]), 0.0) / variance
     line = line_through(blocks, skewness)
     if line is None:
         # Few blocks have no slope: a single spot makes them as skewed as anything.
@@ -145,7 +146,7 @@ def _by_skewness(
     Counts are as skewed as their slope is steep.
     """
     slope, usually_off = line.slope, _STEEPER * line.error
-    level, darkest = (float(np.median(blocks[name])) for name in ("mean", "lowest"))
+    level, darkest = (median(blocks[name]) for name in ("mean", "lowest"))
     middle = max(line.variance + slope * (level - line.level), least)
     # Where every block has a spot, that is too much; but no light is below none, and the line
     # may know better: bright blocks are noisier, too, if noise is skewed.
@@ -170,7 +171,7 @@ def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
     if not len(usable):
         return blocks
     others = blocks.copy()
-    others["both"][blocks["spread"] > _UNLIKE * float(np.median(usable["both"]))] = np.nan
+    others["both"][blocks["spread"] > _UNLIKE * median(usable["both"])] = np.nan
     return others
 
 
@@ -179,7 +180,7 @@ def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
 
     Columns with a spot are brighter. They show no less than a part of the slope.
     """
-    variance = float(np.median(blocks["both"]))
+    variance = median(blocks["both"])
     blocks = blocks[blocks["spread"] > _UNLIKE * variance]
     if not len(blocks):
         return 0.0, math.inf
@@ -205,7 +206,7 @@ def spectral_correlation(blocks: NDArray[np.void], step: float) -> float:
     if not both > 0:
         return math.inf
     ratio = math.sqrt(along_x * along_y) / both
-    fine = float(np.median(blocks["both"]))
+    fine = median(blocks["both"])
     chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(blocks)) * fine / both
     return ratio if ratio > chance else min(ratio, 1.0)
 
@@ -213,7 +214,7 @@ def spectral_correlation(blocks: NDArray[np.void], step: float) -> float:
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
     """Return the least variance of blocks of similar brightness."""
     ordered = blocks["both"][np.argsort(blocks["mean"], kind="stable")]
-    return float(of_sets(median, ordered).min()) / MEDIAN_OVER_MEAN
+    return float(of_sets(medians, ordered).min()) / MEDIAN_OVER_MEAN
 
 
 #: Fewer blocks of a frame, or of a part of all frames, are ignored.
@@ -250,7 +251,7 @@ def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
         own = ratios[part]
         own = own[own > 0]
         if len(own) >= _LEAST_BLOCKS:
-            below, middle, above = np.log(np.quantile(own, _BELOW_AND_ABOVE))
+            below, middle, above = map(math.log, quantiles(own, *_BELOW_AND_ABOVE))
             scatter = max((above - below) / 2, _SCATTER)
             chance = _MODEL_CHANCE * _OF_MEDIAN * scatter / math.sqrt(len(own))
             low, high = min(low, middle + chance), max(high, middle - chance)
@@ -295,7 +296,7 @@ def usual_over_line(blocks: NDArray[np.void], noise: NoiseModel) -> float:
     ratios = ratios[ratios > 0]
     if len(ratios) < _LEAST_BLOCKS:
         return math.nan
-    return float(np.median(ratios)) / MEDIAN_OVER_MEAN
+    return median(ratios) / MEDIAN_OVER_MEAN
 
 
 def _over_line(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What pixel values alone tell of an image: the step between them, repeats, patterns, a lowest value.
+"""Read from pixel values alone: the step between them, repeats, patterns, a lowest value.
 
 Rounding, enlarging without interpolation, mosaics of colours and a cut at a level leave traces that
 need no model of the noise.
@@ -19,8 +19,8 @@ _LOOKED_AT, _MOST_LEVELS = 4096, 0.7
 #: Multiples of a step are off by no more than this share of it, and by so many times the precision
 #: of the values.
 _OFF_STEP, _PRECISION = 0.02, 4.0
-#: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher ones,
-#: one has no more than so many times as many as the other: sparse counts do not pile up so.
+#: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
+#: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9

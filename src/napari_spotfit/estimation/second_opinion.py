@@ -1,9 +1,10 @@
 """Decide what the noise is where fine detail does not look like a camera's, and why it does not.
 
-White noise has as much detail that is fine along one axis as detail that is fine along both, and its
-blocks scatter by chance only. Where that is so, the image is as a camera took it, and its fine detail
-tells the noise. Elsewhere calm pixels are asked, which tell sharp spots from filters, and the band that
-spots are looked for in: where its noise is other than that of fine detail, it counts, by brightness.
+White noise has as much detail that is fine along one axis as detail that is fine along both, and
+its blocks scatter by chance only. Where that is so, the image is as a camera took it, and its fine
+detail tells the noise. Elsewhere calm pixels are asked, which tell sharp spots from filters, and
+the band that spots are looked for in: where its noise is other than that of fine detail, it counts,
+by brightness.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Numbers = NDArray[np.float64]
 #: single block in this, and in the scatter of blocks.
 _WHITE = (0.9, 1.14)
 _CHANCE, _CHANCE_OF_SCATTER = 1.5, 1.0
-#: Spots that are sharp have so much more detail along one axis than along both, at least; calm pixels
-#: count where they have less than this share of the variance that fine detail says.
+#: Spots that are sharp have so much more detail along one axis than along both, at least; calm
+#: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
 #: With this ratio there is so little fine detail that how it scatters tells nothing.
 _NOTHING_FINE = 100.0
@@ -92,8 +93,8 @@ def second_opinion(
         process = Process.DECONVOLVED
     elif process is Process.NONE and is_denoised:
         process = Process.DENOISED
-    # Where half of the noise is cut off, the other half stands out the more. Elsewhere spots widen the
-    # scatter, and the lowest maxima lie between them.
+    # Where half of the noise is cut off, the other half stands out the more. Elsewhere spots widen
+    # the scatter, and the lowest maxima lie between them.
     worse = max(band.tail, 1.0) if process is Process.CUT else min(band.low, 1.0)
     changed, times = _by_band(noise, band, worse, may_be_less=process is Process.MOSAIC)
     if process is Process.NONE and times > _WARNS:

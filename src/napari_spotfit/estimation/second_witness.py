@@ -1,10 +1,10 @@
 """Measure the noise of an image from its coarse end: in the band in which spots are looked for.
 
-The first measure (measured_noise.py) takes detail as fine as pixels, and what filters, denoisers and
-deconvolutions have left there tells little of the noise that false spots are made of. Here the band
-itself tells it, by brightness. Most maxima of most images are noise, and their heights follow one law;
-where there is a crowd of spots, most are spots: the lowest of them are low, as they lie between
-others. Then the band tells nothing of the noise.
+The first measure (measured_noise.py) takes detail as fine as pixels, and what filters, denoisers
+and deconvolutions have left there tells little of the noise that false spots are made of. Here the
+band itself tells it, by brightness. Most maxima of most images are noise, and their heights follow
+one law; where there is a crowd of spots, most are spots: the lowest of them are low, as they lie
+between others. Then the band tells nothing of the noise.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LEAST_TOGETHER, _MOST_SETS = 8, 6
 #: The scatter of a set is that of so many of its areas at most: others have spots, and edges. Where
 #: noise is left in some places only, these count.
 USUAL_SHARE, WORSE_SHARE = 0.4, 0.6
-#: Of maxima, and depths of minima, one in ten is lower than this many deviations; that of white noise
-#: is 0.68, of filtered ones from 0.3 on, of crowds of spots below 0.2; of deconvolved ones, whose
-#: noise is of one frequency, both are higher.
+#: Of maxima, and depths of minima, one in ten is lower than this many deviations; that of white
+#: noise is 0.68, of filtered ones from 0.3 on, of crowds of spots below 0.2; of deconvolved ones,
+#: whose noise is of one frequency, both are higher.
 _LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
 #: One in four of white noise's maxima, half of them, and three in four, are lower than so many
 #: deviations.

@@ -19,7 +19,6 @@ SIGNIFICANT, SURE = 4.0, 8.0
 UNLIKE = 1.5
 
 
-
 class Process(StrEnum):
     """What was probably done to an image after a camera took it, as far as its noise tells."""
 
