@@ -20,6 +20,7 @@ from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
+from .frame_sample import frames_of_each_kind
 from .measured_noise import measure_noise, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf
 
@@ -43,9 +44,9 @@ def noise_model(
 ) -> NoiseModel:
     """Estimate an image's noise: the variance of a pixel by its brightness.
 
-    It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
-    over the image: as many as make a million pixels, from 4 to 64; of frames of more than 67
-    million pixels, in nine squares of 512×512. Fine detail over brightness,
+    It is measured in detail as fine as the pixels, which no spot has, in frames spread over the
+    image, of each kind where light is strobed: as many as make a million pixels, from 4 to 64; of
+    frames of more than 67 million pixels, in nine squares of 512×512. Fine detail over brightness,
     in blocks of 16×16 pixels, is a line whose slope is the camera's gain. Noise that is stronger
     where it is coarse tells that the image was filtered. Frames that are smaller than a block are
     mirrored, and tell less.
@@ -126,14 +127,12 @@ def _windows(
 
 
 def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
-    """Return the numbers of the frames that the noise is measured in, evenly spread."""
+    """Return the numbers of the frames that the noise is measured in, some of each kind."""
     if reader.held is not None:
         return np.array([reader.held])
     pixels = math.prod(reader.frame_shape)
     wanted = int(np.clip(_PIXELS // pixels, _LEAST_FRAMES, _MOST_FRAMES))
-    if reader.count <= wanted:
-        return np.arange(reader.count)
-    return evenly_spread(wanted, reader.count)
+    return frames_of_each_kind(reader, np.arange(reader.count), wanted)
 
 
 #: Of narrower spots some of the light is taken for noise: of σ 0.6 px and 5000 photons six times as
@@ -168,6 +167,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     noise, camera = calibration.settings.noise, calibration.camera_noise
     if given.noise is not None or noise is None:
         return ""
+    if noise.process:
+        return _of_process(noise)
     if camera is None:
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
     pixels, own = _sample(reader, calibration)
@@ -217,6 +218,14 @@ def _darker_half(pixels: NDArray[Any]) -> tuple[float, float]:
         return math.nan, math.nan
     low, middle = np.percentile(known, [16, 50])
     return float(low), float(middle)
+
+
+def _of_process(noise: NoiseModel) -> str:
+    done, instead = noise.process_in_words
+    return (
+        f"the image probably {done}. Photons and standard errors mean little, and dim spots may be "
+        f"missed. {instead}"
+    )
 
 
 def _of_parts(noise: NoiseModel) -> str:

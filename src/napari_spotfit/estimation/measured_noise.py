@@ -27,12 +27,16 @@ from ..settings.settings import Settings
 from .noise_line import is_usable
 from .photon_transfer import (
     BLOCK_NOISE,
+    fine_detail,
     photon_transfer,
     spectral_correlation,
     unevenness,
     usual_over_line,
     without_spots,
 )
+from .pixel_values import value_step
+from .quantiles import median
+from .second_opinion import looks_raw, second_opinion
 
 #: Squares of one number with such a side at least are no noise, and of how many pixels' images none
 #: is by chance: that of sparse counts, of which most are 0, is larger by far.
@@ -149,7 +153,7 @@ BLOCK, _REACH = 16, 6
 _FEW_BLOCKS = 32
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
-#: Whole counts of less variance are mostly rounded.
+#: Values in steps of 1 with less variance are mostly rounded.
 _ROUNDED = 0.25
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
@@ -168,15 +172,19 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     """
     if frames.size == 0:
         return NO_NOISE
-    whole_counts, shape = frames.dtype.kind in "iu", frames.shape[1:]
+    step, shape = value_step(frames), frames.shape[1:]
     frames = _large_enough(frames)
     blocks = _blocks_of(frames, shape, settings)
     if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
         blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
-    model = _line_through(blocks, whole_counts, settings)
-    spectral = spectral_correlation(blocks, whole_counts)
+    model = _line_through(blocks, step, settings)
+    spectral = spectral_correlation(blocks, step)
     # A spot that is cut and mirrored has detail of its own.
-    if model.blocks and (spectral <= 1 or frames.shape[1:] != shape):
+    if model.blocks and frames.shape[1:] != shape:
+        return model
+    detail = fine_detail(blocks, model, step)
+    is_raw = looks_raw(detail)
+    if model.blocks and is_raw and spectral <= 1:
         return model
 
     def scatter_at(sigma: float) -> float:
@@ -188,8 +196,13 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     if not model.blocks:
         variance = max(scatter**2, model.least)
         return NoiseModel(0.0, variance, variance)
-    coarse = replace(model, correlation=max(1.0, min(spectral, scatter)))
-    return with_filter(coarse, settings.known_sigma, scatter_at)
+    noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
+    if not is_raw:
+        noise = second_opinion(frames, settings.known_sigma, noise, detail)
+    line = replace(noise, correlation=1.0)
+    return with_filter(
+        noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
+    )
 
 
 def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:
@@ -205,18 +218,18 @@ def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel)
     return usual_over_line(blocks if few and settings.known_sigma >= _LEAST_PSF else flat, noise)
 
 
-def _line_through(blocks: NDArray[np.void], whole_counts: bool, settings: Settings) -> NoiseModel:
+def _line_through(blocks: NDArray[np.void], step: float, settings: Settings) -> NoiseModel:
     """Return the line of variance over brightness, and whether all of the image follows it."""
-    model, flat = photon_transfer(blocks, whole_counts), blocks
+    model, flat = photon_transfer(blocks, step), blocks
     if settings.known_sigma < _LEAST_PSF:
         flat = without_spots(blocks)
         if model.slope_error is not None:
-            others = photon_transfer(flat, whole_counts)
+            others = photon_transfer(flat, step)
             off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
             model = replace(model, slope_error=max(model.slope_error, off))
     # What rounding does to less noise than that goes by where counts lie.
     usable = flat["both"][is_usable(flat)]
-    if not len(usable) or (whole_counts and not np.median(usable) > _ROUNDED):
+    if not len(usable) or not median(usable) > _ROUNDED * step**2:
         return model
     return replace(model, uneven=unevenness(flat, model))
 

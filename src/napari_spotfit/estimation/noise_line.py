@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .quantiles import median, quantiles
+
 Numbers = NDArray[np.float64]
 
 #: The standard deviation of a normal distribution over its median absolute deviation.
@@ -120,10 +122,9 @@ def of_sets(statistic: Callable[[Numbers], Numbers], values: Numbers) -> Numbers
     return np.concatenate([statistic(own) for own in rows if len(own)])
 
 
-def median(rows: Numbers) -> Numbers:
+def medians(rows: Numbers) -> Numbers:
     """Return the median of each row."""
-    medians: Numbers = np.median(rows, axis=1)
-    return medians
+    return quantiles(rows, 0.5)[0]
 
 
 def _usable(blocks: NDArray[np.void]) -> _Blocks:
@@ -140,16 +141,16 @@ def _with_neighbours(mean: Numbers) -> Numbers:
     if not len(known):
         return mean
     padded = np.pad(mean, [(0, 0), (1, 1), (1, 1)], constant_values=np.nan)
-    padded = np.where(np.isfinite(padded), padded, np.median(known))
+    padded = np.where(np.isfinite(padded), padded, median(known))
     beside = padded[:, :-2, 1:-1] + padded[:, 2:, 1:-1] + padded[:, 1:-1, :-2] + padded[:, 1:-1, 2:]
     return mean + _FROM_NEIGHBOURS * (beside - 4 * mean)
 
 
 def _first_line(own: _Blocks) -> Line:
     """Return a line that the brighter half of each set has no part in."""
-    level = of_sets(median, own.brightness)
-    low = of_sets(lambda rows: np.quantile(rows, _LOW, axis=1), own.variance) / _LOW_OVER_MEAN
-    line, _, _ = _weighted(level, low, np.maximum(low, np.median(low) / 4) ** -2.0)
+    level = of_sets(medians, own.brightness)
+    low = of_sets(lambda rows: quantiles(rows, _LOW)[0], own.variance) / _LOW_OVER_MEAN
+    line, _, _ = _weighted(level, low, np.maximum(low, median(low) / 4) ** -2.0)
     return line
 
 
@@ -186,7 +187,7 @@ def _deviates(ratio: Numbers, shape: float) -> Numbers:
 
 
 def _fit(own: _Blocks, line: Line, skewness: float) -> _Fit | None:
-    least = float(np.quantile(own.variance, 0.05)) / 2
+    least = float(quantiles(own.variance, 0.05)[0]) / 2
     shape, expected = _USUAL_SHAPE, _expected(own, line, least)
     for _ in range(_ROUNDS):
         far = abs(_deviates(own.variance / expected, shape))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import FILTERED, SIGNIFICANT, NoiseModel
-from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, median, of_sets
+from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, medians, of_sets
+from .quantiles import median, quantiles
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
@@ -32,8 +34,8 @@ _STEEPER, _BEYOND = 2.0, 3.0
 #: Fine detail reaches over several, so that they show no less than this part of the slope; and its
 #: standard error, of a block where they differ by as much as the deviation of a pixel.
 _UNLIKE, _LEAST_SHOWN, _OF_COLUMNS = 8.0, 0.5, 1.25
-#: The variance of rounding to whole counts, less what it may share with other noise.
-_ROUNDING = 1 / 20
+#: The variance of rounding to steps of 1, and that less what it may share with other noise.
+_OF_STEPS, _ROUNDING = 1 / 12, 1 / 20
 #: Where fine detail has less than this beside rounding, in units of that, it does not tell what was
 #: there before.
 _LEAST_BESIDE = 0.15
@@ -44,22 +46,83 @@ _SINGLE = float(np.finfo(np.float32).eps)
 _CHANCE, _BEYOND_CHANCE = 0.72, 2.0
 
 
-def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
+class FineDetail(NamedTuple):
+    """What the fine detail of an image looks like."""
+
+    #: Variance of detail that is fine along y, and along x, over that of detail fine along both.
+    along: tuple[float, float]
+    #: By how much the logarithm of a block's detail, over the noise of its brightness, scatters.
+    scatter: float
+    #: The step between values, 0 if there is none; the darkest pixel that is usual; and the number
+    #: of blocks.
+    step: float
+    lowest: float
+    blocks: int
+
+
+def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> FineDetail:
+    """Return what the fine detail of an image looks like beside a line of its noise."""
+    usable = blocks[is_usable(blocks)]
+    if not len(usable):
+        return FineDetail((1.0, 1.0), 0.0, step, 0.0, 0)
+    lowest = float(usable["lowest"].min())
+    both, along_y, along_x = _without_rounding(usable, step)
+    if not both > 0:
+        return FineDetail((math.inf, math.inf), 0.0, step, lowest, len(usable))
+    ratios = _over_line(blocks, noise)
+    scatter = _scatter(ratios)
+    if scatter > MOST_SCATTER and len(blocks) > 1:
+        # Frames may have gains of their own.
+        scatter = _scatter(np.concatenate([own / _middle(own) for own in ratios]))
+    return FineDetail((along_y / both, along_x / both), scatter, step, lowest, len(usable))
+
+
+def _scatter(ratios: NDArray[np.float64]) -> float:
+    """Return the scatter of the logarithm of positive numbers."""
+    ordered = np.sort(ratios, axis=None)
+    ordered = ordered[np.searchsorted(ordered, 0.0, "right") :]
+    if not len(ordered):
+        return 0.0
+    below, above = ordered[[int(share * len(ordered)) for share in _BELOW_AND_ABOVE[::2]]]
+    return math.log(above / below) / 2
+
+
+def _middle(ratios: NDArray[np.float64]) -> float:
+    """Return the median of positive numbers; 1 if there are none."""
+    positive = ratios[ratios > 0]
+    return median(positive) if len(positive) else 1.0
+
+
+def _without_rounding(usable: NDArray[np.void], step: float) -> tuple[float, float, float]:
+    """Return detail that is fine along both axes, along y and along x, without that of rounding.
+
+    Where there is little else in the first, it is 0.
+    """
+    step = step or _SINGLE * median(abs(usable["mean"]))
+    rounded = _OF_STEPS * step**2
+    both, along_y, along_x = (
+        max(median(usable[name]) - MEDIAN_OVER_MEAN * rounded, 0.0)
+        for name in ("both", "along_y", "along_x")
+    )
+    return both if both > _LEAST_BESIDE * rounded else 0.0, along_y, along_x
+
+
+def photon_transfer(blocks: NDArray[np.void], step: float) -> NoiseModel:
     """Return the line of variance over mean, as if pixels were independent.
 
     Parameters
     ----------
     blocks : ndarray, shape (frames, rows, columns)
         What was measured in the blocks of each frame.
-    whole_counts : bool
-        Whether pixels are whole numbers.
+    step : float
+        The step between values; 0 if there is none.
     """
     usable = blocks[is_usable(blocks)]
-    least = _ROUNDING if whole_counts else 0.0
+    least = _ROUNDING * step**2
     if not len(usable):
         return NoiseModel(0.0, 0.0, least)
-    variance = float(np.median(usable["both"]))
-    skewness = max(float(np.median(usable["cube"])), 0.0) / variance
+    variance = median(usable["both"])
+    skewness = max(median(usable["cube"]), 0.0) / variance
     line = line_through(blocks, skewness)
     if line is None:
         # Few blocks have no slope: a single spot makes them as skewed as anything.
@@ -68,7 +131,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         return NoiseModel(0.0, middle, least, blocks=len(usable))
     least = max(_least_of_sets(usable) / 2, least)
     if not line.slope > SIGNIFICANT * line.error:
-        return _by_skewness(usable, line, skewness, least, whole_counts)
+        return _by_skewness(usable, line, skewness, least, step)
     return NoiseModel(
         line.slope, line.variance - line.slope * line.level, least, slope_error=line.error,
         blocks=len(usable),
@@ -76,19 +139,19 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
 
 
 def _by_skewness(
-    blocks: NDArray[np.void], line: Line, skewness: float, least: float, whole_counts: bool
+    blocks: NDArray[np.void], line: Line, skewness: float, least: float, step: float
 ) -> NoiseModel:
     """Return the noise where there is too little light and shade for a line to be sure.
 
     Counts are as skewed as their slope is steep.
     """
     slope, usually_off = line.slope, _STEEPER * line.error
-    level, darkest = (float(np.median(blocks[name])) for name in ("mean", "lowest"))
+    level, darkest = (median(blocks[name]) for name in ("mean", "lowest"))
     middle = max(line.variance + slope * (level - line.level), least)
     # Where every block has a spot, that is too much; but no light is below none, and the line
     # may know better: bright blocks are noisier, too, if noise is skewed.
     apparent = line.apparent - _STEEPER * line.apparent_error
-    coarse = spectral_correlation(blocks, whole_counts)
+    coarse = spectral_correlation(blocks, step)
     skewness = skewness / coarse if FILTERED < coarse < math.inf else skewness
     skewness = min(skewness, max(middle / max(level - darkest, 1e-30), apparent))
     columns, beyond = _by_columns(blocks)
@@ -108,7 +171,7 @@ def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
     if not len(usable):
         return blocks
     others = blocks.copy()
-    others["both"][blocks["spread"] > _UNLIKE * float(np.median(usable["both"]))] = np.nan
+    others["both"][blocks["spread"] > _UNLIKE * median(usable["both"])] = np.nan
     return others
 
 
@@ -117,7 +180,7 @@ def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
 
     Columns with a spot are brighter. They show no less than a part of the slope.
     """
-    variance = float(np.median(blocks["both"]))
+    variance = median(blocks["both"])
     blocks = blocks[blocks["spread"] > _UNLIKE * variance]
     if not len(blocks):
         return 0.0, math.inf
@@ -129,25 +192,21 @@ def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
     return mean, _BEYOND * error
 
 
-def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
+def spectral_correlation(blocks: NDArray[np.void], step: float) -> float:
     """Return how much stronger coarse noise is than fine noise, from detail along the axes.
 
     The spectrum of filtered noise is taken for a product of one along y and one along x. What
-    chance does to white noise is no more than 1. Counts that were rounded after the filter have
-    white noise besides; where there is little else in fine detail, it tells nothing: infinity.
+    chance does to white noise is no more than 1. Values that were rounded to steps after the filter
+    have white noise besides; where there is little else in fine detail, it tells nothing: infinity.
     """
     blocks = blocks[is_usable(blocks)]
     if not len(blocks):
         return 1.0
-    step = 1.0 if whole_counts else _SINGLE * float(np.median(abs(blocks["mean"])))
-    rounded, fine = step**2 / 12, float(np.median(blocks["both"]))
-    both, along_x, along_y = (
-        max(float(np.median(blocks[name])) - MEDIAN_OVER_MEAN * rounded, 0.0)
-        for name in ("both", "along_x", "along_y")
-    )
-    if not both > _LEAST_BESIDE * rounded:
+    both, along_y, along_x = _without_rounding(blocks, step)
+    if not both > 0:
         return math.inf
     ratio = math.sqrt(along_x * along_y) / both
+    fine = median(blocks["both"])
     chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(blocks)) * fine / both
     return ratio if ratio > chance else min(ratio, 1.0)
 
@@ -155,7 +214,7 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
     """Return the least variance of blocks of similar brightness."""
     ordered = blocks["both"][np.argsort(blocks["mean"], kind="stable")]
-    return float(of_sets(median, ordered).min()) / MEDIAN_OVER_MEAN
+    return float(of_sets(medians, ordered).min()) / MEDIAN_OVER_MEAN
 
 
 #: Fewer blocks of a frame, or of a part of all frames, are ignored.
@@ -165,6 +224,8 @@ _LEAST_BLOCKS = 12
 _SCATTER, _OF_MEDIAN, _MODEL_CHANCE = 0.4, 1.25, 3.0
 #: What lies between these is twice the scatter.
 _BELOW_AND_ABOVE = (0.16, 0.5, 0.84)
+#: In an image that is as a camera took it, it scatters by no more than this.
+MOST_SCATTER = 0.62
 #: Half the number of independent numbers in a block's fine detail; no more than so many times what
 #: the line says counts of it; a slope is surely no more than so many of its errors above what is
 #: found.
@@ -190,7 +251,7 @@ def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
         own = ratios[part]
         own = own[own > 0]
         if len(own) >= _LEAST_BLOCKS:
-            below, middle, above = np.log(np.quantile(own, _BELOW_AND_ABOVE))
+            below, middle, above = map(math.log, quantiles(own, *_BELOW_AND_ABOVE))
             scatter = max((above - below) / 2, _SCATTER)
             chance = _MODEL_CHANCE * _OF_MEDIAN * scatter / math.sqrt(len(own))
             low, high = min(low, middle + chance), max(high, middle - chance)
@@ -235,7 +296,7 @@ def usual_over_line(blocks: NDArray[np.void], noise: NoiseModel) -> float:
     ratios = ratios[ratios > 0]
     if len(ratios) < _LEAST_BLOCKS:
         return math.nan
-    return float(np.median(ratios)) / MEDIAN_OVER_MEAN
+    return median(ratios) / MEDIAN_OVER_MEAN
 
 
 def _over_line(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.float64]:

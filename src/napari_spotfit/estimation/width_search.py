@@ -18,10 +18,11 @@ from ..engine.select import select_backend
 from ..images.arrays import to_host
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
-from ..images.reading import evenly_spread, without_damage
+from ..images.reading import without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
+from .frame_sample import frames_of_each_kind
 from .measured_noise import measure_noise
 from .noise_line import SIGMA_PER_MAD
 
@@ -73,7 +74,7 @@ def samples(
     least, most = min(parts), max(parts)
     for pixels in sorted(parts) if len(chosen) else ():
         count, size = parts[pixels]
-        numbers = chosen[evenly_spread(count, len(chosen))]
+        numbers = frames_of_each_kind(reader, chosen, count)
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
         part = tuple(map(slice, corner.tolist(), (corner + size).tolist()))
         window = (..., *part)
@@ -96,7 +97,7 @@ def samples(
 def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
     """Return the numbers of the frames that are looked at first, of all."""
     count, _ = _frames_and_size(_PIXELS[0], np.array(reader.frame_shape), reader.count)
-    return evenly_spread(count, reader.count)
+    return frames_of_each_kind(reader, np.arange(reader.count), count)
 
 
 def _frames_and_size(

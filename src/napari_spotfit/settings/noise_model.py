@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 #: Noise that is so many times as strong in what is as coarse as spots as its fine detail says
@@ -16,6 +17,39 @@ SIGNIFICANT, SURE = 4.0, 8.0
 #: Noise that is so many times as strong somewhere as elsewhere, at one brightness, or as a camera
 #: makes it, is no one camera's.
 UNLIKE = 1.5
+
+
+class Process(StrEnum):
+    """What was probably done to an image after a camera took it, as far as its noise tells."""
+
+    NONE = ""
+    CUT = "cut"
+    FILTERED = "filtered"
+    DENOISED = "denoised"
+    DECONVOLVED = "deconvolved"
+    MOSAIC = "mosaic"
+    ENLARGED = "enlarged"
+
+
+_RAW = (
+    "Give the image as the camera took it; or look at what is found, and set threshold, in counts "
+    "of the filtered image"
+)
+#: What the image is like, and what to give instead.
+_PROCESSES = {
+    Process.CUT: ("was filtered, and cut off at its lowest value", _RAW),
+    Process.FILTERED: ("was filtered, interpolated or compressed", _RAW),
+    Process.DENOISED: ("was denoised: noise is left in some places, and gone from others", _RAW),
+    Process.DECONVOLVED: ("was deconvolved, or lacks its highest frequencies", _RAW),
+    Process.MOSAIC: (
+        "is a mosaic of colours or polarisers: neighbouring pixels differ in sensitivity",
+        "Fit each of them by itself, as image[..., ::2, ::2], or add up each 2×2 pixels",
+    ),
+    Process.ENLARGED: (
+        "was enlarged without interpolation: neighbouring pixels are copies of one",
+        "Give the image as it was, as image[..., ::2, ::2] for twice the size",
+    ),
+}
 
 
 def excess_of(emccd: bool) -> float:
@@ -52,8 +86,14 @@ class NoiseModel:
     unfiltered: float = 1.0
     #: How many times the line's variance some frames, or parts of all, have that of others.
     uneven: float = 1.0
+    #: What was probably done to the image, as the noise of its finest detail is not that of spots.
+    process: str = Process.NONE.value
 
     def __post_init__(self) -> None:
+        if self.process not in list(Process):
+            known = ", ".join(repr(one.value) for one in Process)
+            raise ValueError(f"the noise's process must be one of {known}; got {self.process!r}")
+        object.__setattr__(self, "process", Process(self.process).value)
         for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
                           ("correlation", 0.0), ("blocks", 0), ("blur", 0.0),
                           ("unfiltered", 0.0), ("uneven", 1.0)):  # fmt: skip
@@ -98,8 +138,13 @@ class NoiseModel:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the image was filtered after the camera took it."""
-        return self.correlation > FILTERED
+        """Whether the image was filtered after the camera took it, or otherwise processed."""
+        return self.correlation > FILTERED or bool(self.process)
+
+    @property
+    def process_in_words(self) -> tuple[str, str]:
+        """What was probably done to the image, and what to give instead; nothing if it is raw."""
+        return _PROCESSES.get(Process(self.process), ("", ""))
 
     @property
     def is_uneven(self) -> bool:
@@ -128,6 +173,9 @@ class NoiseModel:
     def __str__(self) -> str:
         if not self.blocks:
             return "the image has no noise that could be measured: its pixels are constant, or bad"
+        if self.process:
+            done, instead = self.process_in_words
+            return f"the image probably {done}; photons and standard errors mean little. {instead}"
         if self.is_filtered:
             return (
                 f"the image was filtered or interpolated: its noise is {self.correlation:.1f} "

@@ -1,0 +1,100 @@
+"""Choose the frames that tell an image's noise and the PSF's width, so that no period fools them.
+
+Light that is strobed, or alternates, makes frames of two kinds, only one of which has spots. A few
+pixels of many frames tell them by their brightness, and frames of each kind are looked at, the
+bright and the dark. They are chosen in steps of the golden ratio, which no period goes along with.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.frames import FrameReader
+
+Numbers = NDArray[np.int64]
+
+#: At so many frames is glanced, of images that are read from files at one in so many.
+_GLANCES, _IN_FILES = 128, 50
+#: Kinds lie so many times farther apart than frames of one kind differ.
+_APART = 4.0
+#: A kind has so many of the frames that were glanced at, at least, and this share of them.
+_LEAST, _LEAST_SHARE = 2, 0.015
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class Kinds(NamedTuple):
+    """Frames of an image, by brightness."""
+
+    dark: Numbers
+    bright: Numbers
+
+
+#: What was found of images that are in use.
+_FOUND: WeakKeyDictionary[FrameReader, Kinds | None] = WeakKeyDictionary()
+
+
+def golden_steps(count: int, size: int) -> Numbers:
+    """Return so many different numbers below a size, in steps of the golden ratio, in that order.
+
+    Examples
+    --------
+    >>> golden_steps(4, 200)
+    array([ 61, 185, 109,  32])
+    """
+    if count >= size:
+        return np.arange(size)
+    steps = np.arange(4 * count)
+    places = ((steps + 0.5) * _GOLDEN % 1 * size).astype(np.int64)
+    _, first = np.unique(places, return_index=True)
+    chosen = places[np.sort(first)][:count]
+    if len(chosen) < count:
+        others = np.setdiff1d(np.arange(size), chosen)
+        chosen = np.concatenate([chosen, others[: count - len(chosen)]])
+    return chosen
+
+
+def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Numbers:
+    """Return rising numbers of so many of the chosen frames; where there are two kinds, of each."""
+    if count >= len(chosen):
+        return chosen
+    kinds = _kinds(reader)
+    if kinds is not None:
+        own = [np.intersect1d(kind, chosen) for kind in kinds]
+        if all(map(len, own)):
+            each = max(count // 2, 1)
+            return np.sort(np.concatenate([kind[golden_steps(each, len(kind))] for kind in own]))
+    return np.sort(chosen[golden_steps(count, len(chosen))])
+
+
+def _kinds(reader: FrameReader) -> Kinds | None:
+    """Return the kinds of frames; None where all are of one, as far as a glance tells."""
+    if reader not in _FOUND:
+        _FOUND[reader] = _by_brightness(reader)
+    return _FOUND[reader]
+
+
+def _by_brightness(reader: FrameReader) -> Kinds | None:
+    count = _GLANCES if not reader.is_lazy else min(_GLANCES, reader.count // _IN_FILES)
+    if count < 2 * _LEAST:
+        return None
+    numbers = np.sort(golden_steps(count, reader.count))
+    levels = reader.glance(numbers)
+    if levels is None:
+        return None
+    order = np.argsort(levels, kind="stable")
+    rising = levels[order]
+    least = max(_LEAST, math.ceil(_LEAST_SHARE * len(numbers)))
+    gaps = np.diff(rising)[least - 1 : len(rising) - least]
+    if not len(gaps) or not np.isfinite(gaps).all():
+        return None
+    end = int(np.argmax(gaps)) + least
+    dark, bright = rising[:end], rising[end:]
+    apart = max(float(np.std(dark)), float(np.std(bright)))
+    if not rising[end] - rising[end - 1] > _APART * apart:
+        return None
+    return Kinds(np.sort(numbers[order[:end]]), np.sort(numbers[order[end:]]))

@@ -1,0 +1,160 @@
+"""Read from pixel values alone: the step between them, repeats, patterns, a lowest value.
+
+Rounding, enlarging without interpolation, mosaics of colours and a cut at a level leave traces that
+need no model of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+#: So many pixels tell the step between values; if most of them differ, there is none.
+_LOOKED_AT, _MOST_LEVELS = 4096, 0.7
+#: Multiples of a step are off by no more than this share of it, and by so many times the precision
+#: of the values.
+_OFF_STEP, _PRECISION = 0.02, 4.0
+#: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
+#: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
+_PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
+#: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
+_TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
+#: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
+_PERIODS, _OVER_NOISE, _OVER_CHANCE = (2, 3, 4, 6), 0.3, 8.0
+#: So often they repeat along each axis at least.
+_LEAST_REPEATS = 5
+
+
+def value_step(frames: NDArray[Any]) -> float:
+    """Return the step that all values are multiples of, whatever their type; 0 if there is none.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        Pixels of any real type.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(1).poisson(100.0, (1, 60, 60))
+    >>> [value_step(pixels) for pixels in (counts, counts.astype(float), 16 * counts, counts / 8)]
+    [1.0, 1.0, 16.0, 0.125]
+    >>> value_step(np.random.default_rng(1).normal(size=(1, 60, 60)))
+    0.0
+    """
+    flat = frames.reshape(-1)
+    some = flat[:: max(flat.size // _LOOKED_AT, 1) | 1]
+    whole = frames.dtype.kind in "iu"
+    if not whole:
+        some = some[np.isfinite(some)].astype(float)
+    levels = np.unique(some)
+    if len(levels) < 2:
+        return 1.0 if whole else 0.0
+    steps = np.diff(levels)
+    if whole:
+        return float(np.gcd.reduce(steps.astype(np.int64)))
+    if len(levels) > _MOST_LEVELS * len(some) and (levels != np.rint(levels)).any():
+        return 0.0
+    step = float(steps.min())
+    if (levels == np.rint(levels)).all():
+        return float(np.gcd.reduce(steps.astype(np.int64)))
+    off = steps / step
+    precision = float(np.finfo(frames.dtype).eps) * float(abs(levels).max()) / step
+    is_step = abs(off - np.rint(off)).max() < max(_OFF_STEP, _PRECISION * precision)
+    return step if is_step and precision < _OFF_STEP else 0.0
+
+
+def is_cut_off(frames: NDArray[Any], step: float) -> bool:
+    """Whether a large share of the pixels has the lowest value, as what is cut off at a level has.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        Pixels; NaN where they are bad.
+    step : float
+        The step between values.
+    """
+    finite = frames[np.isfinite(frames)]
+    if not finite.size:
+        return False
+    lowest = finite.min()
+    piled_up = float(np.mean(finite == lowest))
+    if piled_up < _PILED_UP:
+        return False
+    if not step > 0:
+        return True
+    # Nearest values, as scaled ones are multiples of their step but for rounding.
+    one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
+    return piled_up > _TIMES_THE_NEXT * one and one < _ALIKE * max(two, 1 / finite.size)
+
+
+def times_enlarged(frame: NDArray[Any]) -> int:
+    """Return by how many times a frame was enlarged without interpolation; 1 if it was not.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(1).poisson(100.0, (60, 60))
+    >>> times_enlarged(counts), times_enlarged(np.kron(counts, np.ones((3, 3))))
+    (1, 3)
+    """
+    along = [_repeated(frame), _repeated(frame.T)]
+    return min(along)
+
+
+def _repeated(frame: NDArray[Any]) -> int:
+    """Return how many pixels of a row in succession are copies of one."""
+    equal = (frame[:, 1:] == frame[:, :-1]).mean(axis=0)
+    for times in _TIMES:
+        columns = len(equal) // times * times
+        if not columns:
+            break
+        by_place = np.sort(equal[:columns].reshape(-1, times).mean(axis=0))
+        if by_place[0] < _BETWEEN and by_place[1] > _INSIDE:
+            return times
+    return 1
+
+
+def mosaic_period(frame: NDArray[Any]) -> tuple[int, int] | None:
+    """Return after how many rows and columns a pattern of sensitivities repeats; None without one.
+
+    Parameters
+    ----------
+    frame : ndarray, shape (Y, X)
+        Pixels; NaN where they are bad.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(1).poisson(np.tile([[90.0, 30.0], [60.0, 90.0]], (40, 40)))
+    >>> mosaic_period(counts)
+    (2, 2)
+    >>> mosaic_period(np.random.default_rng(1).poisson(90.0, (80, 80))) is None
+    True
+    """
+    periods = _period(frame.T), _period(frame)
+    return None if periods == (1, 1) else periods
+
+
+def _period(frame: NDArray[Any]) -> int:
+    """Return after how many columns the pattern in rows of one kind repeats; 1 without a pattern.
+
+    The same pattern may begin elsewhere in the rows of another kind.
+    """
+    for period in _PERIODS:
+        columns = frame.shape[1] // period * period
+        if columns < _LEAST_REPEATS * period or frame.shape[0] < _LEAST_REPEATS * period:
+            continue
+        rows = frame[: frame.shape[0] // period * period, :columns]
+        # How pixels of one kind differ, with what light and shade and coarse noise do.
+        apart = np.nanmedian(abs(rows[:, period:] - rows[:, :-period]))
+        for first in range(period):
+            means = np.nanmean(rows[first::period], axis=0).reshape(-1, period)
+            pattern = means - np.nanmean(means, axis=1, keepdims=True)
+            usual = np.nanmean(pattern, axis=0)
+            chance = np.nanstd(pattern, axis=0).max() / math.sqrt(len(means))
+            if np.ptp(usual) > max(_OVER_NOISE * apart, _OVER_CHANCE * chance):
+                return period
+    return 1

@@ -1,0 +1,180 @@
+"""Decide what the noise is where fine detail does not look like a camera's, and why it does not.
+
+White noise has as much detail that is fine along one axis as detail that is fine along both, and
+its blocks scatter by chance only. Where that is so, the image is as a camera took it, and its fine
+detail tells the noise. Elsewhere calm pixels are asked, which tell sharp spots from filters, and
+the band that spots are looked for in: where its noise is other than that of fine detail, it counts,
+by brightness.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..settings.noise_model import NoiseModel, Process
+from .calm_pixels import CalmNoise, calm_noise
+from .photon_transfer import MOST_SCATTER, FineDetail
+from .pixel_values import is_cut_off, mosaic_period, times_enlarged
+from .second_witness import USUAL_SHARE, WORSE_SHARE, BandNoise, band_noise, some_parts
+
+Numbers = NDArray[np.float64]
+
+#: Detail along one axis over that along both, of an image that is as a camera took it. Chance of a
+#: single block in this, and in the scatter of blocks.
+_WHITE = (0.9, 1.14)
+_CHANCE, _CHANCE_OF_SCATTER = 1.5, 1.0
+#: Spots that are sharp have so much more detail along one axis than along both, at least; calm
+#: pixels count where they have less than this share of the variance that fine detail says.
+_SHARP, _CALMER = 1.5, 0.8
+#: With this ratio there is so little fine detail that how it scatters tells nothing.
+_NOTHING_FINE = 100.0
+#: Rounding tells nothing where noise has this deviation, in steps between values, or more.
+_STEPS = 0.5
+#: Two measures agree whose variances differ by no more than this; from there on it is warned of.
+_AGREES, _WARNS = 1.35, 2.0
+#: Sets of areas differ by more than this where noise does not grow with light as fine detail says.
+_ONE_LINE = 1.6
+#: Where a part of the variance is left of the least of all sets, below the darkest.
+_LEAST_LEFT = 0.5
+#: Brightness tells a slope that differs by so many deviations of a pixel.
+_TELLS_SLOPE = 1.0
+
+
+def looks_raw(detail: FineDetail) -> bool:
+    """Whether fine detail is that of white noise, as a camera's is, but for chance."""
+    chance = 1 + _CHANCE / math.sqrt(max(detail.blocks, 1))
+    low, high = _WHITE[0] / chance, _WHITE[1] * chance
+    if not all(low <= ratio <= high for ratio in detail.along):
+        return False
+    most = MOST_SCATTER + _CHANCE_OF_SCATTER / math.sqrt(max(detail.blocks, 1))
+    return detail.scatter <= most
+
+
+def second_opinion(
+    frames: NDArray[Any],
+    sigma: float,
+    noise: NoiseModel,
+    detail: FineDetail,
+) -> NoiseModel:
+    """Return the noise of frames whose fine detail is not that of white noise.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        Pixels; NaN in areas of constant value, and where pixels are bad.
+    sigma : float
+        The PSF's width.
+    noise : NoiseModel
+        What fine detail and its spectrum tell.
+    detail : FineDetail
+        What fine detail looks like.
+    """
+    parts = some_parts(frames)
+    process = _process(parts[0], detail)
+    calm = calm_noise(parts) if process is Process.NONE else None
+    if calm is not None and calm.is_white and _is_no_rounding(calm, detail):
+        ratio = float(np.median(calm.variance / noise.variance(calm.level)))
+        if min(detail.along) > _SHARP and ratio < _CALMER:
+            return _between_sharp_spots(noise, calm, detail)
+        if _CALMER <= ratio <= 1 / _CALMER:
+            return noise
+    is_denoised = detail.scatter > MOST_SCATTER and min(detail.along) < _NOTHING_FINE
+    band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
+    if band is None:
+        return replace(noise, process=process)
+    if not band.is_noise and process is not Process.CUT and min(detail.along) > _WHITE[0]:
+        return replace(noise, process=process)  # a crowd of spots tells nothing
+    if process is Process.NONE and band.has_one_frequency:
+        process = Process.DECONVOLVED
+    elif process is Process.NONE and is_denoised:
+        process = Process.DENOISED
+    # Where half of the noise is cut off, the other half stands out the more. Elsewhere spots widen
+    # the scatter, and the lowest maxima lie between them.
+    worse = max(band.tail, 1.0) if process is Process.CUT else min(band.low, 1.0)
+    changed, times = _by_band(noise, band, worse, may_be_less=process is Process.MOSAIC)
+    if process is Process.NONE and times > _WARNS:
+        process = Process.FILTERED
+    return replace(changed, process=process)
+
+
+def _is_no_rounding(calm: CalmNoise, detail: FineDetail) -> bool:
+    """Whether calm pixels have more than the noise of rounding, which is white after any filter."""
+    return float(np.median(calm.variance)) > (_STEPS * detail.step) ** 2
+
+
+def _between_sharp_spots(noise: NoiseModel, calm: CalmNoise, detail: FineDetail) -> NoiseModel:
+    """Return what calm pixels tell, where fine detail has that of spots."""
+    slope, level, variance = _line(calm.level, calm.variance)
+    if not slope > 0:
+        # Light has noise; no light is below the lowest pixel.
+        slope = min(noise.slope, variance / max(level - detail.lowest, math.sqrt(variance)))
+    least = min(float(calm.variance.min()), variance) * _LEAST_LEFT
+    return NoiseModel(slope, variance - slope * level, least, blocks=noise.blocks)
+
+
+def _by_band(
+    noise: NoiseModel, band: BandNoise, worse: float, *, may_be_less: bool
+) -> tuple[NoiseModel, float]:
+    """Return the noise that the band has, and how many times as much variance it has.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        That of fine detail.
+    band : BandNoise
+        That of the band.
+    worse : float
+        By how many times higher maxima are than its deviation tells.
+    may_be_less : bool
+        Whether noise may be less than fine detail says.
+    """
+    ratio = band.variance / np.maximum(noise.variance(band.level), np.finfo(float).tiny) * worse**2
+    if not may_be_less:
+        ratio = np.maximum(ratio, 1.0)
+    low, high = float(ratio.min()), float(ratio.max())
+    if high < _AGREES and low > 1 / _AGREES:
+        return noise, 1.0
+    if high / low < _ONE_LINE:
+        return replace(noise, correlation=noise.correlation * math.sqrt(high)), high
+    variances = ratio * noise.variance(band.level)
+    slope, level, variance = _line(band.level, variances)
+    intercept, least = variance - slope * level, _LEAST_LEFT * float(variances.min())
+    line = np.maximum(slope * band.level + intercept, least)
+    most = max(float((variances / line).max()), 1.0)  # the worse counts
+    # How strong noise looks in its finest detail.
+    fine = float(np.median(line / np.maximum(noise.variance(band.level), np.finfo(float).tiny)))
+    factor = noise.correlation * math.sqrt(most * fine)
+    scale = most / factor**2
+    return replace(
+        noise, slope=slope * scale, intercept=intercept * scale, least=least * scale,
+        correlation=factor, slope_error=None,
+    ), high  # fmt: skip
+
+
+def _line(level: Numbers, variance: Numbers) -> tuple[float, float, float]:
+    """Return a line that does not fall: its slope, a brightness in its middle, and the value there.
+
+    It is flat where brightness hardly differs.
+    """
+    weight = 1 / np.square(variance)
+    middle = float(np.average(level, weights=weight))
+    value = float(np.average(variance, weights=weight))
+    away = level - middle
+    if np.ptp(level) < _TELLS_SLOPE * math.sqrt(float(np.median(variance))):
+        return 0.0, middle, float(np.median(variance))
+    slope = float(np.sum(weight * away * variance) / np.sum(weight * away * away))
+    return max(slope, 0.0), middle, value
+
+
+def _process(frame: NDArray[np.float64], detail: FineDetail) -> Process:
+    """Return what was probably done to an image, as far as its values alone tell."""
+    if times_enlarged(frame) > 1:
+        return Process.ENLARGED
+    if is_cut_off(frame, detail.step):
+        return Process.CUT
+    return Process.NONE if mosaic_period(frame) is None else Process.MOSAIC

@@ -1,0 +1,177 @@
+"""Measure the noise of an image from its coarse end: in the band in which spots are looked for.
+
+The first measure (measured_noise.py) takes detail as fine as pixels, and what filters, denoisers
+and deconvolutions have left there tells little of the noise that false spots are made of. Here the
+band itself tells it, by brightness. Most maxima of most images are noise, and their heights follow
+one law; where there is a crowd of spots, most are spots: the lowest of them are low, as they lie
+between others. Then the band tells nothing of the noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.detection.band import TRUNCATE, WIDTHS, make_bands
+from ..images.reading import evenly_spread
+from .calm_pixels import clipped_deviation
+
+Numbers = NDArray[np.float64]
+
+#: So many pixels are looked at, in whole frames, or else in squares of so large a side.
+_PIXELS, _SIDE = 1 << 18, 256
+#: Side of the areas that noise is measured in: for the first widths of the PSF, for larger ones.
+_AREA, _LARGE_AREA, _LARGE_SIGMA = 32, 64, 2.0
+#: Areas of a set of similar brightness, at least, and the number of sets.
+_LEAST_TOGETHER, _MOST_SETS = 8, 6
+#: The scatter of a set is that of so many of its areas at most: others have spots, and edges. Where
+#: noise is left in some places only, these count.
+USUAL_SHARE, WORSE_SHARE = 0.4, 0.6
+#: Of maxima, and depths of minima, one in ten is lower than this many deviations; that of white
+#: noise is 0.68, of filtered ones from 0.3 on, of crowds of spots below 0.2; of deconvolved ones,
+#: whose noise is of one frequency, both are higher.
+_LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
+#: One in four of white noise's maxima, half of them, and three in four, are lower than so many
+#: deviations.
+_QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
+#: So many maxima tell.
+_LEAST_MAXIMA = 50
+#: With less than this share of a kernel on good pixels there is no result.
+_LEAST_GOOD = 0.5
+
+
+class BandNoise(NamedTuple):
+    """Noise in the band of spots, in sets of areas from dark to bright."""
+
+    #: Brightness of each set, and the variance of white noise that is as strong in the band.
+    level: Numbers
+    variance: Numbers
+    #: What one maximum in ten, and one minimum, is lower than, in deviations of the band; and how
+    #: many times as high as those of white noise low maxima are, and high ones.
+    lowest: tuple[float, float]
+    low: float
+    tail: float
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether maxima and minima are noise, most of them; a crowd's are spots."""
+        return self.lowest[0] > _OF_NOISE
+
+    @property
+    def has_one_frequency(self) -> bool:
+        """Whether noise is of one frequency, as deconvolution and sharp limits make it."""
+        return all(own > least for own, least in zip(self.lowest, _OF_ONE_FREQUENCY, strict=True))
+
+
+def some_parts(frames: NDArray[Any]) -> list[NDArray[np.float64]]:
+    """Return some frames, or squares of large ones."""
+    count, *shape = frames.shape
+    size = shape[0] * shape[1]
+    chosen = frames[evenly_spread(min(max(_PIXELS // size, 1), count), count)]
+    if size > 2 * _PIXELS:
+        side = [min(_SIDE, own) for own in shape]
+        corners = [evenly_spread(2, own - part + 1) for own, part in zip(shape, side, strict=True)]
+        chosen = np.stack([
+            chosen[0, y : y + side[0], x : x + side[1]]
+            for y in corners[0].tolist() for x in corners[1].tolist()
+        ])  # fmt: skip
+    return [np.ascontiguousarray(one, np.float64) for one in chosen]
+
+
+def band_noise(
+    parts: list[NDArray[np.float64]], sigma: float, share: float = USUAL_SHARE
+) -> BandNoise | None:
+    """Return the noise in the band of spots of a width; None where there is nothing to measure.
+
+    Parameters
+    ----------
+    parts : list of ndarray
+        Parts of frames; NaN where pixels are bad.
+    sigma : float
+        The PSF's width in pixels.
+    share : float
+        So many of the areas of a set are calmer than what is taken for all of them.
+
+    Examples
+    --------
+    >>> white = np.random.default_rng(1).normal(50.0, 4.0, (256, 256))
+    >>> found = band_noise([white], 1.3)
+    >>> found.is_noise, bool(abs(found.variance / 16 - 1).max() < 0.1)
+    (True, True)
+    """
+    areas, maxima, minima = [], [], []
+    for part in parts:
+        own = _measured(part, sigma)
+        areas.append(own[0])
+        maxima.append(own[1])
+        minima.append(own[2])
+    level, variance = np.concatenate(areas).T
+    usable = variance > 0
+    highs, lows = np.concatenate(maxima), np.concatenate(minima)
+    if not usable.any() or min(len(highs), len(lows)) < _LEAST_MAXIMA:
+        return None
+    levels, variances = _by_brightness(level[usable], variance[usable], share)
+    lowest = (float(np.quantile(highs, _LOW)), float(np.quantile(lows, _LOW)))
+    low, middle, high = np.quantile(highs, _QUANTILES) / _OF_WHITE
+    # The ratio rises with height, and spots are among the highest: so it is continued.
+    tail = float(high * max(high / max(middle, _OF_NOISE), 1.0))
+    return BandNoise(levels, variances, lowest, float(low), tail)
+
+
+def _measured(part: NDArray[np.float64], sigma: float) -> tuple[Numbers, Numbers, Numbers]:
+    """Return brightness and variance of areas, and heights of maxima and depths of minima.
+
+    Heights are in deviations of the area that they lie in.
+    """
+    from scipy import ndimage  # takes longer to import than a few fits
+
+    middle = float(np.nanmedian(part)) if np.isfinite(part).any() else 0.0
+    band, base = _filtered(part - middle, sigma)
+    side = min(_AREA if sigma <= _LARGE_SIGMA else _LARGE_AREA, *part.shape)
+    rows, columns = (size // side for size in part.shape)
+
+    def cut(values: NDArray[Any]) -> NDArray[Any]:
+        whole = values[: rows * side, : columns * side].reshape(rows, side, columns, side)
+        cut_out: NDArray[Any] = whole.swapaxes(1, 2).reshape(rows * columns, -1)
+        return cut_out
+
+    deviation = np.array([clipped_deviation(own) for own in cut(band)])
+    level = np.median(cut(base), axis=1) + middle
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = cut(band) / deviation[:, np.newaxis]
+    highest = cut(band == ndimage.maximum_filter(band, 3)) & (ratio != 0) & np.isfinite(ratio)
+    lowest = cut(band == ndimage.minimum_filter(band, 3)) & (ratio != 0) & np.isfinite(ratio)
+    return np.column_stack([level, deviation**2]), ratio[highest], -ratio[lowest]
+
+
+def _filtered(part: NDArray[np.float64], sigma: float) -> tuple[Numbers, Numbers]:
+    """Return the band, over the deviation that white noise of 1 has there, and what is around."""
+    from scipy import ndimage  # takes longer to import than a few fits
+
+    good = np.isfinite(part)
+    clean = np.where(good, part, 0.0)
+    weights = None if good.all() else good.astype(np.float64)
+
+    def smooth(width: float) -> NDArray[Any]:
+        way = {"mode": "mirror", "truncate": TRUNCATE}
+        own: NDArray[Any] = ndimage.gaussian_filter(clean, width * sigma, **way)
+        if weights is None:
+            return own
+        share = ndimage.gaussian_filter(weights, width * sigma, **way)
+        return np.where(share > _LEAST_GOOD, own / np.maximum(share, _LEAST_GOOD), 0)
+
+    inner, outer = (smooth(width) for width in WIDTHS[1:])
+    gain = make_bands(sigma, (part.shape[0], part.shape[1])).bands[0].gain
+    band = (inner - outer) / gain
+    return np.where(good, band, 0), outer
+
+
+def _by_brightness(level: Numbers, variance: Numbers, share: float) -> tuple[Numbers, Numbers]:
+    """Return brightness and variance of sets of areas, from dark to bright."""
+    ordered = np.argsort(level, kind="stable")
+    sets = int(np.clip(len(level) // _LEAST_TOGETHER, 1, _MOST_SETS))
+    parts = np.array_split(ordered, sets)
+    return (np.array([np.median(level[own]) for own in parts]),
+            np.array([np.quantile(variance[own], share) for own in parts]))  # fmt: skip
