@@ -16,6 +16,7 @@ from same_fits import assert_same
 
 from napari_spotfit import (
     Camera,
+    Settings,
     SpotFits,
     load_parts,
     localize,
@@ -24,6 +25,8 @@ from napari_spotfit import (
     save_fits,
 )
 from napari_spotfit.files.parts import parts_in
+from napari_spotfit.images.frames import FrameReader
+from napari_spotfit.localization.lazy import Part, _for_each
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -102,6 +105,24 @@ def test_more_axes_some_frames_and_none(movie: np.ndarray) -> None:
     assert_same_table(lazy.compute(scheduler="sync"), localize(movie[0], sigma=1.3))
     none = localize(movie, frames=[], sigma=1.3, lazy=True).compute(scheduler="sync")
     assert len(none) == 0
+
+
+def test_parts_of_volumes_have_their_own() -> None:
+    """Image and mask of a part are read as volumes by the numbers in the whole image."""
+    image = np.random.default_rng(2).integers(0, 999, (2, 3, 4, 5, 6), dtype=np.uint16)
+    settings = Settings(model="gaussian_3d", sigma=1.3, roi_size=5)
+    ranges = [np.array([0, 2]), np.array([4, 5])]
+    for given in (image, da.from_array(image, chunks=(1, 2, 2, -1, -1))):
+        parts = _for_each(given, ranges, is_image=True, axes=3)
+        for numbers, own in zip(ranges, parts, strict=True):
+            pixels = own if isinstance(own, np.ndarray) else own.compute()
+            part = Part(image.shape, numbers, settings, pixels)
+            reader = FrameReader(part._here(pixels), spatial=3)
+            expected = image.reshape(-1, 4, 5, 6)[numbers]
+            np.testing.assert_array_equal(reader.read(numbers), expected)
+    shared = _for_each(image[0, 0] > 9, ranges, is_image=False, axes=3)
+    assert all(Part(image.shape, ranges[0], settings, image)._here(one.compute()).ndim == 3
+               for one in shared)  # fmt: skip
 
 
 def test_nothing_is_left_open(movie: np.ndarray, tmp_path: Path) -> None:

@@ -140,9 +140,8 @@ class PerPixel:
     @classmethod
     def of_mask(cls, mask: Any, reader: FrameReader) -> PerPixel | None:
         """Return where to search in an image, None for everywhere."""
-        if mask is None:
-            return None
-        return cls(mask, reader.shape, "mask", "where to search", len(reader.axes))
+        spatial = len(reader.axes)
+        return None if mask is None else cls(mask, reader.shape, "mask", "where to search", spatial)
 
     def read(self, block: NDArray[np.int64]) -> Any:
         """Return the values of some frames, (1, …, Y, X) or (frames, …, Y, X)."""

@@ -253,10 +253,7 @@ def _checked_roi_size(value: Any) -> int | tuple[int, ...] | None:
     if not sizes or any(
         isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
     ):
-        raise TypeError(
-            "roi_size must be a whole number or one for each axis, (rows, columns) or (planes, "
-            f"rows, columns); got {value!r}"
-        )
+        raise TypeError(f"roi_size must be a whole number, or one for each axis; got {value!r}")
     low, high = ROI_MIN + 1, ROI_LARGEST - 1
     if any(size % 2 == 0 or not low <= size <= high for size in sizes):
         raise ValueError(

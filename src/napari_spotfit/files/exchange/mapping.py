@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.columns import (
-    COLUMNS,
-    IN_PLANE,
-    PLANES,
-    REQUIRED,
-    STDERR,
-    STOP,
-    Column,
-    columns_in,
-    describe,
-)
+from ...models.columns import COLUMNS, IN_PLANE, PLANES, STDERR, STOP, Column, columns_in, describe
 from ...models.stopping import StopCondition
 from ..table import FIT, SpotTable, UnreadableFileError, table_of
 from .format import ExportReport
@@ -281,7 +271,7 @@ def imported_table(
         If there are no positions.
     """
     first = (*index, *IN_PLANE)
-    for name in (*index, *(one for one in REQUIRED if one != STOP)):
+    for name in first:
         if name not in columns:
             raise UnreadableFileError(f"it has no column for {name!r}, which spots have")
     made = {name: columns[name] for name in first} | {
