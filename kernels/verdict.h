@@ -69,9 +69,9 @@ SPOTFIT_INLINE bool is_poor(const VerdictSettings& s, const FitNumbers& fit) {
         const double count = no_more(__builtin_rint(degrees) + s.fitted, s.pixels);
         const double average = level + s.slope * light / count;
         mean = s.correlated * s.measured * degrees * average;
-        mean += MODEL_TOLERANCE * MODEL_TOLERANCE * height * light / 2;
+        mean += MODEL_TOLERANCE * MODEL_TOLERANCE * height * light * s.overlap;
         const double squares =
-            count * level * level + 2 * level * s.slope * light + s.slope * s.slope * height * light / 2;
+            count * level * level + 2 * level * s.slope * light + s.slope * s.slope * height * light * s.overlap;
         const double tails = s.tails * s.slope * s.slope * count * average;
         variance = s.correlated * s.correlated * (2 * squares + tails);
     }

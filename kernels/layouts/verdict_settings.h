@@ -43,6 +43,8 @@ struct VerdictSettings {
     // white pixels is that, squared, how far it may be too low, and a number for the tails of its
     // distribution; counts per photo-electron and excess of maximum likelihood; standard deviations.
     double pixels, fitted, photon, electron, correlated, measured, tails, gain, excess, most_chi;
+    // The sum of the squares of a Gaussian spot, over its height and its light.
+    double overlap;
     // By which places and widths are judged, in units of the PSF's sigma; the least reach of one spot in pixels.
     double farthest, widest, narrowest, same_spot, same_spot_px;
     int rows, columns;               // of the ROIs

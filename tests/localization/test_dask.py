@@ -107,10 +107,10 @@ def test_more_axes_some_frames_and_none(movie: np.ndarray) -> None:
     assert len(none) == 0
 
 
-def test_parts_of_volumes_have_their_own(volume_model: Any) -> None:
+def test_parts_of_volumes_have_their_own() -> None:
     """Image and mask of a part are read as volumes by the numbers in the whole image."""
     image = np.random.default_rng(2).integers(0, 999, (2, 3, 4, 5, 6), dtype=np.uint16)
-    settings = Settings(model="volume", sigma=1.3, roi_size=5)
+    settings = Settings(model="gaussian_3d", sigma=1.3, roi_size=5)
     ranges = [np.array([0, 2]), np.array([4, 5])]
     for given in (image, da.from_array(image, chunks=(1, 2, 2, -1, -1))):
         parts = _for_each(given, ranges, is_image=True, axes=3)

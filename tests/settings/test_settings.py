@@ -27,7 +27,14 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.models.estimators import ESTIMATORS
-from napari_spotfit.models.profiles import GAUSSIAN_3D, GAUSSIAN_ROTATED, MODELS, Profile
+from napari_spotfit.models.profiles import (
+    ALL_MODELS,
+    GAUSSIAN_3D,
+    GAUSSIAN_ROTATED,
+    MODELS,
+    Profile,
+    VolumeModelName,
+)
 from napari_spotfit.settings.bounds import bounds_of
 from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.parameter import words_of
@@ -158,6 +165,7 @@ def test_what_is_no_setting_is_named_when_settings_are_made():
 def test_words_are_those_that_a_setting_accepts():
     hints = typing.get_type_hints(Settings)
     assert words_of(hints["model"]) == tuple(MODELS)
+    assert (*MODELS, *typing.get_args(VolumeModelName)) == tuple(ALL_MODELS)
     assert words_of(hints["estimator"]) == tuple(ESTIMATORS)
     assert words_of(hints["devices"]) == ("one", "all")
 

@@ -16,11 +16,10 @@ from .columns import AXES, COLUMNS, IN_PLANE, Column
 if TYPE_CHECKING:
     from .expressions.custom import Expression
 
-#: The names of :data:`ALL_MODELS`, which editors complete; a test compares the two.
-ModelName = Literal[
-    "gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat", "gaussian_3d",
-    "gaussian_3d_elliptical",
-]  # fmt: skip
+#: The names of :data:`MODELS`, and of those of spots in volumes, which editors complete; a test
+#: compares them.
+ModelName = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
+VolumeModelName = Literal["gaussian_3d", "gaussian_3d_elliptical"]
 
 Array = NDArray[np.float64]
 #: f at places along each axis, such as rows y and columns x, for shape parameters by name.

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypedDict, TypeVar
 
 from ..models.estimators import EstimatorName
-from ..models.profiles import ModelName, Profile
+from ..models.profiles import ModelName, Profile, VolumeModelName
 from .noise_model import NoiseModel
 from .settings import Backend, Devices, Neighbours, Pixel, Settings, parameters
 from .validation import check_not_both
@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
     false_spots: float
     threshold: float | None
     min_distance: float
-    model: ModelName | Profile
+    model: ModelName | VolumeModelName | Profile
     pixel: Pixel
     estimator: EstimatorName
     neighbours: Neighbours

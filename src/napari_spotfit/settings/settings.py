@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..models import stopping
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
-from ..models.profiles import ALL_MODELS, MODELS, ModelName, Profile
+from ..models.profiles import ALL_MODELS, MODELS, ModelName, Profile, VolumeModelName
 from .bounds import check_bounds, check_shape_names
 from .noise_model import NoiseModel
 from .parameter import Parameter, setting
@@ -148,12 +148,12 @@ class Settings:
         odd=True,
         shown="first",
     )
-    model: ModelName | Profile = setting(
+    model: ModelName | VolumeModelName | Profile = setting(
         "gaussian",
         "Model",
         "The spot's shape on a constant background. " + _explained(MODELS.values()),
         "fit",
-        words={model.name: model.words for model in MODELS.values()},
+        words={model.name: model.words for model in ALL_MODELS.values()},
     )
     pixel: Pixel = setting(
         "sampled",

@@ -61,7 +61,8 @@ def verdict_settings(
         return COLUMNS, numbers
     shape = [parameter.name for parameter in settings.profile.shape]
     numbers.shape, numbers.photon = len(shape), settings.gain or 1.0
-    numbers.rows, numbers.columns = roi_shape
+    numbers.rows, numbers.columns = roi_shape[-2:]
+    numbers.overlap = 2 ** (-len(roi_shape) / 2)
     numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
     numbers.widths_judged = not is_held and settings.profile.expression is None
