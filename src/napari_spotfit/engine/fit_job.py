@@ -18,6 +18,8 @@ from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .cpu.layouts import FitSettings
 
+#: Voxels of a volume that every GPU's shared memory has room for, whatever the estimator.
+GPU_VOXELS = 4096
 _LIGHT = ("amplitude", "background")
 
 

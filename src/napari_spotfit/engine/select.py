@@ -19,6 +19,7 @@ from ..settings.validation import ROI_MAX
 from . import threads
 from .backend import Backend, Load
 from .errors import BackendUnavailableError
+from .fit_job import GPU_VOXELS
 
 if TYPE_CHECKING:
     from .cuda.devices import Gpu
@@ -31,8 +32,6 @@ _SEPARABLE, _PIXELWISE = (130.0, 1.1), (0.0, 9.0)
 _LEAST_CPU_TIME = 110_000.0
 #: Pixels of large ROIs, one by one, for which it is, and pixels that are searched for spots.
 _LARGE_PIXELS, _SEARCHED_PIXELS = 81_000, 1 << 18
-#: Voxels of a volume that every GPU's shared memory has room for, whatever the estimator.
-GPU_VOXELS = 4096
 
 
 def gpu_pays_off_for_fits(

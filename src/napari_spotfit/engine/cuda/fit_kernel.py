@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from ...models.profiles import Profile
 from ...settings.settings import Settings
-from ..fit_job import make_fit_settings
+from ..fit_job import GPU_VOXELS, make_fit_settings
 from ..kernel_arguments import shape_of_roi
-from ..select import GPU_VOXELS
 from .compile import PIXEL_TYPES, compiled, with_includes
 
 #: Threads of a warp, and shared memory that a block may use on every GPU.
