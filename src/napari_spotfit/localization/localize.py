@@ -169,8 +169,9 @@ def localize(
             if progress is not None:
                 progress(part.done, part.total)
 
-    found = [joined_parts(parts(own)) for own in parts_by_channel(channels, settings, frames)]
-    for fits in found:
+    found = []
+    for own in parts_by_channel(channels, settings, frames):
+        found.append(fits := joined_parts(parts(own)))
         warn_of_gain(settings, fits.settings)
         warn_of_camera(settings, fits)
     return joined_channels(found)
@@ -294,30 +295,17 @@ def parts_by_channel(
     The ROI's size is estimated in each, too, or it is that of the first one in all.
     """
     for place, one in enumerate(channels):
-        folder = resume_in(resume, one)
-        parts = _of_channel(one, place, len(channels), settings, frames, folder)
+        known = {"frames": frames, "resume": resume_in(resume, one), **one.maps._asdict()}
+        order = place, len(channels)
+        parts: Iterator[Part] = localize_parts(
+            one.image, settings, channel=one, order=order, **known
+        )
         if same_roi and not place:
             first = next(parts)
             assert first.fits.settings is not None
             settings = settings.changed(roi_size=first.fits.settings.roi_size)
             parts = chain([first], parts)
         yield parts
-
-
-def _of_channel(
-    channel: Channel,
-    place: int,
-    count: int,
-    settings: Settings,
-    frames: FrameSelection,
-    resume: str | os.PathLike[str] | None,
-) -> Iterator[Part]:
-    """Yield the parts of a channel; of several, their fits have its number."""
-    maps = channel.maps._asdict()
-    for part in localize_parts(channel.image, settings, frames=frames, resume=resume, **maps):
-        done, total = place * part.total + part.done, count * part.total
-        share = (place + part.share) / count
-        yield Part(with_channel(part.fits, channel), done, total, part.device, share)
 
 
 def _warn_of_planes(image: Any, settings: Settings) -> None:
@@ -336,11 +324,13 @@ def localize_parts(
     bad_pixels: Any = None,
     camera: Camera | None = None,
     resume: str | os.PathLike[str] | None = None,
+    channel: Channel | None = None,
+    order: tuple[int, int] = (0, 1),
 ) -> Generator[Part, None, None]:
-    """Do what :func:`localize` does, a few frames at a time.
+    """Do what :func:`localize` does of one channel, a few frames at a time.
 
     Joined, the parts are its result; there is at least one. Whoever stops iterating
-    cancels the rest.
+    cancels the rest. ``order`` is the place of the channel among how many.
 
     Yields
     ------
@@ -358,7 +348,9 @@ def localize_parts(
         run = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
         plan = planned(image, run.settings, frames, maps)
         parts = parts_of(plan, run)
-    total, done = len(plan.numbers), Fraction(0)
+    total, done, (place, channels) = len(plan.numbers), Fraction(0), order
     for fits, count in parts:
         done += count
-        yield Part(fits, int(done), total, plan.backend.ran_on(), float(done / max(total, 1)))
+        share = (place + float(done / max(total, 1))) / channels
+        fits = fits if channel is None else with_channel(fits, channel)
+        yield Part(fits, place * total + int(done), channels * total, plan.backend.ran_on(), share)
