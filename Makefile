@@ -23,7 +23,7 @@ HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
 WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-peers lint lint-python lint-kernels format wheels test-platforms sanitize \
+.PHONY: help demo test test-all test-peers lint lint-python lint-style lint-kernels format wheels test-platforms sanitize \
     bench bench-gpu baseline screenshots small-screens test-napari clean system-packages
 
 help: ## list what can be made
@@ -34,8 +34,13 @@ help: ## list what can be made
 demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, save demo.png and demo.csv
 	$(WITH_DISPLAY) $(PY) docs/demo.py $(if $(HAS_DISPLAY),,--save)
 
-test: lint-python ## check style and types, and run all tests
-	tools/run_tests.sh $(PY)
+# Types are checked beside the tests, which leave a core idle now and then.
+test: lint-style ## check style and types, and run all tests
+	@mkdir -p build
+	@$(PY) -m mypy >build/types.log 2>&1 & types=$$!; \
+	    tools/run_tests.sh $(PY); tests=$$?; \
+	    wait $$types; types=$$?; \
+	    cat build/types.log; exit $$((tests || types))
 
 test-all: test lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
 
@@ -45,11 +50,13 @@ test-peers: $(BENCH_VENV)/.installed
 lint: lint-python lint-kernels $(VENV)/.with-actionlint ## check style, types and the CI workflows
 	$(VENV)/bin/actionlint
 
-lint-python: $(VENV)/.with-dev
+lint-python: lint-style
+	$(PY) -m mypy
+
+lint-style: $(VENV)/.with-dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) tools/layouts.py --if-changed
-	$(PY) -m mypy
 
 lint-kernels: $(VENV)/.with-dev
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)

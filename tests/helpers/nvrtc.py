@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
@@ -13,6 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from checkout import ROOT
+
+#: What compiled without a word.
+_KEPT = ROOT / "build" / "nvrtc"
 
 #: The packages of PyPI that bring it, the newest first.
 _PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
@@ -63,10 +70,29 @@ class Compiler:
         known = (ctypes.c_int * count.value)()
         self._call("GetSupportedArchs", known)
         self.architectures = frozenset(known)
+        file = Path(library._name)
+        self._release = self.version, (file.stat().st_mtime_ns if file.is_file() else None)
 
     def compile(self, text: str, architecture: int, options: tuple[str, ...]) -> Compiled:
-        """Compile a program; several threads may do so at once."""
+        """Compile a program; several threads may do so at once.
+
+        What compiled without a word is kept in build/ with the usage of its kernels, by all that
+        they depend on: a change of anything else takes no time.
+        """
         options = *options, f"--gpu-architecture=sm_{architecture}"
+        key = hashlib.sha256(repr((self._release, options, text)).encode()).hexdigest()[:32]
+        kept = _KEPT / f"{key}.json"
+        if kept.exists():
+            return Compiled("", [Usage(*numbers) for numbers in json.loads(kept.read_text())])
+        made = self._compiled(text, options)
+        if not made.log:
+            _KEPT.mkdir(parents=True, exist_ok=True)
+            unfinished = kept.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            unfinished.write_text(json.dumps(made.usage))
+            unfinished.replace(kept)
+        return made
+
+    def _compiled(self, text: str, options: tuple[str, ...]) -> Compiled:
         code, said = self._compile(text, (*options, "--ptxas-options=-v"))
         lines = [line for line in said.splitlines() if line.strip() and not _EXPECTED.match(line)]
         if code:
