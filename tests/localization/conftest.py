@@ -18,3 +18,9 @@ def movie() -> np.ndarray:
 def short_parts(monkeypatch: pytest.MonkeyPatch, movie: np.ndarray) -> None:
     """Let a part have four frames."""
     monkeypatch.setattr(stored, "_PART_BYTES", 4 * movie[0].nbytes)
+
+
+@pytest.fixture
+def short_parts_of_joint_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a part have two of the frames that are fitted jointly."""
+    monkeypatch.setattr(stored, "_PART_BYTES", 2 * 80 * 100 * 2)

@@ -109,6 +109,14 @@ class Backend(Protocol):
             The columns of SpotFits. With positions, y and x are pixels of the frames, and ROIs and
             flags are there too; positions outside of their frame are INVALID. Of cut-outs, y and x
             are from their first pixel.
+
+            Each cut-out has one row, and so has each position, in order. Only where spots are
+            fitted together is there a column ``group``, the same for all rows of a fit. Unless
+            the job asks for one row per position, spots may be dropped and added then: the column
+            ``groups.POSITION`` names each row's position, or of an added one, that of another spot
+            of its fit, whose row comes before. Rows of a fit follow each other, in the order of
+            the fits' first positions, so that frames stay in order. The columns are the same
+            whatever the positions are, be there none.
         """
 
     def fitter(self, job: FitJob) -> BlockFitter:

@@ -83,11 +83,11 @@ class Block:
 
 
 def corners_of(
-    columns: dict[str, NDArray[Any]], block: Block, positions: Positions
+    columns: dict[str, NDArray[Any]], block: Block, frames: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return where in a block the ROIs of fits are: frame, first row and first column."""
     row = columns["roi_y"] - block.first_row
-    corners = np.column_stack([positions.frames, row, columns["roi_x"]])
+    corners = np.column_stack([frames, row, columns["roi_x"]])
     return corners[columns["roi_y"] >= 0]
 
 

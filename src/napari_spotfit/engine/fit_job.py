@@ -121,6 +121,9 @@ class FitJob:
         The PSF's, by which fits are flagged; None where it is unknown.
     detection : Settings or None
         What finds spots, and hot pixels among their ROIs. None: hot pixels count in fits.
+    one_row_per_position : bool
+        Whether each position yields one row, in order, as callers need who know the spots. Else
+        spots may be dropped and added where several are fitted together.
 
     Examples
     --------
@@ -135,6 +138,7 @@ class FitJob:
     pixel_type: str
     sigma: float | None = None
     detection: Settings | None = None
+    one_row_per_position: bool = True
 
     def __hash__(self) -> int:
         try:
@@ -158,6 +162,8 @@ class FitJob:
         calibration: PixelCalibration,
         pixel_type: np.dtype[Any],
         detection: Settings | None = None,
+        *,
+        one_row_per_position: bool = True,
     ) -> FitJob:
         """Return the job of an image.
 
@@ -169,10 +175,12 @@ class FitJob:
             That of its frames before they are corrected.
         detection : Settings, optional
             What finds its spots and hot pixels.
+        one_row_per_position : bool
+            Whether no spots are dropped or added.
         """
         settings = calibration.fitted
         kind, sigma = calibration.corrected_type(pixel_type), calibration.settings.sigma
-        return _job(settings, settings.roi_shape, kind, sigma, detection)
+        return _job(settings, settings.roi_shape, kind, sigma, detection, one_row_per_position)
 
     @property
     def model(self) -> Profile:
@@ -217,6 +225,8 @@ def _job(
     pixel_type: np.dtype[Any],
     sigma: float | None,
     detection: Settings | None,
+    one_row_per_position: bool = True,
 ) -> FitJob:
     """Return the one job of its kind: caches that have it find it by identity."""
-    return FitJob(settings, roi_shape, native_type(pixel_type).str[1:], sigma, detection)
+    kind = native_type(pixel_type).str[1:]
+    return FitJob(settings, roi_shape, kind, sigma, detection, one_row_per_position)

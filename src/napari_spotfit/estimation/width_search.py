@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..engine.block import Block, Positions
 from ..engine.detection.detection_settings import expected_false_spots
 from ..engine.fit_job import FitJob
+from ..engine.groups import rows_of
 from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..engine.select import select_backend
 from ..images.arrays import to_host
@@ -309,7 +310,9 @@ class _Search:
         block.mask = self._sample.mask
         positions, real = self._spots(block, calibration.settings)
         job = FitJob.of(calibration, self._sample.pixels.dtype)
-        return self._backend.fit(job, block, positions), real
+        fits = self._backend.fit(job, block, positions)
+        rows_of(job, fits)
+        return fits, real
 
     def _measured(self, settings: Settings) -> NoiseModel:
         pixels = self._sample.pixels

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..caller import warn_caller
-from ..models.columns import REQUIRED, STOP
+from ..models.columns import REQUIRED, STOP, GroupCounter
 from .csv_file import csv_writer, read_csv, write_csv
 from .exchange.format import ExportReport, Format
 from .exchange.image_info import (
@@ -291,6 +291,8 @@ def write_parts(path: str | os.PathLike[str], parts: Iterable[SpotTable]) -> int
     """
     place = check_name(path)
     ending = place.suffix.lower()
+    apart = GroupCounter()
+    parts = (SpotTable(apart(part.columns), part.about) for part in parts)
     tables = _gathered(parts, _ROWS[ending])
     first = next(tables, None)
     if first is None:

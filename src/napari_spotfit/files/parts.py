@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..models.columns import GroupCounter
 from ..settings.settings import Settings
 from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
@@ -98,7 +99,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
     """
     # Two workers may make the same part, of which one was taken for lost.
     beside = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
-    writer = ExitStack()
+    writer, apart = ExitStack(), GroupCounter()
     adds: list[Callable[[SpotTable], None]] = []
 
     def add(table: SpotTable) -> None:
@@ -106,7 +107,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
             if not adds:
                 first = SpotTable(table.columns, replace(table.about, part=key))
                 adds.append(writer.enter_context(parquet_writer(beside, first)))
-            adds[0](table)
+            adds[0](SpotTable(apart(table.columns), table.about))
 
     try:
         yield add

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import Backend
 from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
+from ..engine.groups import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
@@ -20,7 +21,7 @@ from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
-from ..models.columns import PLANE
+from ..models.columns import GROUP, GROUP_SIZE, PLANE, GroupCounter
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
@@ -205,7 +206,13 @@ def _in_frames(
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     chunks = ((number, reader.read(block)) for number, block in enumerate(blocks))
     parts += side_by_side(fit, chunks, min(load.workers, len(blocks)))
-    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}
+    if GROUP in parts[-1]:
+        alone = np.arange(len(parts[0]["y"]))
+        count = GroupCounter()
+        parts = [dict(count({GROUP: alone, GROUP_SIZE: alone, **part})) for part in parts]
+    columns = {name: in_order([part[name] for part in parts], order) for name in parts[-1]}
+    rows_of(job, columns)
+    return columns
 
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -246,7 +253,7 @@ def fit_in(
     """Fit at positions in frames of these numbers."""
     block = Block.of(calibration, numbers, pixels)
     columns = backend.fit(job, block, positions)
-    check_counts(calibration, block, positions, columns)
+    check_counts(calibration, block, positions, columns, rows_of(job, columns))
     return columns
 
 
@@ -255,10 +262,12 @@ def check_counts(
     block: Block,
     positions: Positions,
     columns: dict[str, NDArray[Any]],
+    rows: Rows,
 ) -> None:
     """Check once for each run that the counts of some ROIs can be those of photons."""
     if calibration.counts_are_open:
-        calibration.check_counts(block.pixels, corners_of(columns, block, positions))
+        corners = corners_of(columns, block, positions.frames[rows])
+        calibration.check_counts(block.pixels, corners)
 
 
 def leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
 from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
+from ..engine.groups import rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
@@ -320,6 +321,7 @@ class _Kind:
             self._by_worth[worth] = backend.fitter(job), recorded(settings, backend)
         fitter, settings = self._by_worth[worth]
         columns = fitter.fit(block, positions, start)
+        self._rows = rows_of(job, columns)
         if columns is not self._columns:
             self._columns = columns
             shape = job.roi_shape if positions is None else None
@@ -340,7 +342,7 @@ class _FrameKind(_Kind):
     def fit(self, taken: Any, places: NDArray[np.float64]) -> SpotFits:
         block, positions = self._block(taken), Positions(places)
         fits = self._fit(self._job, block, positions)
-        check_counts(self._calibration, block, positions, self._columns)
+        check_counts(self._calibration, block, positions, self._columns, self._rows)
         return fits
 
     def explain(self, taken: Any, places: NDArray[np.float64]) -> ExcludedPixels:

@@ -13,6 +13,7 @@ from ..engine import threads
 from ..engine.backend import Backend, Load
 from ..engine.block import Block, Positions
 from ..engine.fit_job import FitJob
+from ..engine.groups import rows_of, scores_of
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
@@ -118,7 +119,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         load = _for_movies_in_memory(backend, total)
     suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
     parts = [cut(reader, numbers, load, suited) for numbers in ranges]
-    job = FitJob.of(calibration, reader.dtype, detection)
+    job = FitJob.of(calibration, reader.dtype, detection, one_row_per_position=False)
     if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
         # Each core takes a block, and waits for no other.
         load, detection = load._replace(workers=cores), detection.changed(threads=1)
@@ -132,9 +133,10 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         numbers, places = places_of(found, chunk.block)
         positions = Positions(places, found.frame)
         columns = backend.fit(job, block, positions)
-        check_counts(calibration, block, positions, columns)
-        columns["score"] = found.score
-        index = leading_indices(numbers, reader)
+        rows = rows_of(job, columns)
+        check_counts(calibration, block, positions, columns, rows)
+        columns["score"] = scores_of(rows, found.score)
+        index = leading_indices(numbers[rows], reader)
         return collected(columns, index, recorded_settings, reader.planes), chunk
 
     workers = min(load.workers, sum(blocks.chunks for blocks in parts))

@@ -37,6 +37,7 @@ from ..images.channels import Maps
 from ..images.frames import FrameReader, FrameSelection
 from ..images.identity import identity, values_identity
 from ..images.reading import all_before
+from ..results.joining import in_whole_groups
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
@@ -116,7 +117,9 @@ class Store:
     def load(self, numbers: NDArray[np.int64]) -> Iterator[SpotFits] | None:
         """Return the fits of a part in pieces, None where it is missing."""
         pieces = part_pieces(self.path(numbers), self._key(numbers))
-        return None if pieces is None else (self._known(fits_of(piece)) for piece in pieces)
+        if pieces is None:
+            return None
+        return in_whole_groups(self._known(fits_of(piece)) for piece in pieces)
 
     @contextmanager
     def saving(self, numbers: NDArray[np.int64]) -> Iterator[Callable[[SpotFits], None]]:

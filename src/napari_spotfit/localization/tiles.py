@@ -25,6 +25,7 @@ from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.fit_job import FitJob
+from ..engine.groups import of_first, rows_of, scores_of, whole_fits
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
@@ -168,7 +169,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
     variances = calibration.variances(np.array([number]), np.empty(0))
     bad, top = calibration.bad_pixels(np.array([number])), _Top(tiled.reader, number)
     # No other block is worked on meanwhile, so that all threads are for this one.
-    job = FitJob.of(calibration, tiled.reader.dtype, tiled.detection)
+    job = FitJob.of(calibration, tiled.reader.dtype, tiled.detection, one_row_per_position=False)
     # Spots are found in the rows that come next while those before are fitted.
     for rows in read_ahead(row_blocks(tiled, number)):
         begin, end, block = rows.own.start, rows.own.stop, rows.block
@@ -177,11 +178,16 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         block.bad, block.highest = bad, top.highest(rows)
         positions = Positions(np.column_stack([near.y, near.x]).astype(float), near.frame)
         columns = tiled.backend.fit(job, block, positions)
-        check_counts(calibration, block, positions, columns)
-        columns["score"] = near.score
-        inside = (near.y >= begin) & (near.y < end)
-        share = Fraction(end - begin, height)
-        yield {name: column[inside] for name, column in columns.items()}, share
+        which = rows_of(job, columns)
+        check_counts(calibration, block, positions, columns, which)
+        columns["score"] = scores_of(which, near.score)
+        # Spots that are fitted together come with the first of them, but not those that are so far
+        # behind it that the block does not have all around them: the next one does.
+        y, late = near.y[which], reach // 2
+        first = of_first(columns, y)
+        own = (first >= begin) & (first < end) | (first < begin) & (y >= begin + late)
+        own &= y < end + late
+        yield whole_fits(columns, own), Fraction(end - begin, height)
 
 
 def _cut(planes: Planes | None, rows: slice) -> Planes | None:

@@ -25,6 +25,7 @@ IN_PLANE = ("y", "x")
 #: Columns that are chosen by name, not by what the table says of them.
 STOP, TRACK, REFIT = "stop_condition", "track", "refit"
 CHANNEL, PLANE = "channel", "plane"
+GROUP, GROUP_SIZE = "group", "group_size"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
@@ -251,6 +252,16 @@ ROWS = (
         "that were detected have one.",
         group="fit", formats={"trackmate": "QUALITY"},
     ),
+    Column(
+        GROUP, "", "Number of the fit that the spot belongs to, from 0 on in each result, file or "
+        "part of a folder: spots that were fitted together have the same one. Only fits of several "
+        "spots have it.", "int64", "fit",
+        optional=True, formats={"picasso": GROUP},
+    ),
+    Column(
+        GROUP_SIZE, "", "How many spots were fitted together with this one, itself included.",
+        "int64", "fit", optional=True,
+    ),
     Column(STOP, "", "Why the fit stopped.", "uint8", "quality", words=STOP_NAMES),
     Column(
         "flags", "", "What may be wrong with the fit, a bit for each reason: Inspect spot says it.",
@@ -388,3 +399,41 @@ def as_column(name: str, values: NDArray[Any]) -> NDArray[Any]:
     if not inside.all() or not (values == np.rint(values)).all():
         return values
     return values.astype(column.type)
+
+
+def numbered(group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return numbers of groups from 0 on, in the order in which the groups come.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> numbered(np.array([7, 7, 3, 7, 5]))
+    array([0, 0, 1, 0, 2])
+    """
+    _, first, place = np.unique(group, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[place].astype(np.int64)
+
+
+class GroupCounter:
+    """Keeps the groups of spots apart that come in parts, each of which counts its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> count = GroupCounter()
+    >>> [count({"group": np.array(part)})["group"].tolist() for part in ([0, 0, 1], [0, -1, 1, 1])]
+    [[0, 0, 1], [2, -1, 3, 3]]
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __call__(self, columns: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Return the columns of the next part; what is below 0, or no number, is no group."""
+        group = columns.get(GROUP)
+        if group is None or group.dtype.kind not in "iuf":
+            return columns
+        group = group.copy()
+        group[group >= 0] += self._next
+        self._next = 1 + int(group.max(initial=self._next - 1, where=group >= 0))
+        return {**columns, GROUP: group}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.rois import put_rows
+from ..models.columns import GROUP, GroupCounter, numbered
 from .spot_fits import SpotFits
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
     columns: Columns = {}
     count = room = 0
     under_way: deque[Future[None]] = deque()
+    apart = GroupCounter()
     for fits, share in parts:
-        own = fits.columns
+        own = apart(fits.columns)
         if first is None:
             first, columns, count, room = fits, own, len(fits), len(fits)
             continue
@@ -87,7 +89,44 @@ def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotF
         return joined
     index = [joined.columns[name] for name in joined.index_names]
     frame = np.ravel_multi_index(index, leading)
-    return joined[np.argsort(frame, kind="stable")]
+    ordered = joined[np.argsort(frame, kind="stable")]
+    if GROUP not in ordered:
+        return ordered
+    columns = ordered.columns | {GROUP: numbered(ordered.group)}
+    return SpotFits(columns, ordered.index_names, ordered.settings)
+
+
+def in_whole_groups(pieces: Iterator[SpotFits]) -> Iterator[SpotFits]:
+    """Yield fits that were cut anywhere in pieces that do not cut groups, each of which counts its.
+
+    Parameters
+    ----------
+    pieces : iterator of SpotFits
+        One at least, with the groups of all in rising order.
+    """
+    held = next(pieces)
+    if GROUP not in held:
+        yield held
+        yield from pieces
+        return
+
+    def counted(rows: slice) -> SpotFits:
+        columns = {name: column[rows] for name, column in held.columns.items()}
+        columns[GROUP] = numbered(columns[GROUP])
+        return SpotFits(columns, held.index_names, held.settings)
+
+    for piece in pieces:
+        if not len(piece):
+            continue
+        joined = {
+            name: np.concatenate([column, piece.columns[name]])
+            for name, column in held.columns.items()
+        }
+        held = SpotFits(joined, held.index_names, held.settings)
+        last = int(np.searchsorted(held.group, held.group[-1]))
+        yield counted(slice(last))
+        held = held[last:]
+    yield counted(slice(None))
 
 
 def _wait(under_way: deque[Future[None]], most: int) -> None:

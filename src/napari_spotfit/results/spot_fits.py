@@ -14,7 +14,7 @@ from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
 from ..engine.quality.verdicts import judge, mean_sigma
 from ..images.arrays import like, to_host
-from ..models.columns import COLUMNS, IN_PLANE, STOP, Column
+from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
 
@@ -352,7 +352,7 @@ class SpotFits:
         ----------
         parts : sequence of SpotFits
             One at least. They may have been found and stopped by different settings; the
-            result has those of the first.
+            result has those of the first. Groups of different parts get different numbers.
 
         Raises
         ------
@@ -385,10 +385,11 @@ class SpotFits:
             # Bounds may follow from the ROI's size: each part is judged by its own.
             parts = [part._of(part.columns | {"flags": part.flags}) for part in parts]
             first = parts[0]
+        apart = GroupCounter()
+        columns = [apart(part._columns) for part in parts]
         return first._of(
-            {name: np.concatenate([part._columns[name] for part in parts])
-             for name in first._columns}
-        )  # fmt: skip
+            {name: np.concatenate([one[name] for one in columns]) for name in first._columns}
+        )
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
         return SpotFits(columns, self._index_names, self.settings, self._roi_shape, self._units)

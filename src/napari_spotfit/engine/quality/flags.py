@@ -64,6 +64,8 @@ class Rule(NamedTuple):
     needs: str
     #: What to try, in a sentence.
     advice: str
+    #: Whether it is of the whole fit, where several spots are fitted together.
+    of_fit: bool = False
 
 
 #: Every flag, the most informative first.
@@ -77,6 +79,7 @@ RULES = {
         "nothing",
         "See whether there is a spot at all, whether a neighbour is in the ROI, and whether "
         "the ROI's size suits the spot; else allow more iterations.",
+        of_fit=True,
     ),
     Flag.NEGATIVE: Rule(
         "dark",
@@ -177,6 +180,7 @@ RULES = {
         f"estimator {_JUDGED}, one of the built-in models, and 3 photo-electrons of background or "
         "read-out variance in a pixel",
         "Look for a neighbour or another shape in the residual, and check gain and offset.",
+        of_fit=True,
     ),
     Flag.NEIGHBOUR: Rule(
         "neighbour",
@@ -210,6 +214,8 @@ RULES = {
     ),
 }
 
+#: Flags of all spots that are fitted together, if one of them has it.
+OF_FIT = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.of_fit))
 #: Flags that make a fit not good.
 NOT_GOOD = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.spoils))
 

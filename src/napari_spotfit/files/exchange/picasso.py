@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.columns import GROUP
 from ...version import __version__
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .format import ExportReport, Format
@@ -31,7 +32,7 @@ from .mapping import (
 CONVENTION = Convention()
 _MAPPINGS = mappings_of("picasso")
 #: Columns in single precision, whatever ours have.
-_SINGLE = frozenset(one.title for one in _MAPPINGS) - {"frame", "iterations"}
+_SINGLE = frozenset(one.title for one in _MAPPINGS) - {"frame", "iterations", GROUP}
 #: What it drops rows for below 0, if they have it.
 _NOT_NEGATIVE = ("x", "y", "lpx", "lpy", "lpz", "photons", "ellipticity", "sx", "sy")
 _ELLIPTICITY = "ellipticity"

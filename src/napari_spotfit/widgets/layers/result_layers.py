@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...analysis.drift import Drift
 from ...analysis.tracks import NO_TRACK
-from ...models.columns import REFIT, TRACK
+from ...models.columns import GROUP, GROUP_SIZE, REFIT, TRACK
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from .cells import LABEL, LABELS, with_unknown_labels
@@ -136,7 +136,7 @@ class Row(NamedTuple):
         """Return the same spot, fitted again.
 
         Columns that are not of a fit stay: the score, and those the user has added. Columns of the
-        earlier model alone become NaN.
+        earlier model alone become NaN, and so does the group.
 
         Parameters
         ----------
@@ -148,7 +148,8 @@ class Row(NamedTuple):
             if name not in self.cells:
                 values.pop(name, None)
         shape = [one.name for one in Settings(**self.settings).profile.shape]
-        gone = {name for one in shape for name in (one, f"{one}_stderr")} - set(values)
+        gone = {name for one in shape for name in (one, f"{one}_stderr")}
+        gone = (gone | {GROUP, GROUP_SIZE}) - set(values)
         cells = {name: np.nan if name in gone else value for name, value in self.cells.items()}
         metadata = new["metadata"]
         units = {**self.units, **metadata["units"]}

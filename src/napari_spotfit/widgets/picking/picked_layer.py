@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.quality.verdicts import mean_sigma
+from ...models.columns import GROUP, GROUP_SIZE
 from ...models.stopping import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -255,6 +256,8 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     """
     face = face if face in fits.columns else default_face(fits)
     made = points_arguments(fits, face, colormap, maps)
+    # Numbers of groups are those of one result.
+    made["features"] = made["features"].drop(columns=[GROUP, GROUP_SIZE], errors="ignore")
     if fits.settings is not None:
         side, *others = {*fits.settings.roi_shape}
         # A ROI that is not square stands in the layer's settings.
