@@ -5,8 +5,8 @@ true and found places within 1 and 3 px, one to one, the nearest first: of the p
 finds with its default settings, and of the good fits. False spots are those found in the same
 backgrounds without spots, per 10⁶ pixels. ``peers`` stands other programs beside them, where they
 are installed, at their defaults and at their best thresholds. Then standard errors, flags and real
-images (trust_fits.py), and the PSF's width and the noise
-(trust_images.py).
+images (trust_fits.py), the PSF's width and the noise (trust_images.py), and images that were
+processed, or whose spots or light are unusual (trust_processed.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import trust_fits
 import trust_images
+import trust_processed
 from common import parsed
 from noisy_scenes import Scene, f1, flat_scenes, noisy_scenes
 from peers import RADII, Peer, installed, scores_of
@@ -151,6 +152,9 @@ WITH_WIDTHS = {"flags": trust_fits.print_flags, "widths": trust_images.print_wid
 ONCE = {
     "real": trust_fits.print_real_images,
     "uneven": trust_images.print_uneven,
+    "processed": trust_processed.print_processed,
+    "sharp": trust_processed.print_sharp,
+    "strobed": trust_processed.print_strobed,
 }
 
 

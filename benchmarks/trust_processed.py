@@ -1,19 +1,21 @@
-"""Images as people have them: filtered, clipped, deconvolved, mosaics, strobed, with sharp spots."""
+"""Images as people have them: filtered, cut off, deconvolved, mosaics, strobed, sharp spots."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import common
+import common  # noqa: F401, the tests' folder
 import numpy as np
 from noisy_scenes import Array, hits, kinds
 from scenes import light
 from scipy import ndimage
 from scipy.spatial import cKDTree
 from skimage import filters, restoration
+from skimage.feature import peak_local_max
 
 import napari_spotfit as spotfit
 
@@ -46,14 +48,16 @@ class Found(NamedTuple):
     warnings: int
 
 
-def examined(image: Image) -> Found:
-    """Return what a fit with the image's options finds."""
+def examined(image: Image) -> tuple[Found, spotfit.NoiseModel]:
+    """Return what a fit with the image's options finds, and the noise that it goes by."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         fits = spotfit.localize(image.pixels, **image.options)
     points = np.asarray(fits.points(), float)
     if points.shape[1] == 2:
         points = np.column_stack([np.zeros(len(points)), points])
+    fits = fits[np.isfinite(points).all(axis=1)]
+    points = points[np.isfinite(points).all(axis=1)]
     near = image.options.get("sigma", SIGMA) * NEAR / SIGMA
     right = any_right = true = 0
     for frame, places in enumerate(image.truth):
@@ -62,10 +66,11 @@ def examined(image: Image) -> Found:
         any_right += hits(points[own, 1:], places, near)
         true += len(places)
     good, megapixels = int(fits.good.sum()), np.size(image.pixels) / 1e6
-    return Found(
+    found = Found(
         2 * right / max(good + true, 1), right / max(true, 1), right / max(good, 1),
         (good - right) / megapixels, (len(fits) - any_right) / megapixels, len(said),
     )  # fmt: skip
+    return found, fits.settings.noise
 
 
 def _light(rng: np.random.Generator, count: int, height: float, sigma: float = SIGMA,
@@ -75,9 +80,10 @@ def _light(rng: np.random.Generator, count: int, height: float, sigma: float = S
     return light(places, height * 2 * math.pi * sigma**2, sigma, (side, side)), places
 
 
-def _cells(side: int = SIDE) -> Array:
-    y, x = np.indices((side, side)) // 128
-    return 10 + 150.0 * ((y + x) % 2)
+def _cells() -> Array:
+    """Return cells in a pattern of squares, whose edges are as sharp as light is."""
+    inside = ((np.indices((SIDE, SIDE)) // 128).sum(axis=0) % 2).astype(float)
+    return 10 + 150 * ndimage.gaussian_filter(inside, SIGMA)
 
 
 def _psf(sigma: float = SIGMA) -> Array:
@@ -148,12 +154,8 @@ DENOISERS: dict[str, Callable[[Array], Array]] = {
     "diffusion": _anisotropic,
 }
 DECONVOLVED: dict[str, Callable[[Array], Array]] = {
-    "Richardson–Lucy 5": _scaled(
-        lambda a: restoration.richardson_lucy(a, _psf(), 5, clip=False)
-    ),
-    "Richardson–Lucy 10": _scaled(
-        lambda a: restoration.richardson_lucy(a, _psf(), 10, clip=False)
-    ),
+    "Richardson–Lucy 5": _scaled(lambda a: restoration.richardson_lucy(a, _psf(), 5, clip=False)),
+    "Richardson–Lucy 10": _scaled(lambda a: restoration.richardson_lucy(a, _psf(), 10, clip=False)),
     "Wiener, deconvolved": _scaled(lambda a: restoration.wiener(a, _psf(), 0.5, clip=False)),
     "Wiener, deconvolved more": _scaled(lambda a: restoration.wiener(a, _psf(), 0.05, clip=False)),
 }
@@ -179,66 +181,166 @@ MOSAICS = {
     "polarisers": np.array([[0.5, 0.9], [0.1, 0.5]]),
     "X-Trans": 0.2 + 0.8 * (np.indices((3, 3)).sum(0) % 2),
 }
+#: What leaves waves along the edges of cells, which are no noise; and a filter wider than spots.
+RINGING = (*DECONVOLVED, "ideal low pass .2", "non-local means")
+WIDE = ("Butterworth .1", "Gaussian 2")
+#: The most good fits of nothing per 10⁶ px, and the least F1.
+FALSE, F1 = 30.0, 0.9
 
-FALSE, F1, GOOD = 30.0, 0.9, 15.0
+#: What leaves waves along the edges of cells, which are no noise; and a filter wider than spots.
+RINGING = (*DECONVOLVED, "ideal low pass .2", "non-local means")
+WIDE = ("Butterworth .1", "Gaussian 2")
+#: The most good fits of nothing per 10⁶ px, and the least F1.
+FALSE, F1 = 30.0, 0.9
 
 
-def processed() -> Iterator[Image]:
-    """Yield every processed image, without spots and with some."""
-    given = {"sigma": SIGMA}
+def _image(name: str, pixels: Any, places: Array | None, limits: dict[str, float],
+           sigma: float = SIGMA) -> Image:  # fmt: skip
+    return Image(name, pixels, [] if places is None else [places], {"sigma": sigma}, limits)
+
+
+def processed(seed: int) -> Iterator[Image]:
+    """Yield images that were filtered, cut off, denoised or deconvolved."""
     for name, way in CUT.items():
-        for seed in (0, 1):
-            rng = np.random.default_rng([SEED, seed])
-            cut = np.maximum(way(rng.poisson(20, (SIDE, SIDE)).astype(float)), 0)
-            yield Image(f"{name}, cut at 0; no spots", cut, [], given, {"false": FALSE})
-        lights, places = _light(rng, 100, 60)
-        cut = np.maximum(way(rng.poisson(20 + lights).astype(float)), 0)
-        yield Image(f"{name}, cut at 0", cut, [places], given, {"false": FALSE, "recall": 0.8})
+        for spots in (0, 100):
+            rng = np.random.default_rng([seed, spots])
+            lights, places = _light(rng, spots, 85)
+            cut = np.maximum(way(rng.poisson(20 + lights).astype(float)), 0)
+            limits = {"false": FALSE, "recall": 0.8} if spots else {"false": FALSE}
+            yield _image(f"{name}, cut at 0; {spots} spots", cut, places, limits)
     for name, way in {**FILTERS, **DENOISERS, **DECONVOLVED}.items():
-        for spots in (60, 300):
-            for on in ("flat", "cells"):
-                rng = np.random.default_rng([SEED, spots])
-                base = _cells() if on == "cells" else np.full((SIDE, SIDE), 20.0)
-                lights, places = _light(rng, spots, 85 if on == "flat" else 140)
-                pixels = way(rng.poisson(base + lights).astype(float))
-                if on == "flat":
-                    limits = {"false": FALSE, "f1": F1}
-                else:
-                    limits = {"precision": F1 if spots > 60 else 0.7}
-                yield Image(f"{name}; {spots} on {on}", pixels, [places], given, limits)
-    yield from patterns()
-    yield from backgrounds()
+        for spots, on in itertools.product((60, 300), ("flat", "cells")):
+            rng = np.random.default_rng([seed, spots])
+            base = _cells() if on == "cells" else np.full((SIDE, SIDE), 20.0)
+            lights, places = _light(rng, spots, 85 if on == "flat" else 140)
+            pixels = way(rng.poisson(base + lights).astype(float))
+            if name.startswith("turned"):
+                places = _turned(places)
+            limits = {"f1": 0.85 if name in WIDE else F1} if on == "flat" else {"precision": 0.9}
+            if on == "cells" and name in RINGING:
+                limits = {"warnings": 1}
+            yield _image(f"{name}; {spots} on {on}", pixels, places, limits)
 
 
-def patterns() -> Iterator[Image]:
-    """Yield mosaics, enlarged images and copies of 8 bits."""
-    rng = np.random.default_rng(SEED)
+def _turned(places: Array, degrees: float = 10.0) -> Array:
+    angle, middle = np.radians(degrees), (SIDE - 1) / 2
+    y, x = (places - middle).T
+    turned = np.column_stack([y * np.cos(angle) - x * np.sin(angle),
+                              y * np.sin(angle) + x * np.cos(angle)])  # fmt: skip
+    return turned + middle
+
+
+def patterns(seed: int) -> Iterator[Image]:
+    """Yield what steps, types and patterns of pixels may do."""
+    rng = np.random.default_rng(seed)
+    for spots in (100, 300):
+        lights, places = _light(rng, spots, 140)
+        sharp = 10 + 150.0 * (np.indices((SIDE, SIDE)) // 128).sum(axis=0) % 2
+        raw = rng.poisson(sharp + lights).astype(np.uint16)
+        despeckled = ndimage.median_filter(raw, 3)
+        yield _image(f"despeckled counts; {spots} in cells", despeckled, places, {"precision": 0.9})
+    lights, places = _light(rng, 100, 85)
+    blurred = np.rint(ndimage.gaussian_filter(rng.poisson(20.0 + lights).astype(float), 1))
+    for kind in ("u2", "i4", "f4", "f8"):
+        limits = {"f1": 0.95, "false": FALSE}
+        yield _image(f"rounded blur as {kind}", blurred.astype(kind), places, limits)
+    yield _image("rounded blur in [0, 1]", (blurred / 4095).astype("f4"), places, limits)
     for name, weights in MOSAICS.items():
         lights, places = _light(rng, 300, 85)
         pixels = (rng.poisson((20 + lights) * _mosaic(weights)) + 100).astype(np.uint16)
-        yield Image(name, pixels, [places], {"sigma": SIGMA}, {"f1": F1, "false": FALSE})
+        yield _image(name, pixels, places, {"warnings": 1, "false": FALSE})
     for times in (2, 3, 4):
-        side = SIDE // times
-        lights, places = _light(rng, 60 // times, 85, side=side)
+        lights, places = _light(rng, 60 // times, 85, side=SIDE // times)
         pixels = np.kron(rng.poisson(20 + lights), np.ones((times, times), int))
-        told = {"sigma": SIGMA * times}
-        true = [(places + 0.5) * times - 0.5]
-        yield Image(f"enlarged {times} times", pixels, true, told, {"f1": F1, "warnings": 1})
-    for noise in (0.25, 0.33, 0.5):
-        lights, places = _light(rng, 200, 8 * math.sqrt(100), side=SIDE)
-        counts = rng.poisson(100 + lights) * noise / 10
-        copy = np.clip(np.floor(counts), 0, 255).astype(np.uint8)
-        yield Image(f"8 bits, noise {noise}", copy, [places], {"sigma": SIGMA}, {"precision": 0.93})
+        true, limits = (places + 0.5) * times - 0.5, {"f1": F1, "warnings": 1}
+        yield _image(f"enlarged {times} times", pixels, true, limits, SIGMA * times)
+    for noise, height in itertools.product((0.2, 0.25, 0.33, 0.5), (40, 80)):
+        lights, places = _light(rng, 200, height)
+        shade = 60 + 80 * np.indices((SIDE, SIDE))[1] / SIDE
+        copy = np.clip(rng.poisson(shade + lights) * noise / 10, 0, 255).astype(np.uint8)
+        yield _image(f"8 bits, noise {noise}, {height}", copy, places, {"precision": 0.93})
 
 
-def backgrounds() -> Iterator[Image]:
+def backgrounds(seed: int) -> Iterator[Image]:
     """Yield nuclei and an sCMOS camera without its map, without spots."""
-    for name, all_fits, good in (("nuclei", 100.0, GOOD), ("sCMOS", 60.0, GOOD)):
-        frames = []
-        for seed in range(4):
-            rng = np.random.default_rng([SEED, seed])
-            kind = kinds((SIDE, SIDE), SEED + seed)[name]
-            frames.append(kind.image(rng, np.zeros((SIDE, SIDE))))
-        for one in frames:
-            limits = {"found": all_fits, "false": good}
-            yield Image(f"{name}; no spots", one, [], {"sigma": SIGMA}, limits)
+    for name, all_fits in (("nuclei", 100.0), ("sCMOS", 60.0)):
+        frames = [
+            kinds((SIDE, SIDE), seed + i)[name].image(np.random.default_rng([seed, i]), 0.0)
+            for i in range(4)
+        ]
+        pixels = np.stack(frames)
+        yield _image(f"{name}; no spots", pixels, None, {"found": all_fits, "false": 15.0})
+
+
+def print_processed(quick: bool) -> None:
+    """Print what is found in processed images, and what is asked for."""
+    print(f"\nProcessed images{'':>32}{'F1':>5}{'recall':>8}{'precision':>11}{'false':>7}"
+          f"{'found':>7} per Mpx; what was told")  # fmt: skip
+    missed = count = 0
+    for image in itertools.chain(*(way(SEED) for way in (patterns, processed, backgrounds))):
+        if quick and count % 5:
+            count += 1
+            continue
+        own, noise = examined(image)
+        low = [
+            k
+            for k, least in image.limits.items()
+            if (getattr(own, k) > least if k in ("false", "found") else getattr(own, k) < least)
+        ]
+        wanted = ", ".join(f"{'≤' if k in ('false', 'found') else '≥'} {number:g} {k}"
+                           for k, number in image.limits.items())  # fmt: skip
+        print(f"{image.name:>47}{own.f1:>6.2f}{own.recall:>8.2f}{own.precision:>11.2f}"
+              f"{own.false:>7.0f}{own.found:>7.0f}  {noise.process or '–':<12}({wanted})"
+              f"{' MISSED' if low else ''}", flush=True)  # fmt: skip
+        count, missed = count + 1, missed + bool(low)
+    print(f"{missed} of {count} missed")
+
+
+def print_sharp(quick: bool) -> None:
+    """Print the recall of sharp and bright spots, beside plain local maxima."""
+    print("\nSharp spots: recall of those alone (≥ .97); of all, beside local maxima (≥, less .05)")
+    for sigma, photons in itertools.product((0.6, 0.8, 1.0, 1.1), (500, 3000, 10_000, 100_000)):
+        cells, missed = [], False
+        for density in (0.3, 2.5) if quick else (0.3, 1.0, 1.5, 2.0, 2.5):
+            rng = np.random.default_rng([SEED, round(10 * sigma), round(10 * density)])
+            places = rng.uniform(4, 251, (round(density * 655.36), 2))
+            image = rng.poisson(50 + light(places, photons, sigma, (256, 256)))
+            image = np.minimum(image, 65535).astype(np.uint16)
+            fits = spotfit.localize(image, sigma=sigma)
+            found = np.column_stack([fits.y, fits.x]).astype(float)
+            found = found[np.isfinite(found).all(axis=1)]
+            least = 50 + 0.1 * photons / (2 * math.pi * (sigma**2 + 1 / 12))
+            peaks = peak_local_max(image, min_distance=1, threshold_abs=least).astype(float)
+            radius, tree = max(sigma, 1.0), cKDTree(places)
+            alone = tree.query(places, 2)[0][:, 1] > 4 * sigma
+            near = cKDTree(found).query(places)[0] < radius if len(found) else np.zeros(len(places))
+            own, plain = (hits(these, places, radius) / len(places) for these in (found, peaks))
+            share = float(near[alone].mean()) if alone.any() else 1.0
+            missed |= share < 0.97 or own < plain - 0.05
+            cells.append(f"{share:.2f} {own:.2f}/{plain:.2f}")
+        print(f"σ {sigma}, {photons:>6} photons: {' | '.join(cells)}{' MISSED' if missed else ''}")
+
+
+def print_strobed(quick: bool) -> None:
+    """Print what is found in lit and in dark frames, whatever the period."""
+    print(
+        "\nStrobed light: good fits over spots in lit frames (0.9–1.1), false ones per Mpx in dark"
+    )
+    rng, side, spots = np.random.default_rng(SEED), 256, 50
+    lit = [_light(rng, spots, 190, side=side)[0] for _ in range(4)]
+    for dark in (0.0, 5.0, 1000.0):
+        for period in (2, 25) if quick else (2, 3, 5, 10, 25):
+            light_of = [lit[i % 4] + 50 if i % period == 1 else dark for i in range(200)]
+            movie = np.stack([
+                np.rint(rng.poisson(np.broadcast_to(own, (side, side)))
+                        + rng.normal(100, 2, (side, side))).astype(np.uint16)
+                for own in light_of
+            ])  # fmt: skip
+            good = (fits := spotfit.localize(movie))[fits.good]
+            is_lit = np.asarray(good.points(), float)[:, 0] % period == 1
+            count = len(range(1, 200, period))
+            share = is_lit.sum() / spots / count
+            false = (~is_lit).sum() / ((200 - count) * side**2 / 1e6)
+            missed = not 0.9 <= share <= 1.1 or false > FALSE
+            print(f"every {period:>2}. frame, dark ones {dark:>5g}: {share:.3f}, {false:.1f}"
+                  f"{' MISSED' if missed else ''}", flush=True)  # fmt: skip

@@ -225,7 +225,7 @@ _SCATTER, _OF_MEDIAN, _MODEL_CHANCE = 0.4, 1.25, 3.0
 #: What lies between these is twice the scatter.
 _BELOW_AND_ABOVE = (0.16, 0.5, 0.84)
 #: In an image that is as a camera took it, it scatters by no more than this.
-MOST_SCATTER = 0.62
+MOST_SCATTER = 0.58
 #: Half the number of independent numbers in a block's fine detail; no more than so many times what
 #: the line says counts of it; a slope is surely no more than so many of its errors above what is
 #: found.

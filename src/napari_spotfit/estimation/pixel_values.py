@@ -22,6 +22,8 @@ _OFF_STEP, _PRECISION = 0.02, 4.0
 #: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
 #: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
+#: Neighbours differ by so many steps.
+_CLEARLY = 1.5
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
@@ -68,17 +70,23 @@ def value_step(frames: NDArray[Any]) -> float:
     return step if is_step and precision < _OFF_STEP else 0.0
 
 
-def is_cut_off(frames: NDArray[Any], step: float) -> bool:
+def is_cut_off(frame: NDArray[Any], step: float) -> bool:
     """Whether a large share of the pixels has the lowest value, as what is cut off at a level has.
 
     Parameters
     ----------
-    frames : ndarray, shape (n, Y, X)
+    frame : ndarray, shape (Y, X)
         Pixels; NaN where they are bad.
     step : float
         The step between values.
+
+    Examples
+    --------
+    >>> values = np.random.default_rng(1).normal(size=(60, 60))
+    >>> is_cut_off(values, 0.0), is_cut_off(np.maximum(values, 0), 0.0)
+    (False, True)
     """
-    finite = frames[np.isfinite(frames)]
+    finite = frame[np.isfinite(frame)]
     if not finite.size:
         return False
     lowest = finite.min()
@@ -87,7 +95,11 @@ def is_cut_off(frames: NDArray[Any], step: float) -> bool:
         return False
     if not step > 0:
         return True
-    # Nearest values, as scaled ones are multiples of their step but for rounding.
+    # Of values that are hardly more than rounded, most are equal anyway.
+    above = (frame[:, 1:] > lowest) & (frame[:, :-1] > lowest)
+    if not above.any() or np.median(abs(frame[:, 1:] - frame[:, :-1])[above]) < _CLEARLY * step:
+        return False
+    # Scaled values are multiples of their step but for rounding.
     one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
     return piled_up > _TIMES_THE_NEXT * one and one < _ALIKE * max(two, 1 / finite.size)
 

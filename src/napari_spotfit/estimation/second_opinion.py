@@ -27,7 +27,7 @@ Numbers = NDArray[np.float64]
 #: Detail along one axis over that along both, of an image that is as a camera took it. Chance of a
 #: single block in this, and in the scatter of blocks.
 _WHITE = (0.9, 1.14)
-_CHANCE, _CHANCE_OF_SCATTER = 1.5, 1.0
+_CHANCE, _CHANCE_OF_SCATTER = 1.5, 0.6
 #: Spots that are sharp have so much more detail along one axis than along both, at least; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
@@ -35,6 +35,9 @@ _SHARP, _CALMER = 1.5, 0.8
 _NOTHING_FINE = 100.0
 #: Rounding tells nothing where noise has this deviation, in steps between values, or more.
 _STEPS = 0.5
+#: Filters with less than this ratio leave no less noise in fine detail than one in so many.
+_WEAK, _MOST_OF_WEAK = 2.5, 12.0
+_TINY = float(np.finfo(float).tiny)
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
 _AGREES, _WARNS = 1.35, 2.0
 #: Sets of areas differ by more than this where noise does not grow with light as fine detail says.
@@ -87,19 +90,32 @@ def second_opinion(
     band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
-    if not band.is_noise and process is not Process.CUT and min(detail.along) > _WHITE[0]:
-        return replace(noise, process=process)  # a crowd of spots tells nothing
+    if process is not Process.CUT and _is_crowd(noise, band, detail):
+        return replace(noise, process=process)
     if process is Process.NONE and band.has_one_frequency:
         process = Process.DECONVOLVED
     elif process is Process.NONE and is_denoised:
-        process = Process.DENOISED
+        variance = float(np.median(noise.variance(band.level)))
+        is_rounded = variance < (_STEPS * detail.step) ** 2
+        process = Process.ROUNDED if is_rounded else Process.DENOISED
     # Where half of the noise is cut off, the other half stands out the more. Elsewhere spots widen
     # the scatter, and the lowest maxima lie between them.
-    worse = max(band.tail, 1.0) if process is Process.CUT else min(band.low, 1.0)
+    worse = max(band.tail, 1.0) if process is Process.CUT else math.sqrt(min(band.low, 1.0))
     changed, times = _by_band(noise, band, worse, may_be_less=process is Process.MOSAIC)
     if process is Process.NONE and times > _WARNS:
         process = Process.FILTERED
     return replace(changed, process=process)
+
+
+def _is_crowd(noise: NoiseModel, band: BandNoise, detail: FineDetail) -> bool:
+    """Whether most maxima are spots, so that the band tells nothing.
+
+    No weak filter leaves so much less noise in fine detail than bright crowds have in the band.
+    """
+    if min(detail.along) < _WHITE[0]:
+        return False
+    times = float(np.median(band.variance / np.maximum(noise.variance(band.level), _TINY)))
+    return not band.is_noise or (min(detail.along) < _WEAK and times > _MOST_OF_WEAK**2)
 
 
 def _is_no_rounding(calm: CalmNoise, detail: FineDetail) -> bool:
@@ -133,7 +149,7 @@ def _by_band(
     may_be_less : bool
         Whether noise may be less than fine detail says.
     """
-    ratio = band.variance / np.maximum(noise.variance(band.level), np.finfo(float).tiny) * worse**2
+    ratio = band.variance / np.maximum(noise.variance(band.level), _TINY) * worse**2
     if not may_be_less:
         ratio = np.maximum(ratio, 1.0)
     low, high = float(ratio.min()), float(ratio.max())
@@ -147,7 +163,7 @@ def _by_band(
     line = np.maximum(slope * band.level + intercept, least)
     most = max(float((variances / line).max()), 1.0)  # the worse counts
     # How strong noise looks in its finest detail.
-    fine = float(np.median(line / np.maximum(noise.variance(band.level), np.finfo(float).tiny)))
+    fine = float(np.median(line / np.maximum(noise.variance(band.level), _TINY)))
     factor = noise.correlation * math.sqrt(most * fine)
     scale = most / factor**2
     return replace(

@@ -235,7 +235,7 @@ class FrameReader:
             pixels = self._image[numbers[:, np.newaxis], y, first : first + columns]
             levels: NDArray[np.float64] = pixels.reshape(len(numbers), -1).mean(axis=1)
             return levels
-        if not getattr(self._image, "reads_parts", True):
+        if not (self.is_lazy and getattr(self._image, "reads_parts", True)):
             return None
         middle = slice(height // 2, height // 2 + 1), slice(first, first + columns)
         with suppress(Exception):  # whoever needs the frame says what was wrong

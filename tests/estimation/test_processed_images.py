@@ -1,0 +1,264 @@
+"""Images that were processed, or whose spots are as sharp as noise: found right, and told."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from noisy_scenes import f1, hits
+from scenes import light
+from scipy import ndimage, signal
+from scipy.spatial import cKDTree
+
+from napari_spotfit import NoiseModel, localize, noise_model
+from napari_spotfit.settings.noise_model import Process
+
+SIDE, SIGMA = 256, 1.3
+SHAPE = (SIDE, SIDE)
+#: Photons of a spot of σ 1.3 px that is as high as 85 counts.
+BRIGHT = 85 * 2 * np.pi * SIGMA**2
+
+
+def looked_at(image, **options):
+    """Return y and x of the good fits, the noise, and what was warned of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fits = localize(image, **{"sigma": SIGMA, "backend": "cpu"} | options)
+    places = np.column_stack([fits.y, fits.x])[fits.good].astype(float)
+    return places, fits.settings.noise, [str(one.message) for one in said]
+
+
+def with_spots(count, photons=BRIGHT, background=20.0, seed=5):
+    """Return counts and y and x of spots."""
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(8, SIDE - 8, (count, 2))
+    return rng.poisson(background + light(places, photons, SIGMA, SHAPE)), places
+
+
+def blurred(image, sigma=1.0):
+    return ndimage.gaussian_filter(np.asarray(image, float), sigma)
+
+
+def butterworth(image, limit, order=2):
+    """Return an image without high frequencies; the limit is in periods per pixel."""
+    y, x = (np.fft.fftfreq(size)[:, np.newaxis] for size in image.shape)
+    gain = 1 / np.sqrt(1 + (np.hypot(y, x.T) / limit) ** (2 * order))
+    return np.fft.ifft2(np.fft.fft2(image) * gain).real
+
+
+def deconvolved(image, rounds):
+    """Return what the light was before it was blurred, by Richardson and Lucy."""
+    guess = np.full(image.shape, float(image.mean()))
+    for _ in range(rounds):
+        guess = guess * blurred(image / np.maximum(blurred(guess, SIGMA), 1e-9), SIGMA)
+    return guess
+
+
+CUT = {
+    "LoG": lambda image: -ndimage.gaussian_laplace(image, 1.3),
+    "wide LoG": lambda image: -ndimage.gaussian_laplace(image, 2.0),
+    "DoG": lambda image: blurred(image, 1) - blurred(image, 2),
+    "Gaussian less background": lambda image: blurred(image) - 20,
+    "wide DoG": lambda image: blurred(image, 1.3) - blurred(image, 5),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_what_was_cut_off_at_zero(name):
+    """Noise alone had 1900 to 6900 good fits in 512² pixels."""
+    nothing, _ = with_spots(0)
+    places, noise, said = looked_at(np.maximum(CUT[name](nothing.astype(float)), 0))
+    assert len(places) <= 2
+    assert noise.process == "cut"
+    assert "cut off at its lowest value. Photons" in said[0]
+    image, truth = with_spots(40, 1.4 * BRIGHT)
+    cut = np.maximum(CUT[name](image.astype(float)), 0)
+    places, _, said = looked_at(cut)
+    assert said
+    assert hits(places, truth, 2) >= (0.9 if name != "wide LoG" else 0.5) * len(truth)
+    assert len(places) - hits(places, truth, 2) <= 2
+
+
+def test_counts_that_were_cut_off_without_a_filter_are_raw():
+    image, truth = with_spots(40)
+    places, noise, said = looked_at(np.maximum(image - 20, 0))
+    assert not said
+    assert noise.process == ""
+    assert f1([places], [truth], 2) > 0.95
+
+
+FILTERS = {
+    "Butterworth .1": lambda image: butterworth(image, 0.1),
+    "Butterworth .2": lambda image: butterworth(image, 0.2),
+    "Butterworth .15, order 4": lambda image: butterworth(image, 0.15, 4),
+    "median in a disc": lambda image: ndimage.median_filter(
+        image, footprint=np.hypot(*np.mgrid[-2:3, -2:3]) < 2.3
+    ),
+    "Wiener 3": lambda image: signal.wiener(image, 3),
+    "Wiener 5": lambda image: signal.wiener(image, 5),
+    "Richardson–Lucy 5": lambda image: deconvolved(image, 5),
+    "Richardson–Lucy 10": lambda image: deconvolved(image, 10),
+    "mean": lambda image: ndimage.uniform_filter(image, 3),
+    "Gaussian": blurred,
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_denoisers_and_deconvolutions(name):
+    """Fine detail is not as noisy as what spots are made of: 320 to 15,800 false ones per Mpx."""
+    image, truth = with_spots(30)
+    filtered = FILTERS[name](image.astype(float))
+    places, noise, said = looked_at(filtered)
+    assert f1([places], [truth], 2) >= 0.9
+    assert len(places) - hits(places, truth, 2) <= 4  # 30 per Mpx, and chance
+    gentle = name in ("mean", "Gaussian")
+    assert bool(said) != gentle
+    assert bool(noise.process) != gentle
+    assert noise.is_filtered
+
+
+@pytest.mark.parametrize("count", [25, 75])
+def test_despeckled_cells(count):
+    """Precision was .25 and .14."""
+    rng = np.random.default_rng(8)
+    truth = rng.uniform(8, SIDE - 8, (count, 2))
+    cells = 10 + 150.0 * ((np.indices(SHAPE) // 64).sum(axis=0) % 2)
+    lights = light(truth, 140 * 2 * np.pi * SIGMA**2, SIGMA, SHAPE)
+    raw = rng.poisson(cells + lights).astype(np.uint16)
+    places, _, _ = looked_at(ndimage.median_filter(raw, 3))
+    right = hits(places, truth, 2)
+    assert right >= 0.9 * len(places)
+    assert right > 0.75 * len(truth)
+
+
+def test_rounded_numbers_are_the_same_in_every_type():
+    image, truth = with_spots(40, background=50.0)
+    rounded = blurred(image).round()
+    first, noise, _ = looked_at(rounded.astype(np.uint16))
+    assert f1([first], [truth], 2) > 0.95
+    others = [looked_at(rounded.astype(kind)) for kind in ("i4", "i8", "f4", "f8")]
+    others.append(looked_at(rounded.astype("u2"), bad_pixels=np.zeros(SHAPE, bool)))
+    for places, own, _ in others:
+        np.testing.assert_allclose(places, first, atol=1e-3)
+        assert own.variance(50) == pytest.approx(float(noise.variance(50)), rel=1e-4)
+    places, _, _ = looked_at((rounded / 4095).astype(np.float32))
+    np.testing.assert_allclose(places, first, atol=1e-2)
+
+
+MOSAICS = {
+    "Bayer": [[0.35, 1.0], [1.0, 0.12]],
+    "columns": [[1.0, 0.6]],
+    "rows": [[1.0], [0.6]],
+    "polarisers": [[0.5, 0.9], [0.1, 0.5]],
+    "three": [[0.2, 1.0, 0.2], [1.0, 0.2, 1.0], [0.2, 1.0, 0.2]],
+}
+
+
+@pytest.mark.parametrize("name", MOSAICS)
+def test_a_mosaic_is_told(name):
+    rng = np.random.default_rng(3)
+    truth = rng.uniform(8, SIDE - 8, (70, 2))
+    weights = np.array(MOSAICS[name])
+    tiled = np.tile(weights, -(-SIDE // np.array(weights.shape)))[:SIDE, :SIDE]
+    image = rng.poisson((20 + light(truth, BRIGHT, SIGMA, SHAPE)) * tiled) + 100
+    places, noise, said = looked_at(image.astype(np.uint16))
+    assert noise.process == "mosaic"
+    assert "image[..., ::2, ::2], or add up each 2×2 pixels" in said[0]
+    assert len(places) - hits(places, truth, 2) <= 3
+    if name == "Bayer":  # none was found
+        assert hits(places, truth, 2) > 0.85 * len(truth)
+
+
+@pytest.mark.parametrize("times", [2, 3, 5])
+def test_an_enlarged_image_is_told(times):
+    rng = np.random.default_rng(5)
+    truth = rng.uniform(6, 90, (10, 2))
+    small = rng.poisson(20 + light(truth, BRIGHT, SIGMA, (96, 96)))
+    large = np.kron(small, np.ones((times, times), int)).astype(np.uint16)
+    places, noise, said = looked_at(large, sigma=SIGMA * times)
+    assert noise.process == "enlarged"
+    assert "copies of one" in said[0]
+    assert f1([places], [(truth + 0.5) * times - 0.5], 2 * times) >= 0.9
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.33])
+def test_copies_of_8_bits(noise):
+    rng = np.random.default_rng(6)
+    truth = rng.uniform(8, SIDE - 8, (60, 2))
+    shade = 60 + 80 * np.indices(SHAPE)[1] / SIDE
+    counts = rng.poisson(shade + light(truth, 60 * 2 * np.pi * SIGMA**2, SIGMA, SHAPE))
+    places, _, _ = looked_at(np.floor(counts * noise / 10).astype(np.uint8))
+    assert hits(places, truth, 2) >= 0.93 * len(places)
+
+
+@pytest.mark.parametrize(("sigma", "photons", "density"), [
+    (0.6, 100_000, 2.5), (0.7, 3000, 2.5), (0.8, 10_000, 2.0), (0.8, 50_000, 1.5),
+    (0.9, 100_000, 1.0), (1.0, 100_000, 2.5), (1.1, 10_000, 2.5), (0.8, 500, 0.3),
+])  # fmt: skip
+@pytest.mark.parametrize("given", [{}, {"gain": 1.0, "offset": 0.0}])
+def test_sharp_bright_spots(sigma, photons, density, given):
+    """Their light was taken for noise, and none was found."""
+    rng = np.random.default_rng(4)
+    truth = rng.uniform(4, 187, (round(density * 192**2 / 100), 2))
+    image = rng.poisson(50 + light(truth, photons, sigma, (192, 192)))
+    fits = localize(np.minimum(image, 65535).astype(np.uint16), sigma=sigma, **given)
+    found = np.column_stack([fits.y, fits.x]).astype(float)
+    found = found[np.isfinite(found).all(axis=1)]
+    alone = cKDTree(truth).query(truth, 2)[0][:, 1] > 4 * sigma
+    near = cKDTree(found).query(truth)[0] < 1
+    assert near[alone].mean() >= 0.97
+    assert near.mean() > 0.7
+    assert fits.settings.noise.process == ""
+
+
+def test_sharp_spots_on_a_grid():
+    """Ten σ apart, with more photons than 3000, none was found."""
+    rng = np.random.default_rng(4)
+    truth = np.mgrid[8:121:8, 8:121:8].reshape(2, -1).T + rng.uniform(-0.5, 0.5, (225, 2))
+    for photons in (1000, 10_000, 30_000):
+        image = rng.poisson(50 + light(truth, photons, 0.8, (128, 128))).astype(np.uint16)
+        places, _, said = looked_at(image, sigma=0.8)
+        assert hits(places, truth, 1) == 225 == len(places)
+        assert not said
+
+
+@pytest.mark.parametrize(("sigma", "photons", "density"), [
+    (1.3, 100_000, 4), (1.3, 1000, 2), (1.6, 10_000, 4), (2.0, 100_000, 2), (1.0, 3000, 4),
+    (1.3, 100_000, 1),
+])  # fmt: skip
+def test_crowds_are_no_noise(sigma, photons, density):
+    rng = np.random.default_rng(3)
+    truth = rng.uniform(0, SIDE - 1, (round(density * SIDE**2 / 100), 2))
+    image = np.minimum(rng.poisson(20 + light(truth, photons, sigma, SHAPE)), 65535)
+    noise = looked_at(image.astype(np.uint16), sigma=sigma)[1]
+    assert noise.process == ""
+    # A pixel as bright as most has noise of its own light; of narrow spots, up to twice as much.
+    level = float(np.median(image))
+    assert 0.5 < noise.variance(level) / level < (9 if sigma <= 1.3 else 2)
+
+
+def test_saturated_spots_are_as_a_camera_takes_them():
+    image, _ = with_spots(40, 100 * BRIGHT)
+    assert looked_at(np.minimum(image, 4095).astype(np.uint16))[1].process == ""
+
+
+def test_the_noise_names_what_was_done():
+    for process in list(Process)[1:]:
+        noise = NoiseModel(0.0, 2.0, 1.0, blocks=100, process=process)
+        done, instead = noise.process_in_words
+        assert str(noise).startswith(f"the image probably {done}")
+        assert str(noise).endswith(instead)
+        assert noise.is_filtered
+        assert noise.gain is None
+        assert NoiseModel.of(noise.to_dict()) == noise
+        assert type(noise.to_dict()["process"]) is str
+    with pytest.raises(ValueError, match="process must be one of '', 'cut', 'filtered'"):
+        NoiseModel(0.0, 2.0, 1.0, process="blurred")
+
+
+def test_a_noise_that_is_known_is_not_doubted_again():
+    cut = np.maximum(CUT["LoG"](with_spots(20)[0].astype(float)), 0)
+    noise = noise_model(cut)
+    assert "cut off" in str(noise)
+    assert not looked_at(cut, noise=noise)[2]
