@@ -165,19 +165,16 @@ def test_other_stacks_are_not():
     assert plane_axis(MOVIE, ("z", "y")) is None
 
 
-def test_shapes_that_are_none_of_volumes():
-    with pytest.raises(ValueError, match=r"shape \(n, planes, rows, columns\); got \(4, 9, 9\)"):
+def test_volumes_are_fitted_as_cut_outs_alone():
+    with pytest.raises(ValueError, match=r"shape \(n, planes, rows, columns\) for the model gauss"):
         fit_spots(np.zeros((4, 9, 9)), model="gaussian_3d")
-    with pytest.raises(ValueError, match=r"axes \(…, z, y, x\); got shape \(9, 9\)"):
-        localize(np.zeros((9, 9)), model="gaussian_3d")
-    with pytest.raises(ValueError, match=r"\(3×40×40 px\) is smaller than the ROI \(5×7×7 px\)"):
-        localize(np.zeros((2, 3, 40, 40)), model="gaussian_3d", roi_size=(5, 7, 7))
-    with pytest.raises(ValueError, match=r"centers must have the shape \(n, 4\)"):
-        fit_at(np.zeros((2, 9, 40, 40)), [[0, 1, 2]], model="gaussian_3d", roi_size=7)
-    with Fitter(model="gaussian_3d", roi_size=7) as fitter:
-        with pytest.raises(ValueError, match=r"centers must have the shape \(n, 3\)"):
-            fitter.fit_at(np.zeros((9, 40, 40)), [[1, 2]])
-        with pytest.raises(ValueError, match=r"shape \(planes, rows, columns\); got \(40, 40\)"):
-            fitter.fit_at(np.zeros((40, 40)), [[1, 2, 3]])
+    for call in (
+        lambda: localize(np.zeros((2, 3, 40, 40)), model="gaussian_3d"),
+        lambda: fit_at(np.zeros((2, 9, 40, 40)), [[0, 1, 2]], model="gaussian_3d", roi_size=7),
+        lambda: Fitter(model="gaussian_3d", roi_size=7),
+        lambda: detect_spots(np.zeros((9, 40, 40)), settings=Settings(model="gaussian_3d")),
+    ):
+        with pytest.raises(ValueError, match="spots in volumes, which fit_spots fits"):
+            call()
     assert plane_axis(MOVIE[None], ("t", "z", "y", "x"), spatial=3) is None
     assert plane_axis(np.zeros((5, 3, 9, 9)), ("z", "t", "y", "x"), spatial=3) == "z"
