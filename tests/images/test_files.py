@@ -188,6 +188,12 @@ def ndtiff_without_index(path, movie):
     index.write_bytes(index.read_bytes()[:100])
 
 
+def ndtiff_of_another_folder(path, movie):
+    ndtiffs(path, movie)
+    index = path / "NDTiff.index"
+    index.write_bytes(index.read_bytes().replace(b"NDTiffStack.tif", b"../../x/abc.tif"))
+
+
 def lonely(path, movie):
     path.write_bytes(movie.tobytes())
 
@@ -228,6 +234,7 @@ DAMAGED = {
     "empty.nd2": (lambda p, m: p.touch(), "it is empty"),
     "short_ndtiff": (short_ndtiff, "frame [0-9]+ is damaged or missing: .*ends before it does"),
     "ndtiff_index": (ndtiff_without_index, "“NDTiff.index” is damaged"),
+    "outside_ndtiff": (ndtiff_of_another_folder, "frame 0 .*is no name of a file beside it"),
     "short.npy": (short_npy, "ends within frame 22"),
     "empty.npy": (lambda p, m: p.touch(), "no file of numpy.save"),
     "columns.npy": (lambda p, m: np.save(p, np.asfortranarray(m)), "Fortran order"),

@@ -106,8 +106,8 @@ def test_a_format_that_is_said_counts(widget, look, viewer, qtbot, tmp_path):
     [
         (b"Index\tPosition X [nm]\tPosition Y [nm]\n1\t2\t3\n",
          "Its columns are Index, Position X [nm], Position Y [nm]"),
-        (b"frame;x;y\n0;1;2\n",
-         "Its columns are frame, x, y, with semicolons between them; a plain CSV has commas"),
+        (b"frame;across;down\n0;1;2\n",
+         "Its columns are frame, across, down, with semicolons between them; a plain CSV has"),
         (b"", "“a.txt” is empty; choose"),
         (bytes(range(256)), "It is no table of text"),
         (b"frame,x,y\n0,1\n", "line 2 has 2 values instead of 3"),

@@ -146,7 +146,7 @@ def _unknown(path: Path) -> str:
         return f"{text}. It is no table of text"
     return (
         f"{text}. Its columns are {', '.join(titles)}, with {_SEPARATORS[separator]} between them; "
-        "a plain CSV has commas, columns x and y in pixels, and frame from 0"
+        "a plain CSV has columns x and y, in pixels or as “x [nm]”, and frame from 0"
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...caller import warn_caller
 from ..table import TEXT, SpotTable, StoredColumn, UnreadableFileError
-from .delimited import Rows, titles_of, write_rows
+from .delimited import Rows, as_utf8, separator_of, titles_of, write_rows
 from .format import ExportReport, Format
-from .image_info import ImageInfo, nanometres_of
+from .image_info import PIXEL_UNITS, ImageInfo, nanometres_of
 from .mapping import (
     POSITION_ERRORS,
     Convention,
@@ -28,10 +32,11 @@ from .mapping import (
 
 
 class ThunderStorm(Format):
-    """ThunderSTORM's tables: nm from the corner of the first pixel, frames from 1."""
+    """ThunderSTORM's tables: from the corner of the first pixel, frames from 1; nm as written."""
 
     name, title, suffix = "thunderstorm", "ThunderSTORM", ".thunderstorm.csv"
-    unit, origin, first_frame, needs = "nm", "0.5 px", "1", "size of a pixel"
+    unit, origin, first_frame = "nm (reads px and µm, too)", "0.5 px", "1"
+    needs = "size of a pixel, if in a unit of length"
     _CONVENTION = Convention(unit=1.0, corner=0.5, first_frame=1)
     _MAPPINGS = mappings_of("thunderstorm")
     #: Of the two titles of the uncertainty, the first is that of 1.3 and before.
@@ -39,22 +44,39 @@ class ThunderStorm(Format):
     _ID = "id"
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with ThunderSTORM's titles."""
-        return {"frame", "x [nm]", "y [nm]"} <= set(_titles_once_quoted(head))
+        """Whether a file begins with ThunderSTORM's titles, in one of its units of length."""
+        titles = _titles_once_quoted(head)
+        named = {base for base, unit in map(_in_unit, titles) if unit is not None}
+        return "frame" in titles and {"x", "y"} <= named
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table of ThunderSTORM 1.3 or later."""
+        """Read a table of ThunderSTORM 1.3 or later, in the units that its titles say."""
         with path.open("rb") as file:
             rows = Rows(path, _titles_once_quoted(file.read(1 << 16)))
         found = rows.all_numbers()
         found.pop(self._ID, None)
-        uncertainty = found.pop(self._OLD, found.pop(self._NEW, None))
         convention = counted_from(self._CONVENTION, found, "frame")
-        columns = from_format(found, self._MAPPINGS, convention, image)
-        if uncertainty is not None:
-            columns |= error_of_each_axis(uncertainty, convention, image)
+        columns: dict[str, NDArray[Any]] = {}
+        for title, values in found.items():
+            base, unit = _in_unit(title)
+            canonical = title if unit is None else f"{base} [nm]"
+            own = convention if unit is None else replace(convention, unit=unit or None)
+            if canonical in (self._OLD, self._NEW):
+                columns |= error_of_each_axis(values, own, image)
+            elif base in ("z", "uncertainty_z") and unit is not None:
+                columns |= self._along_z(title, canonical, values, unit)
+            else:
+                columns |= from_format({canonical: values}, self._MAPPINGS, own, image)
         join_equal_widths(columns)
         return imported_table(columns, image)
+
+    def _along_z(
+        self, title: str, canonical: str, values: NDArray[Any], unit: float
+    ) -> dict[str, NDArray[Any]]:
+        """Return what lies along z in nm; as it is where it is in pixels, of which z has none."""
+        if not unit:
+            return {title: values}
+        return from_format({canonical: values * unit}, self._MAPPINGS, Convention(), ImageInfo())
 
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
@@ -73,9 +95,25 @@ class ThunderStorm(Format):
 def _titles_once_quoted(head: bytes) -> list[str]:
     """Return the titles; also those that a spreadsheet has quoted once more."""
     titles = titles_of(head)
-    if len(titles) == 1 and "," in titles[0]:
+    if len(titles) == 1 and set(titles[0]) & set(",;"):
         return titles_of(titles[0].encode())
     return titles
+
+
+def _in_unit(title: str) -> tuple[str, float | None]:
+    """Return what a title names, and its unit of length in nm: 0 for pixels, None for no length.
+
+    Examples
+    --------
+    >>> _in_unit("x [nm]"), _in_unit("sigma [px]"), _in_unit("intensity [photon]")
+    (('x', 1.0), ('sigma', 0.0), ('intensity [photon]', None))
+    """
+    base, bracket, rest = title.partition("[")
+    unit = rest.rstrip().removesuffix("]").strip()
+    if not bracket:
+        return title, None
+    length = 0.0 if unit in PIXEL_UNITS else nanometres_of(unit)
+    return (title, None) if length is None else (base.strip(), length)
 
 
 class Smap(Format):
@@ -132,7 +170,7 @@ class Smap(Format):
 
 
 class TrackMate(Format):
-    """TrackMate's tables of spots: four lines of titles, calibrated lengths, frames from 0."""
+    """TrackMate's tables of spots: four lines of titles, or one; calibrated, frames from 0."""
 
     name, title, suffix = "trackmate", "TrackMate", ".trackmate.csv"
     unit, needs = "µm, else px", "size of a pixel, if in a unit of length"
@@ -154,16 +192,12 @@ class TrackMate(Format):
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
         """Read a table of spots, in the unit that it says."""
-        rows = Rows(path, header=self._HEADER)
-        units = self._units(path)
-        if len(units) != len(rows.titles) or "POSITION_X" not in rows.titles:
-            raise UnreadableFileError(
-                "lines 1 to 4 are not TrackMate's: names, two lines of titles, and units"
-            )
-        unit = units[rows.titles.index("POSITION_X")].strip("()")
-        length = nanometres_of(unit)
-        if length is None and unit not in ("", "pixel", "pixels", "px"):
-            raise UnreadableFileError(f"line 4: {unit!r} is no unit of length that is known")
+        titles, units, header = self._header_of(path)
+        rows = Rows(path, titles, header)
+        if units is None:
+            length = self._assumed_unit(path, image)
+        else:
+            length = _unit_of_length(units[titles.index("POSITION_X")], header)
         found = {
             title: rows.numbers(title)
             for title in rows.titles
@@ -213,7 +247,54 @@ class TrackMate(Format):
         words = [(*self._WORDS, radius, "Visibility") for radius in ("Radius", "R")]
         return [",".join(line) for line in (self._FIRST, *words, units)]
 
-    def _units(self, path: Path) -> list[str]:
+    def _header_of(self, path: Path) -> tuple[list[str], list[str] | None, int]:
+        """Return titles, units where a line has them, and how many lines come before the rows.
+
+        Raises
+        ------
+        UnreadableFileError
+            If the lines are none of TrackMate's.
+        """
         with path.open("rb") as file:
-            lines = [file.readline() for _ in range(self._HEADER)]
-        return titles_of(lines[-1])
+            lines = as_utf8(b"".join(file.readline(1 << 16) for _ in range(self._HEADER)))
+        first, *others = lines.splitlines()[: self._HEADER] or [b""]
+        titles = titles_of(first)
+        if not set(self._NEEDED) <= set(titles):
+            raise UnreadableFileError(
+                f"line 1 has not the titles of TrackMate's spots, {', '.join(self._NEEDED)}"
+            )
+        separator = separator_of(first.decode(errors="replace"))
+        header = [titles]
+        for line in others:
+            cells = titles_of(line, separator)
+            if len(cells) != len(titles) or _is_number(cells[titles.index("FRAME")]):
+                break
+            header.append(cells)
+        has_units = len(header) == self._HEADER or any(c.startswith("(") for c in header[-1])
+        return titles, header[-1] if has_units and len(header) > 1 else None, len(header)
+
+    def _assumed_unit(self, path: Path, image: ImageInfo) -> float | None:
+        """Return the unit of lengths in nm where the file says none, with a warning."""
+        start = f"“{path.name}” does not say the unit of its lengths: they are taken for"
+        if image.pixel_size is None:
+            warn_caller(f"{start} pixels. If they are µm, say the size of a pixel, pixel_size=…")
+            return None
+        warn_caller(f"{start} µm. If they are pixels, leave out the size of a pixel, pixel_size=…")
+        return self._MICRON
+
+
+def _unit_of_length(cell: str, line: int) -> float | None:
+    """Return the unit of length in nm that a cell of a line says; None for pixels."""
+    unit = cell.strip("()")
+    length = nanometres_of(unit)
+    if length is None and unit and unit not in PIXEL_UNITS:
+        raise UnreadableFileError(f"line {line}: {unit!r} is no unit of length that is known")
+    return length
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True

@@ -1,9 +1,15 @@
-"""Rows of numbers between commas, or another sign, as other programs write and read them."""
+"""Rows of numbers between commas, or another sign, as other programs write and read them.
+
+Read, the sign is the one that the first line has most of: spreadsheets of many countries put
+semicolons, as their numbers have decimal commas.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,13 +24,52 @@ from ..table import StoredColumn, UnreadableFileError
 _LONGEST_TITLES = 1 << 16
 
 
-def titles_of(head: bytes, separator: str = ",") -> list[str]:
-    """Return the titles in the first line of a file's beginning; none if that is no text."""
-    line = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
+#: What may stand between two values, the usual one first.
+_SEPARATORS = ",;\t"
+_QUOTED = re.compile(r'"[^"]*"')
+#: A number with a decimal comma, or a whole one beside such.
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*")
+
+
+def as_utf8(text: bytes) -> bytes:
+    """Return a text in UTF-8 without a mark, which was in that or in what Windows writes.
+
+    Examples
+    --------
+    >>> as_utf8("µm".encode("cp1252")) == as_utf8("µm".encode("utf-8-sig")) == "µm".encode()
+    True
+    """
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return text[: len(text) & ~1].decode("utf-16", errors="replace").encode()
+    text = text.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = line.decode().strip()
-        row = next(csv.reader([text], delimiter=separator, strict=True), [])
-    except (csv.Error, UnicodeDecodeError):
+        # Of a file's beginning, the last sign may be incomplete.
+        codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return text.decode("cp1252", errors="replace").encode()
+    return text
+
+
+def separator_of(line: str) -> str:
+    """Return what stands between the values of a line: what is most often beside quotes.
+
+    Examples
+    --------
+    >>> separator_of('"id";"x, in nm";"y"'), separator_of("x,y"), separator_of("x")
+    (';', ',', ',')
+    """
+    bare = _QUOTED.sub("", line)
+    return max(_SEPARATORS, key=bare.count)
+
+
+def titles_of(head: bytes, separator: str | None = None) -> list[str]:
+    """Return the titles in the first line of a file's beginning; none if that is no text."""
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return []
+    text = as_utf8(head).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+    try:
+        row = next(csv.reader([text], delimiter=separator or separator_of(text), strict=True), [])
+    except csv.Error:
         return []
     return [title.strip() for title in row]
 
@@ -59,8 +104,8 @@ class Rows:
         The columns' titles; by default those that the first line has.
     header : int
         Lines before the first row.
-    separator : str
-        What stands between two values.
+    separator : str, optional
+        What stands between two values; by default what the first line says.
 
     Raises
     ------
@@ -78,16 +123,19 @@ class Rows:
         path: Path,
         titles: Sequence[str] | None = None,
         header: int = 1,
-        separator: str = ",",
+        separator: str | None = None,
     ) -> None:
         import pandas as pd
 
-        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        text = as_utf8(path.read_bytes())
         if not text.strip():
             raise UnreadableFileError("it is empty")
         begin = 0
         for _ in range(header):
             begin = text.find(b"\n", begin) + 1 or len(text)
+        if separator is None:
+            line = text[:_LONGEST_TITLES].partition(b"\n")[0]
+            separator = separator_of(line.decode(errors="replace"))
         self.titles = titles_of(text[:_LONGEST_TITLES], separator) if titles is None else [*titles]
         self._header, self._separator = header, separator
         twice = next((one for one in self.titles if self.titles.count(one) > 1), None)
@@ -102,8 +150,10 @@ class Rows:
             )  # fmt: skip
         except pd.errors.EmptyDataError:
             self._frame = pd.DataFrame({title: np.zeros(0) for title in self.titles})
+            rows = b""
         except (csv.Error, UnicodeDecodeError, pd.errors.ParserError) as error:
             raise UnreadableFileError(f"it is damaged, or no text: {error}") from None
+        self._points_for_commas(rows)
         if len(self._frame) and not text.endswith((b"\n", b"\r")):
             warn_caller(
                 f"“{path.name}”: its last line has no end, as if the file was cut off within its "
@@ -150,6 +200,41 @@ class Rows:
     def all_numbers(self) -> dict[str, NDArray[Any]]:
         """Return all columns as numbers."""
         return {title: self.numbers(title) for title in self.titles}
+
+    def _points_for_commas(self, rows: bytes) -> None:
+        """Make numbers of columns whose numbers have decimal commas.
+
+        Raises
+        ------
+        UnreadableFileError
+            If others have decimal points: which of the signs stands between thousands is not known.
+        """
+        import pandas as pd
+
+        commas = []
+        for title in self.titles:
+            cells = self._frame[title]
+            if cells.dtype.kind in "iufb":
+                continue
+            words = cells.dropna().astype(str)
+            if words.str.contains(",").any() and words.str.fullmatch(_DECIMAL_COMMA).all():
+                commas.append(title)
+                numbers = words.str.replace(",", ".", regex=False).to_numpy(str).astype(float)
+                self._frame[title] = pd.Series(numbers, words.index).reindex(cells.index)
+        if not commas:
+            return
+        written = pd.read_csv(
+            io.BytesIO(rows), header=None, names=self.titles, sep=self._separator, index_col=False,
+            dtype=str, skipinitialspace=True,
+        )  # fmt: skip
+        for title in self.titles:
+            if title in commas or self._frame[title].dtype.kind != "f":
+                continue
+            if written[title].str.contains(".", regex=False).any():
+                raise UnreadableFileError(
+                    f"its column {commas[0]!r} has decimal commas and {title!r} decimal points: "
+                    "write all numbers in one way"
+                )
 
     def _check(self, rows: bytes) -> None:
         """Check that every line has as many values as there are titles."""

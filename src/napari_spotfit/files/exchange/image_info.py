@@ -17,6 +17,8 @@ _NANOMETRES = {
     **dict.fromkeys(("m", "meter", "metre"), 1e9),
     **dict.fromkeys(("Å", "angstrom"), 0.1),
 }
+#: What pixels are called where a file says units.
+PIXEL_UNITS = frozenset({"px", "pixel", "pixels"})
 
 
 class PixelSizeNeededError(ValueError):

@@ -1,8 +1,13 @@
-"""Picasso's localisations: HDF5 with YAML beside it; pixels, frames from 0, centres as ours."""
+"""Picasso's localisations: HDF5 with YAML beside it; frames from 0, centres as ours.
+
+Before its version 1.0 Picasso wrote lengths in pixels; from then on it writes nm, and marks such
+files. Both read what has no marker, in pixels, with the size of one beside: so it is written here.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +34,9 @@ from .mapping import (
     with_frame_number,
 )
 
-CONVENTION = Convention()
+CONVENTION, NANOMETRES = Convention(), Convention(unit=1.0)
+#: Marks a file whose lengths are in nm, with the version of the format.
+MARKER = "picasso_format"
 _MAPPINGS = mappings_of("picasso")
 #: Columns in single precision, whatever ours have.
 _SINGLE = frozenset(one.title for one in _MAPPINGS) - {"frame", "iterations", GROUP}
@@ -45,9 +52,10 @@ _EXTRA_NAMES = ("stop_condition",)
 
 
 class Picasso(Format):
-    """Picasso's localisations, in pixels, frames from 0."""
+    """Picasso's localisations, in pixels or nm, frames from 0."""
 
     name, title, suffix = "picasso", "Picasso", ".hdf5"
+    unit = "px (reads nm, too)"
     needs = "`napari-spotfit[hdf5]`"
     pattern = "*_locs*.hdf5"
 
@@ -62,7 +70,9 @@ class Picasso(Format):
                 raise UnreadableFileError(f"it has no table “{_LOCS}” of Picasso's")
             locs = file[_LOCS][:]
             metadata = file[_METADATA][()] if _METADATA in file else b"[]"
+            marker = file.attrs.get(MARKER)
         info = _info(path, metadata)
+        known = _image_info(image, info)
         found = {name: locs[name] for name in locs.dtype.names}
         for name, values in found.items():
             if values.ndim != 1 or values.dtype.kind not in "fiub":
@@ -72,10 +82,11 @@ class Picasso(Format):
         own = own if isinstance(own, Mapping) else {}
         for name in set(own.get("unknown", ())) & set(found):
             found[name] = np.where(found[name] == _UNKNOWN, np.nan, found[name])
-        columns = from_format(found, _MAPPINGS, CONVENTION, image)
+        convention = convention_of(info.get(MARKER) if marker is None else marker)
+        columns = from_format(found, _MAPPINGS, convention, known)
         _round(columns)
         index = [name for name in own.get("index", ()) if name in columns and name != "frame"]
-        return imported_table(columns, _image_info(image, info), (*index, "frame"))
+        return imported_table(columns, known, (*index, "frame"))
 
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
@@ -114,6 +125,31 @@ class Picasso(Format):
             file.create_dataset(_METADATA, data=json.dumps(info))
         # JSON is YAML, which would need a library to be written.
         return {".yaml": "\n---\n".join(json.dumps(part, indent=1) for part in info) + "\n"}
+
+
+def convention_of(marker: Any) -> Convention:
+    """Return the unit of a file's lengths: nm where it has Picasso's marker, else pixels.
+
+    Raises
+    ------
+    UnreadableFileError
+        If the marker is none of a version.
+
+    Examples
+    --------
+    >>> convention_of("1.0").unit, convention_of(None).unit
+    (1.0, None)
+    """
+    if marker is None:
+        return CONVENTION
+    text = marker.decode(errors="replace") if isinstance(marker, bytes) else str(marker)
+    version = re.fullmatch(r"\s*v?(\d+)(\.\w+)*\s*", text)
+    if version is None:
+        raise UnreadableFileError(
+            f"its {MARKER} is {text!r}, which is no version such as 1.0: whether its lengths are "
+            "in pixels or nm is not known"
+        )
+    return NANOMETRES if int(version[1]) >= 1 else CONVENTION
 
 
 def _elliptical(table: SpotTable) -> SpotTable:

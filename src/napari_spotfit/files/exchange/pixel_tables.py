@@ -1,4 +1,4 @@
-"""Tables of positions in pixels: plain CSV, napari's points, big-fish and RS-FISH."""
+"""Tables of positions in pixels: napari's points, big-fish and RS-FISH."""
 
 from __future__ import annotations
 
@@ -30,34 +30,6 @@ from .mapping import (
 )
 
 
-class PlainCsv(Format):
-    """A line of titles and lines of values: our columns by their names, frames from 0."""
-
-    name, title, suffix = "plain", "plain CSV", ".plain.csv"
-
-    def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with titles among which are those of the positions."""
-        return set(IN_PLANE) <= set(titles_of(head))
-
-    def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read columns by their names; of the positions, pixels."""
-        rows = Rows(path)
-        columns = _columns_of(rows, rows.titles)
-        for name in IN_PLANE:
-            columns[name] = as_typed(name, rows.numbers(name), name)
-        index = [name for name in columns if is_index(name)]
-        return imported_table(columns, image, tuple(index))
-
-    def write(
-        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
-    ) -> dict[str, str]:
-        """Write all columns."""
-        names = unmapped(table, ())
-        known = {name: table.about.columns[name] for name in names}
-        write_rows(path, [_titles_line(names)], {n: table.columns[n] for n in names}, known)
-        return {}
-
-
 class NapariPoints(Format):
     """napari's own tables of points: one column an axis, then features."""
 
@@ -85,7 +57,7 @@ class NapariPoints(Format):
         }
         # A feature of the same name is where the spot was fitted; the point may have been moved.
         known = {self._INDEX, *axes, *columns}
-        columns |= _columns_of(rows, [title for title in rows.titles if title not in known])
+        columns |= columns_of(rows, [title for title in rows.titles if title not in known])
         return imported_table(columns, image, index)
 
     def write(
@@ -100,11 +72,11 @@ class NapariPoints(Format):
         for name in (*names, *(one for one in unmapped(table, ()) if one not in names)):
             columns[titles.get(name, name)] = table.columns[name]
             known[titles.get(name, name)] = table.about.columns[name]
-        write_rows(path, [_titles_line(columns)], columns, known)
+        write_rows(path, [titles_line(columns)], columns, known)
         return {}
 
 
-def _columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:
+def columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Return columns of numbers and words by their titles, which are their names."""
     columns: dict[str, NDArray[Any]] = {}
     for title in titles:
@@ -123,7 +95,7 @@ def _columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _titles_line(names: Iterable[str]) -> str:
+def titles_line(names: Iterable[str]) -> str:
     """Return names as a line of titles."""
     return ",".join(
         '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name for name in names

@@ -184,6 +184,8 @@ class _Frames:
             if entry is None:
                 raise ValueError("it was never taken")
             name = entry["filename"]
+            if set(name) & set("/\\") or name == "..":
+                raise ValueError(f"“{name}”, which it lies in, is no name of a file beside it")
             file = self._path / name
             if not file.is_file():
                 raise ValueError(f"“{name}”, which it lies in, is not there")

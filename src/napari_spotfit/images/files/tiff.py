@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caller import warn_caller
 from .image_file import ImageFile, UnreadableImageError, unreadable
 from .plain import plain_frames
+from .tiff_promises import (
+    Planes,
+    grown,
+    has_own_pages_only,
+    imagej_planes_in_one_piece,
+    named_pages,
+    ome_planes,
+    unnamed_pages,
+)
 
 if TYPE_CHECKING:
     from tifffile import FileHandle, TiffFile, TiffPage, TiffPageSeries
@@ -31,6 +41,7 @@ _RESHAPE = "failed to reshape"
 _LOST = (
     "invalid page offset", "invalid offset to page", "corrupted tag list", "circular reference",
     _RESHAPE,
+    "TiffTag 270",  # the description, which lies behind all pixels in some files
 )  # fmt: skip
 #: By so much the next page may lie behind the pixels that are before it.
 _ALIGNMENT = 16
@@ -92,31 +103,29 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
     file.pages.cache = False
     if not file.pages:
         raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
-    images = file.series
     if codec := missing_codec(file.pages.first):
         raise ImportError(
             f"“{path.name}” is compressed with {codec}, which needs the package imagecodecs: "
             'pip install "napari-spotfit[images]"'
         )
+    # tifffile would read whatever has the names that the metadata say.
+    if has_own_pages_only(file) and not _is_micromanagers(file):
+        return _own_pages(file, said)
+    images = file.series
     lost = lost_pages(said)
     if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
         return _what_is_left(file, lost)
+    if (planes := imagej_planes_in_one_piece(file)) is not None:
+        return _imagej_in_one_piece(file, *planes)
     if not images:
         raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
     if len(images) > 1:
         return _of_equal_pages(file)
     image = images[0]
     axes, shape = str(image.axes), tuple(map(int, image.shape))
-    if "S" in axes:
-        raise unreadable(
-            path,
-            f"its pixels have several samples, such as colours: its axes are {axes}. Colours are "
-            "no frames: give one channel, as an array or a file of its own",
-        )
-    if axes[-2:] != "YX":
-        raise unreadable(path, f"its axes must end in rows and columns, YX; they are {axes}")
-    if image.dtype is None:
-        raise unreadable(path, "its pixels have no type of number")
+    _check_frames(path, axes, image.dtype)
+    if more := unnamed_pages(file, image):
+        return _with_unnamed_pages(file, image, more)
     dims = None if _UNKNOWN & set(axes) and "C" not in axes else axes.lower()
     files, channels = _files_of(file), _channels_of(file)
     if image.dataoffset is not None and files == [path]:
@@ -125,6 +134,96 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
         return found
     pages = Pages(file, image, _why_missing(file, lost, said))
     return ImageFile(path, shape, image.dtype, pages, dims, files=files, channels=channels)
+
+
+def _check_frames(path: Path, axes: str, dtype: np.dtype[Any] | None) -> None:
+    """Check that an image has frames of rows and columns of numbers.
+
+    Raises
+    ------
+    UnreadableImageError
+        If it has others, such as colours.
+    """
+    if "S" in axes:
+        raise unreadable(
+            path,
+            f"its pixels have several samples, such as colours: its axes are {axes}. Colours are "
+            "no frames: give one channel, as an array or a file of its own",
+        )
+    if axes[-2:] != "YX":
+        raise unreadable(path, f"its axes must end in rows and columns, YX; they are {axes}")
+    if dtype is None:
+        raise unreadable(path, "its pixels have no type of number")
+
+
+def _is_micromanagers(file: TiffFile) -> bool:
+    """Whether Micro-Manager's index, and not the OME metadata, says where the frames are."""
+    return file.is_mmstack and any(one.kind == "mmstack" for one in file.series)
+
+
+def _own_pages(file: TiffFile, said: list[str]) -> ImageFile:
+    """Return the image of the pages in a file whose OME metadata name other files."""
+    path, page, count = Path(file.filehandle.path), file.pages.first, len(file.pages)
+    _check_frames(path, str(page.axes), page.dtype)
+    if page.axes != "YX":
+        raise unreadable(path, f"its pages must be rows and columns; their axes are {page.axes}")
+    promised = ome_planes(file.ome_metadata or "") or Planes("t", (count,))
+    planes = promised
+    if count < len(promised):
+        planes = promised.cut_to(count)
+    elif count > len(promised):
+        planes = grown(path, promised.axes, promised.shape, count)
+    if len(planes) != len(promised):
+        warn_caller(
+            f"“{path.name}” was renamed, or is a part of a data set: its metadata name other "
+            f"files, and {len(promised)} frames; its own {len(planes)} are read"
+        )
+    why = f"the file was cut off or is damaged: {lost_pages(said)}"
+    dims = (*planes.axes, "y", "x")
+    pages = Pages(file, file.pages, why)
+    return ImageFile(
+        path, (*planes.shape, *page.shape), page.dtype, pages, dims, channels=_channels_of(file)
+    )
+
+
+def _imagej_in_one_piece(file: TiffFile, promised: Planes, there: Planes) -> ImageFile:
+    """Return ImageJ's stack of one page that stands for all; of one cut off, what is left."""
+    path, page = Path(file.filehandle.path), file.pages.first
+    if len(there) < len(promised):
+        warn_caller(
+            f"“{path.name}” was cut off: it should have {len(promised)} frames, and the first "
+            f"{len(there)} are read. Compare it with where it comes from"
+        )
+    shape = (*there.shape, *page.shape)
+    return _in_one_piece(file, shape, page.dataoffsets[0], (*there.axes, "y", "x"))
+
+
+def _with_unnamed_pages(file: TiffFile, image: TiffPageSeries, more: list[int]) -> ImageFile:
+    """Return the image of a file with more pages than its metadata name: of all of them."""
+    path, named = Path(file.filehandle.path), math.prod(image.shape[:-2])
+    count = named + len(more)
+    planes = grown(path, image.axes[:-2].lower(), image.shape[:-2], count)
+    warn_caller(
+        f"“{path.name}” has {count} frames, and its metadata name {named}: all are read. Correct "
+        "the metadata if they should not be"
+    )
+    numbers = _Numbered(file, named_pages(image) + more)
+    pages = Pages(file, numbers, "the file does not have it")
+    dims = (*planes.axes, "y", "x")
+    return ImageFile(
+        path, (*planes.shape, *image.shape[-2:]), image.dtype, pages, dims,
+        channels=_channels_of(file),
+    )  # fmt: skip
+
+
+class _Numbered:
+    """Pages of a file in an order of their own."""
+
+    def __init__(self, file: TiffFile, numbers: list[int]) -> None:
+        self._file, self._numbers = file, numbers
+
+    def __getitem__(self, number: int) -> Any:
+        return self._file.pages.get(self._numbers[number], aspage=True, cache=False)
 
 
 def _channels_of(file: TiffFile) -> tuple[str, ...] | None:
@@ -160,7 +259,7 @@ def _of_equal_pages(file: TiffFile) -> ImageFile:
 
 
 def _in_one_piece(
-    file: TiffFile, shape: tuple[int, ...], offset: int, dims: str | None = None
+    file: TiffFile, shape: tuple[int, ...], offset: int, dims: Sequence[str] | None = None
 ) -> ImageFile:
     """Return the image whose frames lie one after the other, from an offset on."""
     path, dtype = Path(file.filehandle.path), file.pages.first.dtype
@@ -208,7 +307,8 @@ def data_set(path: Path) -> list[Path]:
     try:
         with kept_from_log(), TiffFile(path) as file:
             # Of most files, one look at the first page says that they are alone.
-            if file.is_mmstack or "FileName=" in (file.ome_metadata or ""):
+            named = "FileName=" in (file.ome_metadata or "")
+            if file.is_mmstack or (named and not has_own_pages_only(file)):
                 return _files_of(file)
     except (OSError, *_DAMAGED):
         pass
@@ -285,7 +385,7 @@ def missing_codec(page: TiffPage) -> str:
 
 def lost_pages(said: Sequence[str]) -> str:
     """Return what tifffile has logged of pages that it does without; nothing if there are none."""
-    found = next((text for text in said if any(words in text for words in _LOST)), "")
+    found = next((text for words in _LOST for text in said if words in text), "")
     return re.sub(r"^<.*?> ", "", found)
 
 

@@ -1,0 +1,217 @@
+"""What the metadata of a TIFF file promise, compared with the pages and bytes that it has."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .image_file import unreadable
+
+if TYPE_CHECKING:
+    from tifffile import TiffFile, TiffPageSeries
+
+_OME_ELEMENT = re.compile(r"<(?:\w+:)?OME\b([^>]*)>")
+#: The name of a file, and its identity.
+_NAMED_FILE = re.compile(r'<(?:\w+:)?UUID\b[^>]*\bFileName="([^"]*)"[^>]*>\s*([^<]*?)\s*</')
+_PIXELS_ELEMENT = re.compile(r"<(?:\w+:)?Pixels\b([^>]*)>")
+#: ImageJ's order of planes, the fastest first, where its metadata name no other.
+_IMAGEJ_ORDER = "czt"
+#: Its numbers of planes, by axis.
+_IMAGEJ_COUNTS = {"t": "frames", "z": "slices", "c": "channels"}
+_TIME = "t"
+
+
+@dataclass(frozen=True)
+class Planes:
+    """How the planes of a file lie: their axes, the slowest first, and how many there are."""
+
+    axes: str
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    def cut_to(self, count: int) -> Planes:
+        """Return the planes before a cut; incomplete ones of the slowest axis are left out.
+
+        Examples
+        --------
+        >>> Planes("tc", (20, 2)).cut_to(13)
+        Planes(axes='tc', shape=(6, 2))
+        >>> Planes("tz", (1, 5)).cut_to(3)
+        Planes(axes='z', shape=(3,))
+        """
+        inner = math.prod(self.shape[1:])
+        if not self.shape or count >= inner:
+            return Planes(self.axes, (count // inner, *self.shape[1:]) if self.shape else ())
+        return Planes(self.axes[1:], self.shape[1:]).cut_to(count)
+
+    def grown_to(self, count: int) -> Planes | None:
+        """Return the planes of a file that has more of them; None where they fill no last index.
+
+        Examples
+        --------
+        >>> Planes("tc", (5, 2)).grown_to(20)
+        Planes(axes='tc', shape=(10, 2))
+        >>> Planes("z", (5,)).grown_to(20), Planes("z", (5,)).grown_to(19)
+        (Planes(axes='tz', shape=(4, 5)), Planes(axes='t', shape=(19,)))
+        """
+        own = self if self.axes[:1] == _TIME else Planes(_TIME + self.axes, (1, *self.shape))
+        inner = math.prod(own.shape[1:])
+        if count % inner == 0:
+            return Planes(own.axes, (count // inner, *own.shape[1:]))
+        # Planes of several channels would be taken for each other's.
+        return None if "c" in own.axes else Planes(_TIME, (count,))
+
+
+def has_own_pages_only(file: TiffFile) -> bool:
+    """Whether the files that an OME-TIFF names for its pages are none of its data set.
+
+    So it is of a file that was renamed, beside which a file of its former name is another one;
+    where a file of that name has another UUID than the one that is named; and where a name leads
+    out of the folder.
+    """
+    text, path = file.ome_metadata or "", Path(file.filehandle.path)
+    named = {unescape(name): uuid for name, uuid in _NAMED_FILE.findall(text)}
+    if not named:
+        return False
+    others = [name for name in named if name.lower() != path.name.lower()]
+    if any(set(name) & set("/\\") or name in ("", "..") for name in others):
+        return True
+    if len(others) == len(named) and _uuid_of(text) not in named.values():
+        return True
+    return any(_has_other_uuid(path.with_name(name), named[name]) for name in others)
+
+
+def _uuid_of(text: str) -> str | None:
+    """Return the identity that the root of OME metadata has."""
+    root = _OME_ELEMENT.search(text)
+    own = re.search(r'\bUUID="([^"]+)"', root[1]) if root else None
+    return own[1] if own else None
+
+
+def _has_other_uuid(path: Path, uuid: str) -> bool:
+    """Whether an OME-TIFF says another identity of itself than the one it is named with."""
+    from tifffile import TiffFile, TiffFileError
+
+    if not path.is_file():
+        return False  # its frames are missing, as is said when they are read
+    try:
+        with TiffFile(path, _multifile=False) as other:
+            own = _uuid_of(other.ome_metadata or "")
+    except (OSError, TiffFileError, ValueError):
+        return False
+    return own is not None and own != uuid
+
+
+def ome_planes(text: str) -> Planes | None:
+    """Return the planes that OME metadata promise; None where they do not say it.
+
+    Examples
+    --------
+    >>> ome_planes('<Pixels DimensionOrder="XYZCT" SizeZ="1" SizeC="2" SizeT="5"/>')
+    Planes(axes='tc', shape=(5, 2))
+    """
+    pixels = _PIXELS_ELEMENT.findall(text)
+    if len(pixels) != 1:
+        return None
+    about: dict[str, str] = dict(re.findall(r'\b(\w+)="([^"]*)"', pixels[0]))
+    axes = about.get("DimensionOrder", "XYZCT")[:1:-1]
+    try:
+        return _without_single(axes.lower(), [int(about[f"Size{axis}"]) for axis in axes])
+    except (KeyError, ValueError):
+        return None
+
+
+def imagej_planes(file: TiffFile) -> Planes | None:
+    """Return the planes that ImageJ's metadata promise; None where they do not say it."""
+    about: Any = file.imagej_metadata
+    if not about:
+        return None
+    order = str(about.get("order", _IMAGEJ_ORDER)).lower()
+    if sorted(order) != sorted(_IMAGEJ_ORDER):
+        order = _IMAGEJ_ORDER
+    try:
+        sizes = [int(about.get(_IMAGEJ_COUNTS[axis], 1)) for axis in order[::-1]]
+        images = int(about.get("images", 1))
+    except (TypeError, ValueError):
+        return None
+    if min(sizes) < 1 or images < 1:
+        return None
+    planes = _without_single(order[::-1], sizes)
+    return planes if len(planes) >= images else Planes(_TIME, (images,))
+
+
+def imagej_planes_in_one_piece(file: TiffFile) -> tuple[Planes, Planes] | None:
+    """Return the planes promised and those that are there, where one page stands for all.
+
+    So ImageJ writes stacks above 4 GB. None for other files, and for those that tifffile reads.
+    """
+    page, promised = file.pages.first, imagej_planes(file)
+    if promised is None or file.pages.is_multipage or page.axes != "YX" or not page.nbytes:
+        return None
+    if not page.is_final or len(promised) < 2:
+        return None
+    there = (file.filehandle.size - page.dataoffsets[0]) // page.nbytes
+    known = sum(math.prod(one.shape[:-2]) for one in file.series)
+    if there < 1 or min(there, len(promised)) <= known:
+        return None
+    return promised, promised if there >= len(promised) else promised.cut_to(there)
+
+
+def unnamed_pages(file: TiffFile, image: TiffPageSeries) -> list[int]:
+    """Return the pages of a file, by number, that its metadata do not name and are frames alike.
+
+    Those that differ, such as a thumbnail, are none.
+    """
+    count = math.prod(image.shape[:-2])
+    if image.kind in ("uniform", "generic") or image.is_multifile:
+        return []
+    if not file.pages.is_multipage or len(file.pages) <= count:
+        return []
+    named = set(named_pages(image))
+    first = image.keyframe
+    extra = []
+    for number in sorted(set(range(len(file.pages))) - named):
+        page: Any = file.pages.get(number, aspage=True, cache=False)
+        if (page.shape, page.dtype, page.axes) == (first.shape, first.dtype, first.axes):
+            extra.append(number)
+    return extra
+
+
+def named_pages(image: TiffPageSeries) -> list[int]:
+    """Return the numbers of the pages of an image that its metadata name, in order."""
+    count = math.prod(image.shape[:-2])
+    # One page may stand for all; of several, tifffile lists those behind them, too.
+    listed = [page.index for page in image if page is not None][:count]
+    return list(range(count)) if len(listed) < count else listed
+
+
+def grown(path: Path, axes: str, shape: tuple[int, ...], count: int) -> Planes:
+    """Return the planes of a file with more pages than its metadata name.
+
+    Raises
+    ------
+    UnreadableImageError
+        If the pages are those of several channels, and do not make whole sets of them.
+    """
+    found = _without_single(axes, shape).grown_to(count)
+    if found is None:
+        raise unreadable(
+            path,
+            f"it has {count} pages, and its metadata say {'×'.join(map(str, shape))} planes along "
+            f"{', '.join(axes)}: which page is of which channel is not known. Give the frames of "
+            "one channel as an array",
+        )
+    return found
+
+
+def _without_single(axes: str, sizes: Sequence[int]) -> Planes:
+    """Return planes without the axes along which there is one."""
+    kept = [(axis, size) for axis, size in zip(axes, sizes, strict=True) if size != 1]
+    return Planes("".join(axis for axis, _ in kept), tuple(size for _, size in kept))

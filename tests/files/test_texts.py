@@ -1,0 +1,154 @@
+"""Text tables of other programs in the units, signs and encodings that there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from napari_spotfit import load_fits
+from napari_spotfit.files.table import UnreadableFileError
+
+#: One spot, at (y, x) = (2.5, 1.5) pixels of 100 nm after the origin of the format.
+THUNDERSTORM = (
+    '"id","frame","x [{0}]","y [{0}]","z [nm]","sigma [{0}]","intensity [photon]","{1} [{0}]"\n'
+)
+TRACKMATE = [
+    "LABEL,ID,TRACK_ID,QUALITY,POSITION_X,POSITION_Y,POSITION_Z,POSITION_T,FRAME,RADIUS,VISIBILITY",
+    "Label,Spot ID,Track ID,Quality,X,Y,Z,T,Frame,Radius,Visibility",
+    "Label,Spot ID,Track ID,Quality,X,Y,Z,T,Frame,R,Visibility",
+    ",,,(quality),(µm),(µm),(µm),(sec),,(µm),",
+]
+SPOTS = ["ID1,1,,5.0,1.5,2.5,0.0,0.0,0,0.25,1", "ID2,2,,6.0,3.5,4.5,0.0,0.1,1,0.25,1"]
+
+
+def loaded(path, text, encoding="utf-8", **options):
+    path.write_bytes(text.encode(encoding))
+    return load_fits(path, **options)
+
+
+@pytest.mark.parametrize("unit", ["px", "nm", "µm", "um"])
+@pytest.mark.parametrize("error", ["uncertainty", "uncertainty_xy"])
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-8-sig", "utf-16"])
+def test_thunderstorm_in_its_units(unit, error, encoding, tmp_path):
+    side = {"px": 1, "nm": 100, "µm": 0.1, "um": 0.1}[unit]
+    numbers = [2 * side, 3 * side, 250, 1.3 * side, 900, 0.1 * side]
+    text = THUNDERSTORM.format(unit, error) + "1,1," + ",".join(map(str, numbers)) + "\n"
+    size = {} if unit == "px" else {"pixel_size": 100}
+    found = loaded(tmp_path / "a.csv", text, encoding, **size)
+    known = {
+        "frame": 0, "x": 1.5, "y": 2.5, "z": 250, "sigma": 1.3, "photons": 900,
+        "x_stderr": 0.1, "y_stderr": 0.1,
+    }  # fmt: skip
+    for name, value in known.items():
+        np.testing.assert_allclose(found.columns[name], [value], rtol=1e-6, err_msg=name)
+    assert set(found.columns) <= {*known, "stop_condition"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_trackmate_in_the_encoding_of_windows(encoding, tmp_path):
+    text = "\n".join([*TRACKMATE, *SPOTS]) + "\n"
+    assert loaded(tmp_path / "a.csv", text, encoding, pixel_size=100).x.tolist() == [15, 35]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "places", "told"),
+    [
+        (TRACKMATE[:1], {}, [1.5, 3.5], "does not say the unit.*taken for pixels"),
+        (TRACKMATE[:1], {"pixel_size": 100}, [15, 35], "does not say the unit.*taken for µm"),
+        (TRACKMATE[:3], {}, [1.5, 3.5], "does not say the unit.*taken for pixels"),
+    ],
+)
+def test_trackmate_without_a_line_of_units(lines, options, places, told, tmp_path):
+    with pytest.warns(UserWarning, match=told):
+        found = loaded(tmp_path / "a.csv", "\n".join([*lines, *SPOTS]) + "\n", **options)
+    assert found.x.tolist() == places
+
+
+def test_trackmate_with_two_lines_of_titles(tmp_path):
+    text = "\n".join([TRACKMATE[0], TRACKMATE[3], *SPOTS]) + "\n"
+    assert loaded(tmp_path / "a.csv", text, pixel_size=100).x.tolist() == [15, 35]
+
+
+def german(text):
+    """Write a table as a spreadsheet does where numbers have decimal commas."""
+    return text.replace(",", ";").replace(".", ",")
+
+
+COMMAS = {
+    "thunderstorm": '"id","frame","x [nm]","y [nm]","sigma [nm]"\n1,1,200.5,300.25,130.1\n',
+    "smap": "ID,frame,xnm,ynm,znm,phot,bg,locprecnm\n1,1,250.5,350.25,0,900.5,9.5,12.5\n",
+    "trackmate": "\n".join([*TRACKMATE, *SPOTS]) + "\n",
+    "napari": "index,axis-0,axis-1,axis-2,sigma\n0,3,10.25,20.5,1.31\n1,4,11,21,2\n",
+    "rsfish": "x,y,z,t,c,intensity\n12.5,7.75,3.25,1,2,812.5\n",
+    "plain": "frame,y,x,brightness,cell\n0,1.5,2.5,7,a\n1,3,4.25,8,b\n",
+}
+
+
+@pytest.mark.parametrize("name", COMMAS)
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas(name, separator, tmp_path):
+    points = loaded(tmp_path / "points.csv", COMMAS[name], pixel_size=100)
+    text = german(COMMAS[name]).replace(";", separator)
+    found = loaded(tmp_path / "commas.csv", text, pixel_size=100)
+    assert list(found.columns) == list(points.columns)
+    for column, values in points.columns.items():
+        assert found.columns[column].tolist() == values.tolist(), column
+        assert found.columns[column].dtype == values.dtype, column
+
+
+def test_decimal_commas_in_quotes(tmp_path):
+    text = 'frame,x,y\n0,"5,25","7,125"\n1,"6","8,5"\n'
+    assert loaded(tmp_path / "a.csv", text).x.tolist() == [5.25, 6]
+
+
+@pytest.mark.parametrize("row", ["0;5,25;7,5;1.320", "0;1.320,5;7,5;3"])
+def test_commas_and_points_in_one_table(row, tmp_path):
+    with pytest.raises(UnreadableFileError, match=r"decimal points|is no number"):
+        loaded(tmp_path / "a.csv", f"frame;x;y;photons\n{row}\n")
+
+
+@pytest.mark.parametrize(
+    ("titles", "row", "options"),
+    [
+        ("frame,x [nm],y [nm]", "0,150,250", {"pixel_size": 100, "format": "plain"}),
+        ("x (nm),y (nm)", "150,250", {"pixel_size": 100}),
+        ("x_nm,y_nm,sigma_nm", "150,250,130", {"pixel_size": 100}),
+        ("x [µm],y [µm]", "0.15,0.25", {"pixel_size": 100}),
+        ("x [px],y [px]", "1.5,2.5", {"pixel_size": 100}),
+        ("x [px],y [px]", "1.5,2.5", {}),
+        ("x,y,sigma", "1.5,2.5,1.3", {"pixel_size": 100}),
+        ("x,y", "1.5,2.5", {"pixel_size": 100}),
+        ("x,y,sigma", "1.5,2.5,1.3", {}),
+    ],
+)
+def test_plain_csv_in_the_unit_of_its_titles(titles, row, options, tmp_path):
+    found = loaded(tmp_path / "a.csv", f"{titles}\n{row}\n", **options)
+    np.testing.assert_allclose([found.x[0], found.y[0]], [1.5, 2.5])
+    if "sigma" in titles:
+        np.testing.assert_allclose(found.sigma, 1.3, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("frame,x,y\n0,5520.2,3366.3\n", 55.202, "the largest position, 5520.2, .* in nm"),
+        ("frame,x,y\n0,1800.5,900.5\n", 1800.5, "largest position, 1800.5, .* in pixels"),
+        ("frame,x,y,sigma\n0,1800.5,900.5,131\n", 18.005, "σ of 131 is taken .* in nm"),
+    ],
+)
+def test_plain_csv_that_says_no_unit(text, place, told, tmp_path):
+    with pytest.warns(UserWarning, match=told):
+        found = loaded(tmp_path / "a.csv", text, pixel_size=100)
+    np.testing.assert_allclose(found.x, [place])
+
+
+def test_plain_csv_in_pixels_of_a_large_camera(tmp_path):
+    text = "frame,x,y,sigma\n0,6800.5,900.5,1.4\n"
+    assert loaded(tmp_path / "a.csv", text, pixel_size=100).x.tolist() == [6800.5]
+
+
+def test_plain_csv_in_nanometres_needs_the_size_of_a_pixel(tmp_path):
+    with pytest.raises(ValueError, match="size of a pixel is not known"):
+        loaded(tmp_path / "a.csv", "x_nm,y_nm\n150,250\n")
+    with pytest.raises(UnreadableFileError, match="two columns are 'x', in different units"):
+        loaded(tmp_path / "b.csv", "x,x_nm,y\n1,150,2\n")
