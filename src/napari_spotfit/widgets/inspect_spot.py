@@ -17,7 +17,7 @@ from .inspecting.spot import (
     frame_words,
     half_roi,
     nearest_spot,
-    places_around,
+    positions_around,
     shown_frame,
     spot_of,
 )
@@ -258,16 +258,8 @@ class InspectSpot(Docked):
         seen = self._keeper.frame(image, spot.index, camera, maps)
         if seen is None:
             return None
-        return sample_spot(
-            spot.values,
-            spot.settings,
-            seen.pixels,
-            seen.bad,
-            taken=seen.taken,
-            fitted=seen.fitted,
-            variances=seen.variances,
-            places=places_around(layer, spot, (seen.taken.shape[0], seen.taken.shape[1])),
-        )
+        positions = positions_around(layer, spot, seen.raw.shape)
+        return sample_spot(spot.values, spot.settings, seen, positions)
 
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""
@@ -290,8 +282,8 @@ class InspectSpot(Docked):
         if is_preview(layer):
             self.refit.forget(_PASSING)
             return
-        rows, columns = full_resolution(image).shape[-2:]
-        self.refit.follow(layer, spot.row, image, places_around(layer, spot, (rows, columns))[0])
+        positions = positions_around(layer, spot, full_resolution(image).shape[-2:])
+        self.refit.follow(layer, spot.row, image, positions[0])
         if (fits := self.refit.fits()) is None:
             return
         try:
