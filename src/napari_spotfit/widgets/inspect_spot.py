@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import Signal
 
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import BACK_KEY, ON_KEY, InspectPanel, doubtful_shown, following
@@ -28,6 +28,7 @@ from .layers.points import is_preview, is_result
 from .layers.selection import SpotSelection, go_to, select
 from .napari_compat import canvas_beside
 from .parts.docking import INSPECT_SPOT, Docked, Follower, Keys, list_spot
+from .parts.work import delayed
 
 if TYPE_CHECKING:
     import napari
@@ -89,12 +90,8 @@ class InspectSpot(Docked):
         self.panel.refit_button.toggled.connect(self._later)
         self.panel.list_button.clicked.connect(self._list)
         self._moved, self._watch = Follower(self._later), Follower(self._later)
-        self._soon, self._patience = QTimer(self), QTimer(self)
-        for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
-            timer.setSingleShot(True)
-            timer.setInterval(wait)
-        self._soon.timeout.connect(self._refresh)
-        self._patience.timeout.connect(self._on_patience)
+        self._soon = delayed(self._refresh, 0, self)
+        self._patience = delayed(lambda: self._show_without_pixels(_READING), _PATIENCE, self)
         self._selection.changed.connect(self._on_selection)
         self._keeper.ready.connect(self._refresh)
         self._keeper.failed.connect(self._on_failed)
@@ -305,9 +302,6 @@ class InspectSpot(Docked):
     def _show_message(self, text: str) -> None:
         self._patience.stop()
         self.panel.show_message(text)
-
-    def _on_patience(self) -> None:
-        self._show_without_pixels(_READING)
 
     def _on_failed(self, error: Exception) -> None:
         self._show_without_pixels(f"⚠ {error}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QSize, Qt, QTimer, Signal
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
@@ -25,6 +25,7 @@ from ...models.estimators import ESTIMATORS
 from ..layers.appearance import good_rows
 from ..parts.layout import explain, fill, scroll_upright, sentence
 from ..parts.messages import number
+from ..parts.work import delayed
 from .numbers import Comparison, Numbers
 from .pictures import EXCLUDED_TIP, NEW_TITLES, Pictures, Profiles
 from .refit import RefitBar
@@ -97,9 +98,7 @@ class InspectPanel(QWidget):
         self.pixels, self.pages = QStackedWidget(), QStackedWidget()
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._still = QTimer(self)
-        self._still.setSingleShot(True)
-        self._still.timeout.connect(self._draw)
+        self._still = delayed(self._draw, _SETTLING, self)
         self._lay_out(parent)
 
     @property
@@ -124,7 +123,7 @@ class InspectPanel(QWidget):
         """
         if not self._still.isActive():
             self.setUpdatesEnabled(False)
-            self._still.start(_SETTLING)
+            self._still.start()
 
     def show_message(self, text: str) -> None:
         """Show a message and nothing else."""
