@@ -1,4 +1,4 @@
-"""TIFF: many pages, OME-TIFF, ImageJ's and BigTIFF, read by tifffile; what is left of cut files."""
+"""TIFF of many pages, OME-TIFF, ImageJ's and BigTIFF, by tifffile; cut files as far as they go."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _LOST = (
     "invalid page offset", "invalid offset to page", "corrupted tag list", "circular reference",
     _RESHAPE,
 )  # fmt: skip
-#: By so much the next page may lie behind the pixels that are before it.
+#: Most bytes between the pixels of a frame and the page of the next.
 _ALIGNMENT = 16
 
 
 @contextmanager
 def kept_from_log() -> Iterator[list[str]]:
     """Collect what tifffile logs in this thread, instead of showing it."""
-    said: list[str] = []
+    logged: list[str] = []
     thread = threading.get_ident()
 
     def is_for_others(record: logging.LogRecord) -> bool:
         if threading.get_ident() != thread or record.levelno < logging.WARNING:
             return True
-        said.append(record.getMessage())
+        logged.append(record.getMessage())
         return False
 
     logger = logging.getLogger("tifffile")
     logger.addFilter(is_for_others)
     try:
-        yield said
+        yield logged
     finally:
         logger.removeFilter(is_for_others)
 
@@ -71,8 +71,8 @@ def read_tiff(path: Path) -> ImageFile:
     if not path.stat().st_size:
         raise unreadable(path, "it is empty")
     try:
-        with kept_from_log() as said, TiffFile(path) as file:
-            return _image(file, said)
+        with kept_from_log() as logged, TiffFile(path) as file:
+            return _image(file, logged)
     except _DAMAGED as error:
         if isinstance(error, UnreadableImageError):
             raise
@@ -81,12 +81,12 @@ def read_tiff(path: Path) -> ImageFile:
 
 def image_of(file: TiffFile) -> ImageFile:
     """Return the image of a TIFF file that tifffile has opened."""
-    with kept_from_log() as said:
-        return _image(file, said)
+    with kept_from_log() as logged:
+        return _image(file, logged)
 
 
-def _image(file: TiffFile, said: list[str]) -> ImageFile:
-    """Return the image of a file; `said` collects what tifffile logs about it."""
+def _image(file: TiffFile, logged: list[str]) -> ImageFile:
+    """Return the image of a file; `logged` collects what tifffile logs about it."""
     path = Path(file.filehandle.path)
     # Pages are read from the file when their turn comes, and not kept.
     file.pages.cache = False
@@ -98,8 +98,8 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
             f"“{path.name}” is compressed with {codec}, which needs the package imagecodecs: "
             'pip install "napari-spotfit[images]"'
         )
-    lost = lost_pages(said)
-    if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
+    lost = lost_pages(logged)
+    if lost and not (len(images) == 1 and has_own_shape(images[0], logged)):
         return _what_is_left(file, lost)
     if not images:
         raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
@@ -123,7 +123,7 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
         found = _in_one_piece(file, shape, image.dataoffset, dims)
         found.channels = channels
         return found
-    pages = Pages(file, image, _why_missing(file, lost, said))
+    pages = Pages(file, image, _why_missing(file, lost, logged))
     return ImageFile(path, shape, image.dtype, pages, dims, files=files, channels=channels)
 
 
@@ -136,7 +136,7 @@ def _channels_of(file: TiffFile) -> tuple[str, ...] | None:
 
 
 def _of_equal_pages(file: TiffFile) -> ImageFile:
-    """Return the movie of pages that each say to be an image of their own.
+    """Return the movie of pages that are each marked as an image of its own.
 
     Raises
     ------
@@ -186,9 +186,9 @@ def _what_is_left(file: TiffFile, lost: str) -> ImageFile:
     return ImageFile(path, shape, page.dtype, pages)
 
 
-def _why_missing(file: TiffFile, lost: str, said: list[str]) -> str:
+def _why_missing(file: TiffFile, lost: str, logged: list[str]) -> str:
     """Return the reason why the file has no page of a frame."""
-    if names := missing_files(file, said):
+    if names := missing_files(file, logged):
         listed = ", ".join(f"“{name}”" for name in names[:3])
         more = f" and {len(names) - 3} more files" if len(names) > 3 else ""
         return (
@@ -201,7 +201,7 @@ def _why_missing(file: TiffFile, lost: str, said: list[str]) -> str:
 def data_set(path: Path) -> list[Path]:
     """Return all files that are opened with a TIFF file, by itself or as parts of a data set.
 
-    Where that cannot be told it is the file alone: what is wrong with it is told as it is read.
+    Where that is unknown, it is the file alone: reading it reports what is wrong with it.
     """
     from tifffile import TiffFile
 
@@ -235,14 +235,14 @@ class Pages:
     pages : sequence of pages
         One for each frame; those that are missing are None, or behind the end.
     why : str
-        What to say of a frame whose page is missing.
+        The error for a frame whose page is missing.
     """
 
     def __init__(self, file: TiffFile, pages: Any, why: str) -> None:
         self._file, self._pages, self._why = file, pages, why
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        """Return so many frames from a first one on."""
+        """Read ``count`` frames from a first one on."""
         with kept_from_log(), ExitStack() as opened:
             # The pages of one file are looked up in it, those of a data set are known.
             _open(self._file.filehandle, opened)
@@ -269,7 +269,7 @@ def _open(handle: FileHandle, opened: ExitStack) -> None:
 
 
 def missing_codec(page: TiffPage) -> str:
-    """Return what a page's pixels are written with, if that cannot be read here."""
+    """Return the codec of a page's pixels, if it is not installed."""
     from tifffile import TIFF
 
     for codecs, used in (
@@ -283,16 +283,16 @@ def missing_codec(page: TiffPage) -> str:
     return ""
 
 
-def lost_pages(said: Sequence[str]) -> str:
+def lost_pages(logged: Sequence[str]) -> str:
     """Return what tifffile has logged of pages that it does without; nothing if there are none."""
-    found = next((text for text in said if any(words in text for words in _LOST)), "")
+    found = next((text for text in logged if any(words in text for words in _LOST)), "")
     return re.sub(r"^<.*?> ", "", found)
 
 
-def has_own_shape(image: TiffPageSeries, said: Sequence[str]) -> bool:
-    """Whether a movie's shape is what the file says of it, and not that of what is left."""
+def has_own_shape(image: TiffPageSeries, logged: Sequence[str]) -> bool:
+    """Whether a movie's shape is from the file's metadata, and not that of the remaining pages."""
     of_pages = image.kind in ("uniform", "generic") or len(image.shape) < 3
-    return not of_pages and not any(_RESHAPE in text for text in said)
+    return not of_pages and not any(_RESHAPE in text for text in logged)
 
 
 def are_alike(images: Sequence[TiffPageSeries]) -> bool:
@@ -302,9 +302,9 @@ def are_alike(images: Sequence[TiffPageSeries]) -> bool:
 
 
 def shape_before_cut(file: TiffFile, images: Sequence[TiffPageSeries]) -> tuple[int, ...] | None:
-    """Return the shape of a movie whose pages are not all there; None if nothing tells it.
+    """Return the shape of a movie of which pages are missing; None if it is unknown.
 
-    It is what the file says of itself; else one frame more than there are pages, which is missing.
+    It is the one in the metadata; else that of one frame more than there are pages.
     """
     page, count = file.pages.first, len(file.pages)
     about: Any = (file.shaped_metadata or ({},))[0]
@@ -329,10 +329,10 @@ def frames_in_one_piece(file: TiffFile, lost: str) -> int:
     return frames if rest < _ALIGNMENT else 0
 
 
-def missing_files(file: TiffFile, said: Sequence[str]) -> list[str]:
+def missing_files(file: TiffFile, logged: Sequence[str]) -> list[str]:
     """Return the names of files of a data set that are not there, or cannot be read."""
     names = map(unescape, re.findall(r'FileName="([^"]+)"', file.ome_metadata or ""))
     folder = Path(file.filehandle.path).parent
     missing = [name for name in dict.fromkeys(names) if not (folder / name).is_file()]
-    damaged = re.findall(r"failed to read '([^']+)'", " ".join(said))
+    damaged = re.findall(r"failed to read '([^']+)'", " ".join(logged))
     return list(dict.fromkeys([*missing, *damaged]))
