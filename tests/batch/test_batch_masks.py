@@ -66,7 +66,7 @@ def test_masks_beside_their_images(folder):
     assert without_masks([*images, *masks], ".") == images
     assert [mask_of(image, ".", images) for image in images] == masks
     touched("day1_2.tif")  # an image, or a mask? Nobody can tell
-    with pytest.raises(ValueError, match=r"“day1.tif” has several masks: .*say which, with a p"):
+    with pytest.raises(ValueError, match=r"“day1.tif” has several masks: .*choose one by a p"):
         mask_of(images[0], ".", images)
 
 

@@ -76,7 +76,7 @@ def test_settings_of_a_gpu_are_of_use_without_one(folder, movies, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     save_settings(Settings(backend="cuda", sigma=1.3), folder / "gpu.toml")
     result = run("localize", "a.npy", "-o", "a.csv", "--settings", "gpu.toml")
-    assert "“gpu.toml” is of a GPU, and there is none here" in result.stderr
+    assert "“gpu.toml” is of a GPU, and none is available" in result.stderr
     assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.3, backend="cpu"))
     asked = ("localize", "a.npy", "-o", "b.csv", "--backend", "cuda")
     assert "GPU" in run(*asked, code=2).stderr

@@ -103,7 +103,7 @@ def test_the_built_in_exponent_has_bounds(backend):
 
 
 def test_others_models_cannot_take_its_columns():
-    with pytest.raises(ValueError, match="'exponent' means something else already"):
+    with pytest.raises(ValueError, match="'exponent' is a reserved name"):
         Profile.from_expression(
             "exp(-(((x-x0)**2 + (y-y0)**2) / width**2)**exponent)",
             start={"width": "2*sigma", "exponent": 1},

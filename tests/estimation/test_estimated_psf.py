@@ -197,5 +197,5 @@ def test_the_roi_is_no_larger_than_the_frame():
 def test_settings_without_an_image_say_what_is_missing():
     with pytest.raises(ValueError, match="roi_size is None: it follows from an image"):
         _ = Settings().roi_shape
-    with pytest.raises(ValueError, match="sigma is None: an image tells it"):
+    with pytest.raises(ValueError, match="sigma is None: it is estimated from an image"):
         _ = Settings().known_sigma

@@ -143,7 +143,7 @@ def test_a_held_centres_numbers_count_from_the_middle(backend, side):
         assert fits.valid.all()
         np.testing.assert_allclose(fits.x, side // 2 + 0.3, rtol=1e-6)
         np.testing.assert_allclose(fits.y, side // 2 - 1.0, rtol=1e-6)
-        with pytest.raises(ValueError, match=f"x is held at {2 * side} px from the middle of the"):
+        with pytest.raises(ValueError, match=f"x is fixed at {2 * side} px from the middle of the"):
             fit_spots(spots, fixed={"x": 2.0 * side}, **options)
 
 

@@ -193,7 +193,7 @@ def test_bounds_in_volumes_follow_each_axis():
     assert ends == {
         "z": (1.0, 4.5), "y": (4.0, 4.0), "x": (-0.5, 8.5), "sigma": (0.25, 9), "sigma_z": (0.25, 9)
     }  # fmt: skip
-    with pytest.raises(ValueError, match="z is held at 3 planes from the middle of the ROI"):
+    with pytest.raises(ValueError, match="z is fixed at 3 planes from the middle of the ROI"):
         bounds_of("z", known.changed(fixed={"z": 3.0}, bounds={}), known.roi_shape)
     with pytest.raises(ValueError, match="sigma_z must be above 0"):
         known.changed(fixed={"sigma_z": 0.0})
@@ -264,7 +264,7 @@ def test_models_and_what_is_held_go_through_plain_values(options):
         ({"bounds": {"sigma": 2}}, TypeError, r"bounds of sigma must be \(lowest, highest\)"),
         ({"bounds": {"sigma": (0, 2)}}, ValueError, "sigma must be above 0; got 0"),
         ({"bounds": [1, 2]}, TypeError, "bounds must map"),
-        ({"bounds": {"sigma": (1, 2)}, "fixed": {"sigma": 1}}, ValueError, "held and bounded"),
+        ({"bounds": {"sigma": (1, 2)}, "fixed": {"sigma": 1}}, ValueError, "fixed and bounded"),
         ({"model": "lorentzian", "pixel": "integrated"}, ValueError, "no formula averaged"),
         ({"model": Profile("mine", GAUSSIAN_ROTATED.shape, GAUSSIAN_ROTATED.sampled)}, ValueError,
          "or of Profile.from_expression"),
@@ -330,7 +330,7 @@ def test_settings_are_copied_whole(again):
          "the upper bound of sigma = 1 px must be above sigma_min = 1 px"),
         ({"model": "lorentzian", "bounds": {"width": (None, 0.25)}}, "must be above the least"),
         ({"amplitude_max": -1, "estimator": "mle"},
-         "amplitude_max = -1 counts must be above 0, as maximum likelihood knows no negative"),
+         "amplitude_max = -1 counts must be above 0, as maximum likelihood needs light that"),
         ({"background_max": 0, "estimator": "mle"}, "background_max = 0 counts must be above 0"),
         ({"amplitude_min": 3, "amplitude_max": 3}, "amplitude_max = 3 counts must be above ampl"),
         ({"model": "lorentzian", "sigma_min": 2, "sigma_max": 1}, "sigma_max = 1 px must be"),
@@ -344,8 +344,8 @@ def test_bounds_that_leave_nothing_are_named(options, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"fixed": {"y": 100}}, "y is held at 100 px from the middle of the ROI, which ends at"),
-        ({"fixed": {"x": -5}}, "x is held at -5 px from the middle of the ROI, which ends at 4.5"),
+        ({"fixed": {"y": 100}}, "y is fixed at 100 px from the middle of the ROI, which ends at"),
+        ({"fixed": {"x": -5}}, "x is fixed at -5 px from the middle of the ROI, which ends at 4.5"),
         ({"bounds": {"y": (50, 60)}},
          "the ROI's last edge, 3.5 px, must be above the lower bound of y = 50 px"),
         ({"bounds": {"x": (None, -6)}},

@@ -7,13 +7,18 @@ from hypothesis import strategies as st
 
 import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
-from napari_spotfit.widgets.inspecting.sample import Roi, roi_of, sample_spot
-from napari_spotfit.widgets.inspecting.spot import places_around, spot_of
+from napari_spotfit.widgets.inspecting.sample import FittedFrame, Roi, roi_of, sample_spot
+from napari_spotfit.widgets.inspecting.spot import positions_around, spot_of
 from napari_spotfit.widgets.inspecting.verdict import hint
 from napari_spotfit.widgets.parts.messages import plain, with_error
 
 #: χ² is summed in single precision by the fit.
 SAME_CHI = 5e-4
+
+
+def raw(frame):
+    """Return a frame that was fitted as the camera took it."""
+    return FittedFrame(frame, None, frame, frame)
 
 
 def rows(fits):
@@ -35,7 +40,7 @@ def test_the_residual_is_that_of_the_fit(offset, gain, roi_size):
     assert len(fits) > 10
     for values in rows(fits[fits.valid]):
         frame = movie[int(values["frame"])]
-        sample = sample_spot(values, settings, frame)
+        sample = sample_spot(values, settings, raw(frame))
         chi = (sample.residual**2).sum()
         assert chi == pytest.approx(values["chi_square"], rel=SAME_CHI)
         assert sample.is_of(values["chi_square"])
@@ -43,7 +48,7 @@ def test_the_residual_is_that_of_the_fit(offset, gain, roi_size):
         np.testing.assert_array_equal(sample.data - sample.model, sample.residual)
         assert sample.data.shape == Settings(sigma=1.3, roi_size=roi_size).roi_shape
         # A picked spot may have an offset of its own, whatever the layer's last settings.
-        own = sample_spot({**values, "offset": offset}, {**settings, "offset": 7.0}, frame)
+        own = sample_spot({**values, "offset": offset}, {**settings, "offset": 7.0}, raw(frame))
         np.testing.assert_array_equal(own.residual, sample.residual)
         y, x = round(values["y"]), round(values["x"])
         if 0 <= y - sample.roi.y < sample.roi.rows and 0 <= x - sample.roi.x < sample.roi.columns:
@@ -71,9 +76,9 @@ def test_pixels_that_are_gone_get_a_message():
     values = {"y": 30.0, "x": 30.0, "sigma": 1.0, "amplitude": 1.0, "background": 0.0}
     values |= {"roi_y": 26.0, "roi_x": 26.0}
     with pytest.raises(ValueError, match="no longer reaches"):
-        sample_spot(values, {}, np.zeros((32, 40)))
+        sample_spot(values, {}, raw(np.zeros((32, 40))))
     with pytest.raises(ValueError, match="NaN"):
-        sample_spot(values, {}, np.full((40, 40), np.nan))
+        sample_spot(values, {}, raw(np.full((40, 40), np.nan)))
 
 
 @pytest.mark.parametrize(
@@ -177,14 +182,16 @@ def test_the_residual_of_a_fit_that_left_its_neighbours_out_is_known_again():
     )
     fits = napari_spotfit.localize(movie)
     settings = fits.settings.to_dict()
-    samples = [(spot, sample_spot(spot, settings, movie[0])) for spot in rows(fits[fits.valid])]
+    spots, frame = rows(fits[fits.valid]), raw(movie[0])
+    samples = [(spot, sample_spot(spot, settings, frame)) for spot in spots]
     few = [sample.counted < 81 for _, sample in samples]
     assert 0.3 < np.mean(few) < 1
     for (spot, sample), some in zip(samples, few, strict=True):
         assert sample.is_of(spot["chi_square"])
         if not some:
             assert not sample.is_of(1.1 * spot["chi_square"])
-        changed = sample_spot(spot, settings, movie[0] + 10 * np.indices((70, 60)).sum(axis=0))
+        other = raw(movie[0] + 10 * np.indices((70, 60)).sum(axis=0))
+        changed = sample_spot(spot, settings, other)
         assert not changed.is_of(spot["chi_square"])
 
 
@@ -202,25 +209,22 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
     for row in range(len(layer.data)):
         spot = spot_of(layer, row)
         frame = movie[spot.index]
-        places = places_around(layer, spot, frame.shape)
-        sample = sample_spot(spot.values, spot.settings, frame, places=places)
-        left_out = sample.left_out
-        assert left_out.unknown == 0
-        assert (~left_out.pixels).sum() == sample.counted
-        chi = (sample.residual[~left_out.pixels] ** 2).sum()
+        positions = positions_around(layer, spot, frame.shape)
+        sample = sample_spot(spot.values, spot.settings, raw(frame), positions)
+        excluded, words = sample.excluded, sample.excluded_in_words
+        assert sample.unknown == 0
+        assert (~excluded.pixels).sum() == sample.counted
+        chi = (sample.residual[~excluded.pixels] ** 2).sum()
         assert chi == pytest.approx(spot.values["chi_square"], rel=SAME_CHI)
         assert sample.is_of(spot.values["chi_square"])
         assert not sample.is_of(1.1 * spot.values["chi_square"])
-        assert left_out.neighbours.any() <= (neighbours == "exclude")
-        some += left_out.saturated.any()
-        alone += left_out.lone.any()
-        assert (
-            f"{left_out.lone.sum()} px lone, hot or dead" in left_out.words
-        ) == left_out.lone.any()
-        masked += left_out.padding.any()
-        assert (
-            f"{left_out.padding.sum()} px no data but padding" in left_out.words
-        ) == left_out.padding.any()
+        assert excluded.neighbour.any() <= (neighbours == "exclude")
+        some += excluded.saturated.any()
+        alone += excluded.hot.any()
+        assert (f"{excluded.hot.sum()} px hot or dead" in words) == excluded.hot.any()
+        masked += excluded.padding.any()
+        padding = f"{excluded.padding.sum()} px no data but padding"
+        assert (padding in words) == excluded.padding.any()
     assert some >= 2
     assert alone >= 5
     assert masked >= 2
@@ -230,10 +234,10 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         alone = napari_spotfit.to_points_layer(fits[row : row + 1])
         spot = spot_of(alone, 0)
         frame = movie[spot.index]
-        places = places_around(alone, spot, frame.shape)
-        sample = sample_spot(spot.values, spot.settings, frame, places=places)
-        assert sample.left_out.unknown > 0
-        assert f"{sample.left_out.unknown} px nearer to a neighbour (which" in sample.left_out.words
+        positions = positions_around(alone, spot, frame.shape)
+        sample = sample_spot(spot.values, spot.settings, raw(frame), positions)
+        assert sample.unknown > 0
+        assert f"{sample.unknown} px nearer to a neighbour (which" in sample.excluded_in_words
         assert sample.is_of(spot.values["chi_square"])
 
 
@@ -262,7 +266,7 @@ def test_every_model_is_laid_beside_the_data(settings):
     known = fits.settings.to_dict()
     valid = fits[fits.valid]
     for values, width in zip(rows(valid), valid.mean_sigma, strict=True):
-        sample = sample_spot(values, known, movie[0])
+        sample = sample_spot(values, known, raw(movie[0]))
         assert sample.is_of(values["chi_square"])
         assert (sample.width.along * sample.width.across) ** 0.5 == pytest.approx(width)
         assert "bound" not in hint(values, known, sample.roi) or not fits.settings.fixed
@@ -272,6 +276,6 @@ def test_the_likelihood_is_laid_beside_the_data():
     movie, _ = napari_spotfit.simulate_movie(1, shape=(70, 60), spots_per_frame=8, seed=4)
     fits = napari_spotfit.localize(movie, estimator="mle", offset=100.0, gain=1.0)
     for values in rows(fits[fits.converged]):
-        sample = sample_spot(values, fits.settings.to_dict(), movie[0])
+        sample = sample_spot(values, fits.settings.to_dict(), raw(movie[0]))
         # The residual of photons is about as large as their noise.
         assert (sample.residual**2 / sample.model).mean() < 10

@@ -196,7 +196,9 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     """
     fits = fits.to_host()
     if "frame" not in fits.columns:
-        raise ValueError("these fits have no column frame, and so no drift")
+        raise ValueError(
+            "these fits have no column frame: drift can be subtracted from the fits of a movie only"
+        )
     _refuse_several_movies(fits.columns)
     frame = fits.columns["frame"].astype(np.int64)
     if len(frame) and (frame.min() < 0 or frame.max() >= len(drift)):

@@ -66,9 +66,8 @@ def label_spots(
     places = np.floor(points @ matrix[:, :-1].T + matrix[:, -1] + 0.5)
     inside = np.all((places >= 0) & (places < labels.shape), axis=1)
     found = np.zeros(len(points), np.int64)
-    there = _look_up(labels, places[inside].astype(np.intp))
-    _check_largest(int(there.max(initial=0)))
-    found[inside] = there
+    found[inside] = own = _look_up(labels, places[inside].astype(np.intp))
+    _check_largest(int(own.max(initial=0)))
     return found
 
 
@@ -153,7 +152,7 @@ def table_of_labels(
 
 
 class LabelSums:
-    """What the spots of every label add up to, of spots that come in parts.
+    """Counts and sums of the spots of every label, added up part by part.
 
     Parameters
     ----------
@@ -188,16 +187,16 @@ class LabelSums:
         """Add spots by their labels; those of label 0 count nowhere."""
         known = self._known
         row = np.searchsorted(known, label)
-        there = row < len(known)
-        there[there] = known[row[there]] == label[there]
-        row = row[there]
+        inside = row < len(known)
+        inside[inside] = known[row[inside]] == label[inside]
+        row = row[inside]
         if self._channels:
             order = {channel: place for place, channel in enumerate(self._channels)}
-            places = [order[channel] for channel in columns[CHANNEL][there].tolist()]
+            places = [order[channel] for channel in columns[CHANNEL][inside].tolist()]
             row = row + len(known) * np.array(places, np.int64)
         self._count += np.bincount(row, minlength=self._total)
         for name, (sums, counts) in self._sums.items():
-            chosen = finite(columns[name][there])
+            chosen = finite(columns[name][inside])
             real = np.isfinite(chosen)
             sums += np.bincount(row[real], chosen[real], self._total)
             counts += np.bincount(row[real], minlength=self._total)
@@ -271,8 +270,7 @@ def _look_up(labels: Any, places: NDArray[np.intp]) -> NDArray[Any]:
     ends = np.searchsorted(plane_of.ravel()[order], np.arange(len(planes) + 1))
     for number, plane in enumerate(planes):
         rows = order[ends[number] : ends[number + 1]]
-        pixels_there = tuple(pixels[rows].T)
-        found[rows] = np.asarray(labels[tuple(plane.tolist())])[pixels_there]
+        found[rows] = np.asarray(labels[tuple(plane.tolist())])[tuple(pixels[rows].T)]
     return found
 
 

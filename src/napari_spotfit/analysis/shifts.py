@@ -78,9 +78,9 @@ def similarity(
     places : ndarray of float64, shape (n, 2)
         Where these were, y and x.
     pivot : ndarray of float64, shape (2,)
-        The place whose shift is asked for.
+        The position whose shift is returned.
     rotation, scale : bool
-        What is not asked for is held, and is NaN.
+        Which of them to fit; the other is fixed, and NaN.
     """
     beside = places - pivot
     rows = []
@@ -108,7 +108,7 @@ def similarity(
 _ROUNDS = 6
 #: Least number of deviates of successive frames from which the scatter of fiducials is estimated.
 _DEVIATES = 200
-#: So many frames on end without fiducials are no chance.
+#: Successive frames without fiducials that are no chance.
 _STRETCH = 10
 
 Columns = dict[str, NDArray[np.generic]]
@@ -228,9 +228,9 @@ def _refuse_untied(seen: NDArray[np.bool_], tied: NDArray[np.bool_]) -> None:
     apart = np.flatnonzero(seen & ~tied)
     if len(apart):
         raise ValueError(
-            f"no track ties {spans(apart)} to {spans(np.flatnonzero(tied))}, so nobody knows how "
-            "far the sample moved between them: link with a larger max_distance or memory, or take "
-            "a smaller least_share"
+            f"no track ties {spans(apart)} to {spans(np.flatnonzero(tied))}, so the shift of the "
+            "sample between them is unknown: link with a larger max_distance or memory, or take a "
+            "smaller least_share"
         )
 
 
@@ -249,8 +249,8 @@ def refuse_unlinked(columns: Columns, used: NDArray[np.int64], least_share: floa
         if seen.max(initial=0) >= least_share * len(stretch):
             raise ValueError(
                 f"spots are seen all along {spans(stretch)}, but in tracks of less than "
-                f"{least_share:.0%} of the {len(used)} frames, so that none tells how far the "
-                "sample moved there: link with a larger max_distance or memory, or take a smaller "
+                f"{least_share:.0%} of the {len(used)} frames, too short to measure the shift "
+                "of the sample there: link with a larger max_distance or memory, or take a smaller "
                 "least_share"
             )
 

@@ -76,7 +76,7 @@ def per_frame(
         The frames that were fitted, as :func:`~napari_spotfit.localize` takes them; by default
         all.
     columns : iterable of str
-        Columns of which the median in every frame is wanted.
+        Columns whose median in every frame is returned.
 
     Returns
     -------

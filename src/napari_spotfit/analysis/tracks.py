@@ -43,8 +43,8 @@ def link_spots(
     ImportError
         If trackpy is missing.
     ValueError
-        If the fits are not of a movie, a number is not as above, or so many spots are so close that
-        nobody could link them.
+        If the fits are not of a movie, a number is not as above, or too many spots are too close
+        to be linked.
 
     Examples
     --------
@@ -120,8 +120,8 @@ def _linked(
         numbers = [np.asarray(one, np.int64) for _, one in linked]
     except trackpy.SubnetOversizeException:
         raise ValueError(
-            f"too many spots are within {max_distance:g} px of each other for links between frames "
-            "to be told; make max_distance smaller"
+            f"too many spots are within {max_distance:g} px of each other to be linked between "
+            "frames; make max_distance smaller"
         ) from None
     found = np.empty(len(rows), np.int64)
     found[order] = np.concatenate(numbers)

@@ -55,7 +55,7 @@ def localize_files(
     workers : int, default 1
         Number of files at a time, where each has a table of its own.
     ending : str, default ".spots.parquet"
-        What the tables in a folder end in: their format.
+        Ending of the names of tables in a folder, which is their format.
     fresh : bool, default False
         Whether to ignore what an earlier run has left.
     progress : callable, optional

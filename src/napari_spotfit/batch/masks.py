@@ -45,7 +45,7 @@ def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
     Raises
     ------
     FileNotFoundError
-        If there is none; the message says where it was looked for.
+        If there is none; the message names the file that was expected.
     ValueError
         If there are several, or it would be the image itself.
 
@@ -69,7 +69,7 @@ def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
         found = [image.parent / f"{stem}{labels}"]
     if len(found) > 1:
         names = ", ".join(f"“{one.name}”" for one in found)
-        raise ValueError(f"“{image.name}” has several masks: {names}; say which, with a pattern")
+        raise ValueError(f"“{image.name}” has several masks: {names}; choose one by a pattern")
     if not found[0].exists():
         raise FileNotFoundError(
             f"“{image.name}” has no mask: there is no file “{found[0].as_posix()}”"
@@ -128,9 +128,9 @@ def open_cells(
 def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
     """Return the masks in a folder that an image may have: of the same name before others."""
     stem = _stem(image)
-    there = [one for one in sorted(folder.iterdir()) if _is_image(one) and one != image]
-    same = [one for one in there if _stem(one) == stem]
-    longer = [] if same else [one for one in there if _begins(one, stem)]
+    masks = [one for one in sorted(folder.iterdir()) if _is_image(one) and one != image]
+    same = [one for one in masks if _stem(one) == stem]
+    longer = [] if same else [one for one in masks if _begins(one, stem)]
     if longer:
         others = [*images, *_beside(image, folder)]
         longer = [one for one in longer if not _has_nearer(one, stem, others)]
@@ -138,7 +138,7 @@ def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
 
 
 def _beside(image: Path, masks: Path) -> list[Path]:
-    """Return the images beside an image; none where masks are there too, which look the same."""
+    """Return the images beside an image; none where masks, which look the same, lie there too."""
     if _real(image.parent) == _real(masks):
         return []
     try:

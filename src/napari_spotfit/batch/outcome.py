@@ -108,12 +108,12 @@ class CompletedTables:
         """
         with self._lock, suppress(KeyError, TypeError, OSError):
             known = self._tables[table.name]
-            there = Outcome(**known["outcome"])
-            there.file, there.output, there.state = file, table.as_posix(), KEPT
-            if there.cells:
-                there.cells = table.with_name(Path(there.cells).name).as_posix()
-            if known["key"] == plain(key) and known["files"] == _states(table, there):
-                return there
+            kept = Outcome(**known["outcome"])
+            kept.file, kept.output, kept.state = file, table.as_posix(), KEPT
+            if kept.cells:
+                kept.cells = table.with_name(Path(kept.cells).name).as_posix()
+            if known["key"] == plain(key) and known["files"] == _states(table, kept):
+                return kept
         return None
 
     def add(self, table: Path, key: Mapping[str, Any], outcome: Outcome) -> None:

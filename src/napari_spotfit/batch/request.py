@@ -38,7 +38,7 @@ class Batch:
     labels : str, optional
         Where the masks are, as :func:`~.masks.mask_of` takes it.
     workers : int
-        So many files at a time, where the output is a folder.
+        Number of files at a time; above 1 only where the output is a folder.
     keep : bool
         Whether a stopped batch writes tables of the finished frames.
     fresh : bool
@@ -68,8 +68,8 @@ def batch_tables(batch: Batch) -> list[Path] | None:
     Raises
     ------
     ValueError, OSError
-        If a name says no format of spots, several images would have one table, or there is no
-        place for them.
+        If a name has the ending of no format of spots, several images would have one table, or
+        the folder cannot be made.
     """
     output = batch.output
     if not output.is_dir() and output.suffix.lower() in FORMATS:

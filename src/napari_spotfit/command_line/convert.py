@@ -23,7 +23,12 @@ _NAMES = click.Choice(list(EXCHANGE))
 @click.command()
 @click.argument("source", metavar="INPUT", type=_TABLE)
 @click.argument("target", metavar="OUTPUT", type=click.Path(path_type=Path))
-@click.option("--from", "origin", type=_NAMES, help="Format of INPUT, if nothing tells it.")
+@click.option(
+    "--from",
+    "origin",
+    type=_NAMES,
+    help="Format of INPUT, if neither its name nor its columns show it.",
+)
 @click.option("--to", "aim", type=_NAMES, help="Format of OUTPUT, whatever its name ends in.")
 @click.option(
     "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
@@ -33,8 +38,8 @@ def convert(
 ) -> None:
     """Write a table of spots in another format, the one that OUTPUT ends in.
 
-    Nothing is lost between .spots.parquet and .spots.csv. What another program's format has no
-    place for is said. What INPUT says of its image goes along: the size of a pixel, and its shape.
+    Nothing is lost between .spots.parquet and .spots.csv; a warning names what another program's
+    format cannot hold. The size of a pixel and the shape of the image are copied from INPUT.
     """
     try:
         check_ending(target, aim)

@@ -15,7 +15,7 @@ from ..localization.localize import localize
 from ..simulate import simulate_movie
 from .output import USUAL, write_message
 
-#: What the sample movie of the plugin has.
+#: Names of the plugin, its sample movie and its widget.
 _PLUGIN, _SAMPLE, _WIDGET = "napari-spotfit", "molecules", "Fit spots"
 _MOVIE, _TABLE = "demo.npy", "demo.spots.csv"
 

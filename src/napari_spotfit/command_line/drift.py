@@ -1,4 +1,4 @@
-"""``napari-spotfit drift``: the drift that fiducials tell, subtracted from a table of spots."""
+"""``napari-spotfit drift``: estimate the drift by fiducials, subtract it from a table of spots."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def drift(
     TABLE is of one movie: “localize” writes a table of each into a folder.
     """
     if output is None and target is None:
-        raise click.UsageError("say where the table goes (-o), the drift (--save-drift), or both")
+        raise click.UsageError(
+            "nothing would be written: give -o for the table, --save-drift for the drift, or both"
+        )
     try:
         with _warnings_written(source):
             fits = load_fits(source, pixel_size=pixel_size)

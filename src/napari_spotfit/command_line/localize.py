@@ -29,9 +29,9 @@ from .output import (
     write_summary,
 )
 
-#: For the shell to complete; what cannot be read is told when its turn comes.
+#: For completion by the shell; a file that cannot be read is reported when it is fitted.
 _PATH = click.Path(readable=False)
-#: What the exit code says besides 0, 2 for what was asked for wrongly, and that of Ctrl-C.
+#: Exit code if a file failed; 0 is success, 2 a usage error, and Ctrl-C has its own.
 SOME_FAILED = 1
 
 
@@ -66,13 +66,13 @@ SOME_FAILED = 1
 )  # fmt: skip
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True,
-    help="So many files at a time, which share the cores: for small ones on many cores.",
+    help="Number of files at a time, which share the cores: for small files on many cores.",
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep what is done when Ctrl-C stops the run.")
 @click.option("--fresh", is_flag=True, help="Start over, whatever an earlier run has left or done.")
 @click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more of each file.")
+@click.option("-q", "--quiet", is_flag=True, help="Write errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Write more about each file.")
 @takes_settings
 @click.pass_context
 def localize(
@@ -98,12 +98,12 @@ def localize(
     folder of them. Movies are read a few frames at a time. A file that cannot be read is
     named, and the others go on.
 
-    A run that was killed, or stopped with Ctrl-C, goes on where it was when the same is asked for
-    again: until a table is complete, its parts are beside it, in a folder “….parts”, and complete
-    tables in a folder are kept if they were made of the same.
+    The same command resumes a run that was killed, or stopped with Ctrl-C: until a table is
+    complete, its parts are beside it, in a folder “….parts”, and complete tables in a folder are
+    kept if their input is the same.
 
-    The exit code is 0 if all went well, 1 if a file failed, 2 if something was asked for
-    wrongly, and 130 after Ctrl-C.
+    The exit code is 0 if all went well, 1 if a file failed, 2 if the arguments are wrong, and 130
+    after Ctrl-C.
     """
     level = QUIET if quiet else VERBOSE if verbose else USUAL
     try:
@@ -134,13 +134,15 @@ def localize(
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
-def _outcomes(batch: Batch, tell: Report, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
-    """Return what becomes of each file, and why the table of all cannot be written if so."""
+def _outcomes(
+    batch: Batch, report: Report, stopped: Callable[[], bool]
+) -> tuple[list[Outcome], str]:
+    """Return the outcome of each file, and why one table of all cannot be written, if so."""
     outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:
         outcomes[outcome.file] = outcome
-        tell(outcome)
+        report(outcome)
 
     try:
         return run_batch(batch, note, stopped), ""
@@ -180,7 +182,7 @@ def _slice(text: str | None) -> slice | None:
 
 def _chooses_some(chosen: slice) -> bool:
     """Whether there is a length of movies that have a frame in a slice."""
-    # If not the shortest has one, it takes one in which both ends lie, those from behind, too.
+    # If the shortest has none, a movie that contains both ends, from its start or end, decides.
     longest = abs(chosen.start or 0) + abs(chosen.stop or 0) + 1
     return any(bool(range(*chosen.indices(length))) for length in (1, longest))
 
@@ -238,8 +240,8 @@ class FileReporter:
             elif outcome.file == self._shown:
                 self._end_bar()
             if outcome.parts_before and outcome.state == RUNNING:
-                there = f"{outcome.file}: an earlier run has left {outcome.parts_before} parts"
-                self._report(outcome, there, USUAL)
+                left = f"{outcome.file}: an earlier run has left {outcome.parts_before} parts"
+                self._report(outcome, left, USUAL)
             for warning in list(outcome.warnings):
                 self._report(outcome, f"{outcome.file}: {warning}", USUAL)
             if outcome.state == FAILED:
@@ -249,9 +251,9 @@ class FileReporter:
                 self._report(outcome, in_words(outcome, verbose=self._level >= VERBOSE), USUAL)
 
     def _report(self, outcome: Outcome, text: str, least: int) -> None:
-        said = self._written.setdefault(outcome.file, [])
-        if text not in said:
-            said.append(text)
+        written = self._written.setdefault(outcome.file, [])
+        if text not in written:
+            written.append(text)
             write_message(text, self._level, least)
 
     def _show_progress(self, outcome: Outcome) -> None:

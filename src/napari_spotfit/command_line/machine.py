@@ -44,7 +44,7 @@ SOURCE = (
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 def info(as_json: bool) -> None:
-    """Say what is installed, what fits run on and, if that is no GPU, why."""
+    """Show what is installed, the device of fits and, if that is no GPU, why."""
     cpu, best = describe(Settings(backend="cpu")), describe(Settings())
     about: dict[str, Any] = {
         "version": __version__,
@@ -63,8 +63,8 @@ def info(as_json: bool) -> None:
         return
     for name, value in about.items():
         if isinstance(value, dict):
-            value = ", ".join(end if here else f"{end} ({_NEEDS[end]} is missing)"
-                              for end, here in value.items())  # fmt: skip
+            value = ", ".join(end if found else f"{end} ({_NEEDS[end]} is missing)"
+                              for end, found in value.items())  # fmt: skip
         if value != "":
             click.echo(f"{name + ':':12} {value}")
 
@@ -138,7 +138,7 @@ def _write_row(size: int, rate: float, device: str) -> None:
     if device:
         click.echo(f"On {device}; million fits per second, least squares, float32 from the host:\n")
         others = "".join(f"{name:>15}" for name in PUBLISHED)
-        click.echo(f"{'ROI':>8}{'here':>12}{others}")
+        click.echo(f"{'ROI':>8}{'measured':>12}{others}")
     others = "".join(
         f"{rates[size]:>15g}" if size in rates else f"{'–':>15}" for rates in PUBLISHED.values()
     )

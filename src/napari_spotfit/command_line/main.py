@@ -34,7 +34,7 @@ class _Program(click.Group):
             raise
 
     def main(self, *args: Any, **named: Any) -> Any:
-        """Run with arguments; a pipe that nobody reads any more is Click's to handle."""
+        """Run with arguments; Click handles a closed pipe."""
         write_any_text()
         try:
             return super().main(*args, **named)
@@ -45,7 +45,7 @@ class _Program(click.Group):
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note whether a program reads the output, which is told of errors in arguments, too."""
+        """Note whether a program reads the output: it gets errors in arguments as JSON, too."""
         ctx.meta[_FOR_PROGRAMS] = "--json" in args
         return super().parse_args(ctx, args)
 

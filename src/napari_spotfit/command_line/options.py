@@ -1,4 +1,4 @@
-"""The settings as options of a command, made from what their fields say of themselves."""
+"""Make command-line options of the settings from the descriptions of their fields."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 else:  # older versions have no type in it
     _ParamType = click.ParamType
 Command = TypeVar("Command", bound=Callable[..., Any])
-#: Too much for a command line; a file of settings has it.
+#: Settings that are too long for a command line; a file of settings may have them.
 _LEFT_OUT = ("noise",)
-#: The word for what is not set, which a file of settings may have set.
+#: The word for None, which overrides a value of a file of settings.
 _UNSET = "auto"
 
 
@@ -81,7 +81,7 @@ def chosen_settings(context: click.Context) -> Settings:
         found = Settings() if path is None else load_settings(path)
         settings = usable_here(found)
         if settings is not found and "backend" not in given:
-            click.echo(f"“{path.name}” is of a GPU, and there is none here: the CPU fits", err=True)
+            click.echo(f"“{path.name}” is of a GPU, and none is available: the CPU fits", err=True)
         settings = settings.changed(**given)
         if settings.backend == "cuda":
             select_backend(settings)
@@ -99,7 +99,7 @@ def _option(name: str, hint: Any, about: Parameter, default: Any) -> Callable[[C
     if bool in kinds:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=default, help=text)
     if name in ("fixed", "bounds"):
-        kind: _ParamType = _Held(name)
+        kind: _ParamType = _ForParameter(name)
         return click.option(flag, name, type=kind, metavar=kind.name, multiple=True, help=text)
     words = words_of(hint)
     if not words and name == "model":
@@ -130,7 +130,7 @@ class _Number(_ParamType):
             self.fail(f"{value!r} is not {self.name}{more}", param, ctx)
 
 
-class _Held(_ParamType):
+class _ForParameter(_ParamType):
     """A shape parameter and its value, or its lowest and highest."""
 
     def __init__(self, name: str) -> None:

@@ -1,6 +1,6 @@
-"""Output of commands, for people and for programs, and how Ctrl-C ends them.
+"""Write the output of commands, for people and for programs, and handle Ctrl-C.
 
-Asked for once, Ctrl-C ends work where nothing is half done; asked for again, at once.
+The first Ctrl-C ends work where nothing is half done, the second one ends it at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXIT_STOPPED = 130
 def write_message(text: str, level: int, least: int = USUAL) -> None:
     """Write a sentence for people to the stream of errors, which programs do not read."""
     if level >= least:
-        with suppress(OSError):  # that nobody can read it is no reason to fail
+        with suppress(OSError):  # a closed stream is no reason to fail
             click.echo(text, err=True)
 
 
@@ -53,11 +53,11 @@ def write_any_text() -> None:
 def discard_output(error: OSError) -> None:
     """Write an error that the output cannot be written, and discard what is left of it."""
     write_message(f"Error: the output cannot be written: {error}", QUIET, QUIET)
-    # What is still held would be written when Python ends, and fail in a traceback.
+    # What is still buffered would be written when Python ends, and fail in a traceback.
     with suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device
-from ..settings.camera_noise import tells_electrons
+from ..settings.camera_noise import has_shot_noise
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .cpu import layouts
@@ -137,7 +137,7 @@ def filtered_noise(settings: Settings, roi_shape: tuple[int, ...]) -> FilteredNo
     noise = settings.noise
     if settings.gain is not None or noise is None or not noise.blur or not settings.errors:
         return None
-    if settings.estimator_kind.is_likelihood and not tells_electrons(noise):
+    if settings.estimator_kind.is_likelihood and not has_shot_noise(noise):
         return None  # they are of photo-electrons, one for each count
     return _filtered_noise(settings, roi_shape)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
-from ..settings.camera_noise import tells_electrons
+from ..settings.camera_noise import has_shot_noise
 from ..settings.settings import Settings
 from .image_noise import measured_noise, sample_frames
 from .measured_noise import BLOCK
@@ -109,7 +109,7 @@ def warn_of_gain(given: Settings, found: Settings | None) -> None:
     if not given.estimator_kind.is_likelihood or given.noise is not None:
         return
     noise = found.noise
-    if noise is None or not tells_electrons(noise):
+    if noise is None or not has_shot_noise(noise):
         text = "takes a count for a photo-electron, as the image does not tell the camera's gain"
     else:
         text = f"takes what the image suggests, {noise.slope:.3g} counts per photo-electron"

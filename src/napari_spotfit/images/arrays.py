@@ -35,7 +35,7 @@ def known_shape(array: Any, what: str) -> tuple[int, ...]:
     """Return an array's shape, or raise a ValueError if it is not known, as Dask's may be."""
     if any(size != size for size in array.shape):
         raise ValueError(
-            f"{what} has a shape that Dask does not know, {tuple(array.shape)}; find it out first: "
+            f"{what} has a shape that Dask does not know, {tuple(array.shape)}; compute it first: "
             "array.compute_chunk_sizes()"
         )
     return tuple(int(size) for size in array.shape)
@@ -74,7 +74,7 @@ def as_array(array: Any) -> Any:
     Raises
     ------
     ValueError
-        If some of its values are masked, as fits and detection would not know, or if it is a
+        If some of its values are masked, which fits and detection would ignore, or if it is a
         list whose parts differ in length.
     """
     if type(array) is np.ndarray:
@@ -114,7 +114,7 @@ def to_host(array: Any) -> Any:
 
 
 def like(array: NDArray[Any], other: Any) -> Any:
-    """Return an array of the host's where another one lies: there, or on a GPU."""
+    """Return a host array in the memory of another array: the host's, or a GPU's."""
     if not is_on_device(other):
         return array
     import cupy
@@ -122,7 +122,7 @@ def like(array: NDArray[Any], other: Any) -> Any:
     return cupy.asarray(array)
 
 
-def is_computed_here(image: Any) -> bool:
+def is_local_dask(image: Any) -> bool:
     """Whether an image is a Dask array whose chunks see the memory of this process."""
     if not (hasattr(image, "dask") and hasattr(image, "vindex")):
         return False
@@ -191,7 +191,7 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None, spatial: int = 2)
     image : array, shape (…, Y, X)
         The image; xarray's have names in ``dims``.
     names : sequence of str, optional
-        The axes' names, where something else knows them.
+        The axes' names, where the image does not have them.
     spatial : int
         How many axes a frame has.
 
@@ -212,7 +212,7 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None, spatial: int = 2)
 
 
 def fitted_by_plane(axis: str) -> str:
-    """Say what becomes of a stack of planes."""
+    """Return the warning that the planes of a stack are fitted one by one."""
     return (
         f"each plane along axis {axis} is fitted by itself: a spot that is seen in 5 planes gives "
         "5 fits, and has no depth"

@@ -1,4 +1,4 @@
-"""Axes that mean something: channels are no frames, and rows and columns come last."""
+"""Check the axes of images: channels are no frames, and rows and columns come last."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from .files.image_file import ImageFile
 
-#: Fits each channel by itself.
+#: The value of ``channel`` with which each channel is fitted by itself.
 ALL = "all"
 _CHANNELS = ("c", "ch", "channel", "channels")
-#: The last axis of an array is none of columns where it has no more, and rows so many times more.
+#: The last axis of an array is none of columns if it has at most this many indices, and the axes
+#: before it at least this many times as many.
 _FEW, _TIMES = 10, 4
 
 
@@ -133,7 +134,7 @@ def check_axes(image: Any, names: Sequence[str] | None = None) -> None:
     image : array
         The image.
     names : sequence of str, optional
-        The axes' names, where something else knows them.
+        The axes' names, where the image does not have them.
 
     Raises
     ------
@@ -178,7 +179,7 @@ def _check_last(shape: tuple[int, ...]) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Say how many channels there are, and which."""
+    """Return in words how many channels there are, and which."""
     numbered = [
         str(number) if name == str(number) else f"{number} “{name}”"
         for number, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""What is known of pixels: a camera's offset, gain and variance; one number for each pixel."""
+"""Calibration of pixels: a camera's offset, gain and variance, and maps of one value per pixel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..models.bounds import accepted, as_float, is_wrong
 from .arrays import as_array, check_real, is_on_device, known_shape, to_native
 from .frames import FrameReader
 
-#: What each quantity is measured in, and what it may be.
+#: Units of the quantities.
 _UNITS = {"offset": "counts", "gain": "counts/e⁻", "variance": "counts²"}
 
 
@@ -108,7 +108,7 @@ class PerPixel:
     spatial : int
         How many axes a frame has.
     flags : str, optional
-        What True says of a pixel, where the values are booleans; without, they are numbers.
+        The meaning of True, where the values are booleans; without, they are numbers.
 
     Raises
     ------

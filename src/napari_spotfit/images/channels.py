@@ -1,4 +1,4 @@
-"""The channels of an image: one that is chosen, or each by itself, with the maps of its pixels."""
+"""Select channels of an image, one or each by itself, with the maps of their pixels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def channel_of(image: Any, channel: int | str | None, maps: Maps) -> Channel:
     Raises
     ------
     TypeError, ValueError
-        If there is none such, or there are several and none, or all, are chosen.
+        If there is no such channel, or there are several and none, or all, are chosen.
     """
     image = opened(image)
     if channel == ALL:

@@ -16,7 +16,7 @@ from .arrays import (
     as_array,
     check_real,
     fill,
-    is_computed_here,
+    is_local_dask,
     is_on_device,
     known_shape,
     native_type,
@@ -35,9 +35,9 @@ FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
 #: Of each spatial axis, the pixels of a frame that are chosen: rows and columns.
 Part: TypeAlias = "tuple[slice, ...]"
 
-#: Frames of more bytes than this are worked in tiles, of so many bytes each.
+#: Bytes of a frame above which it is processed in tiles, and bytes of a tile.
 LARGE_FRAME, TILE = 256 << 20, 128 << 20
-#: Rows and columns of a frame that a glance takes in.
+#: Rows and columns of the pixels that a glance reads.
 _GLANCE = 4, 64
 
 
@@ -141,7 +141,7 @@ class FrameReader:
         return np.unique(np.ravel_multi_index([axis.ravel() for axis in grid], self.leading))
 
     def frames_of(self, at_least: int, block_bytes: int) -> int:
-        """Return how many frames are so many bytes, or the other number if that is more."""
+        """Return how many frames ``block_bytes`` hold, or ``at_least`` if that is more."""
         return max(block_bytes // self.frame_bytes, at_least, 1)
 
     @property
@@ -213,7 +213,7 @@ class FrameReader:
 
     def read_part_into(self, pixels: NDArray[Any], number: int, part: Part) -> None:
         """Read a part of a frame into memory of its shape, as it comes."""
-        if not is_computed_here(self._image):
+        if not is_local_dask(self._image):
             pixels[...] = self.read_part(np.array([number]), part)[0]
             return
         first = part[0].start
@@ -238,7 +238,7 @@ class FrameReader:
         if not (self.is_lazy and getattr(self._image, "reads_parts", True)):
             return None
         middle = slice(height // 2, height // 2 + 1), slice(first, first + columns)
-        with suppress(Exception):  # whoever needs the frame says what was wrong
+        with suppress(Exception):  # reading the frame itself reports the error
             return np.array([self.read_part(numbers[i : i + 1], middle).mean()
                              for i in range(len(numbers))])  # fmt: skip
         return None
@@ -277,10 +277,10 @@ class FrameReader:
 
     @contextmanager
     def keeping(self, numbers: NDArray[np.int64]) -> Iterator[None]:
-        """Read frames of rising numbers at once, for all that asks for them here in the meantime.
+        """Read frames of rising numbers at once, and keep them for readers in the meantime.
 
-        Only those of lazy images, and not too many bytes of them; what cannot be read is told by
-        whoever asks for it.
+        Only those of lazy images, and not too many bytes of them; frames that cannot be read raise
+        when they are requested.
         """
         size = len(numbers) * math.prod(self.frame_shape) * self.pixel_bytes
         if self.is_lazy and len(numbers) and size <= LARGE_FRAME and not self.in_tiles:
@@ -342,19 +342,19 @@ class FrameReader:
         return pixels if box.wanted is None else pixels[box.wanted]
 
     def _broken_promise(self, first: int, count: int, shape: tuple[int, ...]) -> str:
-        """Say which frames are not what the image's shape promised."""
+        """Return the error for frames that differ from the image's shape."""
         frames = f"frame {first}" if count == 1 else f"frames {first} to {first + count - 1}"
         return (
             f"{frames} of the image should have the shape {(count, *self.frame_shape)}, as the "
             f"image's shape {self.shape} promises, but came as {tuple(shape)}: the file, or the "
-            "function that makes these frames, gives other pixels than it said"
+            "function that makes these frames, gives other pixels than promised"
         )
 
 
 class HeldFrame:
     """One frame in the place of the image it was read from, so that it is not read again.
 
-    Whatever frame is asked for, this one is given, as a whole.
+    Whatever frame is requested, this one is returned, as a whole.
 
     Parameters
     ----------
@@ -422,7 +422,7 @@ def _joined(parts: list[Any], order: NDArray[np.int64] | None) -> Any:
 
 
 def _is_lazy(image: Any) -> bool:
-    """Whether frames of an image are elsewhere than in memory until they are asked for."""
+    """Whether frames of an image are not in memory before they are requested."""
     if is_on_device(image) or is_on_device(getattr(image, "_meta", None)):
         return False
     return getattr(image, "in_file", False) or bool(getattr(image, "chunks", None))

@@ -16,9 +16,9 @@ from .files.image_file import ImageFile
 from .files.opening import opened
 from .frames import FrameReader
 
-#: Bytes that are looked at of arrays in memory: all of most.
+#: Bytes of arrays in memory that are hashed: all of most.
 _BYTES = 256 << 20
-#: Frames that are looked at of any other image: each may be a computation, or a file.
+#: Frames of any other image that are hashed: each may be a computation, or a file.
 _FRAMES = 3
 
 
@@ -58,7 +58,7 @@ def identity(image: Any) -> dict[str, Any]:
 
 
 def values_identity(values: Any) -> Any:
-    """Return plain values that identify what is given per pixel: None, a number, or a map."""
+    """Return plain values that identify an argument for pixels: None, a number, or a map."""
     if values is None or isinstance(values, (bool, int, float)):
         return values
     array = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)

@@ -1,6 +1,6 @@
 """Frames that memory does not hold: a buffer of their rows, and a cache of their chunks.
 
-What is said of rows holds for the planes of volumes: both are cut along the first spatial axis.
+In volumes, planes take the place of rows: frames are cut along the first spatial axis.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .frames import TILE, FrameReader, Part
 #: Linux' MAP_NORESERVE, which Python has from 3.13 on: more may be asked for than there is.
 _NO_RESERVE = 0x4000
 
-#: Chunks are kept if they have no more bytes than so many tiles; else they are read twice.
+#: Chunks are cached up to the bytes of this many tiles; more are read twice.
 _TILES = 5
 
 
 class RowBuffer:
     """The rows of a frame that are in memory, where they lie in the frame.
 
-    The array is as large as the frame, but only the rows that are in it take memory: whatever works
-    on frames works on these rows, and their places are those in the frame.
+    The array is as large as the frame, but only the rows that are in it take memory: code for
+    frames works on these rows, at their positions in the frame.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class RowBuffer:
 
 
 def _reserved(size: int) -> mmap.mmap | None:
-    """Return memory that is there where it is written to, and can be freed; None without such."""
+    """Reserve memory that is allocated when it is written, and can be freed; else return None."""
     if sys.platform != "linux":
         return None
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
@@ -159,7 +159,7 @@ class ChunkCache:
     def read_rows(self, pixels: NDArray[np.generic], first: int) -> None:
         """Put some rows, from a first one on, of whole chunks into memory of their shape.
 
-        What was kept of them is kept no more.
+        Their chunks are dropped from the cache.
         """
         others = (slice(0, int(edges[-1])) for edges in self._edges[1:])
         self._fill(pixels, (slice(first, first + len(pixels)), *others))

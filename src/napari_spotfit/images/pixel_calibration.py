@@ -1,6 +1,6 @@
-"""What is known of an image's pixels: weights, bad ones, and the camera's calibration.
+"""Calibrate an image's pixels: weights, bad pixels, and the camera's offset, gain and variance.
 
-Backends know one offset and one gain, and one number per pixel besides its counts. Frames
+Backends take one offset and one gain, and one number per pixel besides its counts. Frames
 whose pixels have offsets or gains of their own are corrected before.
 """
 
@@ -25,12 +25,12 @@ from .camera import Camera, PerPixel
 from .frames import Part
 
 _NO_CAMERA = Camera()
-#: ROIs whose counts are looked at.
-_TELLING = 64
+#: ROIs whose counts are checked.
+_CHECKED = 64
 
 
 class Planes(NamedTuple):
-    """What is known of each pixel besides its counts.
+    """Weights or read-out variances of pixels.
 
     The array is single-precision, of shape (1, …, Y, X) for all frames alike, or of the
     frames' own shape. For least squares it holds weights, 0 for bad pixels; for maximum
@@ -41,7 +41,7 @@ class Planes(NamedTuple):
 
 
 class PixelCalibration:
-    """What is known of an image's pixels, as the backends take it.
+    """The calibration of an image's pixels, as the backends take it.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class PixelCalibration:
         self.settings = settings
         self.fitted = settings.changed(offset=0.0) if self._corrects else settings
         self._electrons = electrons_of(self.fitted)
-        # Where the noise has told what a dark pixel has, counts are of photons.
+        # If the dark level was estimated from the noise, counts are those of photons.
         self._counts_checked = self._electrons.dark != self.fitted.offset
         known = self._maps or self._numbers or self._electrons.variance > 0
         self._plane = self._values(np.arange(1), np) if self._same_for_all and known else None
@@ -135,7 +135,7 @@ class PixelCalibration:
 
     @property
     def has_maps(self) -> bool:
-        """Whether pixels differ in what is known of them; else the settings have it all."""
+        """Whether there are per-pixel maps."""
         return bool(self._maps)
 
     @property
@@ -238,8 +238,8 @@ class PixelCalibration:
         """
         values = self._plane
         if not self._same_for_all:
-            there = any(one.on_device for one in self._maps.values())
-            values = self._values(block, _module_of(pixels) if there else np)
+            on_device = any(one.on_device for one in self._maps.values())
+            values = self._values(block, _module_of(pixels) if on_device else np)
         return None if values is None else Planes(values)
 
     def variances(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
@@ -251,8 +251,8 @@ class PixelCalibration:
         """
         if not self._has_variances:
             return None
-        there = any(one.on_device for one in self._maps.values())
-        numbers = _module_of(pixels) if there else np
+        on_device = any(one.on_device for one in self._maps.values())
+        numbers = _module_of(pixels) if on_device else np
         with np.errstate(all="ignore"):  # bad pixels may have any values
             values = self._read("variance", block, numbers)
             if "gain" in self._maps:
@@ -264,13 +264,13 @@ class PixelCalibration:
 
     @property
     def counts_are_open(self) -> bool:
-        """Whether nobody has looked yet if the counts can be those of photons."""
+        """Whether :meth:`check_counts` is still to be called."""
         return self._estimator.is_likelihood and not self._counts_checked
 
     def check_counts(self, pixels: Any, corners: NDArray[np.int64] | None) -> None:
         """Check that the counts of some ROIs, above the offset, can be those of photons.
 
-        Asked once for a run: the first ROIs tell. Only maximum likelihood cares.
+        Called once for a run, with its first ROIs. Only maximum likelihood needs it.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class PixelCalibration:
         if not self.counts_are_open or not count:
             return
         self._counts_checked = True
-        step = -(-count // _TELLING)
+        step = -(-count // _CHECKED)
         if corners is None:
             counts = to_host(pixels[::step])
         else:
@@ -318,7 +318,7 @@ class PixelCalibration:
         return numbers.ascontiguousarray(plane, np.float32)
 
     def _known(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
-        """Return what is known of good pixels: numbers, one for all, or None."""
+        """Return weights or variances of good pixels, one number for all, or None."""
         if "weights" in self._maps:
             return self._read("weights", block, numbers)
         if self._estimator.is_likelihood:
@@ -363,13 +363,13 @@ class PixelCalibration:
 def detection_calibration(
     shape: tuple[int, ...], settings: Settings, bad_pixels: Any, camera: Camera | None
 ) -> PixelCalibration:
-    """Return what the detection has to know of an image's pixels, whatever fits them later."""
+    """Return the calibration for detection, which does not depend on the estimator."""
     plain = settings.changed(estimator="lse")
     return PixelCalibration(shape, plain, bad_pixels=bad_pixels, camera=camera)
 
 
 def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
-    """Check that what is given belongs to the estimator, and is given once."""
+    """Check that weights and camera suit the estimator, and that nothing is given twice."""
     given = {
         "offset": settings.offset != 0,
         "gain": settings.gain is not None,
@@ -418,7 +418,7 @@ def _check_counts(counts: NDArray[Any], offset: float, estimator: Estimator) -> 
 
 
 def _mean(name: str, values: Any) -> float:
-    """Return the mean of a map's values, those that cannot be right left out."""
+    """Return the mean of a map's values, without those that are out of range."""
     right = values[~is_wrong(name, values)]
     return float(right.mean()) if right.size else 1.0
 

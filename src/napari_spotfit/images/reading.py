@@ -69,7 +69,7 @@ class ChunkGrid:
         self._first: int | None = several[0] if several else None
 
     def blocks(self, numbers: Numbers, size: int) -> list[Numbers]:
-        """Cut rising frame numbers into blocks of so many frames, or of a chunk if it has more.
+        """Cut rising frame numbers into blocks of ``size`` frames, or of a chunk if it has more.
 
         Blocks are in the order in which chunks lie, and so are frames where a chunk holds
         neighbours along one axis only.
@@ -105,7 +105,7 @@ class ChunkGrid:
         return np.append(begins[1:], len(numbers))
 
     def boxes(self, numbers: Numbers) -> list[Box]:
-        """Return what is to be read for frames of rising numbers; no chunk is in two boxes."""
+        """Return the boxes to read for frames of rising numbers; no chunk is in two of them."""
         whole = self._box(numbers)
         if whole.wanted is None:
             return [whole]
@@ -142,7 +142,7 @@ class ChunkGrid:
 
 
 def evenly_spread(count: int, size: int) -> Numbers:
-    """Return so many numbers from 0 to below a size, each in the middle of its share of them.
+    """Return ``count`` numbers from 0 to below a size, each in the middle of its share of them.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def all_before(blocks: list[Numbers]) -> list[bool]:
 
 
 def row_tiles(height: int, chunk: Any, rows: int) -> list[tuple[int, int]]:
-    """Cut a frame into tiles of about so many rows, each of whole chunks.
+    """Cut a frame into tiles of about ``rows`` rows, each of whole chunks.
 
     Parameters
     ----------

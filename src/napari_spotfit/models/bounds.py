@@ -1,4 +1,4 @@
-"""Bounds and other numbers that people give, checked."""
+"""Check bounds and other numbers that users give."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat
 
-#: The largest number of single precision, in which fits count.
+#: The largest number of single precision, in which fits compute.
 LARGEST = 3.4028234663852886e38
 
 Bounds = tuple[float | None, float | None]
@@ -91,20 +91,20 @@ def rising(what: str, ends: Any) -> Bounds:
 
 
 def check_names(setting: str, given: Iterable[str], what: str, names: Sequence[str]) -> None:
-    """Check that a setting names nothing but some parameters; ``what`` says which."""
+    """Check that a setting names known parameters only; ``what`` describes these."""
     for name in given:
         if name not in names:
             raise ValueError(f"{setting} must name {what}, {', '.join(names)}; got {name!r}")
 
 
 def is_wrong(name: str, values: Any) -> Any:
-    """Say where a camera's values, an array's or one of NumPy's numbers, cannot be right."""
+    """Return where a camera's values, an array or one of NumPy's numbers, are out of range."""
     lowest = {"offset": values > -math.inf, "gain": values > 0}.get(name, values >= 0)
     return ~(lowest & (values < math.inf))
 
 
 def accepted(name: str) -> str:
-    """Say in words what the values of a camera's quantity must be."""
+    """Return in words what the values of a camera's quantity must be."""
     if name == "offset":
         return "finite"
     return "finite and above 0" if name == "gain" else "finite and not negative"

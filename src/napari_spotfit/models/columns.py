@@ -1,4 +1,4 @@
-"""Every column of the results, once: what results, files, tables, tooltips and docs say of it.
+"""Describe every column of the results, for files, tables, tooltips and docs.
 
 A column is one row of :data:`ROWS`; its standard error, and its copies along the other axes,
 are made from that row. :data:`COLUMNS` has all of them by name.
@@ -22,7 +22,7 @@ from .stopping import STOP_NAMES
 AXES = {"z": "plane", "y": "row", "x": "column"}
 #: Those of a plane, which every model has.
 IN_PLANE = ("y", "x")
-#: Columns that are chosen by name, not by what the table says of them.
+#: Columns that code chooses by name, not by their description.
 STOP, TRACK, REFIT = "stop_condition", "track", "refit"
 CHANNEL, PLANE = "channel", "plane"
 GROUP, GROUP_SIZE = "group", "group_size"
@@ -67,7 +67,7 @@ class Column:
     axis : str
         The axis that it is measured along, if it is along one.
     label : str
-        What the viewer calls it, if not by its name.
+        Its name in the viewer, if that is another one.
     words : tuple of str
         What its codes 0, 1, … stand for.
     optional : bool
@@ -75,8 +75,8 @@ class Column:
     error_of : str
         The column whose standard error it is.
     formats : mapping of str to str
-        What it is called in formats of other programs (by the format's name) in which one column
-        has the same content. Units and origin are those of the format.
+        Its name in formats of other programs (by the format's name) in which one column has the
+        same content. Units and origin are those of the format.
     error_formats : mapping of str to str, optional
         The same for its standard error; None if it has none.
     """
@@ -248,7 +248,7 @@ ROWS = (
     ),
     Column(
         "score", "", "How far the spot stands out of the noise, as a normal deviate: the number "
-        "of false spots says how far it must; 4.3 are 10 false spots in 10⁶ pixels. Only spots "
+        "of false spots sets how far it must; 4.3 are 10 false spots in 10⁶ pixels. Only spots "
         "that were detected have one.",
         group="fit", formats={"trackmate": "QUALITY"},
     ),
@@ -264,8 +264,8 @@ ROWS = (
     ),
     Column(STOP, "", "Why the fit stopped.", "uint8", "quality", words=STOP_NAMES),
     Column(
-        "flags", "", "What may be wrong with the fit, a bit for each reason: Inspect spot says it.",
-        "uint32", "quality",
+        "flags", "", "What may be wrong with the fit, a bit for each reason: Inspect spot explains "
+        "them.", "uint32", "quality",
     ),
     Column("good", "", "1 for fits without a flag that rejects them, 0 for doubtful ones.", "bool",
            "quality"),
@@ -317,8 +317,8 @@ def index_of(names: Iterable[str], axes: int | None = None) -> tuple[str, ...]:
     names : iterable of str
         All columns, in order.
     axes : int, optional
-        How many leading axes there are, where that is known. One more than there are columns of
-        frames is that of channels, each of which was fitted by itself.
+        How many leading axes there are, where that is known. If there is one more than there are
+        columns of frames, it is that of channels, fitted one by one.
 
     Examples
     --------
@@ -335,15 +335,15 @@ def index_of(names: Iterable[str], axes: int | None = None) -> tuple[str, ...]:
 
 
 def describe(name: str, shape: Iterable[Column] = ()) -> Column:
-    """Return what is known of a column, whatever it is.
+    """Return the description of a column, also of one that the table does not have.
 
     Parameters
     ----------
     name : str
         Name of the column.
     shape : iterable of Column
-        Those of the model's shape parameters, where it is known; else they have the meaning that
-        the table says.
+        Those of the model's shape parameters, where the model is known; by default those of the
+        table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The estimators: what a fit minimises, and what that needs to know of image and camera."""
+"""The estimators: what a fit minimises, and what it needs of image and camera."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ EstimatorName = Literal["lse", "wlse", "mle"]
 
 @dataclass(frozen=True)
 class Estimator:
-    """What a fit minimises, as far as any code outside of the kernels depends on it."""
+    """Properties of an estimator on which code outside of the kernels depends."""
 
     name: str
-    #: What people call it, and in a sentence what it does and needs.
+    #: Its name for users, and in a sentence what it does and needs.
     words: str
     meaning: str
     #: Whether it is the likelihood of counts of photo-electrons, and not a sum of squares. The
@@ -32,12 +32,12 @@ class Estimator:
 
     @property
     def counted(self) -> float:
-        """What the map of numbers for each pixel holds where nothing is known of a pixel."""
+        """Value of a pixel without a weight or variance of its own, in the map of these."""
         return 0.0 if self.is_likelihood else 1.0
 
     @property
     def excluded(self) -> float:
-        """What it holds where a pixel is excluded from the fit."""
+        """Value of a pixel that is excluded from the fit, in the same map."""
         return math.nan if self.is_likelihood else 0.0
 
     @property
@@ -47,7 +47,7 @@ class Estimator:
 
     @property
     def chi_is_judged(self) -> bool:
-        """Whether the noise tells what χ² should be."""
+        """Whether the noise predicts χ²."""
         return self.is_likelihood or self.chi_is_of_residual
 
 

@@ -67,11 +67,11 @@ class Profile:
     places: tuple[int, ...] = ()
     #: Whether f(x, y) = u(x)·v(y), which makes fits fast.
     separable: bool = True
-    #: What the model was made from, if it is somebody's own.
+    #: The expression of a custom model.
     expression: Expression | None = None
-    #: f as people write it, for files and for those who read them.
+    #: f in mathematical notation, for files.
     formula: str = field(default="", repr=False, compare=False)
-    #: What people call it, and what it is in a few words.
+    #: Its name for users, and a short description.
     words: str = field(default="", repr=False, compare=False)
     meaning: str = field(default="", repr=False, compare=False)
 
@@ -107,11 +107,11 @@ class Profile:
             each spot's data. Parameters that begin at a multiple of σ are in pixels.
         center : (str, str)
             Names of the centre's y and x in the expression; it starts at the spot's maximum.
-            In the results it is called ``y`` and ``x``, as ever.
+            In the results it is called ``y`` and ``x``.
         bounds : mapping of str to (float or None, float or None), optional
             Lower and upper bounds of parameters besides the centre.
         name : str
-            What to call the model.
+            Name of the model.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Profile:
         return cls(name, tuple(shape), own, separable=False, expression=own, formula=own.text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a model of somebody's own as the arguments that make it anew."""
+        """Return a custom model as the arguments of :meth:`from_expression`."""
         if self.expression is None:
             raise ValueError(f"the model {self.name} was not made from an expression")
         return self.expression.to_dict() | {"name": self.name}

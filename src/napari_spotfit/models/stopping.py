@@ -1,4 +1,4 @@
-"""Where a fit stops: the defaults of the settings, and the stop conditions."""
+"""Stop conditions of fits, and the defaults of the settings for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StopCondition(IntEnum):
 
     @property
     def words(self) -> str:
-        """What the condition says of a fit, in a few words.
+        """The condition in a few words.
 
         Examples
         --------
@@ -59,12 +59,12 @@ class StopCondition(IntEnum):
 
     @property
     def explanation(self) -> str:
-        """One sentence that says what the condition means."""
+        """The meaning of the condition, in one sentence."""
         return _EXPLANATIONS[self]
 
     @property
     def advice(self) -> str:
-        """One sentence that says what to do about it."""
+        """Advice on what to do about it, in one sentence."""
         return _ADVICE[self]
 
 

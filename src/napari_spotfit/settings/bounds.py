@@ -1,6 +1,6 @@
-"""Bounds as they are in the end: those of the settings, of the model, and the built-in ones.
+"""Resolve the bounds of parameters: those of the settings, of the model, and built-in ones.
 
-Each end knows who has set it, so that two that leave nothing between them can both be named.
+Each end names its origin, so that an error can name both ends of an empty interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..models.stopping import SIGMA_MAX_ROI, SIGMA_MIN
 
 
 class HasBounds(Protocol):
-    """The settings that hold and bound parameters: those of a :class:`~.settings.Settings`."""
+    """The settings that fix and bound parameters, such as :class:`~.settings.Settings`."""
 
     @property
     def profile(self) -> Profile:
@@ -29,7 +29,7 @@ class HasBounds(Protocol):
 
     @property
     def fixed(self) -> Mapping[str, Any]:
-        """What is held, by name."""
+        """Values of fixed parameters, by name."""
 
     @property
     def bounds(self) -> Mapping[str, Any]:
@@ -52,7 +52,7 @@ class End(NamedTuple):
 
     @classmethod
     def of(cls, name: str, value: float, unit: str = "") -> End:
-        """Return an end that somebody has set."""
+        """Return an end that a setting has set."""
         return cls(value, f"{name} = {value:g}{unit and f' {unit}'}")
 
 
@@ -73,7 +73,7 @@ def shape_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     low, high = _built_in(settings, parameter)
     given = settings.bounds.get(name, (None, None))
     if settings.profile.expression is not None and name in settings.bounds:
-        low, high = _LOWEST, _HIGHEST  # the bounds of one's own model, given anew
+        low, high = _LOWEST, _HIGHEST  # these replace the bounds of a custom model
     if given[0] is not None:
         low = End.of(f"the lower bound of {name}", given[0], parameter.unit)
     if given[1] is not None:
@@ -82,18 +82,18 @@ def shape_ends(settings: HasBounds, name: str) -> tuple[End, End]:
 
 
 def bounds_of(name: str, settings: HasBounds, roi_shape: tuple[int, ...]) -> tuple[float, float]:
-    """Return the bounds of a shape parameter in pixels of the ROI, or as it comes.
+    """Return the bounds of a shape parameter in pixels of the ROI, or in its own unit.
 
     Raises
     ------
     ValueError
-        If there is nothing between them in a ROI of this shape; the message names both.
+        If the interval is empty in a ROI of this shape; the message names both ends.
     """
-    held, axes = settings.fixed.get(name), settings.profile.axes
+    fixed, axes = settings.fixed.get(name), settings.profile.axes
     if name in axes:
         return _center_bounds(name, settings, roi_shape[axes.index(name)])
-    if held is not None:
-        return held, held
+    if fixed is not None:
+        return fixed, fixed
     low, high = shape_ends(settings, name)
     parameter = next(shape for shape in settings.profile.shape if shape.name == name)
     if high.value == math.inf and _is_width(settings, parameter):
@@ -104,11 +104,11 @@ def bounds_of(name: str, settings: HasBounds, roi_shape: tuple[int, ...]) -> tup
 
 
 def light_ends(settings: HasBounds, name: str) -> tuple[End, End]:
-    """Return the ends of amplitude or background; maximum likelihood knows no negative light."""
+    """Return the ends of amplitude or background, which maximum likelihood keeps from 0 on."""
     low, high = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
     lowest = _LOWEST
     if ESTIMATORS[settings.estimator].is_likelihood:
-        lowest = End(0.0, "0, as maximum likelihood knows no negative light")
+        lowest = End(0.0, "0, as maximum likelihood needs light that is not negative")
     return (
         lowest if low is None else End.of(f"{name}_min", low, "counts"),
         _HIGHEST if high is None else End.of(f"{name}_max", high, "counts"),
@@ -116,12 +116,12 @@ def light_ends(settings: HasBounds, name: str) -> tuple[End, End]:
 
 
 def check_bounds(settings: HasBounds) -> None:
-    """Check that there is something between all lower and upper bounds.
+    """Check that every lower bound is below its upper bound.
 
     Raises
     ------
     ValueError
-        If there is not; the message names both.
+        If one is not; the message names both.
     """
     if settings.sigma_min is not None and settings.sigma_max is not None:
         check_rising(
@@ -142,7 +142,7 @@ def check_rising(low: End, high: End) -> None:
 
 
 def check_shape_names(settings: HasBounds) -> None:
-    """Check that what is held or bounded are shape parameters of the model, and not both.
+    """Check that fixed and bounded parameters are shape parameters of the model, and none is both.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def check_shape_names(settings: HasBounds) -> None:
         check_names(setting, given, f"shape parameters of the model {profile.name}", names)
     both = sorted(set(fixed) & set(bounds))
     if both:
-        raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
+        raise ValueError(f"{both[0]} cannot be fixed and bounded at once; leave one out")
     if len(fixed) == len(names):
         raise ValueError(f"fixed must leave one of {', '.join(names)} to be fitted")
     for name in profile.widths:
@@ -165,20 +165,20 @@ def check_shape_names(settings: HasBounds) -> None:
 
 
 def _center_bounds(name: str, settings: HasBounds, size: int) -> tuple[float, float]:
-    """Return where a centre may lie along an axis: in the ROI, as far as it is allowed to."""
+    """Return the bounds of a centre along an axis: those of the settings, within the ROI."""
     middle, unit = (size - 1) / 2, CENTER[name].unit
     first, last = (
         End(-0.5, f"the ROI's first edge, {-size / 2:g} {unit}"),
         End(size - 0.5, f"the ROI's last edge, {size / 2:g} {unit},"),
     )
-    held = settings.fixed.get(name)
-    if held is not None:
-        if not abs(held) <= size / 2:
+    fixed = settings.fixed.get(name)
+    if fixed is not None:
+        if not abs(fixed) <= size / 2:
             raise ValueError(
-                f"{name} is held at {held:g} {unit} from the middle of the ROI, which ends at "
+                f"{name} is fixed at {fixed:g} {unit} from the middle of the ROI, which ends at "
                 f"{size / 2:g} {unit}"
             )
-        return middle + held, middle + held
+        return middle + fixed, middle + fixed
     low, high = shape_ends(settings, name)
     low, high = low._replace(value=middle + low.value), high._replace(value=middle + high.value)
     lowest, highest = max(first, low, key=_value), min(last, high, key=_value)

@@ -1,4 +1,4 @@
-"""Noise and photo-electrons by the settings: for standard errors and maximum likelihood."""
+"""Noise and photo-electrons by the settings, for standard errors and maximum likelihood."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_SLOPE = 1e-3
 
 
 class Electrons(NamedTuple):
-    """How maximum likelihood makes photo-electrons of counts."""
+    """Conversion of counts to photo-electrons for maximum likelihood."""
 
     #: Counts without light, and counts per photo-electron.
     dark: float
@@ -40,7 +40,7 @@ def noise_of(settings: Settings) -> NoiseModel | None:
 
 
 def electrons_of(settings: Settings) -> Electrons:
-    """Return what maximum likelihood takes for the camera, which is the noise's without a gain.
+    """Return the conversion that maximum likelihood uses; without a gain, that of the noise.
 
     With a gain of the noise's slope, and without light as many counts as have no variance but that
     of the read-out, counts are as noisy as photo-electrons.
@@ -52,7 +52,7 @@ def electrons_of(settings: Settings) -> Electrons:
     """
     noise, excess = settings.noise, excess_of(settings.emccd)
     known = Electrons(settings.offset, settings.gain or 1.0, settings.variance or 0.0, excess)
-    if settings.gain is not None or noise is None or not tells_electrons(noise):
+    if settings.gain is not None or noise is None or not has_shot_noise(noise):
         return known
     variance, dark = settings.variance or 0.0, settings.offset
     if dark == 0:
@@ -62,6 +62,6 @@ def electrons_of(settings: Settings) -> Electrons:
     return Electrons(dark, noise.slope / excess, variance, excess * noise.correlation**2)
 
 
-def tells_electrons(noise: NoiseModel) -> bool:
-    """Whether the noise grows with the light, so that it tells how many electrons that was."""
+def has_shot_noise(noise: NoiseModel) -> bool:
+    """Whether the noise grows with the light, so that its slope gives the number of electrons."""
     return noise.slope > _LEAST_SLOPE * math.sqrt(noise.least)

@@ -1,4 +1,4 @@
-"""What is known of an image's noise."""
+"""Model the noise of an image, and name probable processing of the image."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-#: Noise that is so many times as strong in what is as coarse as spots as its fine detail says
-#: is no camera's own: the image was filtered, interpolated or compressed.
+#: Noise at the scale of spots over that of the finest detail above which it is no camera's own:
+#: the image was filtered, interpolated or compressed.
 FILTERED = 2.0
 #: A slope over its standard error: from here on the image shows one, and from there on it is the
 #: camera's gain.
 SIGNIFICANT, SURE = 4.0, 8.0
-#: Noise that is so many times as strong somewhere as elsewhere, at one brightness, or as a camera
-#: makes it, is no one camera's.
+#: Noise of some places over that of others at one brightness, or over that of the camera, above
+#: which no single camera took the image.
 UNLIKE = 1.5
 
 
 class Process(StrEnum):
-    """What was probably done to an image after a camera took it, as far as its noise tells."""
+    """Probable processing of an image after a camera took it, judged by its noise."""
 
     NONE = ""
     CUT = "cut"
@@ -72,14 +72,14 @@ class NoiseModel:
     """
 
     #: Counts² per count: the gain in counts per electron, where pixels are independent. Of a flat
-    #: image, what the noise's skewness tells.
+    #: image, it is estimated from the noise's skewness.
     slope: float
     #: Variance at 0 counts, and the least there is, in counts².
     intercept: float
     least: float
     correlation: float = 1.0
-    #: The standard error of the slope, None where the image has too little light and shade to
-    #: tell one; and in how many blocks of 16×16 pixels the noise was measured.
+    #: The standard error of the slope, None where the image has too little light and shade for a
+    #: slope; and in how many blocks of 16×16 pixels the noise was measured.
     slope_error: float | None = None
     blocks: int = 0
     #: Of a filtered image: the σ in pixels of the Gaussian filter that white noise seems to have
@@ -88,7 +88,7 @@ class NoiseModel:
     unfiltered: float = 1.0
     #: How many times the line's variance some frames, or parts of all, have that of others.
     uneven: float = 1.0
-    #: What was probably done to the image, as the noise of its finest detail is not that of spots.
+    #: Probable processing, as the noise of the finest detail is not that at the scale of spots.
     process: str = Process.NONE.value
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class NoiseModel:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NoiseModel:
-        """Return what :meth:`to_dict` has made a dictionary of."""
+        """Return the model of a dictionary from :meth:`to_dict`."""
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class NoiseModel:
 
     @property
     def process_in_words(self) -> tuple[str, str]:
-        """What was probably done to the image, and what to give instead; nothing if it is raw."""
+        """Probable processing, and what to give instead; empty texts for a raw image."""
         return _PROCESSES.get(Process(self.process), ("", ""))
 
     @property
@@ -155,7 +155,7 @@ class NoiseModel:
 
     @property
     def gain(self) -> float | None:
-        """Counts per electron, if the image tells: None if it is flat, uneven or was filtered."""
+        """Counts per electron as the image suggests; None if it is flat, uneven or filtered."""
         if self.slope_error is None or self.is_filtered or self.is_uneven:
             return None
         return self.slope if self.slope > SURE * self.slope_error else None
@@ -181,7 +181,7 @@ class NoiseModel:
         if self.is_filtered:
             return (
                 f"the image was filtered or interpolated: its noise is {self.correlation:.1f} "
-                "times what its finest detail tells; photons and standard errors mean little"
+                "times that of its finest detail; photons and standard errors mean little"
             )
         if self.is_uneven:
             return (
@@ -191,13 +191,13 @@ class NoiseModel:
             )
         if self.gain is None and self.slope_error is not None:
             return (
-                f"the image tells the camera's gain no better than {self.slope:.2g} "
+                f"the image determines the camera's gain no better than {self.slope:.2g} "
                 f"± {self.slope_error:.1g} counts per electron, too little to go by"
             )
         if self.gain is None:
             return (
-                "the image is too flat to tell the camera's gain; its noise is known where it is "
-                f"as bright as now (variance {self.slope:.3g} · counts {self.intercept:+.4g})"
+                "the image is too flat to estimate the camera's gain; its noise is known where it "
+                f"is as bright as now (variance {self.slope:.3g} · counts {self.intercept:+.4g})"
             )
         return (
             f"the image suggests {self.gain:.3g} ± {self.slope_error:.1g} counts per electron and "

@@ -111,7 +111,7 @@ def merged(
     options : mapping
         Its keyword arguments.
     function : callable
-        The function itself; :func:`takes_settings` has said which settings it takes.
+        The function itself; :func:`takes_settings` has listed its settings.
 
     Raises
     ------

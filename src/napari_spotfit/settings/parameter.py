@@ -30,9 +30,9 @@ class Parameter(NamedTuple):
     above_minimum : bool
         Whether the minimum itself is out of it.
     none_means : str
-        What it is if nothing is set.
+        The meaning of None, in words.
     automatic : float or None
-        Of what an image tells where nothing is set: what it is taken for until it does.
+        What stands for a number that is estimated from an image, before it is.
     step : float
         What one click on an arrow adds to a number; 0 adds to its second digit.
     decades : bool
@@ -40,9 +40,9 @@ class Parameter(NamedTuple):
     odd : bool
         Whether only odd numbers are accepted.
     words : mapping of str to str
-        What its words are called in lists, where not by themselves.
+        Names of its words in lists, where they differ.
     shown : str
-        Whether a form has it first, folded in its group, or not, as it has a form of its own.
+        Its place in forms: first, folded in its group, or apart, in a form of its own.
     """
 
     label: str
@@ -74,6 +74,6 @@ def setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
 
 
 def words_of(hint: Any) -> tuple[str, ...]:
-    """Return the words that a type accepts, besides other things or not."""
+    """Return the words that a type accepts, alone or among other values."""
     kinds = (hint, *get_args(hint))
     return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())

@@ -1,7 +1,7 @@
 """Every setting of detection and fit: default, unit, range and explanation.
 
-The public functions, the widget's controls and tooltips and the values that the
-widget remembers are all made from :class:`Settings`.
+:class:`Settings` defines the arguments of the public functions, the widget's controls and
+tooltips, and the values that the widget remembers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Pixel = Literal["sampled", "integrated"]
 Neighbours = Literal["exclude", "ignore"]
 Devices = Literal["one", "all"]
 
-#: False spots per 10⁶ pixels that are as rare as a careful reader of an image would have them.
+#: False spots per 10⁶ pixels by default: as rare as a careful reader of an image accepts.
 DEFAULT_FALSE_SPOTS = 10.0
 
 #: Settings that are checked together.
@@ -52,7 +52,7 @@ _OF_BOUNDS = (
 
 
 def _explained(kinds: Iterable[Estimator | Profile]) -> str:
-    """Return what each of a table's words means."""
+    """Return the words of a table with their meanings."""
     return " ".join(f"{one.name}: {one.meaning}" for one in kinds)
 
 
@@ -79,7 +79,7 @@ class Settings:
     ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
     """
 
-    #: The hash, made when it is asked for first: settings are keys of many a cache.
+    #: The hash, computed at its first use: settings are keys of caches.
     __slots__ = ("__dict__", "__weakref__", "_hash")
 
     sigma: float | None = setting(
@@ -114,8 +114,8 @@ class Settings:
     threshold: float | None = setting(
         None,
         "Threshold",
-        "How high a spot must be in the filtered image, instead of a number of false spots: for "
-        "those who need the same height in every image.",
+        "How high a spot must be in the filtered image, instead of a number of false spots: use "
+        "it where the same height counts in every image.",
         "detection",
         unit="counts",
         minimum=0,
@@ -204,7 +204,7 @@ class Settings:
     max_iterations: int = setting(
         stopping.MAX_ITERATIONS,
         "Max. iterations",
-        "A fit that has not settled after so many iterations has not converged (MAX_ITERATIONS).",
+        "A fit that has not settled after this many iterations has not converged (MAX_ITERATIONS).",
         "stop",
         minimum=1,
         maximum=1000,
@@ -289,7 +289,7 @@ class Settings:
     offset: float = setting(
         0.0,
         "Camera offset",
-        "Counts that the camera gives without light. It is taken off the background.",
+        "Counts that the camera gives without light. It is subtracted from the background.",
         "camera",
         unit="counts",
     )
@@ -376,7 +376,7 @@ class Settings:
         return vars(self)  # without the hash, which is another process's
 
     def _check(self, values: Mapping[str, Any]) -> None:
-        """Check these values and what goes together with one of them, and keep them."""
+        """Check values and the settings that depend on them, and store the values."""
         hints, known = _hints(), parameters()
         for name, value in values.items():
             vars(self)[name] = checked(name, hints[name], known[name], value)
@@ -398,12 +398,12 @@ class Settings:
         Raises
         ------
         ValueError
-            If it is None, as it follows from an image then.
+            If it is None: it then follows from an image.
         """
         size = self.roi_size
         if size is None:
             raise ValueError(
-                "roi_size is None: it follows from an image's PSF; the settings of fits have it"
+                "roi_size is None: it follows from an image's PSF; take it from settings of fits"
             )
         return size if isinstance(size, tuple) else (size,) * len(self.profile.axes)
 
@@ -414,10 +414,12 @@ class Settings:
         Raises
         ------
         ValueError
-            If it is None, as an image tells it then.
+            If it is None: it is then estimated from an image.
         """
         if self.sigma is None:
-            raise ValueError("sigma is None: an image tells it; the settings of fits have it")
+            raise ValueError(
+                "sigma is None: it is estimated from an image; take it from the settings of fits"
+            )
         return self.sigma
 
     @property
@@ -427,10 +429,12 @@ class Settings:
         Raises
         ------
         ValueError
-            If it is None, as camera or image tell it then.
+            If it is None: it then follows from the camera or an image.
         """
         if self.noise is None:
-            raise ValueError("noise is None: an image tells it; the settings of fits have it")
+            raise ValueError(
+                "noise is None: it is estimated from an image; take it from the settings of fits"
+            )
         return self.noise
 
     @property
@@ -450,13 +454,13 @@ class Settings:
 
     @property
     def fitted_parameters(self) -> int:
-        """How many parameters a fit finds: those of the model that are not held."""
+        """Number of fitted parameters: those of the model that are not fixed."""
         return self.profile.parameter_count - len(self.fixed)
 
     def changed(self, **options: Any) -> Settings:
         """Return a copy with some settings changed; unknown names raise a TypeError.
 
-        A threshold takes the place of false spots, and they take that of a threshold.
+        A threshold replaces a number of false spots, and the other way round.
         """
         own = vars(self)
         if not own.keys() >= options.keys():
@@ -466,7 +470,7 @@ class Settings:
         values = replacing(options, DEFAULT_FALSE_SPOTS)
         made = object.__new__(Settings)
         object.__setattr__(made, "__dict__", own | values)
-        made._check(values)  # what is as it was has been checked
+        made._check(values)  # unchanged values were checked before
         return made
 
     def to_dict(self) -> dict[str, Any]:

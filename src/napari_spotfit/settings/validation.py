@@ -1,4 +1,4 @@
-"""What settings accept: names and values, and the words that say so."""
+"""Check names and values of settings, with messages that say what is accepted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BOTH = (
     "false_spots=…, or threshold=… in counts"
 )
 Kind = TypeVar("Kind", bound=type)
-#: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
-#: and the most of which one is fitted at a time, by all threads or all of the GPU together.
+#: Side lengths of a ROI in pixels: the least; the most of ROIs that are fitted side by side; and
+#: the most of one that all threads, or the whole GPU, fit together.
 ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
 #: The least planes of a ROI.
 PLANES_MIN = 3
@@ -34,10 +34,10 @@ class FrozenMapping(Mapping[str, Any]):
 
     Examples
     --------
-    >>> held = FrozenMapping({"sigma": 1.5})
-    >>> held == {"sigma": 1.5}, held["sigma"]
+    >>> fixed = FrozenMapping({"sigma": 1.5})
+    >>> fixed == {"sigma": 1.5}, fixed["sigma"]
     (True, 1.5)
-    >>> held["sigma"] = 2.0
+    >>> fixed["sigma"] = 2.0
     Traceback (most recent call last):
     ...
     TypeError: 'FrozenMapping' object does not support item assignment
@@ -65,10 +65,10 @@ class FrozenMapping(Mapping[str, Any]):
         return repr(dict(self._items))
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} cannot be set: this mapping stays as it is")
+        raise AttributeError(f"{name} cannot be set: this mapping cannot be changed")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name} cannot be deleted: this mapping stays as it is")
+        raise AttributeError(f"{name} cannot be deleted: this mapping cannot be changed")
 
     def __reduce__(self) -> tuple[type[FrozenMapping], tuple[dict[str, Any]]]:
         return FrozenMapping, (dict(self._items),)
@@ -106,14 +106,14 @@ def check_not_both(false_spots: bool, threshold: bool) -> None:
 
 
 def replacing(options: Mapping[str, Any], false_spots: float) -> dict[str, Any]:
-    """Return changes and what follows: a threshold replaces false spots, and they replace it.
+    """Return changes and their consequence: a threshold replaces false spots, or they replace it.
 
     Parameters
     ----------
     options : mapping
         What is changed.
     false_spots : float
-        Their number by default.
+        Default number of false spots.
     """
     if options.get("threshold") is not None:
         return {"false_spots": false_spots, **options}
@@ -121,7 +121,7 @@ def replacing(options: Mapping[str, Any], false_spots: float) -> dict[str, Any]:
 
 
 def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
-    """Return the value of a setting as it is kept, or raise an error that says what is accepted.
+    """Return the checked value of a setting, or raise an error that says what is accepted.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, val
 
 
 def _accepted(hint: Any, parameter: Parameter) -> str:
-    """Say in words which values a setting takes."""
+    """Return in words which values a setting accepts."""
     if typing.get_origin(hint) is Literal:
         return " or ".join(repr(word) for word in typing.get_args(hint))
     kinds = typing.get_args(hint) or (hint,)

@@ -1,4 +1,4 @@
-"""The closed loop: a stage moved against the displacement, or held still with a reason."""
+"""Close the loop: move a stage against the displacement, or hold it, with the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .displacement import Displacement
 from .stage import Stage, StageCalibration
 
 #: Micrometres along y, x and z.
-Way = tuple[float, float, float]
+Vector = tuple[float, float, float]
 
 #: Displacements after a jump for which the stage is held; then the new position is accepted.
 _JUMP_FRAMES = 3
@@ -19,7 +19,7 @@ _JUMP_FRAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What was done about a displacement.
+    """The correction of a displacement.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Controller:
     Parameters
     ----------
     stage : Stage
-        What has ``move_by(dy, dx, dz)``, in micrometres.
+        An object with ``move_by(dy, dx, dz)``, in micrometres.
     calibration : StageCalibration
-        How the image moves with it.
+        The matrix by which the image moves with it.
     proportional, integral : float
         Shares of a displacement, and of the sum of all of them in time (per second), that the
         stage is moved by. As each move adds to those before, a share of the displacement alone
@@ -120,10 +120,10 @@ class Controller:
         self._jump, self._least_used = jump, least_used
         self._timeout, self._on_error = timeout, on_error
         self._armed = False
-        self._sum: Way = (0.0, 0.0, 0.0)
-        self._way: Way = (0.0, 0.0, 0.0)
+        self._sum: Vector = (0.0, 0.0, 0.0)
+        self._way: Vector = (0.0, 0.0, 0.0)
         self._last: float | None = None
-        self._before: Way | None = None
+        self._before: Vector | None = None
         self._odd = 0
 
     @property
@@ -214,7 +214,7 @@ class Controller:
             )
         return ""
 
-    def _limited(self, wanted: Way) -> tuple[Way, str]:
+    def _limited(self, wanted: Vector) -> tuple[Vector, str]:
         """Return a move within the limits, and which of them was reached."""
         size = math.hypot(*wanted)
         share, why = 1.0, ""
@@ -228,7 +228,7 @@ class Controller:
             )
         return move, why
 
-    def _moved(self, move: Way, why: str) -> Correction:
+    def _moved(self, move: Vector, why: str) -> Correction:
         if not any(move):
             return Correction(state="held" if why else "in the dead band", why=why)
         try:
@@ -245,5 +245,5 @@ class Controller:
         return Correction(*move, state="moved", why=why)
 
 
-def _added(one: Way, other: Way, times: float = 1.0) -> Way:
+def _added(one: Vector, other: Vector, times: float = 1.0) -> Vector:
     return one[0] + times * other[0], one[1] + times * other[1], one[2] + times * other[2]

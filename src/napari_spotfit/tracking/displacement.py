@@ -30,7 +30,7 @@ class Health(IntEnum):
     APART = layouts.Health.APART
 
 
-#: Each in words.
+#: The words for each.
 WORDS = {
     Health.GOOD: "takes part",
     Health.OUTSIDE: "is at the frame's border or past it",
@@ -110,8 +110,8 @@ def power_spectrum(values: ArrayLike, rate: float) -> tuple[Floats, Floats]:
     Parameters
     ----------
     values : array, shape (n,)
-        Displacements at equal times; what is NaN is interpolated. Their line of best fit is taken
-        off, of each piece.
+        Displacements at equal times; what is NaN is interpolated. The line of best fit of
+        each piece is subtracted.
     rate : float
         Values a second.
 

@@ -1,8 +1,8 @@
 """Fiducials of one field: found, followed from frame to frame, and found again after a jump.
 
 Which of them take part in a frame must not change the displacement: so each is measured from a
-place of its own, which all that have taken part together have agreed about. The steps are the
-library's, kernels/cpu/fiducials.cpp, as NumPy would take longer for them than the fits take.
+reference position of its own, consistent with all that have taken part together. The steps are in
+the library, kernels/cpu/fiducials.cpp, as NumPy would take longer for them than the fits take.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLUMNS = {
 #: Most fiducials that are chosen, and the least light of one as a share of the brightest
 #: tenth's.
 _MOST_FIDUCIALS, _LEAST_LIGHT = 50, 0.25
-#: A jump is accepted where this number and this share of the fiducials agree within so many
+#: Least number and least share of fiducials that must agree after a jump, and within how many
 #: pixels.
 _AGREE, _AGREEING_SHARE, _NEAR = 2, 0.3, 2.0
 #: Brightest spots that are compared after a jump, per fiducial.
@@ -134,14 +134,14 @@ class Fiducials:
         return self._expected
 
     def judge(self, columns: Mapping[str, Any], scatter: float) -> None:
-        """Say by how much each has moved, how it is, and which are candidates.
+        """Compute the shift and the health of each, and which are candidates.
 
         Parameters
         ----------
         columns : mapping of str to ndarray
             The fits of a frame at the places where they were expected.
         scatter : float
-            What their standard errors have to be multiplied by.
+            Factor of their standard errors.
         """
         if columns is not self._columns:
             self._take(columns)
@@ -312,7 +312,7 @@ class Scatter:
         self.factor, self._known = 1.0, _AT_FIRST
 
     def learn(self, beyond: int, count: int) -> None:
-        """Update the factor from the deviates of a frame, of which half should be larger.
+        """Update the factor from the deviates of a frame; half of them should be larger.
 
         Parameters
         ----------

@@ -129,8 +129,8 @@ class Snapshot:
         table = pd.DataFrame({name: getattr(self, name) for name in names}).assign(event="")
         for at, event in self.events:
             for row in table.index[table.time == at]:
-                there = table.loc[row, "event"]
-                table.loc[row, "event"] = f"{there}; {event}" if there else event
+                earlier = table.loc[row, "event"]
+                table.loc[row, "event"] = f"{earlier}; {event}" if earlier else event
         return table
 
 
@@ -226,7 +226,7 @@ class TrackingSession:
         Parameters
         ----------
         stage : Stage
-            What has ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
+            An object with ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
         step, repeats
             As :func:`~napari_spotfit.calibrate_stage` takes them.
         rest : float

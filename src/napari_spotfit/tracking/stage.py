@@ -99,7 +99,7 @@ def calibrate_stage(
     Parameters
     ----------
     stage : Stage
-        What has ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
+        An object with ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
     grab : callable
         Returns a frame that was taken after the stage has come to rest.
     tracker : Tracker
@@ -149,8 +149,8 @@ def calibrate_with(
             if np.linalg.norm(columns[-1]) < _LEAST_ERRORS * np.linalg.norm(errors[-1]):
                 raise RuntimeError(
                     f"a move of {step:g} µm along {'yx'[axis]} moves the image by "
-                    f"{step * np.linalg.norm(columns[-1]):.3f} px, no more than chance does: does "
-                    "the stage move? Else make larger steps"
+                    f"{step * np.linalg.norm(columns[-1]):.3f} px, no more than noise does: check "
+                    "that the stage moves, or make larger steps"
                 )
     finally:
         if away.any():  # something has gone wrong

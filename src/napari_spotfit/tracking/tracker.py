@@ -125,7 +125,7 @@ class Tracker:
 
     @property
     def settings(self) -> Settings | None:
-        """What the fits are made with."""
+        """The settings of the fits; None before the first frame."""
         return None if self._fitter is None else self._fitter.settings
 
     def update(self, frame: Any, time: float | None = None) -> Displacement:
@@ -170,7 +170,7 @@ class Tracker:
         return found
 
     def close(self) -> None:
-        """Free all memory that is held."""
+        """Free all memory."""
         if self._fitter is not None:
             self._fitter.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QAbstractItemView, QTableWidget, QTableWidgetItem
+from qtpy.QtWidgets import QTableWidget, QTableWidgetItem
 
 from ..files.exchange.delimited import titles_of
 from ..files.exchange.registry import EXCHANGE, HEAD, by_content
@@ -17,7 +17,7 @@ from ..files.table import UnreadableFileError
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from .layers.points import layer_arguments, points_arguments
-from .parts.layout import explain
+from .parts.layout import explain, show_whole_rows
 from .parts.messages import number
 from .saved_layers import name_of_layer
 
@@ -160,11 +160,7 @@ class FirstRows(QTableWidget):
     def __init__(self) -> None:
         super().__init__()
         explain(self, "First localisations", _TIP)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        if (beside := self.verticalHeader()) is not None:
-            beside.hide()
-            beside.setDefaultSectionSize(22)
+        show_whole_rows(self, 22)
 
     def show_fits(self, fits: SpotFits | None) -> None:
         """Show the first rows of fits, or nothing."""

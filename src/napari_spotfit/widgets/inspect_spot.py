@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import Signal
 
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import BACK_KEY, ON_KEY, InspectPanel, doubtful_shown, following
@@ -17,7 +17,7 @@ from .inspecting.spot import (
     frame_words,
     half_roi,
     nearest_spot,
-    places_around,
+    positions_around,
     shown_frame,
     spot_of,
 )
@@ -28,6 +28,7 @@ from .layers.points import is_preview, is_result
 from .layers.selection import SpotSelection, go_to, select
 from .napari_compat import canvas_beside
 from .parts.docking import INSPECT_SPOT, Docked, Follower, Keys, list_spot
+from .parts.work import delayed
 
 if TYPE_CHECKING:
     import napari
@@ -89,12 +90,8 @@ class InspectSpot(Docked):
         self.panel.refit_button.toggled.connect(self._later)
         self.panel.list_button.clicked.connect(self._list)
         self._moved, self._watch = Follower(self._later), Follower(self._later)
-        self._soon, self._patience = QTimer(self), QTimer(self)
-        for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
-            timer.setSingleShot(True)
-            timer.setInterval(wait)
-        self._soon.timeout.connect(self._refresh)
-        self._patience.timeout.connect(self._on_patience)
+        self._soon = delayed(self._refresh, 0, self)
+        self._patience = delayed(lambda: self._show_without_pixels(_READING), _PATIENCE, self)
         self._selection.changed.connect(self._on_selection)
         self._keeper.ready.connect(self._refresh)
         self._keeper.failed.connect(self._on_failed)
@@ -258,16 +255,8 @@ class InspectSpot(Docked):
         seen = self._keeper.frame(image, spot.index, camera, maps)
         if seen is None:
             return None
-        return sample_spot(
-            spot.values,
-            spot.settings,
-            seen.pixels,
-            seen.bad,
-            taken=seen.taken,
-            fitted=seen.fitted,
-            variances=seen.variances,
-            places=places_around(layer, spot, (seen.taken.shape[0], seen.taken.shape[1])),
-        )
+        positions = positions_around(layer, spot, seen.raw.shape)
+        return sample_spot(spot.values, spot.settings, seen, positions)
 
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""
@@ -290,8 +279,8 @@ class InspectSpot(Docked):
         if is_preview(layer):
             self.refit.forget(_PASSING)
             return
-        rows, columns = full_resolution(image).shape[-2:]
-        self.refit.follow(layer, spot.row, image, places_around(layer, spot, (rows, columns))[0])
+        positions = positions_around(layer, spot, full_resolution(image).shape[-2:])
+        self.refit.follow(layer, spot.row, image, positions[0])
         if (fits := self.refit.fits()) is None:
             return
         try:
@@ -313,9 +302,6 @@ class InspectSpot(Docked):
     def _show_message(self, text: str) -> None:
         self._patience.stop()
         self.panel.show_message(text)
-
-    def _on_patience(self) -> None:
-        self._show_without_pixels(_READING)
 
     def _on_failed(self, error: Exception) -> None:
         self._show_without_pixels(f"⚠ {error}")

@@ -29,8 +29,8 @@ from .parts.layout import explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .table.cells_page import CellsPage
 from .table.drift_page import DriftPage
-from .table.export import ExportBar, TableExport
-from .table.filter_page import FilterList, FilterPage
+from .table.export import ExportBar
+from .table.filter_page import FilterPage
 from .table.page import Page
 from .table.plots import ScatterPage, SubpixelPage
 from .table.shown_spots import ShownSpots
@@ -95,7 +95,7 @@ class Spots(Docked):
         self._history = history_of(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
-        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine()
+        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(hides=True)
         self.table = SpotsTable(viewer, self.spots)
         self.inspect_button = QPushButton("Inspect")
         self.export = ExportBar(self.spots, self.table)
@@ -120,14 +120,14 @@ class Spots(Docked):
     def summary(self) -> SummaryPage:
         """Medians, spreads and the plot over frames."""
         page = self._placed(SummaryPage(self.spots), "Summary")
-        self._listen(page.export)
+        self.status.listen(page.export)
         return page
 
     @cached_property
     def cells(self) -> CellsPage:
         """The table of cells."""
         page = self._placed(CellsPage(self._viewer, self.spots), "Cells")
-        self._listen(page.export)
+        self.status.listen(page.export)
         if self.bound:
             page.bind()
         return page
@@ -136,7 +136,7 @@ class Spots(Docked):
     def drift(self) -> DriftPage:
         """The drift, estimated from fiducials."""
         page = self._placed(DriftPage(self._viewer, self.spots, self._history), "Drift")
-        self._listen(page)
+        self.status.listen(page)
         return page
 
     def follow_viewer(self) -> None:
@@ -169,9 +169,9 @@ class Spots(Docked):
         if row is None or self.spots.layer is not layer or row >= len(self.spots.shown):
             return
         if not self.spots.shown[row]:
-            self._fail(self._why_hidden(layer, row))
+            self.status.fail(self._why_hidden(layer, row))
             return
-        self._say("")
+        self.status.say("")
         self.table.clearSelection()
         self.spots.select(np.array([row]))
 
@@ -200,7 +200,7 @@ class Spots(Docked):
             self.layer.layer = active
 
     def _on_layer(self) -> None:
-        self._say("")
+        self.status.say("")
         self.spots.show_layer(self.layer.layer)
 
     def _on_replaced(self) -> None:
@@ -238,33 +238,20 @@ class Spots(Docked):
         if self.spots.layer is not None:
             inspect_spot(self._viewer, self.spots.layer, row)
 
-    def _say(self, text: str) -> None:
-        self.status.say(text)
-        self.status.setVisible(bool(text))
-
-    def _fail(self, text: str) -> None:
-        self.status.fail(text)
-        self.status.show()
-
     def _connect(self) -> None:
         # The table and the pages come first: they follow the same signals.
         self.spots.replaced.connect(self._on_replaced)
         self.spots.changed.connect(self._on_changed)
-        self.spots.said.connect(self._fail)
-        self.table.said.connect(self._fail)
+        self.spots.said.connect(self.status.fail)
+        self.table.said.connect(self.status.fail)
         self.table.copy_asked.connect(self.export.copy)
         self.table.inspect_asked.connect(self._inspect)
         self.inspect_button.clicked.connect(self.table.inspect)
         self.layer.changed.connect(self._on_layer)
         self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
-        for part in (self.export, self.filters.list):
-            self._listen(part)
+        self.status.listen(self.export, self.filters.list)
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
-
-    def _listen(self, part: ExportBar | FilterList | TableExport | DriftPage) -> None:
-        part.said.connect(self._say)
-        part.failed.connect(self._fail)
 
     def _orient(self, wide: bool) -> None:
         self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
@@ -290,7 +277,6 @@ class Spots(Docked):
         self.inspect_button.setToolTip(_INSPECT_TIP)
         self.count.setToolTip("<p>How many spots pass all filters, of how many.</p>")
         self.export.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self.status.hide()
         for title in _PAGES:
             self.tabs.addTab(self.filters if title == "Filter" else QWidget(), title)
         self._fill_left()

@@ -129,9 +129,9 @@ def test_pixels_that_have_not_counted_are_striped(viewer, inspector, until):
     layer.selected_data = {bright}
     until(lambda: shows(inspector, layer, bright))
     count = int((frame == 4095).sum())
-    assert panel.left_out.isVisible()
-    assert f", {count} px saturated" in panel.left_out.text()
-    assert "px nearer to a neighbour" in panel.left_out.text()
+    assert panel.excluded.isVisible()
+    assert f", {count} px saturated" in panel.excluded.text()
+    assert "px nearer to a neighbour" in panel.excluded.text()
     pictures = panel.pictures
     stripes = pictures.residual.stripes
     assert stripes.isVisible()
@@ -147,5 +147,5 @@ def test_pixels_that_have_not_counted_are_striped(viewer, inspector, until):
     alone = int(np.argmax(cKDTree(layer.data).query(layer.data, 2)[0][:, 1]))
     layer.selected_data = {alone}
     until(lambda: shows(inspector, layer, alone))
-    assert panel.left_out.isHidden()
+    assert panel.excluded.isHidden()
     assert not stripes.isVisible()

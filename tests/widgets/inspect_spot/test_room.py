@@ -132,7 +132,7 @@ def test_a_window_of_800_lines_has_room_for_everything(viewer, until, fit, make_
             assert whole(part, panel), part
         inspector.setMaximumHeight(2000)
     dock_of(spots).raise_()
-    spots._say("Said.")
+    spots.status.say("Said.")
     spots.setFixedHeight(210)
     until(lambda: spots.isVisible() and spots.height() == 210)
     page = spots.filters

@@ -1,4 +1,4 @@
-"""An image in a file, whose frames are read when they are asked for."""
+"""An image in a file, whose frames are read when they are requested."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-#: Gives so many frames, (n, Y, X), from a first one on, by their numbers in C order.
+#: Reads n frames, (n, Y, X), numbered in C order: called with the first number and n.
 ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
-#: Gives all of so many indices along each axis, those of rows and columns left out where all are.
+#: Reads a box: called with a slice along each axis; without rows and columns, whole frames.
 ReadBox: TypeAlias = "Callable[[tuple[slice, ...]], NDArray[Any]]"
 
 
 class UnreadableImageError(ValueError):
-    """A file that holds no image, or one that cannot be read; it says which, where and why."""
+    """A file holds no image, or one that cannot be read; the message says which, where and why."""
 
 
 class ImageFile:
-    """An image of shape (…, Y, X) in a file; indexing it reads the frames that are asked for.
+    """An image of shape (…, Y, X) in a file; indexing it reads the chosen frames.
 
     It keeps no file open between two readings, and no frames.
 
@@ -37,7 +37,7 @@ class ImageFile:
     read : callable
         Reads frames.
     dims : sequence of str, optional
-        The axes' names, where the file says them.
+        The axes' names, if the file has them.
     chunks : sequence of int, optional
         How many frames along each leading axis are best read together; one by one by default.
     read_box : callable, optional
@@ -45,7 +45,7 @@ class ImageFile:
     files : sequence of path, optional
         All files that its frames are in, where it is not the one alone.
     channels : sequence of str, optional
-        The channels' names, where the file says them.
+        The channels' names, if the file has them.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class ImageFile:
         If the image is empty or no image.
     """
 
-    #: By which it is known that its frames are read from a file.
+    #: Marks images whose frames are read from a file.
     in_file = True
 
     def __init__(
@@ -78,7 +78,7 @@ class ImageFile:
         self._read, self._read_box = read, read_box
         check_shape(path, self.shape)
         leading = self.shape[:-2]
-        #: As files in chunks say it: how many are best read together along each axis.
+        #: How many indices along each axis are best read together, as arrays in chunks have it.
         self.chunks = (*(chunks or (1,) * len(leading)), *shape[-2:]) if leading else None
         self._numbers = np.arange(math.prod(leading)).reshape(leading)
 
@@ -150,7 +150,7 @@ class ImageFile:
             box = self._read_box(tuple(slices))
         except MemoryError:
             raise
-        except Exception:  # which frame it is, they tell one by one
+        except Exception:  # reading frames one by one finds the damaged one
             return None
         whole = (*shape, *self.shape[len(chosen) :])
         return box.reshape(whole) if box.size == math.prod(whole) else None
@@ -182,7 +182,7 @@ class ImageFile:
                 self._checked(number, 1)
             except Exception as error:
                 raise self._at(number, error) from error
-        # Each by itself can be read now: what was wrong has passed.
+        # Each by itself can be read now: the error was temporary.
         return self._checked(first, count)
 
     def _checked(self, first: int, count: int) -> NDArray[Any]:

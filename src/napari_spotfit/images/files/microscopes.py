@@ -64,11 +64,11 @@ def read_nd2(path: Path) -> ImageFile:
 
 
 def _names_of_channels(file: ND2File) -> list[str]:
-    """Return the names of the channels; none where the file does not say them."""
+    """Return the names of the channels; none where the file does not have them."""
     try:
         about: Any = getattr(file.metadata, "channels", None) or ()
         return [str(one.channel.name) for one in about]
-    except Exception:  # of any kind where parts of what it says are missing
+    except Exception:  # of any kind where parts of the metadata are missing
         return []
 
 
@@ -82,7 +82,7 @@ class _Pictures:
         self._bytes = self._path.stat().st_size
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        # Of what lies beyond the end, nd2 would give zeros.
+        # Beyond the end of the file, nd2 would return zeros.
         if self._path.stat().st_size < self._bytes:
             raise ValueError("the file has become shorter")
         own, end = first // self._channels, -(-(first + count) // self._channels)
@@ -166,7 +166,7 @@ def _dtype(path: Path, entry: NDTiffIndexEntry) -> np.dtype[Any]:
 
 
 class _Frames:
-    """Reads frames where the index says that they lie."""
+    """Reads frames from their places in the index."""
 
     def __init__(
         self,

@@ -21,8 +21,8 @@ ENDINGS = dict.fromkeys(_TIFF, "") | {
 def open_image(path: str | os.PathLike[str]) -> ImageFile:
     """Open an image file without reading its frames.
 
-    All functions that take an image take the path itself, too. This is for who wants to know the
-    shape first, or to have some frames: ``open_image(path)[:10]``.
+    All functions that take an image take the path itself, too. Open it to see its shape first, or
+    to read some frames: ``open_image(path)[:10]``.
 
     Parameters
     ----------

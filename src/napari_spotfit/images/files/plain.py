@@ -34,14 +34,15 @@ def plain_frames(
     Raises
     ------
     UnreadableImageError
-        If the file ends before the first frame does; later on, it is told where it ends.
+        If the file ends within its first frame; a frame that is missing later on raises when it
+        is read.
     """
     frames = frames_at(path, shape, dtype, offset)
     return ImageFile(path, shape, dtype, frames, dims, read_box=rows_at(path, shape, dtype, offset))
 
 
 def rows_at(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0) -> ReadBox:
-    """Return what reads rows of one frame, or neighbouring frames, of such that lie in a row."""
+    """Return a reader of rows of one frame, where frames lie one after the other."""
     return partial(_read_box, path, shape, dtype, offset)
 
 
@@ -66,7 +67,7 @@ def _read_box(
 def frames_at(
     path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0
 ) -> ReadFrames:
-    """Return what reads frames that lie one after the other; those before a cut can be read."""
+    """Return a reader of frames that lie one after the other, up to where the file was cut off."""
     check_shape(path, shape)
     frame = math.prod(shape[-2:]) * dtype.itemsize
     promised = math.prod(shape[:-2])
@@ -96,18 +97,18 @@ class PlainFrames:
     offset : int
         Bytes before the first frame.
     cut : str
-        What to say where it ends too early, if that was known before.
+        The error where the file ends too early, if that is known.
     """
 
     def __init__(
         self, path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int, cut: str = ""
     ) -> None:
         self._where = path, frame, dtype, offset, cut
-        #: Memory that nobody has any more.
+        #: Memory that is free for the next frames.
         self._idle: deque[NDArray[np.uint8]] = deque(maxlen=_IDLE)
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        """Return so many frames from a first one on; their memory is others' when they go."""
+        """Read ``count`` frames from a first one on; deleted, their memory is used again."""
         path, frame, dtype, offset, cut = self._where
         size = math.prod(frame) * dtype.itemsize
         memory = self._memory(count * size)
@@ -182,7 +183,7 @@ def read_dax(path: Path) -> ImageFile:
             path,
             f"“{path.stem}.inf” has no lines “frame dimensions = …” and “number of frames = …”",
         )
-    # Width by height; without a word about the order of bytes it is the little endian.
+    # Width by height; the byte order is little endian unless the file names the other.
     shape = (int(frames[1]), int(size[2]), int(size[1]))
     dtype = np.dtype(">u2" if "big endian" in text else "<u2")
     _warn_of_more(path, shape, dtype, f"{path.stem}.inf")
@@ -217,7 +218,7 @@ def read_raw(path: Path) -> ImageFile:
 
 
 def _warn_of_more(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], beside: str) -> None:
-    """Warn of frames that the file beside a movie does not know."""
+    """Warn of frames that the file beside a movie does not count."""
     frame = math.prod(shape[1:]) * dtype.itemsize
     there = path.stat().st_size // frame if frame > 0 else 0
     if there > shape[0] > 0:

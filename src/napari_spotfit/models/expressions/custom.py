@@ -1,4 +1,4 @@
-"""What makes an expression a model: its parameters, and where its fits begin."""
+"""Make custom models of expressions: check parameters, start values and bounds."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ RESERVED = COMMON | {
     "settings", "converged", "valid", "columns", "index_names", "axes", "points", "to_dataframe",
     "to_host", "stop_counts", "concatenate", "mean_sigma", "units", "flag_counts", "save",
     "to_table", "copy",
-    # With a width, it tells how wide a Moffat profile is.
+    # Together with a width, it is a parameter of the Moffat profile.
     "exponent",
 }  # fmt: skip
 
-#: A parameter acts on its own if so much of its derivative is left when all that the others
-#: can take up is taken off.
+#: Least share of a parameter's derivative that must remain after projection on the others'.
 _INDEPENDENT = 1e-6
-#: The spot on which this is tried out: σ and the side of the ROI in pixels. Parameters are tried
-#: a little off their start, each by so much of it more than the one before: there, symmetry may
-#: hide what one does.
+#: The spot on which expressions are tested: σ and the side of the ROI in pixels. Parameters are
+#: tested off their start, each by this share of it farther than the one before, as at the start
+#: symmetry may hide the effect of a parameter.
 _TRIAL_SIGMA, _TRIAL_SIDE, _OFF = 1.7, 13, 0.07
-#: Squares of larger numbers have no room in single precision.
+#: Squares of larger numbers overflow single precision.
 _LARGEST = 1e15
 
 
@@ -64,7 +63,7 @@ class Expression:
 
     @property
     def follows_center(self) -> bool:
-        """Whether f depends on the way from the centre alone, not on where the centre is."""
+        """Whether f depends on the distance from the centre alone, not on the centre's position."""
         return _follows_center(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +79,7 @@ class Expression:
         }
 
     def check(self) -> None:
-        """Check that fits can tell the parameters from each other.
+        """Check that fits can separate the parameters.
 
         Raises
         ------
@@ -192,10 +191,11 @@ def _trial(expression: Expression) -> list[float]:
 def _follows_center(expression: Expression) -> bool:
     y, x = np.indices((_TRIAL_SIDE, _TRIAL_SIDE), float)
     center_x, center_y, *rest = _trial(expression)
-    here = expression.program.evaluate(y, x, (center_x, center_y, *rest))
+    first = expression.program.evaluate(y, x, (center_x, center_y, *rest))
     moved = center_x + 31.7, center_y - 17.3
-    there = expression.program.evaluate(y - 17.3, x + 31.7, (*moved, *rest))
-    return all(np.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in zip(here, there, strict=True))
+    second = expression.program.evaluate(y - 17.3, x + 31.7, (*moved, *rest))
+    pairs = zip(first, second, strict=True)
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in pairs)
 
 
 def _mapping(setting: str, given: Any) -> Mapping[str, Any]:
@@ -217,7 +217,7 @@ def _names(setting: str, given: Any) -> tuple[str, ...]:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"{setting} must be names of letters, digits and _; got {name!r}")
         if name in FUNCTIONS or name in CONSTANTS or name in RESERVED or _is_column(name):
-            raise ValueError(f"{name!r} means something else already; choose another name")
+            raise ValueError(f"{name!r} is a reserved name; choose another name")
     if len(set(names)) < len(names):
         raise ValueError(f"{setting} must differ from each other; got {', '.join(names)}")
     return names

@@ -52,7 +52,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
 
 
 class Program(NamedTuple):
-    """Steps, each of which may use the results of those before, and what they lead to.
+    """Steps, each of them with access to the results of earlier ones, and the final results.
 
     The names in it are ``x`` and ``y``, the pixel's coordinates; ``p0``, ``p1``, …, the
     shape parameters in the order of the kernels; ``t0``, ``t1``, …, the steps.
@@ -65,7 +65,7 @@ class Program(NamedTuple):
     def run(
         self, functions: Mapping[str, Callable[..., Any]], x: Any, y: Any, parameters: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """Return f and its derivatives, with whatever has operators and these functions.
+        """Return f and its derivatives, for any type with operators and these functions.
 
         Parameters
         ----------
@@ -106,14 +106,14 @@ def value_of(
 def to_cuda(program: Program) -> str:
     """Return CUDA C++ of a program: f and its derivatives at one pixel.
 
-    Operators, functions, constants and the names of a program make up the text. Of what a person
-    wrote, no letter gets here.
+    Operators, functions, constants and the names of a program make up the text. Nothing that a
+    user wrote is copied into it.
 
     Returns
     -------
     str
         The profile ``OwnProfile``, as those in ``kernels/profiles.h`` that are no products,
-        which come before it. What is the same for all pixels is worked out once.
+        which come before it. Terms that are the same for all pixels are computed once.
     """
     members, prepare, steps, derivatives, value = _lines(program)
     count = len(derivatives)
@@ -142,7 +142,7 @@ def to_cuda(program: Program) -> str:
 
 
 class _Lines(NamedTuple):
-    """What the text is made of."""
+    """The parts of the text."""
 
     members: list[str]
     #: Gives each member its value.
@@ -164,7 +164,7 @@ def _lines(program: Program) -> _Lines:
 
 
 def _apart(program: Program) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Return what is the same for all pixels, by name, and the steps for each pixel.
+    """Split a program into terms that are the same for all pixels, by name, and steps per pixel.
 
     The results come last, without a name.
     """
@@ -176,7 +176,7 @@ def _apart(program: Program) -> tuple[dict[str, str], list[tuple[str, str]]]:
         return isinstance(node, Number) or node.name not in pixels
 
     def without_same(node: Node) -> Node:
-        """Put names in the place of what is the same for all pixels."""
+        """Replace terms that are the same for all pixels by their names."""
         if not isinstance(node, Call):
             return node
         if is_same(node):

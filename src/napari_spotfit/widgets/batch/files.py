@@ -23,7 +23,7 @@ from ...results.saving import load_fits
 from ...results.spot_fits import SpotFits
 from ..layers.history import history_of
 from ..layers.points import layer_name, make_points_layer, points_arguments
-from ..parts.layout import explain
+from ..parts.layout import explain, show_whole_rows
 from ..parts.messages import number
 from ..parts.work import Steps, Work
 
@@ -64,17 +64,13 @@ class FilesTable(QTableWidget):
             assert item is not None
             item.setToolTip(meaning)
         explain(self, "Files", _TIP)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        show_whole_rows(self, 22)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setWordWrap(False)
-        below, beside = self.horizontalHeader(), self.verticalHeader()
-        assert below is not None
-        assert beside is not None
-        beside.hide()
-        beside.setDefaultSectionSize(22)
-        below.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        below.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        titles = self.horizontalHeader()
+        assert titles is not None
+        titles.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        titles.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.activated.connect(lambda index: self.open_requested.emit(self._outcomes[index.row()]))
 

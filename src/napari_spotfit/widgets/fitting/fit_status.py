@@ -6,12 +6,12 @@ import time
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 
 from ..layers.points import is_preview
 from ..parts.layout import fill
 from ..parts.messages import StatusLine, number, report, time_left
+from ..parts.work import delayed
 from .layer_fit import CancelledError, ImageChangedError, IncompleteFitError
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class FitStatusLine(StatusLine):
         self._image: ref[Layer] | None = None
         self._layer: ref[Points] | None = None
         self._of_preview = self._lasts = False
-        self._passing = QTimer(self)
-        self._passing.setSingleShot(True)
-        self._passing.timeout.connect(lambda: self.say(""))
+        self._passing = delayed(lambda: self.say(""), _PASSES, self)
         rows = (settings.controls.first, settings.controls.folded)
         for part in (*rows, settings.frames, settings.model):
             part.changed.connect(self.drop_error)
@@ -110,7 +108,7 @@ class FitStatusLine(StatusLine):
     def say_briefly(self, text: str) -> None:
         """Show a message for a while, such as that a click did nothing."""
         self.say(text)
-        self._passing.start(_PASSES)
+        self._passing.start()
 
     def preview(self, text: str = "", *, failed: bool = False) -> None:
         """Show a message of the preview; without a text clear the last one, and no other."""

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from qtpy.QtCore import QLockFile, QObject, QThreadPool, QTimer, Signal
+from qtpy.QtCore import QLockFile, QObject, QThreadPool, Signal
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from ...files.formats import write
 from ..napari_compat import LayerData
 from ..parts import remember
 from ..parts.layout import explain, fill, sentence
-from ..parts.work import Latest
+from ..parts.work import Latest, delayed
 from ..saved_layers import KEPT, attributes_of, read_layer, table_of_layer
 
 if TYPE_CHECKING:
@@ -66,10 +66,7 @@ class Recovery(QObject):
         self._count = 0
         #: Locks on the folders left by crashes, so that no other process offers them.
         self._left: dict[Path, QLockFile] = {}
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_REST)
-        self._soon.timeout.connect(self._next)
+        self._soon = delayed(self._next, _REST, self)
         self._writing = Latest(self)
         for ended in (self._writing.done, self._writing.failed):
             ended.connect(self._next)

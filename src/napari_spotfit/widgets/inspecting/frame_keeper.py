@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...images.frames import HeldFrame
@@ -15,32 +14,10 @@ from ...settings.settings import Settings
 from ..layers.images import full_resolution, leading_shape
 from ..layers.maps import LayerMaps
 from ..parts.work import Latest
+from .sample import FittedFrame
 
 if TYPE_CHECKING:
     from napari.layers import Image
-
-
-class FittedFrame(NamedTuple):
-    """A frame as its spots were fitted.
-
-    Attributes
-    ----------
-    pixels : ndarray, shape (Y, X)
-        Counts, as a camera of one offset and one gain would have taken them; of bad pixels,
-        NaN.
-    bad : ndarray of bool, shape (Y, X), or None
-        Which pixels are bad, if any are known.
-    taken, fitted : ndarray, shape (Y, X)
-        Counts as the camera gave them, and as the fits took them: less the map of offsets.
-    variances : ndarray, shape (Y, X), or None
-        The map of read-out variances, as the detection takes it.
-    """
-
-    pixels: NDArray[Any]
-    bad: NDArray[np.bool_] | None
-    taken: NDArray[Any]
-    fitted: NDArray[Any]
-    variances: NDArray[np.float32] | None = None
 
 
 class Key(NamedTuple):

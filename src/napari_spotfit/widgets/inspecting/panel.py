@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QSize, Qt, QTimer, Signal
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
@@ -25,8 +25,9 @@ from ...models.estimators import ESTIMATORS
 from ..layers.appearance import good_rows
 from ..parts.layout import explain, fill, scroll_upright, sentence
 from ..parts.messages import number
+from ..parts.work import delayed
 from .numbers import Comparison, Numbers
-from .pictures import LEFT_OUT_TIP, NEW_TITLES, Pictures, Profiles
+from .pictures import EXCLUDED_TIP, NEW_TITLES, Pictures, Profiles
 from .refit import RefitBar
 from .spot import Spot, frame_words
 from .verdict import Verdict
@@ -92,14 +93,12 @@ class InspectPanel(QWidget):
         self.verdict, self.numbers = Verdict(), Numbers()
         self.pictures, self.profiles = Pictures(), Profiles()
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
-        self.left_out = _sentence()
-        self.left_out.setToolTip(LEFT_OUT_TIP)
+        self.excluded = _sentence()
+        self.excluded.setToolTip(EXCLUDED_TIP)
         self.pixels, self.pages = QStackedWidget(), QStackedWidget()
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._still = QTimer(self)
-        self._still.setSingleShot(True)
-        self._still.timeout.connect(self._draw)
+        self._still = delayed(self._draw, _SETTLING, self)
         self._lay_out(parent)
 
     @property
@@ -124,7 +123,7 @@ class InspectPanel(QWidget):
         """
         if not self._still.isActive():
             self.setUpdatesEnabled(False)
-            self._still.start(_SETTLING)
+            self._still.start()
 
     def show_message(self, text: str) -> None:
         """Show a message and nothing else."""
@@ -152,9 +151,9 @@ class InspectPanel(QWidget):
         same = chi_square is None or not plain or sample.is_of(chi_square)
         self.changed.setText("" if same else f"⚠ {_CHANGED}")
         self.changed.setHidden(same)
-        words = sample.left_out.words
-        self.left_out.setText(f"▨ {words}" if words else "")
-        self.left_out.setHidden(not words)
+        words = sample.excluded_in_words
+        self.excluded.setText(f"▨ {words}" if words else "")
+        self.excluded.setHidden(not words)
         self.pixels.setCurrentIndex(0)
 
     def show_refit(
@@ -201,7 +200,7 @@ class InspectPanel(QWidget):
         self.profiles.setVisible(not both)
         self.numbers.setVisible(not both)
         if both:
-            self.left_out.hide()
+            self.excluded.hide()
 
     def _ask_width(self) -> None:
         if self.minimumSizeHint().width() != self.minimumWidth():
@@ -216,7 +215,7 @@ class InspectPanel(QWidget):
         )
         fill(self._views, (self.pictures, 3), (self.profiles, 2))
         views = QWidget()
-        fill(QVBoxLayout(views), self.changed, self.left_out, (self._views, 1), spacing=4)
+        fill(QVBoxLayout(views), self.changed, self.excluded, (self._views, 1), spacing=4)
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
         spot = fill(QVBoxLayout(), head, self.refit, self.verdict, (self.pixels, 1), spacing=4)
@@ -227,7 +226,7 @@ class InspectPanel(QWidget):
         self.pages.addWidget(scroll)
         self.pages.addWidget(self.message)
         fill(QVBoxLayout(self), self.pages)
-        for part in (self.changed, self.left_out, self.refit, self.comparison):
+        for part in (self.changed, self.excluded, self.refit, self.comparison):
             part.hide()
         self.refit_button.toggled.connect(self.refit.setVisible)
         # napari puts nothing but space below a widget that does not want all the height.

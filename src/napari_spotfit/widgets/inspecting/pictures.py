@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -41,10 +40,9 @@ NEW_TITLES = ("new data", "model", "residual")
 #: Stripes over excluded pixels: points per pixel, and dark and light colours.
 _STRIPES = 12
 _DARK, _LIGHT = (20, 20, 20, 190), (235, 235, 235, 110)
-LEFT_OUT_TIP = (
+EXCLUDED_TIP = (
     "<p>Striped pixels are excluded from the fit: they are nearer to another spot, saturated, bad, "
-    "or lone ones that are hot or dead. Its χ², its errors and the scale of the residual ignore "
-    "them.</p>"
+    "hot or dead. Its χ², its errors and the scale of the residual ignore them.</p>"
 )
 #: Half the cross in image pixels.
 _ARM = 0.5
@@ -116,8 +114,8 @@ class Picture(Plot):
         box = QRectF(roi.x - 0.5, roi.y - 0.5, roi.columns, roi.rows)
         self.image.setImage(pixels, levels=levels)
         self.image.setRect(box)
-        self.stripes.setVisible(bool(sample.left_out.pixels.any()))
-        self.stripes.setImage(_striped(sample.left_out.pixels), levels=(0, 255))
+        self.stripes.setVisible(bool(sample.excluded.pixels.any()))
+        self.stripes.setImage(_striped(sample.excluded.pixels), levels=(0, 255))
         self.stripes.setRect(box)
         self.getViewBox().setRange(box, padding=0)
         arm = np.array([-_ARM, _ARM, 0, 0])
@@ -287,35 +285,14 @@ class Pictures(QWidget):
 
 
 class PixelAxis(pg.AxisItem):  # type: ignore[misc]
-    """An axis that numbers pixels, as many as have room for their numbers.
+    """An axis that numbers pixels, as many as have room for their numbers; "left" or "bottom"."""
 
-    Parameters
-    ----------
-    side : str
-        "left" or "bottom".
-    """
-
-    def __init__(self, side: str):
-        super().__init__(side)
-        self.enableAutoSIPrefix(False)
-
-    def tickValues(
-        self, minVal: float, maxVal: float, size: float
-    ) -> list[tuple[float, list[float]]]:
-        """Return the distance of the numbers, and the numbers between two ends."""
-        # Rows run downwards, from the larger end to the smaller.
-        minVal, maxVal = sorted((minVal, maxVal))
-        upright = self.orientation in ("left", "right")
+    def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[tuple[float, float]]:
+        """Return the distance between numbers, and that they are multiples of it."""
         digits = len(str(max(abs(int(minVal)), abs(int(maxVal)))))
-        room = _LINE if upright else _DIGIT * digits + _DIGIT_GAP
-        least = (maxVal - minVal) * room / max(size, 1.0)
-        step = next((step for step in _STEPS if step >= least), _STEPS[-1])
-        first = math.ceil(minVal / step) * step
-        return [(step, [float(at) for at in range(first, math.floor(maxVal) + 1, step)])]
-
-    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        """Return the numbers as text."""
-        return [f"{value:.0f}" for value in values]
+        room = _LINE if self.orientation == "left" else _DIGIT * digits + _DIGIT_GAP
+        least = abs(maxVal - minVal) * room / max(size, 1.0)
+        return [(next((step for step in _STEPS if step >= least), _STEPS[-1]), 0)]
 
 
 class Profile(QWidget):

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.block import Block, Positions
+from ...engine.excluded import ExcludedPixels, excluded_pixels
+from ...engine.fit_job import FitJob
 from ...engine.quality.verdicts import mean_sigma
 from ...estimation.estimates import without_map
 from ...models.stopping import ROUNDING
 from ...settings.settings import Settings
-from .left_out import Frame, LeftOut, left_out
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 #: Side of the ROI where a fit does not record it.
 _USUAL_ROI = 9
@@ -34,6 +37,29 @@ class Roi(NamedTuple):
     x: int
     rows: int
     columns: int
+
+
+class FittedFrame(NamedTuple):
+    """A frame as its spots were fitted.
+
+    Attributes
+    ----------
+    pixels : ndarray, shape (Y, X)
+        Counts, as a camera of one offset and one gain would have taken them; of bad pixels,
+        NaN.
+    bad : ndarray of bool, shape (Y, X), or None
+        Which pixels are bad, if any are known.
+    raw, fitted : ndarray, shape (Y, X)
+        Counts as the camera gave them, and as the fits took them: less the map of offsets.
+    variances : ndarray, shape (Y, X), or None
+        The map of read-out variances, as the detection takes it.
+    """
+
+    pixels: NDArray[Any]
+    bad: Mask | None
+    raw: NDArray[Any]
+    fitted: NDArray[Any]
+    variances: NDArray[np.float32] | None = None
 
 
 class Line(NamedTuple):
@@ -76,9 +102,11 @@ class SpotSample:
     y: float
     x: float
     width: Ellipse
-    #: How many pixels the fit has counted, and which it has not.
+    #: How many pixels the fit has counted; those that it has excluded, as far as they are known;
+    #: and how many more it has excluded.
     counted: int
-    left_out: LeftOut
+    excluded: ExcludedPixels
+    unknown: int
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -92,9 +120,26 @@ class SpotSample:
         return float(np.max(np.abs(self._fitted), initial=0.0))
 
     @property
+    def excluded_in_words(self) -> str:
+        """How many pixels were excluded and why, in words; nothing where all have counted."""
+        found = self.excluded
+        reasons = {
+            "nearer to a neighbour": int(found.neighbour.sum()) or self.unknown,
+            "saturated": int(found.saturated.sum()),
+            "hot or dead": int(found.hot.sum()),
+            "no data but padding": int(found.padding.sum()),
+            "bad": int(found.bad.sum()),
+        }
+        parts = [f"{count} px {reason}" for reason, count in reasons.items() if count]
+        if not parts:
+            return ""
+        hidden = " (which these are is not known)" if self.unknown else ""
+        return f"Not fitted: {', '.join(parts).replace('neighbour', f'neighbour{hidden}')}"
+
+    @property
     def _fitted(self) -> Array:
         """The residual of the pixels that count, as far as these are known."""
-        fitted: Array = self.residual[~self.left_out.pixels]
+        fitted: Array = self.residual[~self.excluded.pixels]
         return fitted
 
     def is_of(self, chi_square: float) -> bool:
@@ -163,13 +208,8 @@ def roi_of(
 def sample_spot(
     values: Mapping[str, float],
     settings: Mapping[str, Any],
-    frame: NDArray[Any],
-    bad: NDArray[np.bool_] | None = None,
-    *,
-    taken: NDArray[Any] | None = None,
-    fitted: NDArray[Any] | None = None,
-    variances: NDArray[np.float32] | None = None,
-    places: NDArray[np.float64] | None = None,
+    frame: FittedFrame,
+    positions: Array | None = None,
 ) -> SpotSample:
     """Cut a spot out of its frame and lay the model beside it.
 
@@ -180,15 +220,9 @@ def sample_spot(
         of this one spot.
     settings : mapping
         Settings of the fit: ``roi_size``, ``model`` and ``offset`` count.
-    frame : ndarray, shape (Y, X)
-        The frame's pixels.
-    bad : ndarray of bool, shape (Y, X), optional
-        Which of them are bad, and may be NaN.
-    taken, fitted : ndarray, shape (Y, X), optional
-        The frame as the camera took it, and as the fit did, where these are others.
-    variances : ndarray, shape (Y, X), optional
-        The map of read-out variances.
-    places : ndarray, shape (n, 2), optional
+    frame : FittedFrame
+        The frame.
+    positions : ndarray, shape (n, 2), optional
         y and x where the fits of the frame's spots began, this one's first, as far as is known.
 
     Raises
@@ -196,9 +230,9 @@ def sample_spot(
     ValueError
         If the region lies outside the frame or has pixels that are no numbers.
     """
-    roi = roi_of(values, settings, (frame.shape[0], frame.shape[1]))
+    roi = roi_of(values, settings, (frame.pixels.shape[0], frame.pixels.shape[1]))
     window = slice(roi.y, roi.y + roi.rows), slice(roi.x, roi.x + roi.columns)
-    data = _pixels_of(frame, roi, False if bad is None else bad[window])
+    data = _pixels_of(frame.pixels, roi, False if frame.bad is None else frame.bad[window])
     known = settings_of(values, settings)
     # Own models may know x and y themselves, which count from the ROI's first pixel.
     own = {**values, "y": values["y"] - roi.y, "x": values["x"] - roi.x}
@@ -217,14 +251,11 @@ def sample_spot(
     along_column = model_at(fine_y, np.full_like(fine_y, at_column))
     model = model_at(rows[:, None], columns)
     counted = counted_pixels(values, known, data.size)
-    pixels = Frame(
-        frame if taken is None else taken,
-        frame if fitted is None else fitted,
-        without_map(known, variances),
-    )
-    lost = ~np.isfinite(data) if bad is None else bad[window]
-    own_place = np.array([[values["y"], values["x"]]])
-    others = own_place if places is None else places
+    bad = ~np.isfinite(data) if frame.bad is None else frame.bad[window]
+    if positions is None:
+        positions = np.array([[values["y"], values["x"]]])
+    detection = without_map(known, frame.variances)
+    excluded, unknown = _excluded(roi, bad, frame, detection, positions, counted)
     return SpotSample(
         roi=roi,
         data=data,
@@ -236,8 +267,32 @@ def sample_spot(
         x=values["x"],
         width=outline(values, known.gain or 1.0),
         counted=counted,
-        left_out=left_out((roi.y, roi.x), pixels, lost, others, counted),
+        excluded=excluded,
+        unknown=unknown,
     )
+
+
+def _excluded(
+    roi: Roi, bad: Mask, frame: FittedFrame, detection: Settings, positions: Array, counted: int
+) -> tuple[ExcludedPixels, int]:
+    """Return the pixels of a ROI that a fit has excluded, and how many more are not known.
+
+    Where the positions do not explain how many pixels have counted, the fit is of a time with
+    other neighbours, or without the masks of today.
+    """
+    known = None if detection.sigma is None or detection.noise is None else detection
+    job = FitJob(detection, (roi.rows, roi.columns), "f8", detection.sigma, known)
+    block = Block(frame.fitted[np.newaxis], frame.raw[np.newaxis])
+    found = excluded_pixels(job, block, Positions(positions), (roi.y, roi.x), bad)
+    none = np.zeros_like(bad)
+    missing = int((~found._replace(neighbour=none).pixels).sum()) - counted
+    if missing < 0:
+        missing, found = missing + int(found.hot.sum()), found._replace(hot=none)
+    if missing < 0:
+        missing, found = missing + int(found.padding.sum()), found._replace(padding=none)
+    if missing > 0 and int(found.neighbour.sum()) == missing:
+        return found, 0
+    return found._replace(neighbour=none), max(missing, 0)
 
 
 def _pixels_of(frame: NDArray[Any], roi: Roi, bad: NDArray[np.bool_] | bool) -> Array:

@@ -173,7 +173,7 @@ def _rows_near(
     return rows
 
 
-def places_around(layer: Points, spot: Spot, shape: tuple[int, int]) -> NDArray[np.float64]:
+def positions_around(layer: Points, spot: Spot, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return y and x where the fits of a spot and of those around it in its frame began.
 
     They began in the middle of their regions, except where the region was shifted into the image:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFrame,
+    QHeaderView,
     QLabel,
     QLayout,
     QMenu,
     QScrollArea,
     QSizePolicy,
     QSplitter,
+    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -121,6 +123,15 @@ def scroll_upright(area: QScrollArea, content: QWidget) -> None:
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     area.setWidgetResizable(True)
     area.setWidget(content)
+
+
+def show_whole_rows(table: QTableView, height: int) -> None:
+    """Let a table have rows of one height without numbers, selected as a whole, not edited."""
+    table.setEditTriggers(QTableView.EditTrigger.NoEditTriggers)
+    table.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+    rows = cast(QHeaderView, table.verticalHeader())
+    rows.setDefaultSectionSize(height)
+    rows.hide()
 
 
 class Scrolled(QScrollArea):

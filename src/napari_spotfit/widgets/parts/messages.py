@@ -181,14 +181,22 @@ def time_left(done: int, total: int, seconds: float) -> str:
 
 
 class StatusLine(QLabel):
-    """Shows a message; errors stand out in any theme."""
+    """Shows a message; errors stand out in any theme.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    hides : bool
+        Whether the line takes no room while it is empty.
+    """
+
+    def __init__(self, *, hides: bool = False) -> None:
         super().__init__()
+        self._hides = hides
         #: Whether an error is shown.
         self.failed = False
         sentence(self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.setHidden(hides)
 
     def say(self, text: str) -> None:
         """Show a message."""
@@ -215,6 +223,8 @@ class StatusLine(QLabel):
         self.failed = failed
         self._paint()
         self.setText(text)
+        if self._hides:
+            self.setVisible(bool(text))
 
     def _paint(self) -> None:
         # By what it is, not by the theme's name: users make themes of their own.

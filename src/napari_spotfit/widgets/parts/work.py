@@ -11,7 +11,7 @@ from typing import Any
 
 from napari.qt.threading import create_worker
 from napari.utils.notifications import notification_manager
-from qtpy.QtCore import QObject, QThreadPool, Signal
+from qtpy.QtCore import QObject, QThreadPool, QTimer, Signal
 
 from ...engine.errors import BackendFallbackWarning
 
@@ -165,3 +165,12 @@ def _steps(job: Job) -> Steps:
     result = job()
     yield 1, 1
     return result
+
+
+def delayed(slot: Callable[[], object], milliseconds: int, parent: QObject) -> QTimer:
+    """Return a timer that calls a slot once, so long after it was started last."""
+    timer = QTimer(parent)
+    timer.setSingleShot(True)
+    timer.setInterval(milliseconds)
+    timer.timeout.connect(slot)
+    return timer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QSignalBlocker, Qt, QTimer
+from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
@@ -27,9 +27,9 @@ from ..layers.images import PLACE, events_of, full_resolution, pixel_size, plane
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice
 from ..parts.docking import Follower
-from ..parts.layout import explain, fill, sentence
+from ..parts.layout import explain, fill, sentence, show_whole_rows
 from ..parts.messages import number
-from ..parts.work import Latest
+from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, Units, as_fits
 from .model import SpotsModel
@@ -103,8 +103,7 @@ class CellsPage(Page):
         self._colors = Follower(self._on_colormap)
         self._place: _Place | None = None
         self._table: pd.DataFrame | None = None
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
+        self._soon = delayed(self._ask, 0, self)
         self._lay_out()
         self._connect()
         self._show_nothing(_HINT)
@@ -131,7 +130,6 @@ class CellsPage(Page):
         self.rows_due.connect(self._ask_soon)
         self.labels.changed.connect(self._on_labels)
         self.feature.chosen.connect(self._ask_soon)
-        self._soon.timeout.connect(self._ask)
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._show_nothing(str(error)))
         self.color_button.toggled.connect(self._on_color)
@@ -269,11 +267,7 @@ class CellsPage(Page):
         explain(self.view, "Spots per cell", _TABLE_TIP)
         self.view.setSortingEnabled(True)
         self.view.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
-        self.view.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
-        numbers = self.view.verticalHeader()
-        assert numbers is not None
-        numbers.setDefaultSectionSize(self.fontMetrics().height() + 6)
-        numbers.hide()
+        show_whole_rows(self.view, self.fontMetrics().height() + 6)
         self.view.setMinimumHeight(40)
         self.color_button.setCheckable(True)
         self.color_button.setToolTip(_COLOR_TIP)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 
 from ...models.columns import STOP
 from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.selection import select
+from ..parts.work import delayed
 from .features import Feature, Units, read_columns, read_units
 from .filters import Filters
 
@@ -58,8 +59,8 @@ class ShownSpots(QObject):
         self.filters = Filters()
         self.shown: NDArray[np.bool_] = np.zeros(0, bool)
         self._physical = self._applying = False
-        self._apply_soon = self._soon(self._apply)
-        self._read_soon = self._soon(self._read_again)
+        self._apply_soon = delayed(self._apply, 0, self)
+        self._read_soon = delayed(lambda: self._read(apply=True), 0, self)
 
     def show_layer(self, layer: Points | None) -> None:
         """Follow a layer, or none."""
@@ -139,12 +140,6 @@ class ShownSpots(QObject):
         if self._read_soon.isActive() and not self._read_soon.interval():
             self._read_soon.start(milliseconds)
 
-    def _soon(self, slot: Callable[[], None]) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.timeout.connect(slot)
-        return timer
-
     def _finish(self) -> None:
         """Apply what waits, for the layer that is left."""
         if self._read_soon.isActive():
@@ -177,9 +172,6 @@ class ShownSpots(QObject):
     def _read_when_free(self) -> None:
         if not self._read_soon.isActive():
             self._read_soon.start(0)
-
-    def _read_again(self) -> None:
-        self._read(apply=True)
 
     def _read(self, *, apply: bool) -> None:
         layer = self.layer

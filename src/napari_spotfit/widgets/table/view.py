@@ -25,7 +25,7 @@ from qtpy.QtWidgets import (
 )
 
 from ..layers.selection import go_to
-from ..parts.layout import explain
+from ..parts.layout import explain, show_whole_rows
 from ..parts.messages import number
 from .model import SpotsModel
 from .shown_spots import MOST_SELECTED, ShownSpots
@@ -235,17 +235,13 @@ class SpotsTable(QTableView):
 
     def _set_up(self) -> None:
         explain(self, "Spots", _TIP)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        show_whole_rows(self, _ROW)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        rows = cast(QHeaderView, self.verticalHeader())
-        header = self._heading
-        rows.hide()
+        rows, header = cast(QHeaderView, self.verticalHeader()), self._heading
         rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        rows.setDefaultSectionSize(_ROW)
         header.setStyleSheet(_APART)
         header.setResizeContentsPrecision(_LOOKED_AT)
         header.setSectionsClickable(True)
