@@ -289,8 +289,12 @@ class Range {
 
     // What follows from each fit by itself.
     void finish(long long first, long long last) const {
-        if (b.source.corners) functions.verdicts->judge_each(*b.fits, *b.quality, *b.image, first, last);
-        else if (b.noise) functions.verdicts->correct_errors(*b.noise, *b.errors, first, last);
+        if (b.source.corners) {
+            functions.verdicts->judge_each(*b.fits, *b.quality, *b.image, first, last);
+            if (!b.device && b.source.frames)
+                functions.verdicts->flag_long(*b.fits, *b.quality, *b.image, b.source.frames, b.source.pixel_type,
+                                              b.source.height, b.source.width, first, last);
+        } else if (b.noise) functions.verdicts->correct_errors(*b.noise, *b.errors, first, last);
     }
 
     // As many are cut out together as there are room and lanes for; of large ones, one.
@@ -471,4 +475,11 @@ SPOTFIT_EXPORT void spotfit_mark_rois(int index, BlockFits* fits, long long firs
 // Why the pixels of a ROI are excluded from its fit.
 SPOTFIT_EXPORT void spotfit_explain(int index, BlockFits* fits, long long roi, unsigned char* reasons, void* work) {
     Range(*fits, *instruction_set(index).functions, work).explain(roi, reasons);
+}
+
+// Lists the spots among the fits of a range whose pixels tell whether they are long; returns how many there are.
+SPOTFIT_EXPORT long long spotfit_list_spots(int index, BlockFits* fits, long long first, long long last,
+                                            FittedSpot* spots) {
+    const VerdictFunctions& verdicts = *instruction_set(index).functions->verdicts;
+    return verdicts.list_spots(*fits->fits, *fits->quality, *fits->image, first, last, spots);
 }

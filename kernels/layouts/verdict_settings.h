@@ -19,7 +19,8 @@ enum FlagBit : unsigned {
     POOR_FIT = 1 << 9,
     EDGE = 1 << 10,
     BAD_PIXELS = 1 << 11,
-    SATURATED = 1 << 12
+    SATURATED = 1 << 12,
+    ELONGATED = 1 << 13
 };
 }
 
@@ -53,6 +54,9 @@ struct VerdictSettings {
     int width_at[WIDTH_PARAMETERS];  // where among them those are that tell a width, in this order; -1: nowhere
     int noise_known;                 // whether errors have the spot's shot noise
     int chi_by;                      // a ChiBy
+    int is_round;   // whether spots are as long as wide, and the noise known: long ones are flagged then
+    double offset;  // counts without light, in the image's pixels
+    double coarse;  // how many times the variance of coarse noise is that of independent pixels
 };
 
 }  // namespace spotfit

@@ -27,6 +27,16 @@ struct FitColumns {
 
 constexpr int WORK_OF_VERDICT = 32;
 
+// A spot as it was fitted, whose pixels tell whether it is longer in one direction than across: which of the fits it
+// is, its frame and its place in the rows that are here, the level of the pixels below it; its height, 1 over its width
+// squared, the variance of a pixel without its light, what a count of it adds, the lowest residual that counts, and how
+// many times the variance of coarse noise is that of independent pixels.
+struct FittedSpot {
+    long long fit, frame;
+    double y, x, level;
+    float height, curvature, dark, slope, lowest, coarse;
+};
+
 // Where in an image fits began, and what is known of its pixels.
 struct ImageFits {
     const long long* corners;  // frame from 0 on, in rising order, first row and first column of each ROI

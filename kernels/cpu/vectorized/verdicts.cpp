@@ -1,8 +1,11 @@
 // What is said against fits, a part of their columns at a time.
 #include "../verdicts.h"
 
+#include "../../elongation.h"
 #include "../../filtered_errors.h"
 #include "../../verdict.h"
+#include "../detection_frame.h"
+#include "../instruction_set.h"
 #include "../near.h"
 #include "tables.h"
 
@@ -33,6 +36,11 @@ struct Tile {
         for (int axis = 0; axis < 2 && axis < shape; ++axis)
             if (fits.columns[ROI_Y + axis])
                 for (int i = 0; i < count; ++i) values[SHAPE + axis][i] -= values[ROI_Y + axis][i];
+    }
+    FitNumbers light_and_shape(int i) const {
+        const double none = NOT_A_NUMBER;
+        return {
+            &values[SHAPE][i], TILE, values[AMPLITUDE][i], values[BACKGROUND][i], values[PHOTONS][i], none, none, none};
     }
     FitNumbers fit(int i) const {
         return {&values[SHAPE][i],
@@ -194,6 +202,172 @@ void judge_each(const FitColumns& fits, const VerdictSettings& settings, const I
     InImage::exactly(fits, settings, image, first, last).judge_each(settings);
 }
 
+// A level to be taken from pixels, in double precision where these have it.
+template <class T> auto in_precision(double level) {
+    if constexpr (sizeof(T) == 8) return level;
+    else return float(level);
+}
+
+// Pixels around a spot, as rows of one half and the opposite ones of the other.
+class SpotWindow {
+    using L = LaneType;
+    static constexpr int WIDTH = sizeof(LaneType) / sizeof(float);
+    static constexpr int PITCH = (2 * LARGEST_REACH + WIDTH) / WIDTH * WIDTH, PLACES = (LARGEST_REACH + 1) * PITCH;
+
+    const double sigma;
+    const float curvature_of_psf;
+    int reach = 0, pitch = 0;
+    alignas(64) float one[PLACES], other[PLACES], along[PITCH], against[PITCH], down[PITCH];
+
+    static L lanes(const float* at) {
+        L found = 0.0f;
+        __builtin_memcpy(&found, at, sizeof(L));
+        return found;
+    }
+    static float total(L lanes) {
+        float values[WIDTH], sum = 0;
+        __builtin_memcpy(values, &lanes, sizeof(L));
+        for (float value : values) sum += value;
+        return sum;
+    }
+    // Calls use(pair, x, y) for the pixels of each row, several at a time.
+    template <class Use> void each_pair(Use use) const {
+        L first = 0.0f;
+        for (int i = 0; i < WIDTH; ++i) reinterpret_cast<float*>(&first)[i] = float(i - reach);
+        for (int row = 0; row <= reach; ++row)
+            for (int i = 0; i < pitch; i += WIDTH) {
+                const int k = row * pitch + i;
+                const L f = lanes(along + i) * down[reach + row], g = lanes(against + i) * down[reach - row];
+                use(Opposite<L>{lanes(one + k), lanes(other + k), f, g}, first + float(i), L(float(row)));
+            }
+    }
+    template <class Add> DirectionSums<float> sums(float coarse, Add add) const {
+        DirectionSums<L> own = {0.0f, 0.0f, 0.0f, 0.0f};
+        each_pair([&](const Opposite<L>& pair, L x, L y)
+                      SPOTFIT_INLINE_LAMBDA { add(own, pair, direction(x, y, curvature_of_psf)); });
+        return {total(own.difference), total(own.product), coarse * total(own.variance), total(own.square)};
+    }
+
+    // The profile along each axis, from the middle pixel's offset on.
+    void put_profile(float off_y, float off_x, float curvature) {
+        for (int i = 0; i < pitch; i += WIDTH) {
+            L place = 0.0f;
+            for (int k = 0; k < WIDTH; ++k) reinterpret_cast<float*>(&place)[k] = float(i + k - reach);
+            const L u = place - off_x, w = place + off_x, v = place - off_y;
+            const L a = exponential(u * u * (-0.5f * curvature)), b = exponential(w * w * (-0.5f * curvature));
+            const L c = exponential(v * v * (-0.5f * curvature));
+            __builtin_memcpy(along + i, &a, sizeof(L));
+            __builtin_memcpy(against + i, &b, sizeof(L));
+            __builtin_memcpy(down + i, &c, sizeof(L));
+        }
+    }
+    template <class T>
+    void put_pixels(const T* pixels, long long height, long long width, long long y, long long x, double background) {
+        const auto level = in_precision<T>(background);
+        const int side = 2 * reach + 1;
+        const bool inside = y >= reach && y + reach < height && x >= reach && x + reach < width;
+        for (int row = 0; row <= reach; ++row) {
+            float *const a = one + row * pitch, *const b = other + row * pitch;
+            const T *const upper = pixels + (y + row) * width + x - reach, *const lower =
+                                                                               pixels + (y - row) * width + x + reach;
+            if (inside)
+                for (int i = 0; i < side; ++i) a[i] = float(upper[i] - level), b[i] = float(lower[-i] - level);
+            else
+                for (int i = 0; i < side; ++i) {
+                    const long long u = x + i - reach, w = x - i + reach;
+                    const bool has_one = y + row < height && u >= 0 && u < width;
+                    const bool has_other = y - row >= 0 && w >= 0 && w < width;
+                    a[i] = has_one ? float(upper[i] - level) : float(NOT_A_NUMBER);
+                    b[i] = has_other ? float(lower[-i] - level) : float(NOT_A_NUMBER);
+                }
+            // Of the row through the middle one half has both; beyond the window there is nothing.
+            for (int i = 0; !row && i <= reach; ++i) a[i] = b[i] = float(NOT_A_NUMBER);
+            for (int i = side; i < pitch; ++i) a[i] = b[i] = float(NOT_A_NUMBER);
+        }
+    }
+
+  public:
+    SpotWindow(double sigma_of_psf) : sigma(sigma_of_psf), curvature_of_psf(float(1 / (sigma_of_psf * sigma_of_psf))) {}
+
+    // Takes the pixels of a frame around a spot, as far as so many sigma.
+    template <class T>
+    void take(const T* pixels, long long height, long long width, const FittedSpot& spot, double times) {
+        reach = window_reach(sigma, times), pitch = (2 * reach + WIDTH) / WIDTH * WIDTH;
+        const long long y = static_cast<long long>(__builtin_rint(spot.y));
+        const long long x = static_cast<long long>(__builtin_rint(spot.x));
+        put_profile(float(spot.y - double(y)), float(spot.x - double(x)), spot.curvature);
+        put_pixels(pixels, height, width, y, x, spot.level);
+    }
+    Elongation own(const FittedSpot& spot) const {
+        const auto add = [&](DirectionSums<L>& sums, const Opposite<L>& pair, const Direction<L>& at)
+                             SPOTFIT_INLINE_LAMBDA { sums.add_own(spot, pair, at); };
+        return own_elongation(sums(spot.coarse, add), spot.height);
+    }
+    bool has_line(const FittedSpot& spot) const {
+        const auto add = [&](DirectionSums<L>& sums, const Opposite<L>& pair, const Direction<L>& at)
+                             SPOTFIT_INLINE_LAMBDA { sums.add_wide(spot, pair, at); };
+        const DirectionSums<float> wide = sums(spot.coarse, add);
+        if (!goes_on(wide)) return false;
+        const float length = length_of(wide), cosine = wide.difference / length, sine = wide.product / length;
+        L line = 0.0f;
+        each_pair([&](const Opposite<L>& pair, L x, L y) SPOTFIT_INLINE_LAMBDA {
+            line += line_of_pair(spot, pair, direction(x, y, curvature_of_psf), x * x + y * y, cosine, sine);
+        });
+        return is_line(wide, total(line));
+    }
+};
+
+// Their numbers must mean something.
+constexpr unsigned NO_SPOT = flag::NOT_CONVERGED | flag::AT_BOUND | flag::WEAK | flag::NEGATIVE;
+
+// Calls use(spot) for the fits that may be long.
+template <class Use>
+void each_spot(const FitColumns& fits, const VerdictSettings& s, const ImageFits& image, long long first,
+               long long last, Use use) {
+    if (!s.is_round || !(image.sigma > 0)) return;
+    Tile tile;
+    for (long long start = first; start < last; start += TILE) {
+        const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
+        for (int place = AMPLITUDE; place <= PHOTONS; ++place) tile.copy(fits, place, start, count);
+        for (int j = 2; j < s.shape; ++j) tile.copy(fits, SHAPE + j, start, count);
+        for (int k = 0; k < count; ++k) {
+            const long long i = start + k;
+            if ((image.flags[i] & NO_SPOT) || is_nan(image.y[i])) continue;
+            const FitNumbers fit = tile.light_and_shape(k);
+            const double own_width = mean_width(s, fit), dark = dark_variance(s, fit.background);
+            const double brightest = dark + s.slope * fit.amplitude;
+            use(FittedSpot{i, image.corners[3 * i], image.y[i] - double(image.first_row), image.x[i],
+                           fit.background + s.offset, float(fit.amplitude), float(1 / (own_width * own_width)),
+                           float(dark), float(s.slope), float(-DEAD * square_root(brightest)), float(s.coarse)});
+        }
+    }
+}
+
+long long list_spots(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
+                     long long last, FittedSpot* spots) {
+    long long count = 0;
+    each_spot(fits, settings, image, first, last, [&](const FittedSpot& spot) { spots[count++] = spot; });
+    return count;
+}
+
+void flag_long(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, const void* frames,
+               int pixel_type, long long height, long long width, long long first, long long last) {
+    SpotWindow window(image.sigma);
+    with_pixel_type(pixel_type, [&](auto kind) {
+        using T = typename decltype(kind)::Type;
+        each_spot(fits, settings, image, first, last, [&](const FittedSpot& spot) {
+            const T* const pixels = static_cast<const T*>(frames) + spot.frame * height * width;
+            window.take(pixels, height, width, spot, OWN_REACH);
+            Elongation found = window.own(spot);
+            if (found == IS_UNSURE) {
+                window.take(pixels, height, width, spot, WIDE_REACH);
+                found = window.has_line(spot) ? IS_LONG : IS_ROUND;
+            }
+            if (found == IS_LONG) image.flags[spot.fit] |= flag::ELONGATED;
+        });
+    });
+}
+
 void judge_together(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
                     long long last) {
     InImage(fits, settings, image, first, last).judge_together();
@@ -213,6 +387,7 @@ void mean_widths(const double* columns, long long count, double* widths) {
 
 }  // namespace
 
-const VerdictFunctions verdicts = {judge, judge_each, judge_together, pixel_flags, correct_all_errors, mean_widths};
+const VerdictFunctions verdicts = {judge,     judge_each, judge_together,     pixel_flags,
+                                   flag_long, list_spots, correct_all_errors, mean_widths};
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -20,12 +20,22 @@ from ...images.pixel_calibration import Planes
 from .. import threads
 from ..block import Block
 from ..cpu.block_fits import FLAGGED, CpuFitter, rule_for
-from ..cpu.layouts import EXCLUDE, FLAG_TOGETHER, FLAT_TOP, JOIN, PLACE_ROIS, DeviceLooks
+from ..cpu.layouts import (
+    EXCLUDE,
+    FLAG_TOGETHER,
+    FLAT_TOP,
+    JOIN,
+    PLACE_ROIS,
+    DeviceLooks,
+    FittedSpot,
+    FlagBit,
+)
 from ..kernel_arguments import address, row_bytes, sizes_of_results
 from ..rois import put_rows
 from . import fit, flat_areas
 from .cut_out import cut_out_on
 from .device import current_device
+from .elongation import long_spots
 from .lone_pixels import Look
 
 #: Pixels that are cut out at a time, and spots whose masks a thread makes.
@@ -68,6 +78,7 @@ class DeviceFits(CpuFitter):
             self._step(first, first + at_once, EXCLUDE)
             self._fit_listed(at_once)
             self._in_pieces(JOIN, first, first + at_once)
+        self._flag_long()
         self._in_pieces(FLAG_TOGETHER, 0, self._count)
         return 0
 
@@ -81,6 +92,20 @@ class DeviceFits(CpuFitter):
             self._step(first + begin, first + end, steps)
 
         threads.in_pieces(work, last - first, FLAGGED, self._workers)
+
+    def _flag_long(self) -> None:
+        """Flag the spots that are longer in one direction than across."""
+        sigma, count, size = self._job.sigma, self._count, ctypes.sizeof(FittedSpot)
+        if sigma is None or not self._verdicts.numbers.is_round or not count:
+            return
+        spots = np.empty((count, size), np.uint8)
+        call = self._library.index, self._by_reference, 0, count, address(spots)
+        listed = int(self._library.functions.spotfit_list_spots(*call))
+        if listed:
+            spots = spots[:listed]
+            fits = np.ascontiguousarray(spots[:, :8]).view(np.int64).ravel()
+            are_long = long_spots(self._device, self._pixels, spots, listed, sigma)
+            self._columns["flags"][fits[are_long]] |= np.uint32(FlagBit.ELONGATED)
 
     def _look(self, first: int, last: int) -> None:
         """Look for saturated, hot and padding pixels of ROIs; most often there are none."""

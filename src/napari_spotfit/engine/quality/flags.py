@@ -24,7 +24,7 @@ _JUDGED = " or ".join(one.name for one in ESTIMATORS.values() if one.chi_is_judg
 class Flag(IntFlag):
     """What may be wrong with a fit; :data:`RULES` says when each is set.
 
-    The bits up to 12 are those of fits in two dimensions; 16 to 23 are left for depth, 24 to
+    The bits up to 13 are those of fits in two dimensions; 16 to 23 are left for depth, 24 to
     31 for groups of spots.
 
     Examples
@@ -47,6 +47,7 @@ class Flag(IntFlag):
     EDGE = FlagBit.EDGE
     BAD_PIXELS = FlagBit.BAD_PIXELS
     SATURATED = FlagBit.SATURATED
+    ELONGATED = FlagBit.ELONGATED
 
 
 class Rule(NamedTuple):
@@ -153,6 +154,21 @@ RULES = {
         "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
         "If most spots are flagged, set PSF σ, or leave it to the image; else name hot pixels in "
         "bad pixels, or allow fewer false spots.",
+    ),
+    Flag.ELONGATED: Rule(
+        "elongated",
+        "The spot is longer in one direction than across: a line, a ring or a scratch, or several "
+        "spots.",
+        "what the fit leaves differs by direction, the same on both sides of the centre: in the "
+        "spot by 3.3 standard errors, and its curvature along one direction from that across by a "
+        "quarter of both; or up to 4.6 σ from it by 2.1 standard errors, and by a quarter of what "
+        "a line as high as the spot leaves, unless the spot itself is round to two standard errors",
+        "the image of a point is curved alike in all directions; light of one neighbour is on one "
+        "side only",
+        True,
+        "an image, the PSF's σ, and a model as long as it is wide",
+        "Fit an elliptical model where spots are elongated; leave lines out, or look for spots on "
+        "them in an image less its local background.",
     ),
     Flag.SATURATED: Rule(
         "saturated",

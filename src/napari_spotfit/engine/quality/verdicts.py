@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.columns import IN_PLANE
 from ...settings.bounds import bounds_of, light_ends
 from ...settings.camera_noise import electrons_of, noise_of
 from ...settings.noise_model import excess_of
@@ -109,6 +110,10 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.dark = noise.intercept + noise.slope * settings.offset
     numbers.pixels = math.prod(roi_shape)
     numbers.least_with_light = noise.slope**2 / numbers.pixels
+    numbers.offset, numbers.coarse = settings.offset, noise.correlation**2
+    own_axes = {"sigma_x", "sigma_y"} & {parameter.name for parameter in settings.profile.shape}
+    is_own = settings.profile.expression is not None
+    numbers.is_round = not own_axes and not is_own and settings.dimensions == len(IN_PLANE)
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # Where the image does not show the noise of light, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
