@@ -83,9 +83,10 @@ def _by_brightness(reader: FrameReader) -> Kinds | None:
     if count < 2 * _LEAST:
         return None
     numbers = np.sort(golden_steps(count, reader.count))
-    levels = reader.glance(numbers)
-    if levels is None:
+    pixels = reader.glance(numbers)
+    if pixels is None:
         return None
+    levels = pixels.mean(axis=1)
     order = np.argsort(levels, kind="stable")
     rising = levels[order]
     least = max(_LEAST, math.ceil(_LEAST_SHARE * len(numbers)))
@@ -94,7 +95,9 @@ def _by_brightness(reader: FrameReader) -> Kinds | None:
         return None
     end = int(np.argmax(gaps)) + least
     dark, bright = rising[:end], rising[end:]
-    apart = max(float(np.std(dark)), float(np.std(bright)))
+    # Frames that are there several times differ by less than their noise.
+    chance = float(np.median(pixels.std(axis=1))) / math.sqrt(pixels.shape[1])
+    apart = max(float(np.std(dark)), float(np.std(bright)), chance)
     if not rising[end] - rising[end - 1] > _APART * apart:
         return None
     return Kinds(np.sort(numbers[order[:end]]), np.sort(numbers[order[end:]]))
