@@ -40,7 +40,7 @@ def test_strobed_light(period, phase, dark):
 
 
 def test_a_part_of_a_strobed_movie():
-    movie, lit = strobed(2, 0, 0.0)
+    movie, _ = strobed(2, 0, 0.0)
     fits = localize(movie, sigma=1.3, frames=slice(0, 10))
     assert fits.good.sum() == pytest.approx(SPOTS * 5, rel=0.1)
 
