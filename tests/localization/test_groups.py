@@ -153,7 +153,7 @@ def test_files_keep_groups_apart(scene, joint, tmp_path):
 
 
 def test_picasso_has_the_groups(scene, joint, tmp_path):
-    pytest.importorskip("h5py")
+    h5py = pytest.importorskip("h5py")
     joint()
     fits = localize(scene[0], **FOUND)
     with pytest.warns(match="Picasso"):
@@ -162,6 +162,8 @@ def test_picasso_has_the_groups(scene, joint, tmp_path):
     np.testing.assert_array_equal(found.group, fits.group)
     np.testing.assert_array_equal(found.group_size, fits.group_size)
     assert found.group.dtype == np.int64
+    with h5py.File(tmp_path / "a_locs.hdf5") as file:
+        assert file["locs"].dtype["group"] == np.int64
 
 
 def in_blocks(monkeypatch, movie):
@@ -193,7 +195,7 @@ def columns_of_spots(columns, height=2400):
     return np.random.default_rng(0).poisson(light)[np.newaxis].astype(np.uint16)
 
 
-def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch):
+def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch, tmp_path):
     # Whatever row a block ends at, a pair is on both sides.
     pairs = [
         np.sort([*range(first, 2380, 14), *range(first + 5, 2380, 14)]) for first in (8, 13, 18)
@@ -209,7 +211,10 @@ def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch):
     for begin in begins[1:]:
         assert any(one.min() < begin - 0.5 < one.max() for one in places)
     assert_same(SpotFits.concatenate(parts), whole)
-    assert_same(localize(movie, **FOUND), whole)
+    pytest.importorskip("pyarrow")
+    for _ in range(2):  # made in parts of a file, then read from it
+        parts = list(localize_iter(movie, resume=tmp_path, **FOUND))
+        assert_same(SpotFits.concatenate(parts), whole)
 
 
 def test_a_chain_that_no_block_has_whole_loses_no_spot(joint, monkeypatch):
