@@ -92,17 +92,19 @@ class Joint:
             return alone
         centers, own = positions.yx[members], members
         if is_wide:
-            centers, own = centers + np.array([(0, -1.0), (0, 1.0)]), members.repeat(2)
+            middle = [columns[axis][members[0]] for axis in "yx"]
+            centers, own = np.add(middle, [(0, -1.3), (0, 1.3)]), members.repeat(2)
         frame = block.pixels[positions.frames[members[0]]].astype(float)
         while True:
-            found, heights, level, chi = fit_together(frame, centers, block.first_row)
+            found, heights, level, chi, degrees = fit_together(frame, centers, block.first_row)
             keep = heights >= DIMMEST * heights.max()
             if keep.all():
                 break
             if not keep.any():
                 return alone
             centers, own = centers[keep], own[keep]
-        light = {"background": level, "chi_square": chi, "sigma": SIGMA}
+        light = {"background": level, "sigma": SIGMA, "chi_square": chi}
+        light |= {"reduced_chi_square": chi / degrees}
         return [
             (int(position), light | {
                 "y": y, "x": x, "amplitude": height, "flags": 0,
@@ -123,12 +125,12 @@ class _Fitter:
 
 
 def fit_together(frame, centers, first_row=0):
-    """Return the centres, amplitudes, background and χ² of spots of one width.
+    """Return the centres, amplitudes, background, χ² and degrees of freedom of spots of one width.
 
     Numbers are those of the first spot's pixel, so that they do not depend on where it is.
     """
-    corner = np.rint(centers.min(axis=0)).astype(int) - 6
-    last = np.rint(centers.max(axis=0)).astype(int) + 7
+    corner = np.rint(centers.min(axis=0)).astype(int) - 4
+    last = np.rint(centers.max(axis=0)).astype(int) + 5
     low = np.maximum(corner, (first_row, 0))
     pixels = frame[low[0] - first_row : last[0] - first_row, low[1] : last[1]]
     y, x = np.indices(pixels.shape) + low.reshape(2, 1, 1) - corner.reshape(2, 1, 1)
@@ -144,7 +146,9 @@ def fit_together(frame, centers, first_row=0):
 
     done = least_squares(lambda places: model(places)[0], (centers - corner).ravel())
     residual, light = model(done.x)
-    return done.x.reshape(-1, 2) + corner, light[:-1], light[-1], (residual**2).sum()
+    degrees = pixels.size - 3 * len(centers) - 1
+    places = done.x.reshape(-1, 2) + corner
+    return places, light[:-1], light[-1], (residual**2).sum(), degrees
 
 
 def mark_not_settled(backend, monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from joint_fits import CELL, PHOTONS, SIGMA, Joint, field, mark_not_settled
@@ -27,7 +25,7 @@ from napari_spotfit.engine.backend import Load
 from napari_spotfit.files import parquet
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.localization import fit_at as fit_at_module
-from napari_spotfit.localization import fitter, plan, stored
+from napari_spotfit.localization import fitter, plan, stored, tiles
 from napari_spotfit.results.joining import in_whole_groups
 
 FRAMES, CELLS = 6, (4, 5)
@@ -155,7 +153,7 @@ def test_files_keep_groups_apart(scene, joint, tmp_path):
 
 
 def test_picasso_has_the_groups(scene, joint, tmp_path):
-    pytest.importorskip("h5py")
+    h5py = pytest.importorskip("h5py")
     joint()
     fits = localize(scene[0], **FOUND)
     with pytest.warns(match="Picasso"):
@@ -164,21 +162,32 @@ def test_picasso_has_the_groups(scene, joint, tmp_path):
     np.testing.assert_array_equal(found.group, fits.group)
     np.testing.assert_array_equal(found.group_size, fits.group_size)
     assert found.group.dtype == np.int64
+    with h5py.File(tmp_path / "a_locs.hdf5") as file:
+        assert file["locs"].dtype["group"] == np.int64
 
 
 def in_blocks(monkeypatch, movie):
-    """Let the frames of a movie be worked in blocks of rows."""
+    """Let the frames of a movie be worked in blocks of rows; return where these will begin."""
+    begins, blocks = [], tiles.row_blocks
+
+    def listed(*given):
+        for rows in blocks(*given):
+            begins.append(rows.own.start)
+            yield rows
+
+    monkeypatch.setattr(tiles, "row_blocks", listed)
     monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
     monkeypatch.setattr(frames_module, "TILE", 60 * movie.shape[-1] * movie.itemsize)
+    return begins
 
 
 def columns_of_spots(columns, height=2400):
     """Return an image of spots at rows, which are listed for each of some columns."""
-    y, x = np.indices((height, 24 * len(columns)))
+    y, x = np.indices((height, 60 * len(columns)))
     profiles = [
         np.outer(
             sum(np.exp(-((y[:, 0] - row) ** 2) / (2 * SIGMA**2)) for row in rows),
-            np.exp(-((x[0] - 24 * number - 12) ** 2) / (2 * SIGMA**2)),
+            np.exp(-((x[0] - 60 * number - 12) ** 2) / (2 * SIGMA**2)),
         )
         for number, rows in enumerate(columns)
     ]
@@ -186,7 +195,7 @@ def columns_of_spots(columns, height=2400):
     return np.random.default_rng(0).poisson(light)[np.newaxis].astype(np.uint16)
 
 
-def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch):
+def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch, tmp_path):
     # Whatever row a block ends at, a pair is on both sides.
     pairs = [
         np.sort([*range(first, 2380, 14), *range(first + 5, 2380, 14)]) for first in (8, 13, 18)
@@ -195,12 +204,17 @@ def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch):
     joint()
     whole = localize(movie, **FOUND)
     assert (whole.group_size == 2).sum() > 1000
-    in_blocks(monkeypatch, movie)
+    begins = in_blocks(monkeypatch, movie)
     parts = list(localize_iter(movie, **FOUND))
-    assert len(parts) > 1
-    assert all(one.y.max() > two.y.min() for one, two in pairwise(parts))
+    assert len(begins) == len(parts) > 1
+    places = [whole.y[whole.group == group] for group in range(whole.group.max() + 1)]
+    for begin in begins[1:]:
+        assert any(one.min() < begin - 0.5 < one.max() for one in places)
     assert_same(SpotFits.concatenate(parts), whole)
-    assert_same(localize(movie, **FOUND), whole)
+    pytest.importorskip("pyarrow")
+    for _ in range(2):  # made in parts of a file, then read from it
+        parts = list(localize_iter(movie, resume=tmp_path, **FOUND))
+        assert_same(SpotFits.concatenate(parts), whole)
 
 
 def test_a_chain_that_no_block_has_whole_loses_no_spot(joint, monkeypatch):
