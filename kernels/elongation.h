@@ -28,7 +28,7 @@ constexpr float SURE_OF_SPOT = 11, SURE_OF_LINE = 4.5f, LEAST_OF_SPOT = 0.25f, L
 constexpr float ROUND_BELOW = 0.3f, ROUND_ERRORS = 2;
 
 SPOTFIT_INLINE int window_reach(double sigma, double times) {
-    const double reach = __builtin_rint(times * sigma);
+    const double reach = to_nearest(times * sigma);
     return reach < 2 ? 2 : reach < LARGEST_REACH ? int(reach) : LARGEST_REACH;
 }
 
@@ -122,8 +122,8 @@ SPOTFIT_INLINE bool is_line(const DirectionSums<float>& wide, float of_line) {
 // NaN where there is none.
 template <class Pixel> SPOTFIT_INLINE bool is_long_spot(const FittedSpot& spot, double sigma, Pixel pixel) {
     const float of_psf = float(1 / (sigma * sigma));
-    const long long y = static_cast<long long>(__builtin_rint(spot.y));
-    const long long x = static_cast<long long>(__builtin_rint(spot.x));
+    const long long y = static_cast<long long>(to_nearest(spot.y));
+    const long long x = static_cast<long long>(to_nearest(spot.x));
     const float off_y = float(spot.y - double(y)), off_x = float(spot.x - double(x));
     const auto profile = [&](int v, int u) SPOTFIT_INLINE_LAMBDA {
         const float down = float(v) - off_y, along = float(u) - off_x;

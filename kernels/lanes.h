@@ -50,6 +50,7 @@ SPOTFIT_INLINE double multiply_add(double a, double b, double c) { return a * b 
 SPOTFIT_INLINE float absolute(float x) { return fabsf(x); }
 SPOTFIT_INLINE double absolute(double x) { return fabs(x); }
 SPOTFIT_INLINE double square_root(double x) { return sqrt(x); }
+SPOTFIT_INLINE double to_nearest(double x) { return rint(x); }
 SPOTFIT_INLINE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 SPOTFIT_INLINE float square_root(float x) { return sqrtf(x); }
 SPOTFIT_INLINE int bits_of(float x) { return __float_as_int(x); }
@@ -58,6 +59,7 @@ SPOTFIT_INLINE float from_bits(int x) { return __int_as_float(x); }
 SPOTFIT_INLINE float absolute(float x) { return __builtin_fabsf(x); }
 SPOTFIT_INLINE double absolute(double x) { return __builtin_fabs(x); }
 SPOTFIT_INLINE double square_root(double x) { return __builtin_sqrt(x); }
+SPOTFIT_INLINE double to_nearest(double x) { return __builtin_rint(x); }
 SPOTFIT_INLINE float multiply_add(float a, float b, float c) { return a * b + c; }
 SPOTFIT_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 SPOTFIT_INLINE int bits_of(float x) { return __builtin_bit_cast(int, x); }

@@ -14,7 +14,7 @@ import pytest
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import cut_out, detect, filtered_errors, flat_areas
+from napari_spotfit.engine.cuda import cut_out, detect, elongation, filtered_errors, flat_areas
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -120,6 +120,14 @@ def test_looking_for_flat_areas_compiles_without_a_word(architecture):
     text = source("cuda/flat_areas.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in PIXEL_TYPES.values()}
     made = build(architecture, texts, options(THREADS=flat_areas.THREADS))
+    assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_looking_for_long_spots_compiles_without_a_word(architecture):
+    text = source("cuda/elongation.cu")
+    texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in PIXEL_TYPES.values()}
+    made = build(architecture, texts, options(THREADS=elongation.THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
 
 
