@@ -8,9 +8,9 @@ import pytest
 from event_loop import freed, no_worker
 from hand import CONTROL
 from npe2 import PluginManager
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QEvent, Qt
 from qtpy.QtTest import QTest
-from qtpy.QtWidgets import QLineEdit
+from qtpy.QtWidgets import QApplication, QLineEdit
 
 from napari_spotfit.widgets.fit_files import FitFiles
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -100,6 +100,15 @@ def test_the_palette_runs_nothing_that_wants_a_file():
     run = {one.command for one in (*contributions.widgets, *contributions.sample_data)}
     for command in contributions.commands:
         assert command.enablement == (None if command.id in run else "False")
+
+
+def test_a_widget_that_is_deleted_raises_nothing(viewer, qtbot):
+    widget = FitSpots(viewer)
+    widget.unbind()
+    with qtbot.captureExceptions() as errors:
+        widget.deleteLater()
+        QApplication.sendPostedEvents(widget, QEvent.Type.DeferredDelete)
+    assert not errors
 
 
 def test_a_widget_that_is_opened_twice(viewer, fit, make_movie, press):

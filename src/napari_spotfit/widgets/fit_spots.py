@@ -154,8 +154,10 @@ class FitSpots(Docked):
     def event(self, event: QEvent | None) -> bool:
         """Let the legend give way to the settings where there is no room for both."""
         handled = bool(super().event(event))
-        layout = self.layout()
-        if layout is not None and event is not None and event.type() in _LAYS_OUT:
+        # After another event there may be no widget any more: one event deletes it.
+        if event is None or event.type() not in _LAYS_OUT:
+            return handled
+        if (layout := self.layout()) is not None:
             self.result.legend_area.shorten(layout.totalSizeHint().height() - self.height())
         return handled
 
