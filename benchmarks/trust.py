@@ -6,7 +6,8 @@ finds with its default settings, and of the good fits. False spots are those fou
 backgrounds without spots, per 10⁶ pixels. ``peers`` stands other programs beside them, where they
 are installed, at their defaults and at their best thresholds. Then standard errors, flags and real
 images (trust_fits.py), the PSF's width and the noise (trust_images.py), and images that were
-processed, or whose spots or light are unusual (trust_processed.py).
+processed, or whose spots or light are unusual (trust_processed.py), or that show lines, are
+saturated, or said to be of another camera (trust_shapes.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import trust_fits
 import trust_images
 import trust_processed
+import trust_shapes
 from common import parsed
 from noisy_scenes import Scene, f1, flat_scenes, noisy_scenes
 from peers import RADII, Peer, installed, scores_of
@@ -155,6 +157,9 @@ ONCE = {
     "processed": trust_processed.print_processed,
     "sharp": trust_processed.print_sharp,
     "strobed": trust_processed.print_strobed,
+    "shapes": trust_shapes.print_shapes,
+    "saturated": trust_shapes.print_saturated,
+    "cameras": trust_shapes.print_cameras,
 }
 
 
