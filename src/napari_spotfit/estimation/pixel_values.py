@@ -22,7 +22,8 @@ _OFF_STEP, _PRECISION = 0.02, 4.0
 #: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
 #: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
-#: Neighbours differ by so many steps.
+#: Of sparse counts more pixels than this have it. Neighbours differ by so many steps.
+_MOST_PILED_UP = 0.85
 _CLEARLY = 1.5
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
@@ -95,7 +96,9 @@ def is_cut_off(frame: NDArray[Any], step: float) -> bool:
         return False
     if not step > 0:
         return True
-    # Of values that are hardly more than rounded, most are equal anyway.
+    # Of few counts, and of values that are hardly more than rounded, most are equal anyway.
+    if piled_up > _MOST_PILED_UP:
+        return False
     above = (frame[:, 1:] > lowest) & (frame[:, :-1] > lowest)
     if not above.any() or np.median(abs(frame[:, 1:] - frame[:, :-1])[above]) < _CLEARLY * step:
         return False

@@ -28,6 +28,8 @@ Numbers = NDArray[np.float64]
 #: single block in this, and in the scatter of blocks.
 _WHITE = (0.9, 1.14)
 _CHANCE, _CHANCE_OF_SCATTER = 1.5, 0.6
+#: Fewer blocks do not tell by how much they scatter.
+_FEW_BLOCKS = 32
 #: Spots that are sharp have so much more detail along one axis than along both, at least; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
@@ -35,11 +37,17 @@ _SHARP, _CALMER = 1.5, 0.8
 _NOTHING_FINE = 100.0
 #: Rounding tells nothing where noise has this deviation, in steps between values, or more.
 _STEPS = 0.5
+#: Noise of fewer steps than this is mostly that of few counts, or of rounding.
+_IN_STEPS = 0.8
 #: Filters with less than this ratio leave no less noise in fine detail than one in so many.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
 _TINY = float(np.finfo(float).tiny)
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
 _AGREES, _WARNS = 1.35, 2.0
+#: Of what is cut off, noise is so many times what the tail of its maxima tells.
+_SURELY = 1.1
+#: Where spots widen the scatter, low maxima tell by how much, and count with this power.
+_OF_LOW = 0.75
 #: Sets of areas differ by more than this where noise does not grow with light as fine detail says.
 _ONE_LINE = 1.6
 #: Where a part of the variance is left of the least of all sets, below the darkest.
@@ -54,6 +62,8 @@ def looks_raw(detail: FineDetail) -> bool:
     low, high = _WHITE[0] / chance, _WHITE[1] * chance
     if not all(low <= ratio <= high for ratio in detail.along):
         return False
+    if detail.blocks < _FEW_BLOCKS:
+        return True
     most = MOST_SCATTER + _CHANCE_OF_SCATTER / math.sqrt(max(detail.blocks, 1))
     return detail.scatter <= most
 
@@ -86,24 +96,29 @@ def second_opinion(
             return _between_sharp_spots(noise, calm, detail)
         if _CALMER <= ratio <= 1 / _CALMER:
             return noise
-    is_denoised = detail.scatter > MOST_SCATTER and min(detail.along) < _NOTHING_FINE
+    tells = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
+    is_denoised = tells and detail.scatter > MOST_SCATTER
     band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
     if process is not Process.CUT and _is_crowd(noise, band, detail):
         return replace(noise, process=process)
-    if process is Process.NONE and band.has_one_frequency:
-        process = Process.DECONVOLVED
-    elif process is Process.NONE and is_denoised:
-        variance = float(np.median(noise.variance(band.level)))
-        is_rounded = variance < (_STEPS * detail.step) ** 2
-        process = Process.ROUNDED if is_rounded else Process.DENOISED
     # Where half of the noise is cut off, the other half stands out the more. Elsewhere spots widen
     # the scatter, and the lowest maxima lie between them.
-    worse = max(band.tail, 1.0) if process is Process.CUT else math.sqrt(min(band.low, 1.0))
-    changed, times = _by_band(noise, band, worse, may_be_less=process is Process.MOSAIC)
-    if process is Process.NONE and times > _WARNS:
-        process = Process.FILTERED
+    worse = (
+        _SURELY * max(band.tail, 1.0) if process is Process.CUT else min(band.low, 1.0) ** _OF_LOW
+    )
+    changed, times = _by_band(
+        noise,
+        band,
+        worse,
+        may_be_less=process is Process.MOSAIC,
+        by_band_alone=process is Process.CUT,
+    )
+    # Few counts, and rounded ones, scatter like nothing else.
+    usual = float(np.median(changed.variance(band.level)))
+    if process is Process.NONE and usual > (_IN_STEPS * detail.step) ** 2:
+        process = _by_noise(band, is_denoised=is_denoised, differs=times > _WARNS)
     return replace(changed, process=process)
 
 
@@ -134,7 +149,7 @@ def _between_sharp_spots(noise: NoiseModel, calm: CalmNoise, detail: FineDetail)
 
 
 def _by_band(
-    noise: NoiseModel, band: BandNoise, worse: float, *, may_be_less: bool
+    noise: NoiseModel, band: BandNoise, worse: float, *, may_be_less: bool, by_band_alone: bool
 ) -> tuple[NoiseModel, float]:
     """Return the noise that the band has, and how many times as much variance it has.
 
@@ -148,14 +163,16 @@ def _by_band(
         By how many times higher maxima are than its deviation tells.
     may_be_less : bool
         Whether noise may be less than fine detail says.
+    by_band_alone : bool
+        Whether how it grows with light is told by the band alone.
     """
     ratio = band.variance / np.maximum(noise.variance(band.level), _TINY) * worse**2
     if not may_be_less:
         ratio = np.maximum(ratio, 1.0)
     low, high = float(ratio.min()), float(ratio.max())
-    if high < _AGREES and low > 1 / _AGREES:
+    if high < _AGREES and low > 1 / _AGREES and not by_band_alone:
         return noise, 1.0
-    if high / low < _ONE_LINE:
+    if high / low < _ONE_LINE and not by_band_alone:
         return replace(noise, correlation=noise.correlation * math.sqrt(high)), high
     variances = ratio * noise.variance(band.level)
     slope, level, variance = _line(band.level, variances)
@@ -185,6 +202,15 @@ def _line(level: Numbers, variance: Numbers) -> tuple[float, float, float]:
         return 0.0, middle, float(np.median(variance))
     slope = float(np.sum(weight * away * variance) / np.sum(weight * away * away))
     return max(slope, 0.0), middle, value
+
+
+def _by_noise(band: BandNoise, *, is_denoised: bool, differs: bool) -> Process:
+    """Return what was probably done to an image, as far as its noise tells."""
+    if band.has_one_frequency:
+        return Process.DECONVOLVED
+    if is_denoised:
+        return Process.DENOISED
+    return Process.FILTERED if differs else Process.NONE
 
 
 def _process(frame: NDArray[np.float64], detail: FineDetail) -> Process:

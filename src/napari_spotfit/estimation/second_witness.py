@@ -23,7 +23,7 @@ Numbers = NDArray[np.float64]
 #: So many pixels are looked at, in whole frames, or else in squares of so large a side.
 _PIXELS, _SIDE = 1 << 18, 256
 #: Side of the areas that noise is measured in: for the first widths of the PSF, for larger ones.
-_AREA, _LARGE_AREA, _LARGE_SIGMA = 32, 64, 2.0
+_AREA, _LARGE_AREA, _LARGE_SIGMA = 32, 64, 3.0
 #: So many areas may be darker than all others, or brighter, and brightness be the same.
 _AWAY = 0.1
 #: Areas of a set of similar brightness, at least, and the number of sets.
@@ -174,9 +174,9 @@ def _by_brightness(level: Numbers, variance: Numbers, share: float) -> tuple[Num
     """Return brightness and variance of sets of areas, from dark to bright."""
     ordered = np.argsort(level, kind="stable")
     sets = int(np.clip(len(level) // _LEAST_TOGETHER, 1, _MOST_SETS))
-    low, high = np.quantile(level, (_AWAY, 1 - _AWAY))
-    if high - low < np.sqrt(np.median(variance)):
-        sets = 1  # all are alike
     parts = np.array_split(ordered, sets)
-    return (np.array([np.median(level[own]) for own in parts]),
-            np.array([np.quantile(variance[own], share) for own in parts]))  # fmt: skip
+    levels = np.array([np.median(level[own]) for own in parts])
+    low, high = np.quantile(level, (_AWAY, 1 - _AWAY))
+    if high - low < np.sqrt(np.median(variance)):  # all are alike
+        return levels, np.full(sets, np.quantile(variance, share))
+    return levels, np.array([np.quantile(variance[own], share) for own in parts])

@@ -27,7 +27,6 @@ class Process(StrEnum):
     FILTERED = "filtered"
     DENOISED = "denoised"
     DECONVOLVED = "deconvolved"
-    ROUNDED = "rounded"
     MOSAIC = "mosaic"
     ENLARGED = "enlarged"
 
@@ -42,7 +41,6 @@ _PROCESSES = {
     Process.FILTERED: ("was filtered, interpolated or compressed", _RAW),
     Process.DENOISED: ("was denoised: noise is left in some places, and gone from others", _RAW),
     Process.DECONVOLVED: ("was deconvolved, or lacks its highest frequencies", _RAW),
-    Process.ROUNDED: ("was rounded to steps coarser than its noise, as copies of 8 bits are", _RAW),
     Process.MOSAIC: (
         "is a mosaic of colours or polarisers: neighbouring pixels differ in sensitivity",
         "Fit each of them by itself, as image[..., ::2, ::2], or add up each 2×2 pixels",
