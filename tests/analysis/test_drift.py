@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from napari_spotfit import (
     Drift,
     SimulatedMicroscope,
     SpotFits,
+    StopCondition,
     fiducial_drift,
     link_spots,
     load_drift,
@@ -276,6 +278,41 @@ def test_a_drift_is_saved_and_loaded(tmp_path, beads):
     (tmp_path / "b.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"b\.csv"):
         load_drift(tmp_path / "b.csv")
+
+
+def imported(z_unit):
+    """Return one spot in each of three frames, as of another program."""
+    rows = np.arange(3)
+    columns = {"frame": rows, "y": rows + 5.0, "x": rows + 7.0, "z": rows * 100.0}
+    stop = np.full(3, StopCondition.MIN_DELTA, np.uint8)
+    return SpotFits(columns | {"stop_condition": stop}, ("frame",), units={"z": z_unit})
+
+
+@pytest.mark.parametrize("ending", [".csv", ".txt"])
+def test_a_drift_along_z(tmp_path, ending):
+    rows = np.arange(3.0)
+    drift = replace(drift_of(3), x=rows / 4, z=rows * 10, z_stderr=rows)
+    save_drift(drift, tmp_path / f"a{ending}")
+    again = load_drift(tmp_path / f"a{ending}")
+    assert (again.z.tolist(), again.x.tolist()) == (drift.z.tolist(), drift.x.tolist())
+    assert ending == ".txt" or again.z_stderr.tolist() == drift.z_stderr.tolist()
+    still = subtract_drift(imported("nm"), again)
+    assert still.z.tolist() == [0, 90, 180]
+    assert still.units["z"] == "nm"
+    with pytest.raises(ValueError, match="z of these fits in planes"):
+        subtract_drift(imported("planes"), again)
+
+
+def test_picassos_drift_in_nanometres(tmp_path):
+    path = tmp_path / "a_drift.txt"
+    path.write_text("# picasso_format: 1.0\n# dx\tdy\tdz\n0 0 0\n50 20 30\n")
+    drift = load_drift(path, pixel_size=(40, 100))
+    assert (drift.x[1], drift.y[1], drift.z[1]) == (0.5, 0.5, 30)
+    with pytest.raises(ValueError, match=r"a_drift.txt.*in nm.*pixel_size"):
+        load_drift(path)
+    path.write_text("0 0 0 0\n")
+    with pytest.raises(ValueError, match="4 numbers instead of x and y"):
+        load_drift(path)
 
 
 def test_the_rows_of_a_drift_are_known_by_their_frames(tmp_path):

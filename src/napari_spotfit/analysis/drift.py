@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..models.columns import TRACK
+from ..files.exchange.image_info import as_pixel_size
+from ..files.exchange.picasso import MARKER, convention_of
+from ..files.writing import unfinished
+from ..models.columns import PLANES, TRACK
 from ..results.spot_fits import SpotFits
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
 from .tracks import leading_axes
@@ -23,6 +29,10 @@ if TYPE_CHECKING:
 #: The columns of a drift; and which part of a movie, at its ends, is worth a warning if it has no
 #: fiducials.
 _COLUMNS, _UNSEEN = ("frame", "y", "x", "y_stderr", "x_stderr", "used"), 0.01
+#: Those of a drift along z, too.
+_ALONG_Z = ("z", "z_stderr")
+#: So many lines may stand before the numbers of a text.
+_LONGEST_HEADER = 50
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,8 @@ class Drift:
         fiducials scatter by more than their own errors, by as much.
     used : ndarray of int64, shape (frames,)
         How many fiducials took part.
+    z, z_stderr : ndarray of float64, shape (frames,), optional
+        The same along the optical axis in nm, as Picasso has it; None where it is not known.
 
     Raises
     ------
@@ -50,23 +62,31 @@ class Drift:
     y_stderr: Floats
     x_stderr: Floats
     used: NDArray[np.int64]
+    z: Floats | None = None
+    z_stderr: Floats | None = None
 
     def __post_init__(self) -> None:
-        columns = {name: np.asarray(getattr(self, name)) for name in _COLUMNS[1:]}
+        if self.z is None and self.z_stderr is not None:
+            raise ValueError("a drift with z_stderr must have z")
+        columns = self._columns()
         if len({column.shape for column in columns.values()}) != 1 or columns["y"].ndim != 1:
             raise ValueError("a drift has one number for each frame in each of its columns")
-        if not (np.isfinite(columns["y"]).all() and np.isfinite(columns["x"]).all()):
+        if not all(np.isfinite(columns[name]).all() for name in "yxz" if name in columns):
             raise ValueError("the drift of each frame must be a finite number")
 
     def __len__(self) -> int:
         return len(self.y)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a table: frame, y, x, y_stderr, x_stderr, used."""
+        """Return a table: frame, y, x, y_stderr, x_stderr, used; z and z_stderr if it has them."""
         import pandas as pd
 
-        values = {name: getattr(self, name) for name in _COLUMNS[1:]}
-        return pd.DataFrame({"frame": np.arange(len(self))} | values)
+        return pd.DataFrame({"frame": np.arange(len(self))} | self._columns())
+
+    def _columns(self) -> dict[str, NDArray[np.generic]]:
+        """Return the columns that there are."""
+        values = {name: getattr(self, name) for name in (*_COLUMNS[1:], *_ALONG_Z)}
+        return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
 
 def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: float = 0.5) -> Drift:
@@ -174,14 +194,14 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     Returns
     -------
     SpotFits
-        The same rows, with other ``y`` and ``x``. ``roi_y`` and ``roi_x`` say where they were
-        fitted.
+        The same rows, with other ``y`` and ``x``, and ``z`` if both have it. ``roi_y`` and
+        ``roi_x`` say where they were fitted.
 
     Raises
     ------
     ValueError
-        If the drift does not know all frames of the fits, or these are of several files or
-        positions, which drift apart.
+        If the drift does not know all frames of the fits, these are of several files or
+        positions, which drift apart, or their z is in planes and that of the drift in nm.
 
     Examples
     --------
@@ -206,11 +226,19 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
             f"the drift is of {len(drift)} frames, the fits are of frames up to {frame.max()}"
         )
     moved = {"y": fits.y - drift.y[frame], "x": fits.x - drift.x[frame]}
-    return SpotFits(fits.columns | moved, fits.index_names, fits.settings)
+    if drift.z is not None and "z" in fits.columns:
+        if fits.units.get("z") == PLANES:
+            raise ValueError(
+                "the drift along z is in nm, and z of these fits in planes: leave it out, "
+                "dataclasses.replace(drift, z=None, z_stderr=None), or divide it by their distance "
+                "and subtract it from the column z"
+            )
+        moved["z"] = fits.z - drift.z[frame]
+    return SpotFits(fits.columns | moved, fits.index_names, fits.settings, units=fits.units)
 
 
 def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
-    """Write a drift to a file: a table as CSV, or as ``.txt`` x and y alone, as Picasso has it.
+    """Write a drift to a file: a table as CSV, or as ``.txt`` x, y and z alone, as Picasso has it.
 
     Parameters
     ----------
@@ -227,24 +255,34 @@ def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
         If it cannot be written.
     """
     place = Path(path)
-    if _ending(place) == ".csv":
-        drift.to_dataframe().to_csv(place, index=False)
-    else:
-        np.savetxt(place, np.column_stack([drift.x, drift.y]), header="dx\tdy", newline="\r\n")
+    ending = _ending(place)
+    with unfinished(place) as part:
+        if ending == ".csv":
+            drift.to_dataframe().to_csv(part, index=False)
+            return
+        axes = "xy" if drift.z is None else "xyz"
+        values = np.column_stack([getattr(drift, axis) for axis in axes])
+        with part.open("wb") as file:  # the name alone would decide whether it is compressed
+            titles = "\t".join(f"d{axis}" for axis in axes)
+            np.savetxt(file, values, header=titles, newline="\r\n")
 
 
-def load_drift(path: str | os.PathLike[str]) -> Drift:
+def load_drift(
+    path: str | os.PathLike[str], *, pixel_size: float | Sequence[float] | None = None
+) -> Drift:
     """Return the drift of a file that :func:`save_drift` or Picasso has written.
 
     Parameters
     ----------
     path : str or path
         Its name ends in ``.csv`` or ``.txt``. The latter knows no standard errors: these are NaN.
+    pixel_size : float or (float, float), optional
+        Height and width of a pixel in nm, for a ``.txt`` of Picasso 1.0 or later, which is in nm.
 
     Raises
     ------
     ValueError
-        If it is no such file.
+        If it is no such file, or needs the size of a pixel.
     OSError
         If it cannot be read.
 
@@ -273,8 +311,9 @@ def load_drift(path: str | os.PathLike[str]) -> Drift:
                     f"to {table['frame'].max()} in {len(table)} rows"
                 )
             y, x, *errors = (table[name].to_numpy(float) for name in _COLUMNS[1:5])
-            return Drift(y, x, errors[0], errors[1], table["used"].to_numpy(np.int64))
-        x, y = np.loadtxt(place, ndmin=2).T
+            more = {name: table[name].to_numpy(float) for name in _ALONG_Z if name in table}
+            return Drift(y, x, errors[0], errors[1], table["used"].to_numpy(np.int64), **more)
+        return _of_picasso(place, as_pixel_size(pixel_size))
     except KeyError as error:
         raise ValueError(
             f"“{place.name}” is no table of a drift: it has no column {error}; the columns are "
@@ -282,8 +321,26 @@ def load_drift(path: str | os.PathLike[str]) -> Drift:
         ) from None
     except ValueError as error:
         raise ValueError(f"“{place.name}” is no table of a drift: {error}") from None
+
+
+def _of_picasso(path: Path, pixel_size: tuple[float, float] | None) -> Drift:
+    """Return the drift of a text of Picasso's: along x, y and perhaps z, which is in nm."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        header = [line for line in islice(file, _LONGEST_HEADER) if line.lstrip().startswith("#")]
+    marker = re.search(rf"{MARKER}\W+([\w.]+)", "".join(header))
+    values = np.loadtxt(path, ndmin=2)
+    if values.shape[1] not in (2, 3):
+        raise ValueError(f"its lines have {values.shape[1]} numbers instead of x and y, or x, y, z")
+    x, y, *z = values.T
+    if convention_of(marker and marker[1]).unit is not None:
+        if pixel_size is None:
+            raise ValueError(
+                "it is in nm, and the size of a pixel is not known: say it, pixel_size=… in nm"
+            )
+        y, x = y / pixel_size[0], x / pixel_size[1]
     unknown = np.full(len(y), math.nan)
-    return Drift(y, x, unknown, unknown, np.zeros(len(y), np.int64))
+    errors = {} if not z else {"z": z[0], "z_stderr": unknown}
+    return Drift(y, x, unknown, unknown, np.zeros(len(y), np.int64), **errors)
 
 
 def _ending(path: Path) -> str:

@@ -78,7 +78,7 @@ def link_spots(
     # Numbers without gaps, in the order in which tracks begin.
     number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)[1]
     columns = {**fits.columns, TRACK: number}
-    return SpotFits(columns, fits.index_names, fits.settings)
+    return SpotFits(columns, fits.index_names, fits.settings, units=fits.units)
 
 
 def leading_axes(columns: Iterable[str]) -> list[str]:

@@ -72,7 +72,7 @@ def drift(
         with _warnings_written(source):
             fits = load_fits(source, pixel_size=pixel_size)
         if known is not None:
-            found = load_drift(known)
+            found = load_drift(known, pixel_size=pixel_size)
         else:
             linked = link_spots(fits, max_distance, memory=memory)
             with _warnings_written(source):

@@ -41,6 +41,8 @@ _WRITERS: dict[str, Callable[[Path, SpotTable], AbstractContextManager[Adds]]] =
     ".parquet": parquet_writer,
     ".csv": csv_writer,
 }
+#: Endings of several formats, which the content tells.
+_SNIFFED = (".csv", ".h5", ".mat")
 #: What our own CSV files begin with.
 OURS = f"# {FORMAT_KEY}".encode()
 _ENDINGS = (
@@ -195,7 +197,7 @@ def _foreign(path: Path) -> Format | None:
     if name.endswith((".spots.csv", ".parquet")):
         return None
     named = by_name(path)
-    if named is not None or path.suffix.lower() not in (".csv", ".h5"):
+    if named is not None or path.suffix.lower() not in _SNIFFED:
         return named
     with path.open("rb") as file:
         if file.read(len(OURS)) == OURS:

@@ -29,6 +29,7 @@ from .mapping import (
     unmapped,
     with_frame_number,
 )
+from .smap_mat import is_mat, read_mat
 
 
 class ThunderStorm(Format):
@@ -120,7 +121,8 @@ class Smap(Format):
     """SMAP's tables: nm, the first pixel's centre one pixel from 0, frames from 1."""
 
     name, title, suffix = "smap", "SMAP", ".smap.csv"
-    unit, origin, first_frame, needs = "nm", "1 px", "1", "size of a pixel"
+    unit, origin, first_frame = "nm", "1 px", "1"
+    needs = "size of a pixel, if a `.mat` does not say it; `napari-spotfit[hdf5]` for its v7.3"
     #: Its fitters add what they find to MATLAB's numbers of pixels, which begin with 1.
     _CONVENTION = Convention(unit=1.0, corner=1.0, first_frame=1)
     _MAPPINGS = mappings_of("smap")
@@ -128,23 +130,37 @@ class Smap(Format):
     _ROUND = (mapped("PSFxnm", "sigma"),)
     _ELLIPTICAL = (mapped("PSFxnm", "sigma_x"), mapped("PSFynm", "sigma_y"))
     _ID, _Z, _ERROR = "ID", "znm", "locprecnm"
+    #: What a saved table has besides.
+    _ERRORS = (mapped("xnmerr", "x_stderr"), mapped("ynmerr", "y_stderr"))
+    _SAVED = (mapped("locprecznm", "z_stderr"), mapped("photerr", "photons_stderr"))
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with SMAP's titles."""
-        return {"frame", "xnm", "ynm"} <= set(titles_of(head))
+        """Whether a file begins with SMAP's titles, or is one of MATLAB's."""
+        return is_mat(head) or {"frame", "xnm", "ynm"} <= set(titles_of(head))
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table that SMAP has exported; a znm of 0 throughout stands for none."""
-        found = Rows(path).all_numbers()
+        """Read a table that SMAP has exported or saved; a znm of 0 throughout stands for none."""
+        with path.open("rb") as file:
+            saved = is_mat(file.read(1 << 10))
+        if saved:
+            found, image = read_mat(path, image)
+        else:
+            found = Rows(path).all_numbers()
         found.pop(self._ID, None)
         if self._Z in found and not found[self._Z].any():
             del found[self._Z]
         error = found.pop(self._ERROR, None)
         widths = self._ELLIPTICAL if "PSFynm" in found else self._ROUND
         convention = counted_from(self._CONVENTION, found, "frame")
-        columns = from_format(found, (*self._MAPPINGS, *widths), convention, image)
-        if error is not None:
-            columns |= error_of_each_axis(error, convention, image)
+        own = {one.title for one in self._ERRORS}
+        if error is not None and not own <= set(found):
+            columns = error_of_each_axis(error, convention, image)
+        else:
+            columns, widths = {}, (*widths, *self._ERRORS)
+        known = (*self._MAPPINGS, *widths, *(self._SAVED if saved else ()))
+        columns = from_format(found, known, convention, image) | columns
+        if saved:
+            join_equal_widths(columns)
         return imported_table(columns, image)
 
     def write(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..table import SpotTable, UnreadableFileError
 from .format import ExportReport, Format
-from .hdf5 import created, need_h5py, opened, sniffed
+from .hdf5 import array_of, created, need_h5py, opened, sniffed
 from .image_info import ImageInfo, as_pixel_size
 from .mapping import (
     Convention,
@@ -52,18 +52,18 @@ class Decode(Format):
                 raise UnreadableFileError(f"it has no “{missing[0]}” of DECODE's")
             data, meta = file["data"], file["meta"].attrs
             unit, size = meta.get("xy_unit"), meta.get("px_size")
-            stored = {name: data[name][()] for name in data if data[name].shape is not None}
+            stored = {name: array_of(data, name) for name in data if data[name].shape is not None}
         found: dict[str, NDArray[Any]] = {}
         rows = len(stored["frame_ix"])
         for name, values in stored.items():
-            columns = values.T if name in _TRIPLES and values.ndim == 2 else values[np.newaxis]
+            lines = values.T if name in _TRIPLES and values.ndim == 2 else values[np.newaxis]
             titles = _TRIPLES.get(name, (name,))
-            if len(columns) != len(titles) or columns.shape[1:] != (rows,):
+            if len(lines) != len(titles) or lines.shape[1:] != (rows,):
                 raise UnreadableFileError(
                     f"its “data/{name}” has the shape {values.shape} beside {rows} rows of "
                     "“frame_ix”"
                 )
-            found |= dict(zip(titles, columns, strict=True))
+            found |= dict(zip(titles, lines, strict=True))
         if image.pixel_size is None and size is not None and np.shape(size) == (2,):
             image = ImageInfo(as_pixel_size([float(one) for one in size]), image.shape)
         if unit not in ("px", "nm", None):

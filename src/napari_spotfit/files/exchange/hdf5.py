@@ -9,11 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..table import UnreadableFileError
 from ..writing import errno_from_message
 
-#: The first bytes of every such file.
+#: The first bytes of every such file; of MATLAB's, after a block of its own.
 MAGIC = b"\x89HDF\r\n\x1a\n"
+MATLAB_BLOCK = 512
+#: Compressed, numbers take this share of their room at least, and this many bytes are no danger.
+_LEAST_SHARE, _NO_DANGER = 1 / 2000, 1 << 20
 
 
 def need_h5py() -> None:
@@ -26,8 +32,8 @@ def need_h5py() -> None:
     """
     if find_spec("h5py") is None:
         raise ImportError(
-            "HDF5 files of Picasso and DECODE need h5py, which is missing: pip install "
-            '"napari-spotfit[hdf5]"'
+            "HDF5 files of Picasso, DECODE and SMAP (.mat) need h5py, which is missing: pip "
+            'install "napari-spotfit[hdf5]"'
         )
 
 
@@ -47,13 +53,43 @@ def opened(path: Path) -> Iterator[Any]:
 
     with path.open("rb") as content:
         # h5py's own message for no such file, or none to be read, would name no reason.
-        if content.read(len(MAGIC)) != MAGIC:
+        head = content.read(MATLAB_BLOCK + len(MAGIC))
+        if MAGIC not in (head[: len(MAGIC)], head[MATLAB_BLOCK:]):
             raise UnreadableFileError("it is no HDF5 file, or it is empty")
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, KeyError, RuntimeError, TypeError) as error:
+    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
         raise UnreadableFileError(f"it is damaged, or was cut off: {error}") from None
+
+
+def array_of(group: Any, name: str) -> NDArray[Any]:
+    """Return the numbers of a dataset that lie in the file itself.
+
+    Raises
+    ------
+    UnreadableFileError
+        If there is none, they lie in other files, or they are more than the file has bytes for.
+    """
+    import h5py
+
+    data = group.get(name)
+    if not isinstance(data, h5py.Dataset):
+        raise UnreadableFileError(f"it has no “{name}”, or it is no table of numbers")
+    outside = data.file.filename != group.file.filename
+    if outside or data.external or data.is_virtual:
+        raise UnreadableFileError(
+            f"its “{name}” lies in another file, which is not read; copy the numbers into one file"
+        )
+    if data.nbytes > max(_NO_DANGER, data.id.get_storage_size() / _LEAST_SHARE):
+        raise UnreadableFileError(
+            f"its “{name}” promises {data.nbytes} bytes, of which {data.id.get_storage_size()} are "
+            "there: it is damaged"
+        )
+    values: NDArray[Any] = np.asarray(data[()])
+    return values
 
 
 @contextmanager

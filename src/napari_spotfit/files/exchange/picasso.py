@@ -20,7 +20,7 @@ from ...models.columns import GROUP
 from ...version import __version__
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .format import ExportReport, Format
-from .hdf5 import created, need_h5py, opened, sniffed
+from .hdf5 import array_of, created, need_h5py, opened, sniffed
 from .image_info import ImageInfo
 from .mapping import (
     LAST_U4,
@@ -68,12 +68,12 @@ class Picasso(Format):
         with opened(path) as file:
             if _LOCS not in file or not getattr(file[_LOCS].dtype, "names", None):
                 raise UnreadableFileError(f"it has no table “{_LOCS}” of Picasso's")
-            locs = file[_LOCS][:]
-            metadata = file[_METADATA][()] if _METADATA in file else b"[]"
+            locs = array_of(file, _LOCS)
+            metadata = array_of(file, _METADATA)[()] if _METADATA in file else b"[]"
             marker = file.attrs.get(MARKER)
         info = _info(path, metadata)
         known = _image_info(image, info)
-        found = {name: locs[name] for name in locs.dtype.names}
+        found = {name: locs[name] for name in locs.dtype.names or ()}
         for name, values in found.items():
             if values.ndim != 1 or values.dtype.kind not in "fiub":
                 raise UnreadableFileError(f"its column {name!r} has no plain numbers")

@@ -1,0 +1,126 @@
+"""SMAP's localisations as MATLAB saves them, in files of version 7 or 7.3."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...caller import warn_caller
+from ..table import UnreadableFileError
+from .hdf5 import array_of, opened
+from .image_info import ImageInfo, as_pixel_size
+
+#: What the text begins with that comes before both kinds of files.
+_MAGIC, _HDF5_MAGIC = b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"
+_SAVED, _LOCS, _INFO = "saveloc", "loc", ("file", "info")
+_NANOMETRES_IN_MICRON = 1000.0
+_DAMAGED = (
+    OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError,
+    MemoryError, NotImplementedError, RuntimeError, struct.error, zlib.error,
+)  # fmt: skip
+#: Gives the numbers of a name; None where there are none.
+_Look = Callable[[str], "NDArray[Any] | None"]
+
+
+def is_mat(head: bytes) -> bool:
+    """Whether a file begins as MATLAB's do."""
+    return head.startswith((_MAGIC, _HDF5_MAGIC))
+
+
+def read_mat(path: Path, image: ImageInfo) -> tuple[dict[str, NDArray[Any]], ImageInfo]:
+    """Return the columns of a file by their names, and what is known of the image.
+
+    Raises
+    ------
+    ImportError
+        If h5py is missing, which reads version 7.3.
+    UnreadableFileError
+        If it is damaged, or has no localisations of SMAP's.
+    """
+    with path.open("rb") as file:
+        is_hdf5 = file.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
+    columns, about = _from_hdf5(path) if is_hdf5 else _from_version_7(path)
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise UnreadableFileError(f"its columns have different lengths: {sorted(lengths)}")
+    return columns, _image_info(path, about, image)
+
+
+def _from_hdf5(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
+    """Return columns, and what looks up numbers about the image, of a file of version 7.3."""
+    with opened(path) as file:
+        saved = file.get(_SAVED, file)
+        locs = saved.get(_LOCS)
+        if not hasattr(locs, "keys"):
+            raise UnreadableFileError(f"it has no “{_SAVED}.{_LOCS}” of SMAP's")
+        columns: dict[str, NDArray[Any]] = {}
+        for name in locs:
+            if "MATLAB_empty" not in locs[name].attrs:
+                _add(columns, name, array_of(locs, name))
+        info: dict[str, NDArray[Any]] = {}
+        group = saved.get("/".join(_INFO))
+        for name in group if hasattr(group, "keys") else ():
+            if getattr(group[name], "size", _MANY) < _MANY and group[name].dtype.kind in "fiub":
+                info[name] = array_of(group, name).ravel()
+    return columns, info.get
+
+
+#: So many numbers are none about an image.
+_MANY = 100
+
+
+def _from_version_7(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
+    """Return columns, and what looks up numbers about the image, of a file of version 5 to 7."""
+    from scipy.io import loadmat
+
+    try:
+        found = loadmat(path, simplify_cells=True, variable_names=[_SAVED, _LOCS])
+    except _DAMAGED as error:
+        raise UnreadableFileError(f"it is damaged, or was cut off: {error}") from None
+    saved = found.get(_SAVED, found)
+    locs = saved.get(_LOCS) if isinstance(saved, Mapping) else None
+    if not isinstance(locs, Mapping):
+        raise UnreadableFileError(f"it has no “{_SAVED}.{_LOCS}” of SMAP's")
+    columns: dict[str, NDArray[Any]] = {}
+    for name, values in locs.items():
+        if np.size(values):
+            _add(columns, name, np.asarray(values))
+    about: Any = saved
+    for name in _INFO:
+        about = about.get(name) if isinstance(about, Mapping) else None
+    info = about if isinstance(about, Mapping) else {}
+
+    def look(name: str) -> NDArray[Any] | None:
+        values = np.asarray(info.get(name, ())).ravel()
+        return values if values.size and values.dtype.kind in "fiub" else None
+
+    return columns, look
+
+
+def _add(columns: dict[str, NDArray[Any]], name: str, values: NDArray[Any]) -> None:
+    """Add a column of numbers, which MATLAB has as a row or as a column; others are left out."""
+    if values.dtype.kind in "fiub" and max(values.shape, default=1) == values.size:
+        columns[name] = values.ravel()
+
+
+def _image_info(path: Path, look: _Look, image: ImageInfo) -> ImageInfo:
+    """Return the size of a pixel and the shape of the image, as the file says them."""
+    size, known = look("cam_pixelsize_um"), image.pixel_size
+    if known is None and size is not None and np.isfinite(size).all() and (size > 0).all():
+        x, y = size[[0, -1]] * _NANOMETRES_IN_MICRON
+        known = as_pixel_size([float(y), float(x)])
+    roi = look("roi")
+    if roi is not None and np.any(roi[:2]):
+        warn_caller(
+            f"“{path.name}”: its places count from the first pixel of the camera, and the movie "
+            f"began at x = {roi[0]:g}, y = {roi[1]:g}: subtract that to have pixels of the movie"
+        )
+    found = [look(name) for name in ("numberOfFrames", "Height", "Width")]
+    shape = [int(one[0]) for one in found if one is not None and one.size and one[0] >= 1]
+    return ImageInfo(known, tuple(shape) if len(shape) == len(found) else image.shape)
