@@ -57,9 +57,9 @@ _LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
 
 
 class NamedTable(NamedTuple):
-    """A table with what to call it."""
+    """A table and its name."""
 
-    #: What its file is called, without its ending, and what its rows are.
+    #: The name of its file without the ending, and what its rows are.
     name: str
     rows: str
     table: pd.DataFrame
@@ -76,7 +76,7 @@ class TableExport(QWidget):
         What it has, for the tooltips.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
     def __init__(self, table: Callable[[], NamedTable | None], what: str):
@@ -179,7 +179,7 @@ class CsvRun(Work):
     """
 
     def __init__(self, job: CsvJob, parent: QObject):
-        # Taken once: by who cancels, or by the worker when it gives the file its name.
+        # Acquired once: by cancel, or by the worker when it gives the file its name.
         decision = threading.Lock()
         super().__init__(partial(_write_parts, job, decision), parent)
         self.job, self._decision = job, decision
@@ -201,7 +201,7 @@ class CsvRun(Work):
 def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
     """Write in parts; the file takes its name when it is complete, unless that was decided against.
 
-    If so, or if it fails or is closed before, whatever had that name is as it was.
+    If so, or if it fails or is closed before, an earlier file of that name is unchanged.
     """
     unfinished, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
     try:
@@ -252,9 +252,9 @@ class ExportBar(QStackedWidget):
         Their table, whose order and selection count.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
-    #: A file was written, or not; the messages have said which.
+    #: Writing has ended, with a file or without; a message has said which.
     finished = Signal()
 
     def __init__(self, spots: ShownSpots, table: SpotsTable):
@@ -310,7 +310,7 @@ class ExportBar(QStackedWidget):
         self._run.start()
 
     def cancel(self) -> None:
-        """Stop writing, unless it is too late; whatever had the file's name is as it was."""
+        """Stop writing, unless it is too late; an earlier file of that name is unchanged."""
         if self._run is not None and self._run.cancel_in_time():
             name = self._end().path.name
             self.said.emit(f"Cancelled; {name} was not written.")
@@ -322,7 +322,7 @@ class ExportBar(QStackedWidget):
         self.cancel()
 
     def show_rows(self) -> None:
-        """Offer what there is."""
+        """Enable the buttons if there is a layer."""
         some = self._spots.layer is not None
         self.copy_button.setEnabled(some)
         self.save_button.setEnabled(some)
