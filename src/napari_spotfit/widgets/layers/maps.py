@@ -81,7 +81,7 @@ def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
         if layer is image:
             raise ValueError(
                 f"“{image.name}” is chosen for {ROLES[role]}, so it is not fitted itself; choose "
-                "the image with the spots, or another layer there"
+                "the image with the spots, or another layer for it"
             )
     readers = {role: _reader(role, layer, image) for role, layer in layers.items()}
     ids = {role: str(layer.unique_id) for role, layer in layers.items() if role != "mask"}

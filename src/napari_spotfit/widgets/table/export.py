@@ -26,6 +26,7 @@ from qtpy.QtWidgets import (
 
 from ...files.csv_file import csv_parts
 from ...files.table import TEXT, WORDS, SpotTable
+from ...files.writing import unfinished
 from ..parts.layout import fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
@@ -122,14 +123,8 @@ class TableExport(QWidget):
 
 def _write(path: Path, made: NamedTable) -> str:
     """Write a table; the file takes its name when it is complete. Return what happened."""
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        made.table.to_csv(unfinished, index=False, lineterminator="\n", encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise OSError(f"{path} was not written: {error}. Choose another place.") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with unfinished(path) as part:
+        made.table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
     return f"{number(len(made.table))} {made.rows} saved as {path}"
 
 
@@ -203,15 +198,15 @@ def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
 
     If so, or if it fails or is closed before, an earlier file of that name is unchanged.
     """
-    unfinished, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
+    part, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
     try:
-        with unfinished.open("wb") as file:
+        with part.open("wb") as file:
             for done in csv_parts(file, job.table(), _CHUNK):
                 yield done, count
         if decision.acquire(blocking=False):
-            unfinished.replace(job.path)
+            part.replace(job.path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def _chunk(columns: Mapping[str, Feature], units: Units, rows: Rows) -> pd.DataFrame:

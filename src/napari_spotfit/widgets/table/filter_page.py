@@ -42,7 +42,7 @@ _NONE = "No filter"
 _WIDE = 460
 #: Height of the legend in any case, if it is that high.
 _LEAST = 60
-#: Height of the list there.
+#: Height of the list of filters.
 _LIST = 110
 
 

@@ -27,7 +27,7 @@ _MOST_POINTS = 20_000
 #: More selected spots than this are not marked.
 _MOST_MARKS = 5000
 _PIXELS = 200
-#: Number of spots of which percentiles are computed, about.
+#: Approximate number of spots that percentiles are computed from.
 _SAMPLE = 100_000
 #: Percentiles between which the axes run.
 _PERCENTILES = (0.1, 99.9)
