@@ -235,7 +235,7 @@ def _channels_of(file: TiffFile) -> tuple[str, ...] | None:
 
 
 def _of_equal_pages(file: TiffFile) -> ImageFile:
-    """Return the movie of pages each of which the file lists as an image of its own.
+    """Return the movie of pages that the file lists as single images.
 
     Raises
     ------
