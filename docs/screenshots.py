@@ -46,7 +46,7 @@ def look_at(viewer: napari.Viewer, y: float, x: float, closer: float) -> None:
     wait_until(lambda: True)
 
 
-def tell(sample: str) -> None:
+def show_smfish(sample: str) -> None:
     """Preview, fit, filter, and click the worst of the bad spots."""
     viewer, widget = open_sample(sample)
     drawn: list[bool] = []
@@ -131,7 +131,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     own_settings()
     show_movie("molecules")
-    tell("smfish")
+    show_smfish("smfish")
     show_camera("scmos")
     show_loop()
 

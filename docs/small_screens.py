@@ -78,7 +78,7 @@ def take_all(folder: Path, room: tuple[int, int]) -> None:
 
 
 def take_of_files(viewer: napari.Viewer, camera: Camera, folder: Path) -> None:
-    """Fit a few files, one of which is damaged, and import a table."""
+    """Fit a few files, one of them damaged, and import a table."""
     for seed in range(4):
         movie, _ = spotfit.simulate_movie(20, spots_per_frame=20, seed=seed)
         np.save(folder / f"field {seed + 1}.npy", movie)

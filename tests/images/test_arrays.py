@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit.images.arrays import is_computed_here
+from napari_spotfit.images.arrays import is_local_dask
 from napari_spotfit.images.frames import FrameReader
 
 da = pytest.importorskip("dask.array")
@@ -36,9 +36,9 @@ def test_what_other_processes_compute_is_not_put_into_this_ones_memory():
     image = image_of(np.zeros((32, 32)))
     for scheduler, here in (("threads", True), ("sync", True), ("processes", False)):
         with dask.config.set(scheduler=scheduler):
-            assert is_computed_here(image) == here
-    assert not is_computed_here(da.ma.masked_equal(image, 1))
-    assert not is_computed_here(np.zeros((32, 32)))
+            assert is_local_dask(image) == here
+    assert not is_local_dask(da.ma.masked_equal(image, 1))
+    assert not is_local_dask(np.zeros((32, 32)))
 
 
 @pytest.mark.parametrize("rows", [slice(0, 3), slice(0, 0), slice(0, 1)])

@@ -119,7 +119,7 @@ def test_pages_that_metadata_do_not_name(text, shape, compression, tmp_path):
 
 def test_pages_that_fill_no_set_of_channels(tmp_path):
     pages(tmp_path / "few.tif", MOVIE, imagej(images=3, channels=3))
-    with pytest.raises(UnreadableImageError, match=r"20 pages.*which page is of which channel"):
+    with pytest.raises(UnreadableImageError, match=r"20 pages.*unknown which page belongs"):
         open_image(tmp_path / "few.tif")
 
 

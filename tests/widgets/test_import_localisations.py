@@ -53,7 +53,7 @@ def test_the_format_is_guessed_whatever_the_name(name, widget, look, press, view
     expected = load_fits(path, name, pixel_size=NANOMETRES)
     if name in NEED_A_SIZE:
         look(path)
-        assert "say under Pixel size how many nm a pixel has" in widget.status.text()
+        assert "set under Pixel size how many nm a pixel has" in widget.status.text()
         assert not widget.import_button.isEnabled()
         widget.pixel.box.put(NANOMETRES)
     look(path)

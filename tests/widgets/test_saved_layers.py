@@ -328,7 +328,7 @@ def test_results_that_came_another_way_are_recognised(viewer, make_movie, tmp_pa
     inspect = InspectSpot(viewer)
     viewer.window.add_dock_widget(inspect)
     inspect.inspect(layer, 0)
-    qtbot.waitUntil(lambda: "does not say which image" in text_of(inspect))
+    qtbot.waitUntil(lambda: "does not name the image" in text_of(inspect))
     opened = saved(viewer, layer, tmp_path / "b.spots.csv")
     np.testing.assert_array_equal(opened.features["photons"], layer.features["photons"])
     qtbot.waitUntil(no_worker)

@@ -61,7 +61,7 @@ def test_settings_of_a_file_are_shown_but_for_what_has_no_control(widget, tmp_pa
     assert widget.status.text() == "The settings are those of a.toml."
     save_settings(TOLD.changed(sigma_min=0.3, roi_size=(7, 9)), tmp_path / "b.toml")
     widget.settings_menu.open_from(tmp_path / "b.toml")
-    assert "no control here, or a map: ROI size, σ at least." in widget.status.text()
+    assert "without a control, or with a map: ROI size, σ at least." in widget.status.text()
     assert widget.settings.settings() == TOLD
 
 
@@ -71,7 +71,7 @@ def test_settings_of_a_gpu_are_of_use_without_one(widget, tmp_path):
     save_settings(TOLD.changed(backend="cuda"), tmp_path / "a.toml")
     widget.settings_menu.open_from(tmp_path / "a.toml")
     assert widget.settings.settings() == TOLD.changed(backend="auto")
-    assert "less the GPU, of which there is none here." in widget.status.text()
+    assert "without the GPU, as none is available." in widget.status.text()
 
 
 def test_what_is_shown_is_saved(widget, tmp_path):

@@ -415,7 +415,7 @@ def numbered(group: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class GroupCounter:
-    """Keeps the groups of spots apart that come in parts, each of which counts its own.
+    """Number groups of spots uniquely across parts that each count from 0.
 
     Examples
     --------

@@ -195,7 +195,7 @@ class CoreStage:
     Raises
     ------
     ValueError
-        If a device is asked for that is not there.
+        If a device that was asked for is missing.
     """
 
     def __init__(self, core: Any, xy: str | bool = True, z: str | bool = False) -> None:

@@ -83,7 +83,7 @@ class FitFiles(Docked):
             self._opening = None
 
     def start(self) -> None:
-        """Do what the form asks for."""
+        """Fit the files of the form."""
         if self._run is not None:
             return
         try:
@@ -150,7 +150,7 @@ class FitFiles(Docked):
         self._allow()
 
     def _progress(self) -> str:
-        """Say how many files are done, and how long the others take."""
+        """Return how many files are done, and how long the others take."""
         outcomes = self.table.outcomes
         ended = [one for one in outcomes if one.state in (DONE, KEPT, FAILED)]
         spots, frames = _sums(outcomes)

@@ -105,7 +105,7 @@ class FitSpots(Docked):
         self._picked: Points | None = None
         self._removed, self._active = Follower(self._on_removed), Follower(self._on_active)
         self._picked_soon = qdebounced(self._show_picked, _AFTER_PICKS, parent=self)
-        self._told_soon = qdebounced(self._noise.show, _AFTER_PICKS, parent=self)
+        self._estimates_soon = qdebounced(self._noise.show, _AFTER_PICKS, parent=self)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._show_look(Look.of(values))
@@ -137,7 +137,7 @@ class FitSpots(Docked):
             self._run.finish()
         self.picking.unbind()
         self._picked_soon.cancel()
-        self._told_soon.cancel()
+        self._estimates_soon.cancel()
         self.history.leave(self)
         self._recovery.release()
         self.preview.unbind()
@@ -154,7 +154,11 @@ class FitSpots(Docked):
     def event(self, event: QEvent | None) -> bool:
         """Let the legend give way to the settings where there is no room for both."""
         handled = bool(super().event(event))
+<<<<<<< HEAD
         # After another event there may be no widget any more: one event deletes it.
+=======
+        # Any other event may have deleted this widget.
+>>>>>>> words
         if event is None or event.type() not in _LAYS_OUT:
             return handled
         if (layout := self.layout()) is not None:
@@ -220,7 +224,7 @@ class FitSpots(Docked):
         self.running.show_progress(done, total)
 
     def _on_image(self) -> None:
-        """Clear the status of another image, or say which image is being fitted."""
+        """Clear the status of another image, or show which image is being fitted."""
         self.status.look() if self._run is None else self.status.fitting(self._run.image)
 
     def _on_fitted(self) -> None:
@@ -230,7 +234,7 @@ class FitSpots(Docked):
         self.status.say(_SHOWING)
 
     def _on_ended(self) -> None:
-        """Say how a fit has ended."""
+        """Show how a fit has ended."""
         run, self._run = self._run, None
         assert run is not None
         layer = shown_by(run)
@@ -248,9 +252,7 @@ class FitSpots(Docked):
         self.status.fail(report(error))
 
     def _on_not_kept(self, error: Exception) -> None:
-        self.status.fail(
-            f"The result is not kept for the case of a crash, so save it soon: {error}"
-        )
+        self.status.fail(f"The result is not backed up against a crash, so save it soon: {error}")
 
     def _on_put_back(self, layer: Points) -> None:
         # The history outlasts the widget, whatever is undone then.
@@ -275,7 +277,7 @@ class FitSpots(Docked):
         if self._run is None:
             self._patience() if awaited else self._patience.cancel()
         if not awaited:
-            self._told_soon()
+            self._estimates_soon()
 
     def _show_picked(self) -> None:
         if self._picked is not None:

@@ -47,7 +47,7 @@ _IMAGE_TIP = (
 )
 _IMPORT_TIP = "<p>Add what is shown below as a layer of points.</p>"
 _PIXEL = Parameter(
-    "Pixel size", "", "camera", unit="nm", minimum=0, above_minimum=True, none_means="not said"
+    "Pixel size", "", "camera", unit="nm", minimum=0, above_minimum=True, none_means="not given"
 )
 _FILES = "Tables (*.csv *.txt *.tsv *.hdf5 *.h5 *.smlm *.zip *.parquet *.loc);;All files (*)"
 
@@ -130,8 +130,8 @@ class ImportLocalisations(Docked):
     def _pixel_size(self) -> Any:
         """Return the size of a pixel, if it is known."""
         image: Any = self.image.layer
-        if (said := self.pixel.get_value()) is not None:
-            return said
+        if (given := self.pixel.get_value()) is not None:
+            return given
         own = None if image is None else size_of_layer(image.scale, image.units)
         return own or pixel_size_of_images()
 
@@ -144,7 +144,7 @@ class ImportLocalisations(Docked):
         text = str(error) or type(error).__name__
         if isinstance(error, PixelSizeNeededError):
             text = (
-                f"“{Path(self.file.value).name}” has lengths in nm or µm: say under Pixel size how "
+                f"“{Path(self.file.value).name}” has lengths in nm or µm: set under Pixel size how "
                 "many nm a pixel has, or choose an image that has a scale with a unit"
             )
             self.pixel.box.setFocus()

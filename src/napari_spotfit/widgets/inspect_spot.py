@@ -45,7 +45,7 @@ _NOT_OPEN = (
     "it; if it has another name, choose it in Fit spots. The numbers are those of the fit."
 )
 _NO_IMAGE = (
-    "This layer does not say which image its spots were fitted in, so data, model and residual "
+    "This layer does not name the image its spots were fitted in, so data, model and residual "
     "cannot be shown. The numbers are those of the fit."
 )
 _NO_REFIT = "Without the image nothing can be fitted again."
@@ -227,8 +227,8 @@ class InspectSpot(Docked):
         if self._row is None:
             where = frame_words(self._frame or ())
             self._show_message(
-                f"“{layer.name}” has no spot here in {where}. Move the slider, or click another "
-                "spot."
+                f"“{layer.name}” has no spot at this place in {where}. Move the slider, or click "
+                "another spot."
                 if where
                 else _HOW
             )

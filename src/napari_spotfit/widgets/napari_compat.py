@@ -1,8 +1,9 @@
 """Everything fragile in napari: what is private, differs between versions, or is wrapped.
 
 All other modules use its documented ways only. ``tests/widgets/test_napari_compat.py`` tries what
-is here, ``make test-napari`` with every version that is supported: where napari changes, that test
-fails, and here is what to mend. Qt is imported where it is needed: layers are made without it.
+this module has, ``make test-napari`` with every version that is supported: where napari changes,
+that test fails, and this module is to be changed. Qt is imported where it is needed: layers are
+made without it.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def added_rows(event: Any) -> tuple[int, ...]:
 
 @contextmanager
 def quiet(points: Points, *events: str) -> Iterator[None]:
-    """Change points without some of their events, each of which the canvas would follow."""
+    """Change points without emitting some events: the canvas is redrawn on each of them."""
     with ExitStack() as stack:
         for name in events:
             stack.enter_context(points.events[name].blocker())

@@ -50,7 +50,7 @@ _IMAGE = ("name", "shape", "file")
 _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
 #: In the metadata of a layer, the file in which it is kept until it is saved.
 KEPT = "kept_for_recovery"
-#: Columns of which points are shown, and where they lie if they were moved from their centres.
+#: Columns of a file: whether a point is shown, and its position where it was moved by hand.
 _SHOWN, _MOVED = "_shown", "_point_{}"
 
 
@@ -110,7 +110,7 @@ def read_layer(path: str) -> LayerData:
     Raises
     ------
     ValueError
-        If the file is damaged, of a newer version, or something else; the message says what.
+        If the file is damaged, of a newer version, or something else; the message says which.
     """
     return _layer_of(read(path), path)
 
@@ -133,7 +133,7 @@ def open_all(read_one: Callable[[str], LayerData], path: str | list[str]) -> lis
 
 
 def attributes_of(layer: Points) -> dict[str, Any]:
-    """Return what :func:`table_of_layer` needs to know of a layer, without copying its points."""
+    """Return the attributes of a layer for :func:`table_of_layer`, without copying its points."""
     names = ("name", "metadata", "features", "shown", "symbol", "size", "face_colormap", *_LOOK)
     return {name: getattr(layer, name) for name in names} | transform_arguments(layer)
 
@@ -141,7 +141,7 @@ def attributes_of(layer: Points) -> dict[str, Any]:
 def table_of_layer(
     data: Any, attributes: Mapping[str, Any], rows: NDArray[np.intp] | None = None
 ) -> SpotTable:
-    """Return what a file of a layer holds.
+    """Return the table that a file of a layer holds.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def table_of_layer(
     attributes : mapping
         The other attributes of the layer.
     rows : ndarray of int, optional
-        The points to save, in order, all of which are shown then; by default all, as they are.
+        The points to save, in order; the file shows all of them. By default all, as they are.
     """
     features, metadata = attributes["features"], attributes["metadata"]
     missing = [name for name in REQUIRED if name not in features]
@@ -205,7 +205,7 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 def _layer_of(table: SpotTable, path: str) -> LayerData:
-    """Return what napari makes the layer of a file of."""
+    """Return the layer of a file as napari's readers return it."""
     try:
         return _layer_data(table, path)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -275,7 +275,7 @@ def _known_colormap(name: Any) -> str:
 
 
 def _stem(path: str) -> str:
-    """Return what to call a layer whose file does not say it."""
+    """Return the name of a layer whose file has none."""
     name = Path(path).name
     return name[: name.lower().rfind(".spots.")] or name
 
@@ -344,7 +344,7 @@ def pixel_size_of_images() -> tuple[float, float] | None:
 
 
 def name_of_layer(path: str) -> str:
-    """Return what to call the layer of a file."""
+    """Return the name of the layer of a file."""
     name = Path(path).name
     named = by_name(Path(path))
     end = Path(path).suffix if named is None else named.suffix

@@ -163,7 +163,7 @@ class Spots(Docked):
     def go_to(self, layer: Points, row: int | None = None) -> None:
         """List a layer's spots, and select one, whose row is brought into sight.
 
-        Where filters hide it, it is said which, and nothing is selected.
+        Where filters hide it, a message names them, and nothing is selected.
         """
         self.layer.layer = layer
         if row is None or self.spots.layer is not layer or row >= len(self.spots.shown):
@@ -223,7 +223,7 @@ class Spots(Docked):
                 getattr(self, name).set_on_top(name == on_top)
 
     def _why_hidden(self, layer: Points, row: int) -> str:
-        """Say which filters hide a spot."""
+        """Return which filters hide a spot."""
         features = layer.features.iloc[[row]]
         hiding = [part for part in self.spots.filters.parts() if not part.mask(features).all()]
         words = "; ".join(part.in_words(self.spots.units) for part in hiding)

@@ -1,4 +1,4 @@
-"""The widget "Track": fiducials followed while frames come, the drift in sight, a stage held."""
+"""The widget "Track": follow fiducials while frames come, plot the drift, hold a stage."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Track(Docked):
         self._layers.follow()
 
     def start(self) -> None:
-        """Track what the form says."""
+        """Track with the settings of the form."""
         try:
             source, tracker = self.form.make_source(), self.form.make_tracker()
             log = self.form.make_log()
@@ -181,7 +181,7 @@ class Track(Docked):
             self.status.say(f"{_words(seen)}{self._of_stage}")
 
     def _show_frame(self, frame: Any) -> None:
-        """Show what the camera sees, unless that is a layer already, or the viewer is left."""
+        """Show the camera's frame, unless it is a layer already, or the viewer is left."""
         if self.bound and frame is not None and not isinstance(self._source, LayerSource):
             self._live.show(frame)
 
@@ -363,7 +363,7 @@ def _leave(source: Source, session: TrackingSession) -> None:
 
 
 def _words(seen: Snapshot) -> str:
-    """Say how many frames there were, how fast, and what was missed."""
+    """Return how many frames there were, how fast, and what was missed."""
     text = f"{number(seen.frames)} frames, {seen.rate:.0f}/s; latency {1000 * seen.latency:.2f} ms"
     text += f" (worst {1000 * seen.worst:.1f}); {number(seen.dropped)} dropped, "
     text += f"{number(seen.late)} late"

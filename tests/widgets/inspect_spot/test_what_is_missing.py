@@ -30,7 +30,7 @@ def test_a_layer_without_an_image(viewer, inspector, until, make_movie):
     fits = napari_spotfit.localize(make_movie(2))
     layer = viewer.add_layer(napari_spotfit.to_points_layer(fits))
     layer.selected_data = {0}
-    until(lambda: "does not say which image" in note(inspector))
+    until(lambda: "does not name the image" in note(inspector))
 
 
 def test_replaced_data_is_shown_and_named(viewer, inspector, until, make_movie):

@@ -206,7 +206,7 @@ def test_the_table_is_saved_and_copied(viewer, qtbot, tmp_path):
     assert lines[0].split("\t") == list(table)
     assert len(lines) == 5
     spots.cells.export.save_to(tmp_path / "no such folder" / "cells.csv")
-    qtbot.waitUntil(lambda: "was not written" in spots.status.text())
+    qtbot.waitUntil(lambda: "cannot be written" in spots.status.text())
     qtbot.waitUntil(no_worker)
 
 

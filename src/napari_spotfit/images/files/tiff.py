@@ -235,7 +235,7 @@ def _channels_of(file: TiffFile) -> tuple[str, ...] | None:
 
 
 def _of_equal_pages(file: TiffFile) -> ImageFile:
-    """Return the movie of pages that each say to be an image of their own.
+    """Return the movie of pages that the file lists as single images.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def _why_missing(file: TiffFile, lost: str, said: list[str]) -> str:
 def data_set(path: Path) -> list[Path]:
     """Return all files that are opened with a TIFF file, by itself or as parts of a data set.
 
-    Where that cannot be told it is the file alone: what is wrong with it is told as it is read.
+    A file that cannot be parsed is returned alone: reading it raises the error that explains why.
     """
     from tifffile import TiffFile
 
@@ -342,7 +342,7 @@ class Pages:
         self._file, self._pages, self._why = file, pages, why
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        """Return so many frames from a first one on."""
+        """Return ``count`` frames, beginning with ``first``."""
         with kept_from_log(), ExitStack() as opened:
             # The pages of one file are looked up in it, those of a data set are known.
             _open(self._file.filehandle, opened)
@@ -402,9 +402,9 @@ def are_alike(images: Sequence[TiffPageSeries]) -> bool:
 
 
 def shape_before_cut(file: TiffFile, images: Sequence[TiffPageSeries]) -> tuple[int, ...] | None:
-    """Return the shape of a movie whose pages are not all there; None if nothing tells it.
+    """Return the shape of a movie whose pages are not all in the file; None if unknown.
 
-    It is what the file says of itself; else one frame more than there are pages, which is missing.
+    It is the shape in the file's metadata; else one frame more than the pages, which is missing.
     """
     page, count = file.pages.first, len(file.pages)
     about: Any = (file.shaped_metadata or ({},))[0]

@@ -96,7 +96,7 @@ def _uuid_of(text: str) -> str | None:
 
 
 def _has_other_uuid(path: Path, uuid: str) -> bool:
-    """Whether an OME-TIFF says another identity of itself than the one it is named with."""
+    """Whether the UUID inside an OME-TIFF differs from the one that its data set has for it."""
     from tifffile import TiffFile, TiffFileError
 
     if not path.is_file():
@@ -205,8 +205,8 @@ def grown(path: Path, axes: str, shape: tuple[int, ...], count: int) -> Planes:
         raise unreadable(
             path,
             f"it has {count} pages, and its metadata say {'×'.join(map(str, shape))} planes along "
-            f"{', '.join(axes)}: which page is of which channel is not known. Give the frames of "
-            "one channel as an array",
+            f"{', '.join(axes)}: it is unknown which page belongs to which channel. Give the "
+            "frames of one channel as an array",
         )
     return found
 

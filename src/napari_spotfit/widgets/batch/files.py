@@ -109,7 +109,7 @@ class FilesTable(QTableWidget):
 
 
 def _texts(outcome: Outcome) -> tuple[str, ...]:
-    """Return what stands in a row."""
+    """Return the texts of a row."""
     state = outcome.state
     if state == RUNNING and outcome.frames_in_all:
         state = f"{outcome.frames / outcome.frames_in_all:.0%}"
@@ -125,7 +125,7 @@ def _texts(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _tooltip(outcome: Outcome) -> str:
-    """Return all about a file."""
+    """Return the tooltip of a file: paths, warnings, settings."""
     lines = [outcome.file, outcome.error, *outcome.warnings]
     if outcome.output:
         lines.append(f"Spots: {outcome.output}")

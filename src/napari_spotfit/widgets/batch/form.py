@@ -1,4 +1,4 @@
-"""The request of a batch as a form of magicgui's."""
+"""The request of a batch as a magicgui form."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _WORKERS_TIP = (
 )
 _FRESH_TIP = (
     "<p>Make everything again. Otherwise complete tables are kept where image, masks and "
-    "settings are the same, and an image whose fit was stopped goes on where that was.</p>"
+    "settings are the same, and the fit of an image that was stopped is resumed.</p>"
 )
 _FILES = f"Images (*{' *'.join(ENDINGS)});;All files (*)"
 _SETTINGS = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
@@ -113,7 +113,7 @@ class BatchForm(QObject):
         Raises
         ------
         OSError, ValueError
-            If something is missing or wrong; the message says what.
+            If a value is missing or wrong; the message says which.
         """
         names = [one.strip() for one in self.images.value.split(_BETWEEN) if one.strip()]
         if not names:

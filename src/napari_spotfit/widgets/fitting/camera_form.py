@@ -95,7 +95,7 @@ class CameraForm(QObject):
         return {role: layer for role, layer in chosen.items() if layer is not None}
 
     def without_maps(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return settings without the numbers that maps replace.
+        """Return settings without numbers that maps replace.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The status of *Fit spots*: how far a fit is, and what happened to the chosen image."""
+"""The status of *Fit spots*: the progress of a fit, and messages about the chosen image."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class FitStatusLine(StatusLine):
         settings.maps_changed.connect(self.drop_error)
 
     def fitting(self, image: Layer) -> None:
-        """Say that an image is being fitted."""
+        """Show that an image is being fitted."""
         self.say(f"Fitting {self._which(image)}".rstrip() + "…")
 
     def end(self, run: LayerFit) -> None:
-        """Say how a fit has ended."""
+        """Show how a fit has ended."""
         error, which = run.error, self._which(run.image)
         if isinstance(error, ImageChangedError):
             self.fail(f"{error}. The layers are as they were.")

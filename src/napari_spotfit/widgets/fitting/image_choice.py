@@ -43,11 +43,11 @@ _FRAME_TIP = (
 )
 _KINDS, _QUESTION = ("time", "z", "channel"), "time, z or channel?"
 _KIND_TIP = (
-    "<p>The image does not say what this axis is. Frames in <i>time</i> are fitted one by one, and "
+    "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
     "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
     "are no frames: each is fitted with its own noise and σ, and its spots have its number as the "
     "feature channel.</p><p>The answer is kept with the layer and with its results. An axis label "
-    "of the layer says it, too.</p>"
+    "of the layer gives it, too.</p>"
 )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 26
 _NO_NUMBERS = (
     "there are pixels in their ROIs that are no numbers (NaN). Mark these in a layer, and choose "
-    "it under Advanced ▸ Bad pixels, so that they are left out"
+    "it under Advanced ▸ Bad pixels, to exclude them"
 )
 
 
@@ -66,7 +66,7 @@ class Job:
     maps: LayerMaps = NO_MAPS
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
     look: Look = field(default_factory=Look)
-    #: The axis of channels, each of which is fitted by itself.
+    #: The axis of channels, which are fitted one by one.
     channels: int | None = None
 
 
@@ -286,7 +286,7 @@ class LayerFit(QObject):
         QTimer.singleShot(0, self._release)
 
     def _release(self) -> None:
-        """Leave the parent, so that the fit lives only as long as its result is held."""
+        """Leave the parent, so that the fit lives only as long as its result is used."""
         self.setParent(None)
 
 
@@ -314,8 +314,8 @@ def _fit(job: Job, enough: threading.Event) -> Steps:
     points = with_mark(points_arguments(fits, face, colormap, job.maps), mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
     why = _why_invalid(job.image, fits)
-    said = check.doubts()
-    doubts = f". ⚠ {said[0].upper()}{said[1:]}." if said else ""
+    found = check.doubts()
+    doubts = f". ⚠ {found[0].upper()}{found[1:]}." if found else ""
     return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why, doubts)
 
 
@@ -332,7 +332,7 @@ def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
     numbers = indices_along(chosen[axis], leading[axis]).tolist()
     others = (*chosen[:axis], *chosen[axis + 1 :]) or None
     channels = channels_along(job.image, axis, numbers, Maps(**maps))
-    # One size for all: the layer's settings say how large ROIs are.
+    # One size for all: a layer has one size of ROIs in its settings.
     for parts in parts_by_channel(channels, job.settings, others, same_roi=True):
         yield from parts
 
@@ -358,7 +358,7 @@ def _plain_axis(along: Any) -> list[int] | int | None:
 
 
 def _share(last: Part) -> str:
-    """Say how much of the image was fitted, up to the last part; nothing if all was."""
+    """Return how much of the image was fitted, in words; nothing if all was."""
     if last.done == last.total:
         return ""
     if not last.done:
@@ -382,7 +382,7 @@ def _planes_in_words(image: Image, fits: SpotFits) -> str:
 
 
 def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") -> str:
-    """Say in one line what a fit has found.
+    """Return in one line what a fit has found.
 
     Parameters
     ----------
@@ -438,7 +438,7 @@ def _any_finite(image: Any, frames: FrameSelection) -> bool:
 
 
 def _why_invalid(image: Any, fits: SpotFits) -> str:
-    """Say why spots could not be fitted, if the first of them has NaN or infinite pixels.
+    """Return why spots could not be fitted, if the first of them has NaN or infinite pixels.
 
     So only one frame is read again.
     """

@@ -316,8 +316,8 @@ class ShapeTable(QWidget):
 
     def fixed(self) -> dict[str, float]:
         """Return the fixed values, by name."""
-        held = {name: box.get() for (name, what), box in self.boxes.items() if what == "fixed"}
-        return {name: value for name, value in held.items() if value is not None}
+        fixed = {name: box.get() for (name, what), box in self.boxes.items() if what == "fixed"}
+        return {name: value for name, value in fixed.items() if value is not None}
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """Return the lower and upper bounds of fitted parameters, by name."""

@@ -1,4 +1,4 @@
-"""Results that are kept by themselves, and offered again after a crash."""
+"""Back up results automatically, and offer them after a crash."""
 
 from __future__ import annotations
 

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from napari.layers import Image, Points
 
 _TIE_TIP = (
-    "<p>Say which open image these spots were fitted in, should it have another name here; it must "
-    "have as many pixels. Then Inspect spot shows their data, and they are fitted again.</p>"
+    "<p>Choose the open image that these spots were fitted in, if it has another name; it must "
+    "have as many pixels. Then Inspect spot shows their data, and can fit them again.</p>"
 )
 #: The key that hides all spots while it is held down over the canvas.
 IMAGE_KEY = "."
 OFF = "off"
 MARK_TIP = (
     "<p>What marks good fits: a <i>ring</i> through which the spot is seen, a <i>dot</i> or a "
-    "<i>cross</i>; doubtful ones are an × whatever is chosen. A preview is a <i>halo</i>. "
+    "<i>cross</i>; doubtful ones are an × independent of this choice. A preview is a <i>halo</i>. "
     "<i>off</i> hides the layer.</p>"
     f"<p>Hold the key <b>{IMAGE_KEY}</b> down over the canvas to see the image without marks.</p>"
 )
@@ -314,7 +314,7 @@ class MarkBox(QComboBox):
 
 
 class ImageTie(QWidget):
-    """Says that the image of a layer of spots is not open, and lets it be chosen; else hidden.
+    """Shows that the image of a layer of spots is not open, and lets it be chosen; else hidden.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ class ImageTie(QWidget):
         self.hide()
 
     def look(self, layer: Points | None) -> None:
-        """Say whether the image of a layer is open now."""
+        """Show whether the image of a layer is open now."""
         self._layer, layers = layer, self._viewer.layers
         known = {} if layer is None else layer.metadata
         missing = layer is not None and "image_name" in known and image_of(layer, layers) is None

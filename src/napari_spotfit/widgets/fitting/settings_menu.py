@@ -122,7 +122,7 @@ class SettingsMenu(QPushButton):
         """Show settings in the controls, and name those without a control."""
         usable = usable_here(settings)
         if usable is not settings:
-            settings, whose = usable, f"{whose}, less the GPU, of which there is none here"
+            settings, whose = usable, f"{whose}, without the GPU, as none is available"
         self._panel.put({**self._panel.values(), **control_values(settings)})
         try:
             shown = self._panel.settings()
@@ -134,7 +134,9 @@ class SettingsMenu(QPushButton):
             for name, about in parameters().items()
             if name != _MEASURED and getattr(shown, name) != getattr(settings, name)
         ]
-        but = f", but for what has no control here, or a map: {', '.join(other)}" if other else ""
+        but = (
+            f", except those without a control, or with a map: {', '.join(other)}" if other else ""
+        )
         self.said.emit(f"The settings are those of {whose}{but}.")
 
     def open_from(self, path: Path) -> None:

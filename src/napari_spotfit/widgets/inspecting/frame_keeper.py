@@ -111,16 +111,16 @@ class FrameKeeper(QObject):
 
 def _read(key: Key, maps: LayerMaps) -> FittedFrame:
     """Read a frame and its maps."""
-    held, known = HeldFrame(key.array, key.at), maps.read()
+    frame, known = HeldFrame(key.array, key.at), maps.read()
     if not known:
-        return FittedFrame(held.pixels, None, held.pixels, held.pixels)
+        return FittedFrame(frame.pixels, None, frame.pixels, frame.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")
-    calibration = detection_calibration(held.shape, key.settings, bad, camera)
-    numbers, pixels = np.array([held.number]), held.pixels[np.newaxis]
+    calibration = detection_calibration(frame.shape, key.settings, bad, camera)
+    numbers, pixels = np.array([frame.number]), frame.pixels[np.newaxis]
     fitted = calibration.corrected(numbers, pixels, mark_bad=True)[0]
     # With one offset for all pixels, which is not in the fitted background.
-    frame = fitted.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
+    counts = fitted.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
     if bad is not None:
         bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
-        frame[bad] = np.nan
-    return FittedFrame(frame, bad, held.pixels, fitted, calibration.variance_map())
+        counts[bad] = np.nan
+    return FittedFrame(counts, bad, frame.pixels, fitted, calibration.variance_map())

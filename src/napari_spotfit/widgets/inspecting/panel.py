@@ -146,7 +146,7 @@ class InspectPanel(QWidget):
         self.pictures.show_sample(sample)
         self.profiles.show_sample(sample)
         chi_square = spot.values.get("chi_square")
-        # Weights and likelihoods have a χ² that the residual alone does not tell.
+        # χ² with weights, or of a likelihood, does not follow from the residual alone.
         plain = ESTIMATORS[spot.settings.get("estimator", "lse")].chi_is_of_residual
         same = chi_square is None or not plain or sample.is_of(chi_square)
         self.changed.setText("" if same else f"⚠ {_CHANGED}")
@@ -167,7 +167,7 @@ class InspectPanel(QWidget):
         self._ask_width()
 
     def say(self, text: str) -> None:
-        """Show a sentence in the place of the pixels."""
+        """Show a sentence instead of the pixels."""
         self.note.setText(text)
         self.pixels.setCurrentWidget(self.note)
 
@@ -287,8 +287,8 @@ class DoubtfulSteps(QWidget):
         """Show how many doubtful spots are shown, and which of them this is."""
         rows = doubtful_shown(layer)
         place = int(np.searchsorted(rows, -1 if row is None else row))
-        here = row is not None and place < len(rows) and rows[place] == row
+        listed = row is not None and place < len(rows) and rows[place] == row
         count = f"{number(len(rows))} doubtful"
-        self.count.setText(f"{number(place + 1)} of {count}" if here else count)
+        self.count.setText(f"{number(place + 1)} of {count}" if listed else count)
         for button in (self.back, self.on):
             button.setEnabled(len(rows) > 0)

@@ -88,7 +88,7 @@ class Refit(QObject):
     def follow(self, layer: Points, row: int, image: Image, place: NDArray[np.float64]) -> None:
         """Take a spot whose fit began at this y and x; a refit of the same one stays."""
         same = layer is self._layer and image is self._image and row == self._row
-        if same and self._is_there:
+        if same and self._is_in_layer:
             self._show_state()
             return
         self.forget()
@@ -105,7 +105,7 @@ class Refit(QObject):
         self._bar.show_state(why)
 
     @property
-    def _is_there(self) -> bool:
+    def _is_in_layer(self) -> bool:
         """Whether the layer still has the spot where it was."""
         layer = self._layer
         known = [one for one in (self._old, self._new) if one is not None]
@@ -179,7 +179,7 @@ class Refit(QObject):
         layer = self._layer
         if layer is None or row is None or layer not in self._viewer.layers:
             return
-        if not self._is_there:  # rows have come or gone
+        if not self._is_in_layer:  # rows have come or gone
             self.forget()
             self.changed.emit()
             return
@@ -243,7 +243,7 @@ class RefitBar(QWidget):
         self.blockSignals(False)
 
     def settings(self) -> Settings:
-        """Return the settings of the refit; those without a control here are unchanged.
+        """Return the settings of the refit; those without a control are unchanged.
 
         Raises
         ------

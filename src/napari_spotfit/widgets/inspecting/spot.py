@@ -130,10 +130,10 @@ def shown_frame(viewer: Viewer, layer: Points, index: tuple[int, ...]) -> tuple[
     index : tuple of int
         Where to stay along leading axes that are displayed as a whole, as in 3-D.
     """
-    here = np.rint(layer.world_to_data(viewer.dims.point)).astype(int)
+    shown = np.rint(layer.world_to_data(viewer.dims.point)).astype(int)
     first = viewer.dims.ndim - layer.ndim
     return tuple(
-        index[axis] if first + axis in viewer.dims.displayed else int(here[axis])
+        index[axis] if first + axis in viewer.dims.displayed else int(shown[axis])
         for axis in range(layer.ndim - 2)
     )
 

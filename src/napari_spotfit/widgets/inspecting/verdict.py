@@ -61,7 +61,7 @@ class Verdict(QWidget):
         self.setToolTip(_TIP)
 
     def show_spot(self, spot: Spot) -> None:
-        """Judge a spot's fit."""
+        """Show the verdict on a spot's fit."""
         words = verdict(spot)
         known = spot.stop in STOP_COLORS
         self._rings.setVisible(known)
@@ -118,7 +118,7 @@ def _of_end(stop: str, *, calm: bool) -> list[str]:
 
 
 def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
-    """Return a sentence on what is plainly bad about a fit; empty if nothing is.
+    """Return a sentence on an obvious fault of a fit; empty if there is none.
 
     Parameters
     ----------

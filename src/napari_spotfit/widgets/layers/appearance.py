@@ -1,4 +1,4 @@
-"""How fitted spots look: colours of faces and borders, marks, and which are hidden."""
+"""The look of fitted spots: colours of faces and borders, marks, and which are hidden."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_COLORS = {
 _CONVERGED = [condition.name for condition in StopCondition if condition.converged]
 FACE_COLORMAP = "viridis"
 #: Maps to choose from. All but turbo rise evenly in brightness, coolwarm to its middle:
-#: it is for quantities that are telling on either side of one.
+#: it is for quantities that matter on either side of one.
 COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
 #: Percentiles of the good fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)

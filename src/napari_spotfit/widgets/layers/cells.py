@@ -1,4 +1,4 @@
-"""Labels layers as cells with spots: where they lie, what they know, and how they are coloured."""
+"""Use Labels layers as cells: label spots, add features to cells, colour them by counts."""
 
 from __future__ import annotations
 

@@ -112,19 +112,22 @@ class History(QObject):
             self._keys.bind()
             self._on_inserted()
 
-    def record(self, layer: Points, before: LayerState | None, what: str) -> None:
+    def record(self, layer: Points, before: LayerState | LayerView | None, what: str) -> None:
         """Record a change of a layer, so that it can be undone.
 
         Parameters
         ----------
         layer : napari.layers.Points
             The layer.
-        before : LayerState or None
-            What it showed before; None if it was not in the viewer.
+        before : LayerState, LayerView or None
+            What it showed before, or how; None if it was not in the viewer.
         what : str
             What was done, as in “take back …”.
         """
-        self._record(Change(layer, before, what))
+        self._undone.clear()
+        self._done.append(Change(layer, before, what))
+        self._limit()
+        self.changed.emit()
 
     def record_view(self, layer: Points, what: str, *, merge: bool = False) -> None:
         """Record how a layer's spots are shown, before that is changed.
@@ -143,7 +146,7 @@ class History(QObject):
         last = self._done[-1] if self._done else None
         same = last is not None and last.layer is layer and last.what == what
         if not (merge and same and isinstance(last.before, LayerView)):  # type: ignore[union-attr]
-            self._record(Change(layer, LayerView.of(layer), what))
+            self.record(layer, LayerView.of(layer), what)
         elif self._undone:
             self._undone.clear()
             self.changed.emit()
@@ -209,12 +212,6 @@ class History(QObject):
         viewer = self._viewer_ref()
         assert viewer is not None
         return viewer
-
-    def _record(self, change: Change) -> None:
-        self._undone.clear()
-        self._done.append(change)
-        self._limit()
-        self.changed.emit()
 
     def _rest_if_idle(self) -> None:
         """Disconnect from the viewer if nothing can be undone any more."""

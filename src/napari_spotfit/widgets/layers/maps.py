@@ -1,4 +1,4 @@
-"""Layers that describe an image's pixels: where to search, bad pixels, weights, the camera."""
+"""Read layers as maps of an image's pixels: masks, bad pixels, weights, the camera."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Corners of the polygon that stands for an ellipse.
 _ELLIPSE_CORNERS = 90
 _CLOSED = ("rectangle", "ellipse", "polygon")
-#: What a layer may describe, and the words for it in messages.
+#: The maps that a layer may be, and the words for them in messages.
 ROLES = {
     "mask": "where to search",
     "bad_pixels": "the bad pixels",
@@ -36,7 +36,7 @@ _CAMERA = ("offset", "gain", "variance")
 
 @dataclass(frozen=True, eq=False)
 class LayerMaps:
-    """What layers describe of the pixels of an image.
+    """The maps of an image's pixels that layers hold.
 
     Attributes
     ----------
@@ -59,9 +59,9 @@ NO_MAPS = LayerMaps()
 
 
 def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
-    """Return what layers describe of the pixels of an image.
+    """Return the maps of an image's pixels that layers hold.
 
-    The layers are looked at here, on the GUI thread; the work is done when the maps are read.
+    The layers are accessed now, on the GUI thread; the work is done when the maps are read.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
         if layer is image:
             raise ValueError(
                 f"“{image.name}” is chosen for {ROLES[role]}, so it is not fitted itself; choose "
-                "the image with the spots, or another layer there"
+                "the image with the spots, or another layer for it"
             )
     readers = {role: _reader(role, layer, image) for role, layer in layers.items()}
     ids = {role: str(layer.unique_id) for role, layer in layers.items() if role != "mask"}
@@ -161,7 +161,7 @@ def _read(readers: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
 def search_mask(limit: Labels | Shapes, image: Image) -> Callable[[], Any]:
     """Return a function that makes the mask of an image's pixels to search.
 
-    The layers are read here, on the GUI thread; the work is in the function that is
+    The layers are read now, on the GUI thread; the work is in the function that is
     returned, which may run in any thread.
 
     Parameters

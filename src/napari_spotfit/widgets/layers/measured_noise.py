@@ -1,4 +1,4 @@
-"""Noise and PSF of an image, measured once for all that fits or previews it."""
+"""Noise and PSF of an image, measured once for fits, previews and clicks."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ class MeasuredNoise:
         if settings.sigma is None:
             key = _values(settings, _OF_WIDTH)
             if key not in self._widths:
-                said: list[str] = []
-                sigma = with_psf(reader, calibration, warn=said.append).settings.known_sigma
-                self._widths[key] = sigma, " ".join(said)
+                warnings: list[str] = []
+                sigma = with_psf(reader, calibration, warn=warnings.append).settings.known_sigma
+                self._widths[key] = sigma, " ".join(warnings)
             sigma, warning = self._widths[key]
             calibration = calibration.with_settings(sigma=sigma)
         calibration = estimated(reader, calibration)
         found, doubts = calibration.settings, noise_doubts(reader, calibration, settings)
         assert found.roi_size is not None
-        said_of_both = "; ".join(filter(None, (warning, doubts)))
-        return ImageEstimates(found.noise, found.known_sigma, found.roi_size, said_of_both)
+        warning = "; ".join(filter(None, (warning, doubts)))
+        return ImageEstimates(found.noise, found.known_sigma, found.roi_size, warning)
 
 
 def _values(settings: Settings, names: tuple[str, ...]) -> Hashable:

@@ -159,8 +159,8 @@ class Row(NamedTuple):
         """Whether a layer has this spot in a row, fitted like this."""
         if row >= len(layer.data) or not np.array_equal(layer.data[row], self.point):
             return False
-        there = layer.features.iloc[row].to_dict()
-        same = (_same(value, there.get(name, np.nan)) for name, value in self._own.items())
+        present = layer.features.iloc[row].to_dict()
+        same = (_same(value, present.get(name, np.nan)) for name, value in self._own.items())
         return all(same)
 
     @property

@@ -1,4 +1,4 @@
-"""Which spot is selected, in any layer of fitted spots, and how to go to it."""
+"""Follow which spot is selected in any layer of fitted spots, and go to a spot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a layer of spots shows, as a value that can be restored."""
+"""The state of a layer of spots, as a value that can be restored."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def put_view(layer: Points, view: LayerView, ndisplay: int) -> None:
     """Show the spots of a layer as before."""
     now = LayerView.of(layer)
     others = {name: one for name, one in layer.metadata.items() if name not in _VIEW}
-    # Where no filter is named, those who show filters keep theirs.
+    # Without filters in the metadata, widgets would keep theirs.
     layer.metadata = {**others, "filters": {}, **view.metadata}
     face = view.metadata.get("face", "")
     if view.face_color is not None and len(view.face_color) == len(layer.data):

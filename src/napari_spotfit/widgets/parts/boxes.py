@@ -1,4 +1,4 @@
-"""Boxes for a number with its unit, and for one of the viewer's layers."""
+"""Boxes for a number with its unit, and for a choice of one of the viewer's layers."""
 
 from __future__ import annotations
 
@@ -336,8 +336,8 @@ class LayerChoice(QComboBox):
             self.addItem(self._nothing, None)
         for layer in layers:
             self.addItem(layer.name, layer)
-        there = any(layer is self._shown for layer in layers)
-        self.layer = self._shown if there or self._optional else self._first()
+        stays = any(layer is self._shown for layer in layers)
+        self.layer = self._shown if stays or self._optional else self._first()
         self.blockSignals(False)
         self._on_index()
 

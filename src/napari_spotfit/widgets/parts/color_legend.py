@@ -1,4 +1,4 @@
-"""What explains colours: rings, crosses, gradients, bars in the panel and on the canvas."""
+"""Legends of colours: rings, crosses, gradients, bars in the panel and on the canvas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ColorBar(QWidget):
     """The colours of a Points layer's faces between the two numbers that limit them.
 
     napari can draw such a bar in the canvas, but crashed when a layer with one was
-    removed (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL); and it cannot say the unit.
+    removed (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL); and it cannot show the unit.
     """
 
     #: Other limits were typed, (low, high), or None: they are to be found automatically.
@@ -146,7 +146,7 @@ class CanvasBar(QWidget):
     """The colours of a Points layer's faces in a corner of the canvas: quantity, unit and limits.
 
     It lets the mouse through. napari's own bar crashed when a layer with one was removed
-    (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL), and cannot say the unit.
+    (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL), and cannot show the unit.
 
     Parameters
     ----------

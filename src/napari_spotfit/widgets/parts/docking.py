@@ -1,4 +1,4 @@
-"""What ties a widget to its viewer: its dock, events and keys that it follows, other widgets."""
+"""Tie widgets to their viewer: docks, events, keys, and the other widgets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Docked(QWidget):
 
     def __init__(self, viewer: Viewer, below: tuple[int, int] | None = None):
         super().__init__()
-        # A proxy returns proxies of layers, none of which is the layer that an event names.
+        # A proxy returns proxies of layers, but events name the layers themselves.
         self._viewer: Viewer = itself(viewer)
         self._bound = self._closing = False
         self._below = below
@@ -169,7 +169,7 @@ def _dock_below(widget: QWidget) -> None:
     window = dock.parent()
     if not isinstance(window, QMainWindow) or dock.isFloating():
         return
-    there = [
+    others = [
         other
         for other in window.findChildren(QDockWidget)
         if other is not dock
@@ -179,8 +179,8 @@ def _dock_below(widget: QWidget) -> None:
         and other.widget() is not None
     ]
     window.addDockWidget(_BOTTOM, dock)
-    if there:
-        window.tabifyDockWidget(there[0], dock)
+    if others:
+        window.tabifyDockWidget(others[0], dock)
         dock.raise_()
     else:
         window.resizeDocks([dock], [_HEIGHT], Qt.Orientation.Vertical)
@@ -245,11 +245,9 @@ class Keys:
     def bind(self) -> None:
         """Bind the keys that the viewer does not use otherwise."""
         for key, action in self._actions.items():
-            held = isgeneratorfunction(action)
+            method = action if isgeneratorfunction(action) else _without_owner(action)
             try:
-                self._owner.bind_key(
-                    key, action if held else _without_owner(action), overwrite=False
-                )
+                self._owner.bind_key(key, method, overwrite=False)
             except ValueError:  # it is bound already
                 continue
             self._bound.append(key)

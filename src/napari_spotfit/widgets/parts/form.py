@@ -22,7 +22,7 @@ _SPARE = 12
 
 
 class Number(ValuedContainerWidget[float | None]):
-    """A number of magicgui's, or None, in a box that says what None means.
+    """A number as magicgui's value, or None, in a box that shows what None means.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class SettingsForm:
     kind : type
         The dataclass whose fields are settings.
     only : tuple of str
-        Of which of them there are rows; by default of those that say so.
+        Those with a row; by default all but those that are shown apart.
 
     Attributes
     ----------

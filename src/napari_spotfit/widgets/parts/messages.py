@@ -153,7 +153,7 @@ def _settings() -> dict[str, str]:
 
 @cache
 def _names(others: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what finds names; a name that is a word, too, only where it is given a value."""
+    """Return the pattern of settings' names; those that are words only with a value behind them."""
     plain = [name for name in _settings() if "_" in name] + list(others)
     words = [name for name in _settings() if "_" not in name]
     given = rf"(?:{'|'.join(words)})(?==…| = )"

@@ -9,7 +9,7 @@ from qtpy.QtGui import QColor
 #: Colours that show on dark and on light; after Okabe & Ito, for all kinds of colour vision.
 BLUE, ORANGE = "#56b4e9", "#e69f00"
 GREY = QColor(128, 128, 128)
-#: What is there but does not count at the moment.
+#: Of data that do not count at the moment.
 DIM = QColor(128, 128, 128, 110)
 #: Qt's events of another theme, and of a plot put into a window with a theme.
 _COLORS = (QEvent.Type.StyleChange, QEvent.Type.PaletteChange)

@@ -299,9 +299,9 @@ def put(picked: Picked, new: dict[str, Any]) -> Picked:
 
 
 def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFrame:
-    """Return features of which a row, or the next, is that of a new fit.
+    """Return features with a row replaced by that of a new fit, or with it as a further row.
 
-    Where the new fit lacks a column, as those of the errors, there is no value: an
+    Where the new fit lacks a column, as those of the errors, the value is missing: an
     earlier fit's would be wrong.
     """
     import pandas as pd

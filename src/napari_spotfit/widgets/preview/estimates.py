@@ -200,10 +200,10 @@ def _estimate(
     known.pop("weights", None)
     mask = known.pop("mask", None)
     settings = noise.put_into(settings, image, known)
-    held = HeldFrame(image, index)
-    here = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
+    frame = HeldFrame(image, index)
+    own = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
     try:
-        return estimate_sigma(held, frames=index or None, mask=here, settings=settings, **known)
+        return estimate_sigma(frame, frames=index or None, mask=own, settings=settings, **known)
     except ValueError:
         if not index:
             raise

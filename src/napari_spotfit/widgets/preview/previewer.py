@@ -60,7 +60,7 @@ class Previewer:
     """Does one job after the other, never two at once, and caches what the next can use.
 
     The fits are those of :func:`~napari_spotfit.localize`. The frame and its maps are read
-    anew only when another one is requested, and the maxima are searched only when something
+    again only when another one is requested, and the maxima are searched only when something
     other than the number of false spots, or the threshold, has changed.
     """
 
@@ -73,28 +73,28 @@ class Previewer:
     def __call__(self, job: PreviewJob) -> Previewed:
         """Find and fit the spots of a frame."""
         frame_key = (job.version, job.index)
-        held = self._frame.get(frame_key, lambda: HeldFrame(job.image, job.index))
+        frame = self._frame.get(frame_key, lambda: HeldFrame(job.image, job.index))
         maps = {"frames": job.index or None, **self._maps.get(job.maps, job.maps.read)}
         if "mask" in maps:
             key, whole = (job.maps, job.index), maps["mask"]
             maps["mask"] = self._mask.get(key, lambda: _of_frame(whole, job.index))
         settings = job.noise.put_into(job.settings, job.image, maps)
-        parts = list(localize_parts(held, settings, **maps))
+        parts = list(localize_parts(frame, settings, **maps))
         maps.pop("weights", None)
         values = (*(getattr(settings, name) for name in _OF_MAXIMA), settings.threshold is None)
         heights = self._heights.get(
-            (frame_key, job.maps, values), lambda: peak_heights(held, settings, **maps)
+            (frame_key, job.maps, values), lambda: peak_heights(frame, settings, **maps)
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
         face = job.face if job.face in fits.columns else default_face(fits)
         points = points_arguments(fits, face, job.colormap, job.maps)
-        return Previewed(job, fits, points, heights, settings.known_sigma, _searched(held, maps))
+        return Previewed(job, fits, points, heights, settings.known_sigma, _searched(frame, maps))
 
 
-def _searched(held: HeldFrame, maps: dict[str, Any]) -> int:
+def _searched(frame: HeldFrame, maps: dict[str, Any]) -> int:
     """Return how many pixels of a frame spots are searched in."""
     bad = maps.get("bad_pixels")
-    good = np.ones(held.pixels.shape, bool) if bad is None else ~_of_frame(bad, held.index)
+    good = np.ones(frame.pixels.shape, bool) if bad is None else ~_of_frame(bad, frame.index)
     return int(np.count_nonzero(good & maps["mask"] if "mask" in maps else good))
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ...results.spot_fits import SpotFits
 
-#: What of a layer says which labels it has, besides where it lies.
+#: Events of a Labels layer whose labels change.
 _PIXELS = ("data", "paint", "labels_update")
 _HINT = "Choose a Labels layer, such as of cells, to count the spots in each label."
 _LAYER_TIP = (
@@ -107,11 +107,11 @@ class CellsPage(Page):
         self._lay_out()
         self._connect()
         self._show_nothing(_HINT)
-        # Spots and cells keep their features up to date whether the page is seen or not.
+        # Features of spots and cells are kept up to date whether the page is seen or not.
         super().set_on_top(True)
 
     def set_on_top(self, on_top: bool) -> None:
-        """Work on, whether the user sees the page or not."""
+        """Do nothing: the page works whether it is seen or not."""
 
     def bind(self) -> None:
         """Follow the viewer's layers."""

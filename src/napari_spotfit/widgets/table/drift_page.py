@@ -1,4 +1,4 @@
-"""The drift that fiducials among a layer's spots tell: found, seen, saved and subtracted."""
+"""Estimate, plot, save and subtract the drift of fiducials among a layer's spots."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _CALLED = {
 _NONE_SHOWN = "No spots are shown to look for fiducials in. Take filters away under Filter."
 _NO_SPOTS = "This layer has no spots to look for fiducials in. Fit again, with more false spots."
 _HINT = (
-    "Fiducials are spots that stay: beads, for example. Select some, or filter for them, or let "
-    "all spots that are shown be looked through."
+    "Fiducials are spots that stay: beads, for example. Select some, or filter for them; else all "
+    "spots that are shown are searched."
 )
 _FIND_TIP = (
     "<p>Link the spots that are selected, or else all that are shown, over the frames, and average "
@@ -80,10 +80,10 @@ class _Found(NamedTuple):
 
     linked: SpotFits
     drift: Drift
-    #: Of which file they are, where the layer has spots of several.
+    #: Their file, where the layer has spots of several.
     file: str | None
-    #: What the layer's places were then.
-    places: int
+    #: The checksum of the layer's positions then.
+    positions: int
 
 
 class DriftPage(Page):
@@ -99,7 +99,7 @@ class DriftPage(Page):
         Where it is recorded that spots have moved.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
     def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
@@ -113,9 +113,9 @@ class DriftPage(Page):
         self.tracks_button, self.save_button = QPushButton("Tracks"), QPushButton("Save…")
         self.work = Latest(self)
         self._found: _Found | None = None
-        #: The layer, and the places of its spots, that all this is said of.
+        #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None
-        self._places = 0
+        self._positions = 0
         self._curves = [_Curve(self.plot, color) for color in (BLUE, ORANGE)]
         self._lay_out()
         self._connect()
@@ -141,7 +141,8 @@ class DriftPage(Page):
         tracks = selected if len(selected) > 1 else rows
         job = partial(
             _find, layer.features, dict(layer.metadata), tracks, float(self.distance.get() or 0),
-            int(self.memory.get() or 0), float(self.share.get() or 1) / 100, _places(layer),
+            int(self.memory.get() or 0), float(self.share.get() or 1) / 100,
+            _positions_checksum(layer),
         )  # fmt: skip
         self.hint.say(f"Looking through {number(len(tracks))} spots…")
         self.find_button.setEnabled(False)
@@ -186,8 +187,8 @@ class DriftPage(Page):
         if layer is not self._of:
             self.work.drop()
             self._show_nothing(_HINT)
-        elif layer is not None and _places(layer) != self._places:
-            # A fit, its undo, or a spot that was picked: what was said is of other spots.
+        elif layer is not None and _positions_checksum(layer) != self._positions:
+            # After a fit, its undo, or a picked spot the message is about other spots.
             self._show_nothing(_HINT if self._found is None else _OTHERS)
         elif self._found is not None:
             self._show(self._found)  # in other units
@@ -196,10 +197,10 @@ class DriftPage(Page):
         layer, found = done
         if layer is not self._spots.layer:
             return
-        if found.places != _places(layer):
+        if found.positions != _positions_checksum(layer):
             self._show_nothing(_OTHERS)
             return
-        self._of, self._found, self._places = layer, found, found.places
+        self._of, self._found, self._positions = layer, found, found.positions
         self._show(found)
 
     def _show(self, found: _Found) -> None:
@@ -217,7 +218,7 @@ class DriftPage(Page):
 
     def _show_nothing(self, why: str, *, failed: bool = False) -> None:
         self._found, self._of = None, self._spots.layer
-        self._places = 0 if self._of is None else _places(self._of)
+        self._positions = 0 if self._of is None else _positions_checksum(self._of)
         for curve in self._curves:
             curve.show(np.empty(0), np.empty(0))
         (self.hint.fail if failed else self.hint.say)(why)
@@ -289,9 +290,9 @@ class _Curve:
 
 def _find(
     features: Any, metadata: dict[str, Any], rows: NDArray[np.int64],
-    distance: float, memory: int, share: float, places: int,
+    distance: float, memory: int, share: float, positions: int,
 ) -> _Found:  # fmt: skip
-    """Return the drift that some rows of a layer tell."""
+    """Return the drift estimated from some rows of a layer."""
     fits = fits_of_features(features, metadata, 3)  # no others can be linked here
     linked, file = link_spots(fits[rows], distance, memory=memory), None
     if "file" in features and features["file"].nunique() > 1 and len(rows):
@@ -299,11 +300,11 @@ def _find(
         file = str(features["file"].iloc[rows[0]])
         fits = fits[(features["file"] == file).to_numpy()]
     frames = int(fits.frame.max(initial=-1)) + 1
-    return _Found(linked, fiducial_drift(linked, frames, least_share=share), file, places)
+    return _Found(linked, fiducial_drift(linked, frames, least_share=share), file, positions)
 
 
-def _places(layer: Points) -> int:
-    """Return a number that is another one where a layer's spots lie elsewhere."""
+def _positions_checksum(layer: Points) -> int:
+    """Return a checksum that changes when a layer's spots move, come or go."""
     # napari moves dragged points within the array.
     return zlib.crc32(np.ascontiguousarray(layer.data).data, len(layer.data))
 

@@ -26,6 +26,7 @@ from qtpy.QtWidgets import (
 
 from ...files.csv_file import csv_parts
 from ...files.table import TEXT, WORDS, SpotTable
+from ...files.writing import unfinished
 from ..parts.layout import fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
@@ -57,9 +58,9 @@ _LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
 
 
 class NamedTable(NamedTuple):
-    """A table with what to call it."""
+    """A table and its name."""
 
-    #: What its file is called, without its ending, and what its rows are.
+    #: The name of its file without the ending, and what its rows are.
     name: str
     rows: str
     table: pd.DataFrame
@@ -76,7 +77,7 @@ class TableExport(QWidget):
         What it has, for the tooltips.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
     def __init__(self, table: Callable[[], NamedTable | None], what: str):
@@ -122,14 +123,8 @@ class TableExport(QWidget):
 
 def _write(path: Path, made: NamedTable) -> str:
     """Write a table; the file takes its name when it is complete. Return what happened."""
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        made.table.to_csv(unfinished, index=False, lineterminator="\n", encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise OSError(f"{path} was not written: {error}. Choose another place.") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with unfinished(path) as part:
+        made.table.to_csv(part, index=False, lineterminator="\n", encoding="utf-8")
     return f"{number(len(made.table))} {made.rows} saved as {path}"
 
 
@@ -179,7 +174,7 @@ class CsvRun(Work):
     """
 
     def __init__(self, job: CsvJob, parent: QObject):
-        # Taken once: by who cancels, or by the worker when it gives the file its name.
+        # Acquired once: by cancel, or by the worker when it gives the file its name.
         decision = threading.Lock()
         super().__init__(partial(_write_parts, job, decision), parent)
         self.job, self._decision = job, decision
@@ -201,17 +196,17 @@ class CsvRun(Work):
 def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
     """Write in parts; the file takes its name when it is complete, unless that was decided against.
 
-    If so, or if it fails or is closed before, whatever had that name is as it was.
+    If so, or if it fails or is closed before, an earlier file of that name is unchanged.
     """
-    unfinished, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
+    part, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
     try:
-        with unfinished.open("wb") as file:
+        with part.open("wb") as file:
             for done in csv_parts(file, job.table(), _CHUNK):
                 yield done, count
         if decision.acquire(blocking=False):
-            unfinished.replace(job.path)
+            part.replace(job.path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def _chunk(columns: Mapping[str, Feature], units: Units, rows: Rows) -> pd.DataFrame:
@@ -252,9 +247,9 @@ class ExportBar(QStackedWidget):
         Their table, whose order and selection count.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
-    #: A file was written, or not; the messages have said which.
+    #: Writing has ended, with a file or without; a message has said which.
     finished = Signal()
 
     def __init__(self, spots: ShownSpots, table: SpotsTable):
@@ -310,7 +305,7 @@ class ExportBar(QStackedWidget):
         self._run.start()
 
     def cancel(self) -> None:
-        """Stop writing, unless it is too late; whatever had the file's name is as it was."""
+        """Stop writing, unless it is too late; an earlier file of that name is unchanged."""
         if self._run is not None and self._run.cancel_in_time():
             name = self._end().path.name
             self.said.emit(f"Cancelled; {name} was not written.")
@@ -322,7 +317,7 @@ class ExportBar(QStackedWidget):
         self.cancel()
 
     def show_rows(self) -> None:
-        """Offer what there is."""
+        """Enable the buttons if there is a layer."""
         some = self._spots.layer is not None
         self.copy_button.setEnabled(some)
         self.save_button.setEnabled(some)

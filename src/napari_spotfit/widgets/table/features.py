@@ -133,7 +133,7 @@ def read_units(layer: Points, *, physical: bool) -> Units:
 
 
 def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:
-    """Return a layer's columns of numbers as fits, for what is worked out of fits."""
+    """Return a layer's columns of numbers as fits, for functions that take fits."""
     numbers = {name: column.values for name, column in columns.items() if column.is_number}
     settings = settings_of_layer(layer.metadata)
     return SpotFits(numbers, index_of(numbers, layer.ndim - axes_of(settings)), settings)
@@ -152,7 +152,7 @@ def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:
 
 
 def _rank(column: Column, shape: Collection[Column]) -> int:
-    """Return what comes first: where the spot lies, its shape, light and stop condition."""
+    """Return a column's rank: position first, then shape, light and stop condition."""
     if column.group == "index":
         return 0
     if column in shape or (column.group in ("position", "shape") and not column.error_of):
@@ -168,5 +168,5 @@ def _feature(column: Column, values: pd.Series) -> Feature:
         return Feature(column.name, values.to_numpy(), meaning=column.meaning)
     categories = values.astype("category").cat
     words = tuple(str(word) for word in categories.categories)
-    # A column without a word has still no numbers.
+    # A column of words remains one if all its cells are empty.
     return Feature(column.name, categories.codes.to_numpy(), words or ("",), column.meaning)

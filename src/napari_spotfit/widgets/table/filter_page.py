@@ -42,7 +42,7 @@ _NONE = "No filter"
 _WIDE = 460
 #: Height of the legend in any case, if it is that high.
 _LEAST = 60
-#: Height of the list there.
+#: Height of the list of filters.
 _LIST = 110
 
 
@@ -55,7 +55,7 @@ class FilterList(QWidget):
         The spots.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
     def __init__(self, spots: ShownSpots):
@@ -109,7 +109,7 @@ class FilterList(QWidget):
         self.said.emit(f"The filters were saved as {path.name}.")
 
     def load_from(self, path: Path) -> None:
-        """Replace the filters by those of a file; what the layer has no feature for is left out."""
+        """Replace the filters by those of a file, as far as the layer has their features."""
         try:
             filters = read_filters(path)
         except (OSError, ValueError) as error:
@@ -182,7 +182,7 @@ class FilterList(QWidget):
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setMinimumHeight(24)
-        # What is left beside the legend, not as much as all sentences would like.
+        # The room beside the legend, not that of the longest sentence.
         self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         buttons = fill(QHBoxLayout(), self.clear, self.others, self.save, self.load, spacing=4)
         fill(QVBoxLayout(self), (self._area, 1), buttons, spacing=2)

@@ -1,4 +1,4 @@
-"""Which spots are shown: by ranges of features, by stop condition, and by what is flagged."""
+"""Filter spots: by ranges of features, stop conditions, flags, and outlines in scatter plots."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _GOOD_ONLY: Range = (1.0, None)
 #: The feature with one bit for each flag.
 FLAGS = "flags"
 
-#: The flags, the one that tells most first, and those of which each makes a fit doubtful.
+#: The flags by rank, and those that make a fit doubtful.
 _FLAGS = tuple(str(flag.name) for flag in RULES)
 _NOT_CONVERGED = str(Flag.NOT_CONVERGED.name)
-_SPOILING = frozenset(str(flag.name) for flag in RULES if flag & NOT_GOOD)
+_REJECTING = frozenset(str(flag.name) for flag in RULES if flag & NOT_GOOD)
 _EXAMPLE = '{"ranges": {"sigma": [0.8, 1.9]}, "hidden": ["MAX_ITERATIONS"]}'
 
 
@@ -49,9 +49,9 @@ class Filters:
     hidden : collection of str
         Names of the stop conditions that are left out.
     flags : collection of str
-        Names of the flags of which none may be set.
+        Names of the flags that must not be set.
     only : str
-        Name of the flag that must be set; nothing if none must.
+        Name of a flag that must be set; empty if none must.
     gates : collection of Gate
         Outlines in the planes of two features that a spot must lie in.
 
@@ -114,7 +114,7 @@ class Filters:
         return mask
 
     def words(self, units: Units | None = None) -> list[str]:
-        """Say in one short sentence per filter what is shown."""
+        """Return one short sentence per filter."""
         units = units or Units()
         words = [_sentence(name, limits, units) for name, limits in self.ranges.items()]
         words += [gate.words for gate in self.gates]
@@ -126,7 +126,7 @@ class Filters:
         return words + ([f"only “{RULES[Flag[self.only]].word}”"] if self.only else [])
 
     def in_words(self, units: Units | None = None) -> str:
-        """Say all filters in one line."""
+        """Return all filters in one line."""
         return "; ".join(self.words(units)) or "all spots"
 
     def parts(self) -> list[Filters]:
@@ -153,7 +153,7 @@ class Filters:
         )
 
     def difference(self, other: Filters) -> tuple[str, bool]:
-        """Say what another choice changes, and whether that may be a step of a handle's way."""
+        """Return what another choice changes, and whether a dragged handle may have done so."""
         names = {**self.ranges, **other.ranges}
         ranges = [name for name in names if self.ranges.get(name) != other.ranges.get(name)]
         dragged = len(ranges) == 1 and replace(self, ranges=other.ranges) == other
@@ -179,7 +179,7 @@ class Filters:
         if name in STOP_NAMES:
             unsettled = not StopCondition[name].converged and self.hides(_NOT_CONVERGED)
             return name in self.hidden or unsettled
-        return name in self.flags or (self.good_only and name in _SPOILING)
+        return name in self.flags or (self.good_only and name in _REJECTING)
 
     def with_hidden(self, name: str, hidden: bool) -> Filters:
         """Return these filters with a stop condition or flag left out, or not."""
@@ -194,11 +194,11 @@ class Filters:
         return replace(chosen, hidden=left_out | {name} if hidden else left_out)
 
     def _with_flag_hidden(self, name: str, hidden: bool) -> Filters:
-        every = frozenset(self.flags) | (_SPOILING if self.good_only else frozenset())
+        every = frozenset(self.flags) | (_REJECTING if self.good_only else frozenset())
         every = every | {name} if hidden else every - {name}
-        # Without all that makes a fit doubtful, the good ones are left: one filter, not nine.
-        good = every >= _SPOILING
-        return replace(self.with_good_only(good), flags=every - _SPOILING if good else every)
+        # Hiding each reason for doubt is the same as showing good fits: one filter, not nine.
+        good = every >= _REJECTING
+        return replace(self.with_good_only(good), flags=every - _REJECTING if good else every)
 
     def with_all(self) -> Filters:
         """Return these filters with no stop condition or flag left out: the ranges."""
@@ -340,7 +340,7 @@ def _check_range(name: str, low: Any, high: Any) -> None:
 
 
 def _sentence(name: str, limits: Range, units: Units) -> str:
-    """Say one range in words: its limits as they are shown, with the unit."""
+    """Return one range in words: its limits as they are shown, with the unit."""
     if name == GOOD and limits == _GOOD_ONLY:
         return "good fits only"
     factor, unit = units.factor(name), units.unit(name)

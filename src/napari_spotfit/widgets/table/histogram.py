@@ -24,7 +24,7 @@ from .shown_spots import ShownSpots
 #: Percentiles that the axis runs between, so that a few outliers do not rule it.
 _PERCENTILES = (0.5, 99.5)
 _BINS = 100
-#: A handle stands at one of about so many places between the ends.
+#: Number of positions of a handle between the ends, about.
 _PLACES = 500
 
 Limits = tuple[float | None, float | None]
@@ -115,7 +115,7 @@ def _reach(usual: tuple[float, float], limits: Limits) -> tuple[float, float]:
 
 
 def decimals_between(low: float, high: float) -> int:
-    """Return with how many decimal places a handle between two ends is told."""
+    """Return how many decimal places a handle's value needs between two ends."""
     return max(0, -math.floor(math.log10((high - low) / _PLACES)))
 
 
@@ -206,8 +206,8 @@ class Histogram(QWidget):
         if column is None or bins is None:
             return
         limits = self._limits()
-        # An axis that got shorter under the mouse would take the handle away from it.
-        if not bins.fit(limits) and not self._held():
+        # A shorter axis would move the handle away from the mouse.
+        if not bins.fit(limits) and not self._is_dragged():
             self.show_feature()
             return
         others = self._spots.filters.without(Filters({column.name: (0, 0)}))
@@ -234,8 +234,8 @@ class Histogram(QWidget):
     def _limits(self) -> tuple[float | None, float | None]:
         return self._spots.filters.ranges.get(self.feature.name, (None, None))
 
-    def _held(self) -> bool:
-        """Whether the mouse holds a handle."""
+    def _is_dragged(self) -> bool:
+        """Whether the mouse drags a handle."""
         return bool(self.region.moving or any(line.moving for line in self.region.lines))
 
     def _on_region(self) -> None:

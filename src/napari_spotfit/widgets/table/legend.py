@@ -38,13 +38,13 @@ _STOPS = (
     StopCondition.MAX_ITERATIONS,
     StopCondition.INVALID,
 )
-#: The stop conditions say better what this one says.
+#: The stop conditions are more specific than NOT_CONVERGED.
 _FLAGS = tuple(flag for flag in RULES if flag is not Flag.NOT_CONVERGED)
 _HOW = (
     "<p>Untick to hide these fits, double-click to show only them; the right button offers more. "
     "Nothing is deleted.</p>"
 )
-_COUNT_TIP = "<p>So many of the layer's fits, shown or not. A fit may have several flags.</p>"
+_COUNT_TIP = "<p>How many of the layer's fits, shown or not. A fit may have several flags.</p>"
 _ALL_TIP = (
     "<p>Tick all stop conditions and flags. Limits that were set in a histogram or in the scatter "
     "plot stay.</p>"
@@ -52,8 +52,8 @@ _ALL_TIP = (
 _GOOD_TIP = (
     "<p>Show the fits that nothing speaks against, and hide the doubtful ones, which are drawn as "
     "crosses: that have not converged, have moved away from their maximum, are at a bound, too "
-    "weak, too wide or double. Inspect spot says of each what is wrong, and what to try. Nothing "
-    "is deleted.</p>"
+    "weak, too wide or double. Inspect spot explains what is wrong with each, and what to try. "
+    "Nothing is deleted.</p>"
 )
 #: Width in pixels of the folded line, whatever the filter's words are, and what frames them.
 _WIDTH, _PADDING = 170, 12
@@ -63,7 +63,7 @@ _TIP = "<p>{}</p><p>Click to {} the legend, which is the filter.</p>"
 
 
 class LegendBox(QCheckBox):
-    """A check box that also asks for what it stands for alone."""
+    """A check box that can also request its own fits alone."""
 
     #: Show only these; show all but these.
     only_asked, others_asked = Signal(), Signal()
@@ -80,7 +80,7 @@ class LegendBox(QCheckBox):
             self.addAction(action)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent | None) -> None:
-        """Ask for these alone; the first click has ticked or unticked the box."""
+        """Request these alone; the first click has ticked or unticked the box."""
         if event is not None and event.button() == Qt.MouseButton.LeftButton:
             self.only_asked.emit()
 
@@ -88,7 +88,7 @@ class LegendBox(QCheckBox):
 class Legend(QWidget):
     """Colour, words and number of fits of every stop condition and flag, ticked if shown.
 
-    What no fit has is not listed.
+    Conditions and flags that no fit has are not listed.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ class Legend(QWidget):
         if self._spots.layer is not None:
             # Of those that are not drawn, only the layer knows the number.
             invalid = StopCondition.INVALID.name
-            told = stop_counts(self._spots.layer).get(invalid, 0)
-            counts[invalid] = max(counts.get(invalid, 0), told)
+            counted = stop_counts(self._spots.layer).get(invalid, 0)
+            counts[invalid] = max(counts.get(invalid, 0), counted)
         if bits is not None:
             flags = flag_bits(bits.values)
             counts |= {str(flag.name): int(np.count_nonzero(flags & int(flag))) for flag in _FLAGS}
@@ -221,7 +221,7 @@ class Legend(QWidget):
 
 
 class CanvasLegend(QFrame):
-    """Says on the canvas which spots are shown; unfolded, it is the legend that filters them.
+    """Shows on the canvas which spots are shown; unfolded, it is the legend that filters them.
 
     It is folded at first, so as not to cover the image.
 
@@ -238,7 +238,7 @@ class CanvasLegend(QFrame):
         self._spots = spots
         self.line, self.legend = QPushButton(), Legend(spots)
         self._scrolled = Scrolled(self.legend, _LEAST)
-        # What is clicked here is no click on the image, and keys stay with the canvas.
+        # A click on the legend is none on the image, and keys stay with the canvas.
         self.setAttribute(Qt.WidgetAttribute.WA_NoMousePropagation)
         for control in self.findChildren(QWidget):
             control.setFocusPolicy(Qt.FocusPolicy.NoFocus)

@@ -1,4 +1,4 @@
-"""The table's rows and columns, of which only what is seen is made into text."""
+"""Qt's model of the table of spots; only cells that are seen are formatted."""
 
 from __future__ import annotations
 

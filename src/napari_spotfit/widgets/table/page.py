@@ -1,4 +1,4 @@
-"""What pages about a layer's spots share: when they are drawn, and a choice of a feature."""
+"""Base class of pages about a layer's spots, drawn when needed, and a choice of a feature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .shown_spots import ShownSpots
 
 
 class Page(QWidget):
-    """Says when it is to be drawn: when its spots change, or later, when it comes on top.
+    """Signals when it must be drawn: when its spots change, or later, when it comes on top.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Page(QWidget):
         spots.changed.connect(self._on_changed)
 
     def set_on_top(self, on_top: bool) -> None:
-        """Say whether the user sees the page."""
+        """Set whether the page is on top."""
         self._on_top = on_top
         self._update()
 

@@ -20,14 +20,14 @@ from .gate import Gate
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 
-#: A corner is set wherever the mouse has moved so far in pixels of the screen.
+#: Distance between corners along the way of the mouse, in pixels of the screen.
 _STEP = 4.0
 #: More spots than this are drawn as an image of how many there are.
 _MOST_POINTS = 20_000
 #: More selected spots than this are not marked.
 _MOST_MARKS = 5000
 _PIXELS = 200
-#: About so many spots tell the percentiles well enough.
+#: Approximate number of spots that percentiles are computed from.
 _SAMPLE = 100_000
 #: Percentiles between which the axes run.
 _PERCENTILES = (0.1, 99.9)
@@ -45,7 +45,7 @@ _HINT_TIP = (
 )
 _COLORS = {"y": BLUE, "x": ORANGE}
 _LEAST, _MOST = 10, 50
-#: So many spots per bin at least, if there are enough.
+#: Least number of spots per bin, if there are enough.
 _PER_BIN = 50
 _WHAT = (
     "Both curves should be flat but for noise; a bump at 0 means that fits are drawn to pixel "
@@ -56,7 +56,7 @@ _TIP = (
     "x, for the spots that are shown. Real spots lie anywhere in a pixel: the dashed line is what "
     "they would give, and two thirds of the steps should be within the dotted lines.</p><p>Where "
     "they do not, σ, the ROI size or the background may not suit, or the spots are narrower than "
-    "the pixels can tell.</p>"
+    "the pixels can resolve.</p>"
 )
 
 

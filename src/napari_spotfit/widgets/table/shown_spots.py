@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 Rows = NDArray[np.intp]
-#: napari draws a mark around every selected point: beyond so many it would stall.
+#: napari draws a mark around every selected point, and stalls beyond this many.
 MOST_SELECTED = 100_000
 
 
@@ -47,7 +47,7 @@ class ShownSpots(QObject):
     changed = Signal()
     #: Other spots are selected.
     selected = Signal()
-    #: Something that the user should know.
+    #: A message for the user.
     said = Signal(str)
 
     def __init__(self, viewer: Viewer, parent: QObject):
@@ -70,7 +70,7 @@ class ShownSpots(QObject):
         self._follow(False)
         self.layer = layer
         self._follow(True)
-        # A fit that came while nobody looked has shown all spots, the filtered ones too.
+        # A fit while no filter followed the layer has shown all spots, the filtered ones too.
         self._read(apply=layer is not None and bool(np.all(layer.shown)))
 
     def set_filters(self, filters: Filters) -> None:
@@ -141,7 +141,7 @@ class ShownSpots(QObject):
             self._read_soon.start(milliseconds)
 
     def _finish(self) -> None:
-        """Apply what waits, for the layer that is left."""
+        """Apply waiting changes to the layer before leaving it."""
         if self._read_soon.isActive():
             self._read(apply=True)
         elif self._apply_soon.isActive():
@@ -216,7 +216,7 @@ class ShownSpots(QObject):
         layer.metadata = {**layer.metadata, "filters": self.filters.to_dict()}
 
     def _on_drawn(self, event: Any = None) -> None:
-        """Notice that somebody else shows other spots, or has set other filters."""
+        """Update after other code has shown other spots, or set other filters."""
         waiting = self._apply_soon.isActive() or self._read_soon.isActive()
         if self._applying or waiting or self.layer is None:
             return

@@ -1,4 +1,4 @@
-"""The numbers one asks for first: medians and spreads, and how many spots each frame has."""
+"""Summarise the spots: medians, spreads, and numbers of spots per frame."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class SummaryPage(Page):
             values = frames[_COUNT].to_numpy().astype(float)
         else:
             values = frames[f"{name}_median"].to_numpy() * self._spots.units.factor(name)
-        # A movie with one axis of frames says which was fitted; others are numbered.
+        # With one axis of frames these have their own numbers; others are counted.
         one_axis = list(frames)[:2] == ["frame", _COUNT]
         across = frames["frame"].to_numpy() if one_axis else np.arange(len(frames))
         self.curve.setData(across.astype(float), values)
@@ -244,7 +244,7 @@ def _rows(summary: pd.DataFrame) -> list[str]:
 
 
 def _texts(summary: pd.DataFrame, name: str, factor: float) -> list[str]:
-    """Return a row of the table; a centre has an error, but no median that says anything."""
+    """Return a row of the table; a centre has an error, but no meaningful median."""
     places = [
         (f"{name}{_STDERR}", "median") if what == _ERROR else (name, what) for what in _COLUMNS
     ]

@@ -48,7 +48,7 @@ _APART = "QHeaderView::section { padding: 2px 5px }"
 _MOST_PIECES = 5000
 #: No column is wider in pixels at first.
 _WIDEST = 260
-#: So many rows decide how wide a column is at first.
+#: Number of rows from which a column's initial width is computed.
 _LOOKED_AT = 20
 _TIP = (
     "<p>Click a heading to sort, a row to select its spot in the viewer; with Ctrl or Shift, "
@@ -70,7 +70,7 @@ class SpotsTable(QTableView):
 
     #: The user wants what is selected on the clipboard.
     copy_asked = Signal()
-    #: Something that the user should know.
+    #: A message for the user.
     said = Signal(str)
     #: The spot of this row of the layer is to be inspected.
     inspect_asked = Signal(int)
@@ -158,7 +158,7 @@ class SpotsTable(QTableView):
         places = model.places(self._spots.selection())
         starts = places[np.diff(places, prepend=-2) > 1]
         ends = places[np.diff(places, append=-2) != 1]
-        # A reset is silent and quick; so there is nothing that the new selection is compared to.
+        # A reset emits nothing and is quick: Qt need not compare two selections.
         selection.reset()
         if not len(places):
             return

@@ -23,8 +23,8 @@ SIMULATED, CORE = "simulated microscope", "pymmcore-plus"
 _FOUND = "found in the first frame"
 _SOURCE_TIP = (
     "<p>Where frames come from: a microscope that is simulated in real time, with a stage; the "
-    "acquisitions of pymmcore-plus; or an image layer, its frames that are there and those that "
-    "come while it grows or is replaced.</p>"
+    "acquisitions of pymmcore-plus; or an image layer, its present frames and those added "
+    "while it grows or is replaced.</p>"
 )
 _FIDUCIALS_TIP = (
     "<p>What is followed: the bright spots of the first frame that stand alone, or the points of a "
@@ -41,8 +41,8 @@ _TROUBLE_TIP = (
 )
 _LOG_TIP = (
     "<p>A Parquet file that gets every displacement while it is tracked, and stays readable should "
-    "the program be killed: <i>name.parquet</i>, in a folder that is there. Empty: none. Rows are "
-    "added to a log that is there.</p>"
+    "the program be killed: <i>name.parquet</i>, in an existing folder. Empty: none. Rows are "
+    "added to an existing log.</p>"
 )
 
 

@@ -138,7 +138,7 @@ def drift_of(seen: Snapshot) -> Drift:
         raise ValueError("no frame has yielded a displacement: nothing can be corrected")
     if seen.frames > len(seen.time):
         raise ValueError(
-            f"the movie has {seen.frames} frames, of which {len(seen.time)} are kept here: "
+            f"the movie has {seen.frames} frames, and only the last {len(seen.time)} are kept: "
             "use the page Drift of Spots"
         )
     at = np.arange(round(seen.time[-1]) + 1)
