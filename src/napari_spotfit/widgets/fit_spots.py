@@ -154,11 +154,7 @@ class FitSpots(Docked):
     def event(self, event: QEvent | None) -> bool:
         """Let the legend give way to the settings where there is no room for both."""
         handled = bool(super().event(event))
-<<<<<<< HEAD
-        # After another event there may be no widget any more: one event deletes it.
-=======
         # Any other event may have deleted this widget.
->>>>>>> words
         if event is None or event.type() not in _LAYS_OUT:
             return handled
         if (layout := self.layout()) is not None:
