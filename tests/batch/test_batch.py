@@ -26,6 +26,7 @@ from napari_spotfit.batch import run as runs
 from napari_spotfit.batch.masks import mask_of
 from napari_spotfit.batch.request import Batch
 from napari_spotfit.batch.run import run_batch
+from napari_spotfit.files import writing
 from napari_spotfit.localization import stored
 
 pytest.importorskip("pyarrow")
@@ -269,13 +270,26 @@ def test_a_file_that_shrinks_while_it_is_read(ending, folder, movies, monkeypatc
     assert len(there) == first.spots > 0
 
 
+def without_room(monkeypatch, name):
+    """Let a file be written to a device on which there is no room."""
+    whole = writing.made_beside
+
+    def made_beside(place, ending=""):
+        part = whole(place, ending)
+        if place.name == name:
+            part.unlink()
+            part.symlink_to("/dev/full")
+        return part
+
+    monkeypatch.setattr(writing, "made_beside", made_beside)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
 @pytest.mark.parametrize("ending", [".spots.parquet", ".spots.csv"])
 def test_a_full_disk(ending, folder, movies, monkeypatch):
-    Path("out").mkdir()
-    # What the table is written to before it has its name: a device on which there is no room.
-    Path(f"out/.a.tif{ending}.part").symlink_to("/dev/full")
-    outcomes = run(["a.tif", "b.tif"], "out", ending=ending)
+    with monkeypatch.context() as full:
+        without_room(full, f"a.tif{ending}")
+        outcomes = run(["a.tif", "b.tif"], "out", ending=ending)
     assert [one.state for one in outcomes] == ["failed", "done"]
     assert "a.tif" in outcomes[0].error
     assert "cannot be written" in outcomes[0].error
@@ -336,10 +350,12 @@ def test_what_is_corrupt_within_is_named_with_its_frame(folder, movies):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
-def test_a_full_disk_for_one_table_of_all(folder, movies):
-    Path(".all.spots.parquet.part").symlink_to("/dev/full")
-    with pytest.raises(OSError, match=r"“all.spots.parquet” cannot be written: .*No space left"):
-        run(["a.tif", "b.tif"], "all.spots.parquet")
+def test_a_full_disk_for_one_table_of_all(folder, movies, monkeypatch):
+    told = r"“all.spots.parquet” cannot be written: .*No space left"
+    with monkeypatch.context() as full:
+        without_room(full, "all.spots.parquet")
+        with pytest.raises(OSError, match=told):
+            run(["a.tif", "b.tif"], "all.spots.parquet")
     assert not Path("all.spots.parquet").exists()
     outcomes = run(["a.tif", "b.tif"], "all.spots.parquet")
     assert [one.state for one in outcomes] == ["done", "done"]

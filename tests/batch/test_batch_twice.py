@@ -105,7 +105,8 @@ def test_parts_that_cannot_be_stored_leave_the_table_as_it_was(folder, several):
     before = Path("t.spots.parquet").read_bytes()
 
     def lose(outcome):
-        if outcome.frames == 3:
+        while outcome.frames == 3 and Path("t.spots.parquet.parts").exists():
+            # Again where the next part came into being meanwhile.
             shutil.rmtree("t.spots.parquet.parts", ignore_errors=True)
 
     words = "“t.spots.parquet” cannot be written: .*cannot be written in.*parts.*is unchanged"

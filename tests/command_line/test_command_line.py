@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from same_fits import assert_same
 import napari_spotfit
 from napari_spotfit import Settings, load_fits, localize, simulate_movie
 from napari_spotfit.batch import run as batch
+from napari_spotfit.files.exchange.registry import EXCHANGE
+from napari_spotfit.files.formats import read
 from napari_spotfit.files.settings_file import save_settings
 from napari_spotfit.localization import stored
 
@@ -314,9 +317,46 @@ def test_convert_to_another_program(folder, movies):
     np.testing.assert_allclose(back.x, fits.x, atol=1e-5)
 
 
-def test_tables_of_other_programs_are_not_written_frame_by_frame(folder, movies):
-    result = run("localize", "a.npy", "-o", "a.thunderstorm.csv", code=2)
-    assert "and convert it" in result.stderr
+@pytest.mark.parametrize("format", EXCHANGE)
+def test_tables_of_other_programs_are_converted(format, folder, movies):
+    ending = EXCHANGE[format].suffix
+    run("localize", "a.npy", "-o", f"out{ending}", "--sigma", 1.3, "--pixel-size", 100)
+    run("localize", "a.npy", "-o", "ours.spots.csv", "--sigma", 1.3)
+    ours = load_fits("ours.spots.csv")
+    found = load_fits(f"out{ending}", pixel_size=100)
+    np.testing.assert_allclose(found.y, ours.y, atol=1e-5)
+    np.testing.assert_allclose(found.x, ours.x, atol=1e-5)
+    assert found.frame.tolist() == ours.frame.tolist()
+    beside = {"out.yaml"} if format == "picasso" else set()
+    names = {path.name for path in Path().iterdir() if path.name.startswith(("out", ".out"))}
+    assert names == {f"out{ending}", *beside}
+    if format == "picasso":
+        info = read(f"out{ending}").about
+        assert info.image == {"shape": list(movies[0].shape)}
+        assert info.layer["scale"][-2:] == [0.1, 0.1]
+
+
+def test_tables_of_other_programs_of_each_file(folder, movies):
+    given = ("a.npy", "b.npy", "-o", "out", "--format", "_locs.hdf5", "--sigma", 1.3)
+    run("localize", *given)
+    assert len(load_fits("out/a.npy_locs.hdf5"))
+    assert "kept from an earlier run" in run("localize", *given).stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("a.npy", "-o", "a.thunderstorm.csv"), "--pixel-size in nm"),
+        (("a.npy", "b.npy", "-o", "all.hdf5"), "has no place for their names"),
+        (("a.npy", "-o", "a.hdf5"), "“a.yaml”, which belongs beside it"),
+        (("a.npy", "-o", "a.xlsx"), "must end in .parquet or .csv, or in .hdf5"),
+    ],
+)
+def test_tables_that_cannot_be_written_are_refused_before(given, words, folder, movies):
+    Path("a.yaml").write_text("Frames: 8\n")
+    result = run("localize", *given, code=2)
+    assert words in " ".join(result.stderr.split())
+    assert not Path("a.hdf5").exists()
 
 
 @pytest.mark.parametrize("name", ["movie.tif", "movie.npy"])

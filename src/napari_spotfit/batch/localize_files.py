@@ -25,6 +25,7 @@ def localize_files(
     workers: int = 1,
     ending: str = ENDING,
     fresh: bool = False,
+    pixel_size: float | None = None,
     progress: Callable[[Outcome], object] | None = None,
     settings: Settings | None = None,
     **options: Unpack[Options],
@@ -41,7 +42,8 @@ def localize_files(
         Image files, patterns such as ``"*.tif"``, and folders of images.
     output : path
         A folder for a table of each file, or one table, such as ``"all.spots.parquet"``, for the
-        spots of all, with the column ``file``. Of files of the same name, ``day1/a.tif`` and
+        spots of all, with the column ``file``. Tables of other programs are written in ours, and
+        then converted. Of files of the same name, ``day1/a.tif`` and
         ``day2/a.tif``, the tables have the folder before it: ``day1_a.tif.spots.parquet``.
     frames : slice, optional
         Frames of each movie; all by default.
@@ -55,9 +57,12 @@ def localize_files(
     workers : int, default 1
         Number of files at a time, where each has a table of its own.
     ending : str, default ".spots.parquet"
-        Ending of the names of tables in a folder, which is their format.
+        Ending of the names of tables in a folder: their format, ours or another program's, such as
+        ``"_locs.hdf5"``.
     fresh : bool, default False
         Whether to ignore what an earlier run has left.
+    pixel_size : float, optional
+        Side of a pixel in nm, for tables of other programs.
     progress : callable, optional
         Called with the outcome of a file whenever it changes, in the thread that fits the file.
     settings : Settings, optional
@@ -108,5 +113,6 @@ def localize_files(
         None if labels is None else os.fspath(labels),
         workers,
         fresh=fresh,
+        pixel_size=pixel_size,
     )
     return run_batch(batch, progress)

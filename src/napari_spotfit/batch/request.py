@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from glob import has_magic, iglob
 from pathlib import Path
 
-from ..files.formats import FORMATS, check_name
+from ..files.streaming import check_name, is_table
 from ..images.files.opening import ENDINGS, data_set, is_image_folder
 from ..settings.settings import Settings
 from .masks import without_masks
@@ -43,6 +43,8 @@ class Batch:
         Whether a stopped batch writes tables of the finished frames.
     fresh : bool
         Whether to ignore what an earlier run has left.
+    pixel_size : float, optional
+        Side of a pixel in nm, for tables of other programs.
     members : dict, optional
         Files that :func:`images_of` has dropped, by the file that they are read with.
     """
@@ -57,6 +59,7 @@ class Batch:
     workers: int = 1
     keep: bool = False
     fresh: bool = False
+    pixel_size: float | None = None
     members: Mapping[Path, Sequence[Path]] | None = None
 
 
@@ -72,8 +75,8 @@ def batch_tables(batch: Batch) -> list[Path] | None:
         the folder cannot be made.
     """
     output = batch.output
-    if not output.is_dir() and output.suffix.lower() in FORMATS:
-        check_name(output)
+    if not output.is_dir() and is_table(output):
+        check_name(output, batch.pixel_size, several=len(batch.files) > 1)
         if batch.workers > 1 and len(batch.files) > 1:
             raise ValueError(
                 "one table of all images is written one after the other; choose a folder for the "
@@ -81,7 +84,7 @@ def batch_tables(batch: Batch) -> list[Path] | None:
             )
         return None
     if output.suffix and not output.is_dir():
-        check_name(output)
+        check_name(output, batch.pixel_size)
     if output.exists() and not output.is_dir():
         raise FileExistsError(
             f"“{output}” is a file, and its name is none of a table: choose a folder for the "
@@ -90,7 +93,7 @@ def batch_tables(batch: Batch) -> list[Path] | None:
     make_folder(output)
     tables = [output / f"{name}{batch.ending}" for name in _own_names(batch.files)]
     for table in tables:
-        check_name(table)
+        check_name(table, batch.pixel_size)
     return tables
 
 

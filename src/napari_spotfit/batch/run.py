@@ -18,7 +18,7 @@ import numpy as np
 from ..engine import threads
 from ..files.parts import PartsError, folders_in, parts_beside, parts_in, remove_beside
 from ..files.table import as_text
-from ..files.writing import FileLockedError, file_lock, unfinished
+from ..files.writing import FileLockedError, file_lock, remove_left, unfinished
 from ..images.axes import ALL
 from ..images.channels import NO_MAPS, Channel, channels_of
 from ..images.files.opening import open_image
@@ -170,10 +170,14 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
     try:
         # Locked until the parts are removed: a second run would use the same folder.
         with file_lock(table), closing(parts):
+            remove_left(table)
             first = next(parts, None)
             if first is None:
                 return
-            save_fits(chain([first], parts), table)
+            save_fits(
+                chain([first], parts), table, pixel_size=files[0].batch.pixel_size,
+                shape=None if own is None else _shape(own),
+            )  # fmt: skip
             _write_cells(files, table)
             for file in files:
                 _finish(file, table)
@@ -189,6 +193,13 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
         return
     if own is not None and own.outcome.state != FAILED:
         own.report(own.outcome)
+
+
+def _shape(file: _File) -> tuple[int, ...] | None:
+    """Return the shape of a file's image, for tables that say it; None where it is not known."""
+    with suppress(Exception):  # reported when the file is fitted
+        return tuple(_channels(file)[0].image.shape)
+    return None
 
 
 def _finish(file: _File, table: Path) -> None:
@@ -324,6 +335,8 @@ def _key(file: _File) -> dict[str, Any] | None:
         channels = _channels(file)
         image = channels[0].image
         key = key_of(image, NO_MAPS) | {"channel": str(batch.channel)}
+        if batch.pixel_size is not None:
+            key["pixel_size"] = batch.pixel_size
         if batch.labels is not None:
             key["labels"] = identity(mask_of(file.path, batch.labels, batch.files))
         kind = kind_of(image, batch.settings, batch.frames)

@@ -17,7 +17,7 @@ from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
 from ..batch.request import ENDING, Batch, batch_tables, image_files, images_of
 from ..batch.run import Report, run_batch
 from ..version import __version__
-from .options import chosen_settings, takes_settings
+from .options import AboveZero, chosen_settings, takes_settings
 from .output import (
     EXIT_STOPPED,
     QUIET,
@@ -40,12 +40,16 @@ SOME_FAILED = 1
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path),
     help="A table (.spots.parquet, .spots.csv) for all images, with the column “file” if there "
-    "are several; or a folder, for one table of each.",
+    "are several; or a folder, for one table of each. In the format of another program that "
+    "“convert” knows, such as .hdf5, it is written in ours first, and then converted.",
 )  # fmt: skip
 @click.option(
     "--format", "ending", default=ENDING, show_default=True,
     help="What the tables in a folder end in.",
 )  # fmt: skip
+@click.option(
+    "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
+)
 @click.option(
     "--frames", metavar="FIRST:END:STEP",
     help="Frames of each movie, counted from 0: from FIRST up to before END; or the number of one, "
@@ -81,6 +85,7 @@ def localize(
     inputs: tuple[str, ...],
     output: Path,
     ending: str,
+    pixel_size: float | None,
     frames: str | None,
     channel: str | None,
     labels: str | None,
@@ -109,11 +114,11 @@ def localize(
     try:
         batch = Batch(
             image_files(inputs), output, chosen_settings(context), ending, _slice(frames), channel,
-            labels, workers, keep, fresh,
+            labels, workers, keep, fresh, pixel_size,
         )  # fmt: skip
         batch = images_of(batch)
         batch_tables(batch)
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
     with Stop(level) as stop, FileReporter(level, bars=workers == 1) as reporter:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ..caller import warn_caller
-from ..models.columns import REQUIRED, STOP, GroupCounter
-from .csv_file import csv_writer, read_csv, write_csv
+from ..models.columns import REQUIRED, STOP
+from .csv_file import read_csv, write_csv
 from .exchange.format import ExportReport, Format
 from .exchange.image_info import (
     ImageInfo,
@@ -25,21 +23,13 @@ from .exchange.image_info import (
 )
 from .exchange.mapping import with_planes_named, with_position
 from .exchange.registry import EXCHANGE, by_content, by_name
-from .parquet import GROUP, parquet_writer, read_parquet, write_parquet
+from .parquet import read_parquet, write_parquet
 from .table import FORMAT_KEY, TEXT, WORDS, SpotTable, StoredColumn, UnreadableFileError
 from .writing import unfinished
 
 FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]] = {
     ".parquet": (write_parquet, read_parquet),
     ".csv": (write_csv, read_csv),
-}
-#: What adds a table to a file.
-Adds = Callable[[SpotTable], None]
-#: Rows that are gathered before they are written. Text takes several times the memory.
-_ROWS = {".parquet": GROUP, ".csv": GROUP // 4}
-_WRITERS: dict[str, Callable[[Path, SpotTable], AbstractContextManager[Adds]]] = {
-    ".parquet": parquet_writer,
-    ".csv": csv_writer,
 }
 #: Endings of several formats, which the content tells.
 _SNIFFED = (".csv", ".h5", ".mat")
@@ -109,7 +99,7 @@ def write(
     size, shape = as_pixel_size(pixel_size), as_shape(shape)
     foreign = _named(format) if format is not None else by_name(place)
     if foreign is not None:
-        return _write_foreign(place, table, foreign, image_info_of(table, size, shape))
+        return write_foreign(place, table, foreign, image_info_of(table, size, shape))
     write_table, _ = _format(place)
     check_titles(table)
     with unfinished(place) as part:
@@ -159,20 +149,33 @@ def check_ending(path: Path, format: str | None = None) -> None:
         _format(path)
 
 
-def _write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
+def check_beside(place: Path, foreign: Format) -> None:
+    """Check that what belongs beside a new file of another program is not there yet.
+
+    Raises
+    ------
+    FileExistsError
+        If it is, and so is another's.
+    """
+    for suffix in foreign.beside:
+        other = place.with_suffix(suffix)
+        if other.exists() and not place.exists():
+            raise FileExistsError(
+                f"“{place.name}” cannot be written: “{other.name}”, which belongs beside it, is "
+                "there already and is another's; take another name, such as "
+                f"“{place.stem}_locs{place.suffix}”"
+            )
+
+
+def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
+    """Write a table in another program's format, and warn of what that does not take."""
     report = ExportReport()
     table = with_planes_named(with_position(table, report))
-    before = place.exists()
+    check_beside(place, foreign)
     try:
         with unfinished(place) as part, ExitStack() as stack:
             for suffix, text in foreign.write(part, table, image, report).items():
                 other = place.with_suffix(suffix)
-                if other.exists() and not before:
-                    raise FileExistsError(
-                        f"“{place.name}” cannot be written: “{other.name}”, which belongs beside "
-                        f"it, is there already and is another's; take another name, such as "
-                        f"“{place.stem}_locs{place.suffix}”"
-                    )
                 unfinished_other = stack.enter_context(unfinished(other))
                 unfinished_other.write_text(text, encoding="utf-8", newline="\n")
     except PixelSizeNeededError as error:
@@ -244,106 +247,3 @@ def _in_pixels(table: SpotTable) -> SpotTable:
         unit = column.unit if column.factor == 1 else ""
         known[name] = StoredColumn(column.type, unit, column.words, role=column.role)
     return SpotTable(columns, replace(table.about, columns=known))
-
-
-def check_name(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file to be, or raise a ValueError if its name says no format of spots.
-
-    For work that takes long before there is anything to write.
-    """
-    place = Path(path)
-    if (other := by_name(place)) is not None:
-        raise ValueError(
-            f"“{place.name}” would be a file of {other.title}, which is not written while spots "
-            f"are found; write {' or '.join(f'.spots{end}' for end in FORMATS)}, and convert it"
-        )
-    if place.suffix.lower() not in FORMATS:
-        raise ValueError(
-            f"the name of a file of spots must end in {' or '.join(FORMATS)}; got “{place.name}”"
-        )
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder “{place.parent}”")
-    return place
-
-
-def write_parts(path: str | os.PathLike[str], parts: Iterable[SpotTable]) -> int:
-    """Write tables of the same columns as one file, which is that of the tables joined.
-
-    What is said beside the columns is the first one's. The file takes its name when it is
-    complete: should anything fail, whatever had that name is as it was.
-
-    Parameters
-    ----------
-    path : str or path
-        The file; its name ends as :func:`~.formats.write` wants it.
-    parts : iterable of SpotTable
-        One at least. Few are in memory at a time, where the format can be written in parts.
-
-    Returns
-    -------
-    int
-        How many rows were written.
-
-    Raises
-    ------
-    ValueError
-        If the name ends otherwise, there are no parts, or two columns would have one title.
-    OSError
-        If the file cannot be written.
-    """
-    place = check_name(path)
-    ending = place.suffix.lower()
-    apart = GroupCounter()
-    parts = (SpotTable(apart(part.columns), part.about) for part in parts)
-    tables = _gathered(parts, _ROWS[ending])
-    first = next(tables, None)
-    if first is None:
-        raise ValueError("there are no spots to write, not even none of an image")
-    check_titles(first)
-    with unfinished(place) as part, _WRITERS[ending](part, first) as add:
-        return _add_behind(add, chain([first], tables))
-
-
-def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
-    """Add tables to a file by a thread of its own, while the next ones are made; count the rows."""
-    count, written = 0, Future[None]()
-    written.set_result(None)
-    with ThreadPoolExecutor(1, "napari-spotfit writer") as writer:
-        for table in tables:
-            written.result()  # one at a time is in memory; an error ends it
-            written = writer.submit(add, table)
-            count += len(table)
-        written.result()
-    return count
-
-
-def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
-    """Join and cut tables to the number of rows that is best written at once.
-
-    So a file is the same to the bit whatever the parts are; the last one may be shorter.
-    """
-    held: list[SpotTable] = []
-    count, begun = 0, False
-    for part in parts:
-        held.append(part)
-        count += len(part)
-        if count < rows:
-            continue
-        joined, full = _joined(held), count - count % rows
-        for start in range(0, full, rows):
-            yield _rows(joined, slice(start, start + rows))
-        held, count, begun = [_rows(joined, slice(full, None))], count - full, True
-    if held and (count or not begun):
-        yield _joined(held)
-
-
-def _rows(table: SpotTable, rows: slice) -> SpotTable:
-    return SpotTable({name: values[rows] for name, values in table.columns.items()}, table.about)
-
-
-def _joined(tables: list[SpotTable]) -> SpotTable:
-    first = tables[0]
-    columns = {
-        name: np.concatenate([table.columns[name] for table in tables]) for name in first.columns
-    }
-    return SpotTable(columns, first.about)

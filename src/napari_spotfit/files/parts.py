@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,7 +23,15 @@ from ..models.columns import GroupCounter
 from ..settings.settings import Settings
 from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
-from .writing import FileLockedError, errno_from_message, file_lock, lock_of
+from .writing import (
+    FileLockedError,
+    errno_from_message,
+    file_lock,
+    lock_of,
+    made_beside,
+    publish,
+    unfinished,
+)
 
 #: Readers of folders of Parquet files leave out what begins with an underscore.
 _RUN = "_run.json"
@@ -33,7 +40,7 @@ _FORMAT = 1
 _CHANGED = "changed"
 _PART = re.compile(r"part-\d{9,}\.parquet")
 _CHANNEL = re.compile(r"channel-\d{3,}")
-_UNFINISHED = re.compile(r"\.part-\d{9,}\.[0-9a-f]{32}|\._run\.[0-9a-f]{32}")
+_UNFINISHED = re.compile(r"\.(part-\d{9,}(\.parquet)?|_run(\.json)?)\.[0-9a-f]{32}(\.part)?")
 
 
 class PartsError(OSError):
@@ -97,8 +104,8 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
     PartsError
         If it cannot be written; the message names folder and part.
     """
-    # Two workers may make the same part, of which one was taken for lost.
-    beside = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
+    # Two workers may make the same part, of which one was taken for lost: each has its own file.
+    beside: list[Path] = []
     writer, apart = ExitStack(), GroupCounter()
     adds: list[Callable[[SpotTable], None]] = []
 
@@ -106,18 +113,20 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
         with _naming_part(path):
             if not adds:
                 first = SpotTable(table.columns, replace(table.about, part=key))
-                adds.append(writer.enter_context(parquet_writer(beside, first)))
+                beside.append(made_beside(path))
+                adds.append(writer.enter_context(parquet_writer(beside[0], first)))
             adds[0](SpotTable(apart(table.columns), table.about))
 
     try:
         yield add
         with _naming_part(path):
             writer.close()
-            beside.replace(path)
+            publish(beside[0], path, flush=False)
     finally:
         with suppress(OSError, ValueError):  # the error that matters is raised already
             writer.close()
-        _drop(beside)
+        for own in beside:
+            _drop(own)
 
 
 def part_pieces(path: Path, key: Mapping[str, Any]) -> Iterator[SpotTable] | None:
@@ -161,20 +170,16 @@ def write_run(folder: Path, run: Run) -> None:
     """
     need_pyarrow()
     path = folder / _RUN
-    beside = folder / f"._run.{uuid.uuid4().hex}"
     text = {
         "format": _FORMAT,
         "asked": run.asked,
         "settings": run.settings.to_dict(),
         "firsts": list(run.firsts),
     }
-    try:
-        with _naming_part(path):
-            folder.mkdir(parents=True, exist_ok=True)
+    with _naming_part(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        with unfinished(path) as beside:
             beside.write_text(json.dumps(text, indent=1), encoding="utf-8")
-            beside.replace(path)
-    finally:
-        _drop(beside)
 
 
 def read_run(folder: Path) -> Run | None:

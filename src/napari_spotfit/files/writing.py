@@ -1,11 +1,20 @@
-"""How files are written: complete or not at all, one run at a time, with errors that name them."""
+"""How files are written: complete or not at all, one run at a time, with errors that name them.
+
+Whatever is written goes to a file of a name that nobody can foresee, which was made for it alone:
+a link that someone has planted leads nowhere. It is on the disk before it takes its name, with the
+mode of the file that had the name, and the last one to take it wins as a whole.
+"""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
+import secrets
+import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,8 +81,12 @@ def _acquired(lock: Path, *, wait: bool) -> int | None:
     """Return a lock's open file once no other process holds it; None where there are no locks."""
     while True:
         try:
-            file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except OSError:  # nor can anything else be written here: that raises its own error
+            if lock.is_symlink():
+                raise OSError(
+                    f"“{lock}” is a link, which no run of this package has made: remove it"
+                ) from None
             return None
         try:
             _lock(file, wait=wait)
@@ -121,13 +134,119 @@ def unfinished(path: Path) -> Iterator[Path]:
         If it cannot be written, or what is there is no file, such as a pipe or a device.
     """
     place = _checked_place(path)
-    part = place.with_name(f".{place.name}.part")
+    remove_left(place, _LEFT)
+    with _naming(place):
+        part = made_beside(place)
     try:
         with _naming(place, part):
             yield part
-            part.replace(place)
+            publish(part, place)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch(path: Path, ending: str = "") -> Iterator[Path]:
+    """Give a file beside another one that is removed at the end.
+
+    Parameters
+    ----------
+    path : path
+        The other one, which errors name.
+    ending : str
+        What its name ends in.
+    """
+    place = _checked_place(path)
+    with _naming(place):
+        part = made_beside(place, ending)
+    try:
+        with _naming(place, part):
+            yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+#: So many bytes of the name of a file are in that of its part: a name has 255 at most.
+_LONGEST = 150
+_PART = ".part"
+#: Seconds without a change after which a part is one that a killed run has left.
+_LEFT = 24 * 3600.0
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+def made_beside(place: Path, ending: str = "") -> Path:
+    """Make an empty file beside another one, with its mode, of a name that nobody can foresee."""
+    part = place.with_name(f"{_start(place)}{secrets.token_hex(16)}{_PART}{ending}")
+    try:
+        mode = stat.S_IMODE(place.stat().st_mode) & 0o777
+    except OSError:
+        mode = None
+    file = os.open(part, _FRESH, 0o666 if mode is None else mode & 0o600)
+    try:
+        if mode is not None and hasattr(os, "fchmod"):
+            with suppress(PermissionError):  # of file systems without modes
+                os.fchmod(file, mode | stat.S_IWUSR)
+    finally:
+        os.close(file)
+    return part
+
+
+def remove_left(place: Path, seconds: float = -math.inf) -> None:
+    """Remove the parts of a file that killed runs have left.
+
+    Parameters
+    ----------
+    place : path
+        The file.
+    seconds : float, optional
+        Only those to which nothing was written for so long; by default all, for who holds the
+        file's lock.
+    """
+    name = rf"{re.escape(_start(place))}[0-9a-f]{{32}}{re.escape(_PART)}(\.spots\.\w+)?"
+    left = re.compile(name)
+    with suppress(OSError), os.scandir(place.parent) as entries:
+        for entry in entries:
+            if left.fullmatch(entry.name):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > seconds:
+                        os.unlink(entry.path)  # noqa: PTH108
+
+
+def _start(place: Path) -> str:
+    """Return what the names of a file's parts begin with."""
+    return f".{os.fsencode(place.name)[:_LONGEST].decode(errors='ignore')}."
+
+
+def publish(part: Path, place: Path, *, flush: bool = True) -> None:
+    """Give a file that is complete its name, once it is on the disk.
+
+    Parameters
+    ----------
+    part, place : path
+        The file, and its name.
+    flush : bool, default True
+        Whether to wait until it is on the disk: not needed where a damaged one is made again.
+    """
+    if flush:
+        _flush(part, os.O_RDWR)
+    with suppress(OSError):  # where there was no file, its mode is that of new ones
+        part.chmod(stat.S_IMODE(place.stat().st_mode) & 0o777)
+    part.replace(place)
+    if flush and sys.platform != "win32":  # which flushes no folders
+        with suppress(OSError):
+            _flush(place.parent, os.O_RDONLY)
+
+
+def _flush(path: Path, how: int) -> None:
+    """Wait until a file is on the disk, where its file system can do that."""
+    file = os.open(path, how | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(file)
 
 
 def _checked_place(path: Path) -> Path:
@@ -157,7 +276,7 @@ def _checked_place(path: Path) -> Path:
 
 
 @contextmanager
-def _naming(place: Path, part: Path) -> Iterator[None]:
+def _naming(place: Path, part: Path | None = None) -> Iterator[None]:
     """Let errors of writing name the file that was to be; others, as of what is read, are kept."""
     try:
         yield
@@ -165,7 +284,8 @@ def _naming(place: Path, part: Path) -> Iterator[None]:
         # Some of Arrow's say the number in their text alone. Our own have said all, without it.
         code = errno_from_message(error) or (error.strerror and error.errno) or 0
         ours = type(error).__module__ != "builtins"  # as of a part of a run: it says its own place
-        if ours or not code or not (code in _WRITING or part.name in str(error)):
+        about = part is None or part.name in str(error)
+        if ours or not code or not (code in _WRITING or about):
             raise
         text = f"“{place.name}” cannot be written in “{place.parent}”: {os.strerror(code)}"
         made = type(error)(text)

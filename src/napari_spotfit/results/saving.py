@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..files.exchange.registry import lists_formats
-from ..files.formats import read, write_parts
+from ..files.formats import read
+from ..files.streaming import write_parts
 from ..files.table import FIT, SpotTable
 from .spot_fits import SpotFits
 
@@ -69,7 +70,13 @@ def fits_of(table: SpotTable) -> SpotFits:
     return SpotFits(columns, about.index, about.settings, about.roi_shape, own)
 
 
-def save_fits(parts: Iterable[SpotFits], path: str | os.PathLike[str]) -> int:
+def save_fits(
+    parts: Iterable[SpotFits],
+    path: str | os.PathLike[str],
+    *,
+    pixel_size: float | Sequence[float] | None = None,
+    shape: Sequence[int] | None = None,
+) -> int:
     """Save fits that come in parts as one file, each part as it comes.
 
     With :func:`~napari_spotfit.localize_iter`, no more than a few frames and their spots are in
@@ -81,7 +88,12 @@ def save_fits(parts: Iterable[SpotFits], path: str | os.PathLike[str]) -> int:
     parts : iterable of SpotFits
         One at least, all of the same columns; their settings are taken to be the first one's.
     path : str or path
-        A name that ends in ``.spots.parquet`` or ``.spots.csv``.
+        A name that ends in ``.spots.parquet`` or ``.spots.csv``; or as files of another program do,
+        such as in ``.hdf5``: then all spots are in memory at the end.
+    pixel_size : float or (float, float), optional
+        Height and width of a pixel in nm, for formats with nm or µm.
+    shape : sequence of int, optional
+        Shape of the image, for Picasso; by default the smallest that has all spots.
 
     Returns
     -------
@@ -108,4 +120,5 @@ def save_fits(parts: Iterable[SpotFits], path: str | os.PathLike[str]) -> int:
     ...     len(load_fits(path)) == count
     True
     """
-    return write_parts(path, (part.to_table() for part in parts))
+    tables = (part.to_table() for part in parts)
+    return write_parts(path, tables, pixel_size=pixel_size, shape=shape)

@@ -56,6 +56,10 @@ class Format(ABC):
         number of the first frame, and what must be known or installed.
     pattern : str
         Which names napari opens as this format, if what is in the file says so, too.
+    beside : tuple of str
+        The suffixes of files that are written beside.
+    keeps_text : bool
+        Whether it has a place for columns of text, such as the names of images.
     """
 
     name: ClassVar[str]
@@ -65,6 +69,8 @@ class Format(ABC):
     origin: ClassVar[str] = "0"
     first_frame: ClassVar[str] = "0"
     needs: ClassVar[str] = ""
+    beside: ClassVar[tuple[str, ...]] = ()
+    keeps_text: ClassVar[bool] = False
 
     pattern: ClassVar[str] = ""
 

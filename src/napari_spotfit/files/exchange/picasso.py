@@ -57,7 +57,7 @@ class Picasso(Format):
     name, title, suffix = "picasso", "Picasso", ".hdf5"
     unit = "px (reads nm, too)"
     needs = "`napari-spotfit[hdf5]`"
-    pattern = "*_locs*.hdf5"
+    pattern, beside = "*_locs*.hdf5", (".yaml",)
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file has Picasso's localisations."""

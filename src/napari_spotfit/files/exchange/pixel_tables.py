@@ -34,6 +34,7 @@ class NapariPoints(Format):
     """napari's own tables of points: one column an axis, then features."""
 
     name, title, suffix = "napari", "napari's points", ".napari.csv"
+    keeps_text = True
     _AXIS = re.compile(r"axis-(\d+)")
     _INDEX = "index"
 

@@ -33,6 +33,7 @@ class PlainCsv(Format):
 
     name, title, suffix = "plain", "plain CSV", ".plain.csv"
     unit, needs = "px (reads nm and µm, too)", "size of a pixel, if in a unit of length"
+    keeps_text = True
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file begins with titles among which are those of the positions."""
