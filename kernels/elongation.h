@@ -17,7 +17,7 @@ constexpr int LARGEST_REACH = 24;
 // Of the lower of two pixels of normal noise with variance v: by how much of sqrt(v) its mean is lower, and its
 // variance over v.
 constexpr float LOWER_BY = 0.5641896f, LOWER_VARIANCE = 0.6816901f;
-// A pixel below all by so many standard deviations is a dead one.
+// A pixel below all by so many standard deviations is a dead one, or none of the image.
 constexpr float DEAD = 4;
 // The weights of the wider window: nearer than about so many sigma squared, a spot's own light is fitted.
 constexpr float OWN_LIGHT = 2;
@@ -32,23 +32,30 @@ SPOTFIT_INLINE int window_reach(double sigma, double times) {
     return reach < 2 ? 2 : reach < LARGEST_REACH ? int(reach) : LARGEST_REACH;
 }
 
-// Two pixels opposite to each other, less the background, NaN where there is none; and the spot's profile there.
+// What the fit leaves of two pixels opposite to each other, NaN where there is none or a dead one, and the mean of the
+// spot's profile there.
 template <class L> struct Opposite {
-    L one, other, profile, profile_of_other;
+    L one, other, profile;
+
+    // The pixels less the background.
+    SPOTFIT_INLINE Opposite(const FittedSpot& spot, L pixel, L opposite_pixel, L f, L opposite_f)
+        : one(counted(spot, pixel - f * spot.height)), other(counted(spot, opposite_pixel - opposite_f * spot.height)),
+          profile((f + opposite_f) * 0.5f) {}
 
     SPOTFIT_INLINE MaskOf<L> has_one() const { return one == one; }
     SPOTFIT_INLINE MaskOf<L> has_other() const { return other == other; }
-    SPOTFIT_INLINE L mean_profile() const { return (profile + profile_of_other) * 0.5f; }
-    // What the fit leaves, and its variance: of the lower one, less what noise makes it lower by.
+    // The residual and its variance: of the lower one, less what noise makes it lower by.
     SPOTFIT_INLINE void residual(const FittedSpot& spot, L& value, L& variance) const {
-        const L lowest = spot.lowest, none = 0.0f;
-        const L a = higher_of(one - profile * spot.height, lowest);
-        const L b = higher_of(other - profile_of_other * spot.height, lowest);
-        const L noise = multiply_add(mean_profile(), L(spot.height * spot.slope), L(spot.dark));
+        const L none = 0.0f, noise = multiply_add(profile, L(spot.height * spot.slope), L(spot.dark));
         const auto both = has_one() & has_other();
-        const L lower = multiply_add(square_root(noise), L(LOWER_BY), lower_of(a, b));
-        value = select(both, lower, select(has_one(), a, select(has_other(), b, none)));
+        const L lower = multiply_add(square_root(noise), L(LOWER_BY), select(one < other, one, other));
+        value = select(both, lower, select(has_one(), one, select(has_other(), other, none)));
         variance = select(both, noise * LOWER_VARIANCE, select(has_one() | has_other(), noise, none));
+    }
+
+  private:
+    static SPOTFIT_INLINE L counted(const FittedSpot& spot, L residual) {
+        return select(residual >= L(spot.lowest), residual, L(float(NOT_A_NUMBER)));
     }
 };
 
@@ -76,7 +83,7 @@ template <class L> struct DirectionSums {
     }
     // In the spot itself, and in the wider window.
     SPOTFIT_INLINE void add_own(const FittedSpot& spot, const Opposite<L>& pair, const Direction<L>& at) {
-        add(spot, pair, at, pair.mean_profile() * spot.curvature);
+        add(spot, pair, at, pair.profile * spot.curvature);
     }
     SPOTFIT_INLINE void add_wide(const FittedSpot& spot, const Opposite<L>& pair, const Direction<L>& at) {
         add(spot, pair, at, at.weight);
@@ -109,7 +116,7 @@ SPOTFIT_INLINE L line_of_pair(const FittedSpot& spot, const Opposite<L>& pair, c
                               float cosine, float sine) {
     const L along = multiply_add(at.difference, L(cosine), at.product * sine);
     const L across = higher_of(squared - along, L(0.0f)) * 0.5f;
-    const L line = exponential(across * (-0.5f * spot.curvature)) - pair.mean_profile();
+    const L line = exponential(across * (-0.5f * spot.curvature)) - pair.profile;
     return select(pair.has_one() | pair.has_other(), at.weight * along * line * spot.height, L(0.0f));
 }
 
@@ -132,7 +139,8 @@ template <class Pixel> SPOTFIT_INLINE bool is_long_spot(const FittedSpot& spot, 
     const auto each_pair = [&](int reach, auto use) SPOTFIT_INLINE_LAMBDA {
         for (int v = 0; v <= reach; ++v)
             for (int u = v ? -reach : 1; u <= reach; ++u) {
-                const Opposite<float> pair = {pixel(y + v, x + u), pixel(y - v, x - u), profile(v, u), profile(-v, -u)};
+                const Opposite<float> pair(spot, pixel(y + v, x + u), pixel(y - v, x - u), profile(v, u),
+                                           profile(-v, -u));
                 use(pair, direction(float(u), float(v), of_psf), float(v * v + u * u));
             }
     };

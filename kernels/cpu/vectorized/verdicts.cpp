@@ -3,6 +3,7 @@
 
 #include "../../elongation.h"
 #include "../../filtered_errors.h"
+#include "../../flat_areas.h"
 #include "../../verdict.h"
 #include "../detection_frame.h"
 #include "../instruction_set.h"
@@ -12,6 +13,8 @@
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
+// Among the flags while they are set: pixels around the spot are padding, and do not tell whether it is long.
+constexpr unsigned BESIDE_PADDING = 1u << 31;
 // Fits whose numbers are copied at a time.
 constexpr int TILE = 256;
 
@@ -81,6 +84,9 @@ unsigned flags_of_pixels(const VerdictSettings& s, double y, double x, const lon
         marked_around(saturated, s.rows, s.columns, v, u, false) >= FULL_PIXELS)
         flags |= flag::SATURATED;
     if (bad && marked_around(bad, s.rows, s.columns, v, u, false)) flags |= flag::BAD_PIXELS;
+    int lost = 0;
+    for (int k = 0; bad && k < s.rows * s.columns; ++k) lost += bad[k] != 0;
+    if (lost >= LEAST_GROUND) flags |= BESIDE_PADDING;
     return flags;
 }
 
@@ -164,6 +170,7 @@ class InImage {
     // What follows from other fits of the frame. Two that ended together began as neighbours, or the one that
     // moved more came from afar.
     void judge_together() const {
+        for (long long i = first; i < last; ++i) image.flags[i] &= ~BESIDE_PADDING;
         const double reach_y = s.rows / 2.0, reach_x = s.columns / 2.0;
         const double known = is_nan(image.sigma) ? 0 : s.same_spot * image.sigma;
         const double same = no_less(known, s.same_spot_px), afar = (no_more(reach_y, reach_x) - same) / 2;
@@ -231,21 +238,21 @@ class SpotWindow {
         return sum;
     }
     // Calls use(pair, x, y) for the pixels of each row, several at a time.
-    template <class Use> void each_pair(Use use) const {
+    template <class Use> void each_pair(const FittedSpot& spot, Use use) const {
         L first = 0.0f;
         for (int i = 0; i < WIDTH; ++i) reinterpret_cast<float*>(&first)[i] = float(i - reach);
         for (int row = 0; row <= reach; ++row)
             for (int i = 0; i < pitch; i += WIDTH) {
                 const int k = row * pitch + i;
                 const L f = lanes(along + i) * down[reach + row], g = lanes(against + i) * down[reach - row];
-                use(Opposite<L>{lanes(one + k), lanes(other + k), f, g}, first + float(i), L(float(row)));
+                use(Opposite<L>(spot, lanes(one + k), lanes(other + k), f, g), first + float(i), L(float(row)));
             }
     }
-    template <class Add> DirectionSums<float> sums(float coarse, Add add) const {
+    template <class Add> DirectionSums<float> sums(const FittedSpot& spot, Add add) const {
         DirectionSums<L> own = {0.0f, 0.0f, 0.0f, 0.0f};
-        each_pair([&](const Opposite<L>& pair, L x, L y)
-                      SPOTFIT_INLINE_LAMBDA { add(own, pair, direction(x, y, curvature_of_psf)); });
-        return {total(own.difference), total(own.product), coarse * total(own.variance), total(own.square)};
+        each_pair(spot, [&](const Opposite<L>& pair, L x, L y)
+                            SPOTFIT_INLINE_LAMBDA { add(own, pair, direction(x, y, curvature_of_psf)); });
+        return {total(own.difference), total(own.product), spot.coarse * total(own.variance), total(own.square)};
     }
 
     // The profile along each axis, from the middle pixel's offset on.
@@ -301,16 +308,16 @@ class SpotWindow {
     Elongation own(const FittedSpot& spot) const {
         const auto add = [&](DirectionSums<L>& sums, const Opposite<L>& pair, const Direction<L>& at)
                              SPOTFIT_INLINE_LAMBDA { sums.add_own(spot, pair, at); };
-        return own_elongation(sums(spot.coarse, add), spot.height);
+        return own_elongation(sums(spot, add), spot.height);
     }
     bool has_line(const FittedSpot& spot) const {
         const auto add = [&](DirectionSums<L>& sums, const Opposite<L>& pair, const Direction<L>& at)
                              SPOTFIT_INLINE_LAMBDA { sums.add_wide(spot, pair, at); };
-        const DirectionSums<float> wide = sums(spot.coarse, add);
+        const DirectionSums<float> wide = sums(spot, add);
         if (!goes_on(wide)) return false;
         const float length = length_of(wide), cosine = wide.difference / length, sine = wide.product / length;
         L line = 0.0f;
-        each_pair([&](const Opposite<L>& pair, L x, L y) SPOTFIT_INLINE_LAMBDA {
+        each_pair(spot, [&](const Opposite<L>& pair, L x, L y) SPOTFIT_INLINE_LAMBDA {
             line += line_of_pair(spot, pair, direction(x, y, curvature_of_psf), x * x + y * y, cosine, sine);
         });
         return is_line(wide, total(line));
@@ -318,7 +325,7 @@ class SpotWindow {
 };
 
 // Their numbers must mean something.
-constexpr unsigned NO_SPOT = flag::NOT_CONVERGED | flag::AT_BOUND | flag::WEAK | flag::NEGATIVE;
+constexpr unsigned NO_SPOT = flag::NOT_CONVERGED | flag::AT_BOUND | flag::WEAK | flag::NEGATIVE | BESIDE_PADDING;
 
 // Calls use(spot) for the fits that may be long.
 template <class Use>

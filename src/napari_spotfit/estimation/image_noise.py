@@ -185,7 +185,7 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     ratio = noise_over_line(pixels, own, camera)
     if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
         return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
-    if not known and not noise.is_filtered:
+    if not known and not noise.is_filtered and noise.blocks >= _ENOUGH_BLOCKS:
         left = float(noise.variance(middle)) - float(camera.variance(middle))
         electrons = math.sqrt(max(left, 0.0)) / (settings.gain or 1.0)
         if electrons > _MOST_READ_OUT:
@@ -208,6 +208,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
 _ROUNDING, _OF_NOISE = 0.5, 0.2
 #: The read-out noise of cameras in electrons, at most.
 _MOST_READ_OUT = 50.0
+#: Blocks in which the noise is measured; of fewer it is not sure enough to say so.
+_ENOUGH_BLOCKS = 32
 
 
 def _darker_half(pixels: NDArray[Any]) -> tuple[float, float]:
