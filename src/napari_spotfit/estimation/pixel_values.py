@@ -19,6 +19,8 @@ _LOOKED_AT, _MOST_LEVELS = 4096, 0.7
 #: Multiples of a step are off by no more than this share of it, and by so many times the precision
 #: of the values.
 _OFF_STEP, _PRECISION = 0.02, 4.0
+#: No number type has room for a step between values beyond this; they are no counts.
+_EXACT = 2.0**53
 #: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
 #: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
@@ -54,6 +56,7 @@ def value_step(frames: NDArray[Any]) -> float:
     whole = frames.dtype.kind in "iu"
     if not whole:
         some = some[np.isfinite(some)].astype(float)
+        some = some[abs(some) < _EXACT]
     levels = np.unique(some)
     if len(levels) < 2:
         return 1.0 if whole else 0.0
@@ -62,13 +65,15 @@ def value_step(frames: NDArray[Any]) -> float:
         return float(np.gcd.reduce(steps.astype(np.int64)))
     if len(levels) > _MOST_LEVELS * len(some) and (levels != np.rint(levels)).any():
         return 0.0
-    step = float(steps.min())
     if (levels == np.rint(levels)).all():
         return float(np.gcd.reduce(steps.astype(np.int64)))
+    step = float(steps.min())
+    rounding = float(np.finfo(frames.dtype).eps) * float(abs(levels).max())
+    if rounding >= _OFF_STEP * step:
+        return 0.0
     off = steps / step
-    precision = float(np.finfo(frames.dtype).eps) * float(abs(levels).max()) / step
-    is_step = abs(off - np.rint(off)).max() < max(_OFF_STEP, _PRECISION * precision)
-    return step if is_step and precision < _OFF_STEP else 0.0
+    is_step = abs(off - np.rint(off)).max() < max(_OFF_STEP, _PRECISION * rounding / step)
+    return step if is_step else 0.0
 
 
 def is_cut_off(frame: NDArray[Any], step: float) -> bool:
@@ -164,12 +169,28 @@ def _period(frame: NDArray[Any]) -> int:
             continue
         rows = frame[: frame.shape[0] // period * period, :columns]
         # How pixels of one kind differ, with what light and shade and coarse noise do.
-        apart = np.nanmedian(abs(rows[:, period:] - rows[:, :-period]))
+        differences = abs(rows[:, period:] - rows[:, :-period])
+        known = differences[np.isfinite(differences)]
+        if not known.size:
+            continue
+        apart = np.median(known)
         for first in range(period):
-            means = np.nanmean(rows[first::period], axis=0).reshape(-1, period)
-            pattern = means - np.nanmean(means, axis=1, keepdims=True)
-            usual = np.nanmean(pattern, axis=0)
-            chance = np.nanstd(pattern, axis=0).max() / math.sqrt(len(means))
+            means = _column_means(rows[first::period]).reshape(-1, period)
+            means = means[np.isfinite(means).all(axis=1)]
+            if len(means) < _LEAST_REPEATS:
+                continue
+            pattern = means - means.mean(axis=1, keepdims=True)
+            usual = pattern.mean(axis=0)
+            chance = pattern.std(axis=0).max() / math.sqrt(len(means))
             if np.ptp(usual) > max(_OVER_NOISE * apart, _OVER_CHANCE * chance):
                 return period
     return 1
+
+
+def _column_means(rows: NDArray[Any]) -> Numbers:
+    """Return the mean of the good pixels of each column; NaN without one."""
+    good = np.isfinite(rows)
+    count = np.count_nonzero(good, axis=0)
+    total = np.where(good, rows, 0.0).sum(axis=0)
+    means: Numbers = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return means
