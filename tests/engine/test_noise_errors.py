@@ -334,8 +334,11 @@ def test_settings_with_noise_survive_a_table():
     assert plain["noise"] == {
         "slope": 1.7, "intercept": -120.0, "least": 30.0, "correlation": 1.3, "slope_error": None,
         "blocks": 0, "blur": 0.0, "unfiltered": 1.0, "uneven": 1.0,
+        "process": "",
     }  # fmt: skip
     assert Settings(**plain) == settings
+    filtered = Settings(noise=replace(NOISE, process="filtered"))
+    assert Settings(**filtered.to_dict()) == filtered != settings.changed(emccd=False)
     assert hash(Settings(**plain)) == hash(settings)
     with pytest.raises(TypeError, match="noise must be of noise_model"):
         Settings(noise=3.0)
