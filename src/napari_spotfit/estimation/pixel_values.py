@@ -30,7 +30,7 @@ _CLEARLY = 1.5
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
-_PERIODS, _OVER_NOISE, _OVER_CHANCE = (2, 3, 4, 6), 0.3, 8.0
+_PERIODS, _OVER_NOISE, _OVER_CHANCE = (2, 3, 4, 6), 0.6, 8.0
 #: So often they repeat along each axis at least.
 _LEAST_REPEATS = 5
 
