@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -79,9 +80,10 @@ class Track(Docked):
         self._of_stage = self._why_ended = ""
         self._session: TrackingSession | None = None
         self._source: Source | None = None
-        # A widget that Qt deletes before its dock closes leaves no stage on the move, either.
-        self._left = left = ExitStack()
-        self.destroyed.connect(lambda: left.close())
+        # A widget that Qt or Python deletes before its dock closes leaves no stage on the move.
+        self._left = ExitStack()
+        # A function of this cycle would be called when the collector has emptied it: a crash.
+        self.destroyed.connect(weakref.finalize(self, self._left.close))
         self._timer = QTimer(self)
         self._drawn_at = self._spectra_at = self._worked = 0.0
         self._timer.setInterval(_INTERVAL)
