@@ -150,7 +150,7 @@ def check_ending(path: Path, format: str | None = None) -> None:
 
 
 def check_beside(place: Path, foreign: Format) -> None:
-    """Check that what belongs beside a new file of another program is not there yet.
+    """Check that what belongs beside a new file of another program is not there, or is ours.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def check_beside(place: Path, foreign: Format) -> None:
     """
     for suffix in foreign.beside:
         other = place.with_suffix(suffix)
-        if other.exists() and not place.exists():
+        if other.exists() and not place.exists() and not foreign.wrote(other):
             raise FileExistsError(
                 f"“{place.name}” cannot be written: “{other.name}”, which belongs beside it, is "
                 "there already and is another's; take another name, such as "
@@ -173,7 +173,8 @@ def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageIn
     table = with_planes_named(with_position(table, report))
     check_beside(place, foreign)
     try:
-        with unfinished(place) as part, ExitStack() as stack:
+        # What belongs beside it takes its name after it.
+        with ExitStack() as stack, unfinished(place) as part:
             for suffix, text in foreign.write(part, table, image, report).items():
                 other = place.with_suffix(suffix)
                 unfinished_other = stack.enter_context(unfinished(other))
