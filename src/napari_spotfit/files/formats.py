@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -140,6 +141,15 @@ def read(
         raise UnreadableFileError(f"“{place.name}” cannot be opened{what}: {error}") from None
     except PixelSizeNeededError as error:
         raise PixelSizeNeededError(f"“{place.name}” cannot be opened: {error}") from None
+    except ImportError:
+        raise
+    except Exception as error:  # what is in a damaged file, nobody foresees
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a place that is none
+            raise
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise UnreadableFileError(
+            f"“{place.name}” cannot be opened: it is damaged, or something else ({why})"
+        ) from error
     return _in_pixels(table)
 
 

@@ -78,9 +78,8 @@ class Picasso(Format):
             if _LOCS not in file or not getattr(file[_LOCS].dtype, "names", None):
                 raise UnreadableFileError(f"it has no table “{_LOCS}” of Picasso's")
             locs = array_of(file, _LOCS)
-            metadata = array_of(file, _METADATA)[()] if _METADATA in file else b"[]"
             marker = file.attrs.get(MARKER)
-        info = _info(path, metadata)
+            info = _info(path, file)
         known = _image_info(image, info)
         found = {name: locs[name] for name in locs.dtype.names or ()}
         for name, values in found.items():
@@ -258,16 +257,19 @@ def _image_info(image: ImageInfo, info: Mapping[str, Any]) -> ImageInfo:
     return ImageInfo(known, tuple(whole) if len(whole) == 3 else image.shape)
 
 
-def _info(path: Path, metadata: Any) -> dict[str, Any]:
+def _info(path: Path, file: Any) -> dict[str, Any]:
     """Return what the YAML file beside says, else the file itself, as one."""
     beside = path.with_suffix(".yaml")
     parts: Any = []
     if beside.is_file() and find_spec("yaml") is not None:
         parts = _documents(beside)
-    else:
+    elif _METADATA in file:
         try:
-            parts = json.loads(metadata)
+            text: Any = array_of(file, _METADATA)[()]
+            parts = json.loads(text)
         except (TypeError, ValueError) as error:
+            if isinstance(error, UnreadableFileError):
+                raise
             raise UnreadableFileError(f"its “{_METADATA}” is damaged: {error}") from None
     info: dict[str, Any] = {}
     for part in parts if isinstance(parts, list) else ():
