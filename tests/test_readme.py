@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from same_fits import assert_same
 
 import napari_spotfit as spotfit
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -74,3 +76,20 @@ def test_every_stop_condition_and_setting_is_named_rightly():
 
     named = set(re.findall(r"^\| ([^|`]+) \| `([A-Z_]+)` \|", README, re.MULTILINE))
     assert named == {(condition.words, condition.name) for condition in StopCondition}
+
+
+def test_all_brings_what_the_readme_shows():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    for name in ("hdf5", "images", "nd2", "ndtiff", "parquet", "tracking"):
+        assert set(extras[name]) <= set(extras["all"]), name
+
+
+def test_commands_in_messages_can_be_copied_into_a_shell():
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for command in ("pip install", "python -m", "napari-spotfit convert"):
+            for rest in text.split(command)[1:]:
+                line = rest.partition("\n")[0]
+                assert not set("“”‘’") & set(line.partition(". ")[0]), f"{path.name}: {line}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import run
 
-from napari_spotfit import localize
+from napari_spotfit import localize, simulate_movie
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,22 @@ def test_cells_of_an_earlier_run_are_not_removed_silently(folder):
     assert "“a.cells.csv”, were removed" in result.stderr
     assert not (folder / "a.cells.csv").exists()
     assert "cells" not in run("localize", "a.npy", "-o", "a.spots.csv").stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+@pytest.mark.parametrize("name", ["a\x1b[2J.npy", "a\nError: all is well.npy", "a\u202egpj.npy"])
+def test_names_of_files_move_nothing_in_a_terminal(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    movie = simulate_movie(2, shape=(48, 56), spots_per_frame=3, photons=3000, seed=1)[0]
+    np.save(name, movie)
+    Path(f"{name}.spots.csv").write_text("nothing")
+    odd = next(one for one in name if not one.isprintable())
+    for given, code in (
+        (("localize", name, "-o", "out", "--sigma", 1.3), 0),
+        (("convert", f"{name}.spots.csv", "b.spots.csv"), 1),
+        (("localize", f"{name}*", "-o", f"{name}.xlsx"), 2),
+    ):
+        told = run(*given, code=code).stderr
+        assert odd.encode("unicode_escape").decode() in told
+        assert odd == "\n" or odd not in told
+        assert "\nError: all is well" not in told

@@ -105,7 +105,9 @@ def _linked(
     try:
         import trackpy
     except ImportError:
-        raise ImportError("linking needs trackpy: pip install “napari-spotfit[tracking]”") from None
+        raise ImportError(
+            'linking needs trackpy, which is missing: pip install "napari-spotfit[tracking]"'
+        ) from None
     columns = fits.columns
     frame = columns["frame"][rows].astype(np.int64)
     # Each of several movies has frames of its own, far from all others'.

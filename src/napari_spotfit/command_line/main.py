@@ -14,7 +14,14 @@ from .demo import demo
 from .drift import drift
 from .localize import localize
 from .machine import benchmark, info
-from .output import EXIT_STOPPED, discard_output, end_quietly, write_any_text, write_summary
+from .output import (
+    EXIT_STOPPED,
+    discard_output,
+    end_quietly,
+    escaped,
+    write_any_text,
+    write_summary,
+)
 from .simulate import simulate
 
 #: Whether a program reads what is written.
@@ -53,9 +60,10 @@ class _Program(click.Group):
         """Run a command; Click would make an interrupted one a failed one."""
         try:
             return super().invoke(ctx)
-        except click.UsageError as error:
-            if ctx.meta[_FOR_PROGRAMS]:
+        except click.ClickException as error:
+            if ctx.meta[_FOR_PROGRAMS] and isinstance(error, click.UsageError):
                 write_summary({"version": __version__, "error": error.format_message()})
+            vars(error)["message"] = escaped(error.message)  # which names of files are in
             raise
         except KeyboardInterrupt:
             ctx.exit(EXIT_STOPPED)

@@ -16,11 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
+from unicodedata import category
 
 import click
 
 QUIET, USUAL, VERBOSE = range(3)
 
+#: Unicode's control signs, those of the direction of writing, and ends of lines.
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
 #: The exit code after Ctrl-C.
 EXIT_STOPPED = 130
 
@@ -29,7 +32,20 @@ def write_message(text: str, level: int, least: int = USUAL) -> None:
     """Write a sentence for people to the stream of errors, which programs do not read."""
     if level >= least:
         with suppress(OSError):  # a closed stream is no reason to fail
-            click.echo(text, err=True)
+            click.echo(escaped(text), err=True)
+
+
+def escaped(text: str) -> str:
+    r"""Return a sentence that moves, colours and hides nothing in a terminal, whatever names say.
+
+    Examples
+    --------
+    >>> escaped("σ of “a\x1b[2J\n.tif”")
+    'σ of “a\\x1b[2J\\n.tif”'
+    """
+    return "".join(
+        one.encode("unicode_escape").decode() if category(one) in _UNSEEN else one for one in text
+    )
 
 
 def write_at_once(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -140,6 +141,15 @@ def read(
         raise UnreadableFileError(f"“{place.name}” cannot be opened{what}: {error}") from None
     except PixelSizeNeededError as error:
         raise PixelSizeNeededError(f"“{place.name}” cannot be opened: {error}") from None
+    except ImportError:
+        raise
+    except Exception as error:  # what is in a damaged file, nobody foresees
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a place that is none
+            raise
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise UnreadableFileError(
+            f"“{place.name}” cannot be opened: it is damaged, or something else ({why})"
+        ) from error
     return _in_pixels(table)
 
 
@@ -150,7 +160,7 @@ def check_ending(path: Path, format: str | None = None) -> None:
 
 
 def check_beside(place: Path, foreign: Format) -> None:
-    """Check that what belongs beside a new file of another program is not there yet.
+    """Check that what belongs beside a new file of another program is not there, or is ours.
 
     Raises
     ------
@@ -159,7 +169,7 @@ def check_beside(place: Path, foreign: Format) -> None:
     """
     for suffix in foreign.beside:
         other = place.with_suffix(suffix)
-        if other.exists() and not place.exists():
+        if other.exists() and not place.exists() and not foreign.wrote(other):
             raise FileExistsError(
                 f"“{place.name}” cannot be written: “{other.name}”, which belongs beside it, is "
                 "there already and is another's; take another name, such as "
@@ -173,7 +183,8 @@ def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageIn
     table = with_planes_named(with_position(table, report))
     check_beside(place, foreign)
     try:
-        with unfinished(place) as part, ExitStack() as stack:
+        # What belongs beside it takes its name after it.
+        with ExitStack() as stack, unfinished(place) as part:
             for suffix, text in foreign.write(part, table, image, report).items():
                 other = place.with_suffix(suffix)
                 unfinished_other = stack.enter_context(unfinished(other))

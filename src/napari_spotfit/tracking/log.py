@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import secrets
 import shutil
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..files.writing import FileLockedError, file_lock, made_beside, publish, unfinished
 from .controller import Correction
 from .displacement import Displacement
 
@@ -29,7 +35,8 @@ class TrackingLog:
     """A Parquet file of displacements and corrections, which a killed run leaves readable.
 
     While it is open, its rows are in a folder beside it, ``<name>.parts``, in files that are
-    complete; :meth:`close` makes one file of them. :func:`read_log` reads either.
+    complete; :meth:`close` makes one file of them, which says of which. :func:`read_log` reads
+    either. It has one owner: another log of its name cannot be opened before it is closed.
 
     Parameters
     ----------
@@ -44,7 +51,8 @@ class TrackingLog:
     ValueError
         If its name has another end, or there is a file that is no log.
     OSError
-        If it cannot be written: it is a folder, for example, or its folder is missing.
+        If it cannot be written: it is a folder, for example, its folder is missing, or another log
+        of its name is open.
 
     Examples
     --------
@@ -65,9 +73,16 @@ class TrackingLog:
         self.path = Path(path)
         _check(self.path)
         self._parts = _parts_of(self.path)
+        self._owner = ExitStack()
         try:
-            self._parts.mkdir(exist_ok=True)
+            self._owner.enter_context(file_lock(self.path))
+            self._open_parts()
+        except FileLockedError:
+            raise FileLockedError(
+                f"the log “{self.path}” is open already: close it first, or choose another name"
+            ) from None
         except OSError as error:
+            self._owner.close()
             raise OSError(
                 f"the log “{self.path}” cannot be written: {error}; choose a folder in which you "
                 "may write"
@@ -76,6 +91,14 @@ class TrackingLog:
         self._written = time.monotonic()
         self._writing: threading.Thread | None = None
         self._error: Exception | None = None
+
+    def _open_parts(self) -> None:
+        """Make the folder of the parts; of those of a killed run, keep what the file lacks."""
+        if self._parts.is_symlink():
+            raise OSError(f"“{self._parts}” is a link, which no log has made: remove it")
+        self._parts.mkdir(exist_ok=True)
+        for name in _parts_in_file(self.path):
+            (self._parts / name).unlink(missing_ok=True)
 
     def add(self, displacement: Displacement, correction: Correction | None = None) -> None:
         """Add a displacement, and what was done about it."""
@@ -116,20 +139,33 @@ class TrackingLog:
         OSError
             If that fails; the message names where the rows are.
         """
+        import pandas as pd
+
         if not self._parts.exists():
             return
         self.flush()
-        unfinished = self.path.with_name(f"{self.path.name}.unfinished")
         kept = self._parts
         try:
-            read_log(self.path).to_parquet(unfinished, index=False)
-            kept = unfinished
-            unfinished.replace(self.path)
+            # The file says which parts it has: one that is killed now leaves none to be read twice.
+            parts = {path.name: pd.read_parquet(path) for path in _files_in(self._parts)}
+            before = [pd.read_parquet(self.path)] if self.path.is_file() else []
+            made = made_beside(self.path)
+            try:
+                _write_file(made, pd.concat([*before, *parts.values()] or [_table([])]), [*parts])
+                kept = self.path.with_name(f"{self.path.name}.unfinished")
+                try:
+                    publish(made, self.path)
+                except OSError:
+                    made.replace(kept)
+                    raise
+            finally:
+                made.unlink(missing_ok=True)
         except (OSError, ValueError) as error:  # of pyarrow, errors of what is no Parquet, too
             raise OSError(
                 f"the log “{self.path}” cannot be finished: {error}; its rows are in “{kept}”"
             ) from error
         shutil.rmtree(self._parts)
+        self._owner.close()
 
     def __enter__(self) -> TrackingLog:
         return self
@@ -139,10 +175,11 @@ class TrackingLog:
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         try:
-            number = 1 + max((int(path.stem) for path in self._parts.glob("*.parquet")), default=-1)
-            unfinished = self._parts / f"{number:08d}.unfinished"
-            _table(rows).to_parquet(unfinished, index=False)
-            unfinished.replace(unfinished.with_suffix(".parquet"))
+            last = max((int(path.name[:_DIGITS]) for path in _files_in(self._parts)), default=-1)
+            # A name of its own: of an earlier part of this number the file may say that it has it.
+            part = self._parts / f"{last + 1:0{_DIGITS}d}-{secrets.token_hex(8)}.parquet"
+            with unfinished(part) as made:
+                _write_file(made, _table(rows))
         except Exception as error:
             self._rows = rows + self._rows  # nothing is lost
             self._error = error
@@ -174,17 +211,83 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
     FileNotFoundError
         If there is no such log.
     """
+    place = Path(path)
+    for _ in range(_TRIES):
+        before = _state(place)
+        try:
+            table = _read(place)
+        except FileNotFoundError:
+            if _state(place) == before and not _parts_of(place).is_dir():
+                raise
+            continue  # a log that was closed meanwhile has made one file of its parts
+        if _state(place) == before:
+            return table
+    raise OSError(f"the log “{place}” changes while it is read: close it, and read it again")
+
+
+#: Read so often while a log is closed, which takes a moment; and the digits of a part's number.
+_TRIES, _DIGITS = 100, 8
+#: What a file says of its parts.
+_HAS = b"napari-spotfit parts"
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Return the rows of a log: those of its file, and of the parts that this has not."""
     import pandas as pd
 
-    place = Path(path)
-    files = [place] if place.is_file() else []
-    parts = _parts_of(place)
-    files += sorted(parts.glob("*.parquet")) if parts.is_dir() else []
+    parts = _parts_of(path)
+    files = [path] if path.is_file() else []
+    there = _parts_in_file(path)
+    files += [part for part in _files_in(parts) if part.name not in there]
     if not files:
         if parts.is_dir():
             return _table([])
-        raise FileNotFoundError(f"there is no log “{place}”")
+        raise FileNotFoundError(f"there is no log “{path}”")
     return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file becomes another one; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _files_in(parts: Path) -> list[Path]:
+    """Return the complete parts in a folder, in order."""
+    if not parts.is_dir():
+        return []
+    return sorted(path for path in parts.glob("*.parquet") if _PART.fullmatch(path.name))
+
+
+#: The names of parts, in this version and in earlier ones.
+_PART = re.compile(r"\d{8}(-[0-9a-f]{16})?\.parquet")
+
+
+def _parts_in_file(path: Path) -> list[str]:
+    """Return the names of the parts that a log's file has; none where it does not say them."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
+    if not path.is_file():
+        return []
+    try:
+        names = json.loads((read_schema(path).metadata or {}).get(_HAS, b"[]"))
+    except (ArrowException, ValueError):
+        return []
+    return [name for name in names if isinstance(name, str) and _PART.fullmatch(name)]
+
+
+def _write_file(path: Path, rows: pd.DataFrame, parts: Sequence[str] = ()) -> None:
+    """Write rows, and which parts they were in."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    about = {**(table.schema.metadata or {}), _HAS: json.dumps(list(parts)).encode()}
+    parquet.write_table(table.replace_schema_metadata(about), path)
 
 
 def _check(path: Path) -> None:

@@ -78,6 +78,10 @@ class Format(ABC):
         """Let napari open the names that end in the suffix, if the class names no others."""
         cls.pattern = cls.pattern or f"*{cls.suffix}"
 
+    def wrote(self, path: Path) -> bool:
+        """Whether a file beside one that is not there is what this package has written."""
+        return False
+
     @abstractmethod
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file is of it, by its path and its first bytes."""

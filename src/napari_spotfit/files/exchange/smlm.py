@@ -64,8 +64,10 @@ class Smlm(Format):
         """Read the tables of a file, all of one kind; several get a column of channels."""
         try:
             with zipfile.ZipFile(path) as archive:
-                manifest = json.loads(archive.read(_MANIFEST))
+                manifest = json.loads(_content(archive, _MANIFEST, _LONGEST_MANIFEST))
                 tables = [one for one in manifest["files"] if one.get("type") == "table"]
+                if len({one["name"] for one in tables}) < len(tables):
+                    raise UnreadableFileError(f"its {_MANIFEST} names a table twice")
                 formats = {one["format"]: manifest["formats"][one["format"]] for one in tables}
                 parts = [_rows(archive, one, formats[one["format"]]) for one in tables]
         except (*_DAMAGED, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -144,6 +146,25 @@ def _stored(values: NDArray[Any]) -> np.dtype[Any]:
     return np.dtype("<f4")
 
 
+#: No manifest is longer.
+_LONGEST_MANIFEST = 1 << 24
+
+
+def _content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """Return what is packed under a name, if it is not longer than it may be.
+
+    Raises
+    ------
+    UnreadableFileError
+        If it is: it would take memory that nothing has asked for.
+    """
+    size = archive.getinfo(name).file_size
+    if size > most:
+        raise UnreadableFileError(f"its {name!r} has {size} bytes instead of {most}")
+    with archive.open(name) as packed:
+        return packed.read(most + 1)
+
+
 def _rows(
     archive: zipfile.ZipFile, file: Mapping[str, Any], kind: Mapping[str, Any]
 ) -> dict[str, NDArray[Any]]:
@@ -159,7 +180,8 @@ def _rows(
         count = math.prod(int(size) for size in sizes)
         little = np.dtype(dtype).newbyteorder("<")
         fields.append((header, little, (count,)) if count != 1 else (header, little))
-    dtype, content, rows = np.dtype(fields), archive.read(name), int(file["rows"])
+    dtype, rows = np.dtype(fields), int(file["rows"])
+    content = _content(archive, name, rows * dtype.itemsize)
     if len(content) != rows * dtype.itemsize:
         raise UnreadableFileError(
             f"its table {name!r} has {len(content)} bytes instead of {rows * dtype.itemsize}"

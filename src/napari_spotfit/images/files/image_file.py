@@ -16,6 +16,9 @@ ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
 #: Reads a box: called with a slice along each axis; without rows and columns, whole frames.
 ReadBox: TypeAlias = "Callable[[tuple[slice, ...]], NDArray[Any]]"
 
+#: A day of the fastest cameras; the numbers of so many frames take 400 MB.
+_MOST_FRAMES = 50_000_000
+
 
 class UnreadableImageError(ValueError):
     """A file holds no image, or one that cannot be read; the message says which, where and why."""
@@ -211,15 +214,21 @@ def _box_at(read_box: ReadBox, axis: int, number: int, leading: tuple[slice, ...
 
 
 def check_shape(path: Path, shape: tuple[int, ...]) -> None:
-    """Check that an image has frames, and these rows and columns.
+    """Check that an image has frames, no more than any camera takes, and these rows and columns.
 
     Raises
     ------
     UnreadableImageError
-        If it has none.
+        If it has none, or promises more.
     """
     if len(shape) < 2 or min(shape) < 1:
         raise unreadable(path, f"it has no frames of rows and columns: its shape is {shape}")
+    if (frames := math.prod(shape[:-2])) > _MOST_FRAMES:
+        raise unreadable(
+            path,
+            f"it promises {frames} frames, and at most {_MOST_FRAMES} are taken: it is damaged, or "
+            "is to be cut into several files",
+        )
 
 
 def unreadable(path: Path, why: str) -> UnreadableImageError:

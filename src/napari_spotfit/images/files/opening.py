@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +67,27 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     # Here, as fits of arrays need none of them.
     from pathlib import Path
 
-    from . import microscopes, plain, tiff, zarr_store
-    from .image_file import unreadable
+    from .image_file import UnreadableImageError, unreadable
 
     place = Path(path)
     if not place.exists():
         raise FileNotFoundError(f"there is no file “{place}”")
+    try:
+        return _opened(place)
+    except (ImportError, UnreadableImageError, Warning):
+        raise
+    except Exception as error:  # what is in a damaged file, nobody foresees
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a place that is none
+            raise
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise unreadable(place, f"it is damaged, or something else ({why})") from error
+
+
+def _opened(place: Path) -> ImageFile:
+    """Return the image of a file or folder, by its name or what is in it."""
+    from . import microscopes, plain, tiff, zarr_store
+    from .image_file import unreadable
+
     if zarr_store.is_zarr(place):
         return zarr_store.read_zarr(place)
     if microscopes.is_ndtiff(place):

@@ -26,7 +26,7 @@ from qtpy.QtWidgets import (
 
 from ...files.csv_file import csv_parts
 from ...files.table import TEXT, WORDS, SpotTable
-from ...files.writing import unfinished
+from ...files.writing import publish, scratch, unfinished
 from ..parts.layout import fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
@@ -198,15 +198,13 @@ def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
 
     If so, or if it fails or is closed before, an earlier file of that name is unchanged.
     """
-    part, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
-    try:
+    count = len(job.rows)
+    with scratch(job.path) as part:
         with part.open("wb") as file:
             for done in csv_parts(file, job.table(), _CHUNK):
                 yield done, count
         if decision.acquire(blocking=False):
-            part.replace(job.path)
-    finally:
-        part.unlink(missing_ok=True)
+            publish(part, job.path)
 
 
 def _chunk(columns: Mapping[str, Feature], units: Units, rows: Rows) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.quality.flags import NOT_GOOD, RULES, Flag
+from ...files.writing import unfinished
 from ...models.columns import STOP
 from ...models.stopping import STOP_NAMES, StopCondition
 from .features import Units
@@ -284,7 +285,8 @@ class Filters:
 def write_filters(path: Path, filters: Filters) -> None:
     """Save filters as a JSON file."""
     text = json.dumps(filters.to_dict(), indent=2, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    with unfinished(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 def read_filters(path: Path) -> Filters:

@@ -101,7 +101,7 @@ class TrackForm:
                 from pymmcore_plus import CMMCorePlus
             except ImportError:
                 raise ImportError(
-                    "pymmcore-plus is missing: pip install “napari-spotfit[microscope]”"
+                    'pymmcore-plus is missing: pip install "napari-spotfit[microscope]"'
                 ) from None
             return CoreSource(CMMCorePlus.instance())
         if chosen.ndim > 3:
