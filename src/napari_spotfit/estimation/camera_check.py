@@ -18,12 +18,15 @@ from ..settings.camera_noise import noise_of
 from ..settings.noise_model import UNLIKE
 from ..settings.settings import Settings
 from .noise_line import SIGMA_PER_MAD
+from .psf_width import FALLBACK_SIGMA
 
 #: The share of good fits whose background may lie below 0, by so many standard errors, and how many
 #: fits, or how many of them, it takes.
 _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
 #: Fits that tell the photon noise, at least, and how many of its standard errors it must be off.
 _LEAST_FITS, _SURE = 10, 3.0
+#: An image tells its gain where that is so many times its standard error.
+_TOLD = 4.0
 #: A spot's shape may be off by so much of its height, which is no noise.
 _SHAPE = 0.05
 #: Fits of a part that are looked at, at most.
@@ -63,12 +66,8 @@ class CameraCheck:
         some = fits[::step].to_host()
         some = some[to_host(some.good)]
         self.settings = settings
-        columns = some.columns
-        background = columns["background"].astype(float)
-        error = columns.get(f"background{STDERR}", np.zeros(len(some)))
         self.good += len(some)
-        with np.errstate(invalid="ignore"):
-            self.dark += int(np.count_nonzero(background < -_DARK_ERRORS * np.nan_to_num(error)))
+        self.dark += int(np.count_nonzero(_is_below_0(some, settings)))
         if settings.gain is not None:
             self.slopes.append(_slopes(some))
 
@@ -98,9 +97,11 @@ class CameraCheck:
         noise = None if self.settings is None else noise_of(self.settings)
         if self.settings is None or noise is None or found.shape[1] < _LEAST_FITS:
             return ""
-        told = self.settings.known_noise.gain
+        told, error = self.settings.known_noise.gain, self.settings.known_noise.slope_error
         if told is not None and not 1 / UNLIKE < told / noise.slope < UNLIKE:
             return ""  # by the image
+        if told is not None and error is not None and _TOLD * error < told:
+            return ""  # the image, which knows no shape of spots, agrees
         least, most = np.median(found, axis=1)
         scatter = SIGMA_PER_MAD * np.median(np.abs(found[0] - least))
         unsure = _SURE * scatter * math.sqrt(np.pi / 2 / found.shape[1])
@@ -115,6 +116,34 @@ class CameraCheck:
             f"The fits suggest a gain of {max(over, 0) * gain:.3g}; photons and standard errors go "
             "by the given one"
         )
+
+
+def _is_below_0(good: SpotFits, settings: Settings) -> NDArray[np.bool_]:
+    """Return which of some good fits have a background that is surely below 0.
+
+    Light of neighbours, and a shape that is not the spot's, take the background down by about as
+    much as they leave of pixels in the residual, more than noise does.
+    """
+    columns = good.columns
+    background = columns["background"].astype(float)
+    error = np.nan_to_num(columns.get(f"background{STDERR}", np.zeros(len(good))))
+    unsure = _DARK_ERRORS * error
+    usable = np.ones(len(good), bool)
+    if settings.neighbours == "ignore":
+        usable = (columns["flags"] & np.uint32(Flag.NEIGHBOUR)) == 0
+    noise = noise_of(settings) or settings.noise
+    if settings.estimator == "lse" and noise is not None:
+        flat = len(settings.roi_shape) == 2
+        left = _light_left(settings.sigma or FALLBACK_SIGMA, settings.roi_shape) if flat else 0.5
+        with np.errstate(invalid="ignore", divide="ignore"):
+            light = left * columns["photons"].astype(float) * (settings.gain or 1.0)
+            degrees = columns["chi_square"] / columns["reduced_chi_square"].astype(float)
+            expected = noise.variance(np.maximum(background, 0.0) + settings.offset)
+            expected = expected + noise.slope * light / degrees
+            more = np.maximum(columns["reduced_chi_square"] - expected, 0.0)
+        unsure = unsure + np.sqrt(np.nan_to_num(more))
+    below: NDArray[np.bool_] = usable & (background < -unsure)
+    return below
 
 
 def _slopes(good: SpotFits) -> NDArray[np.float64]:
