@@ -334,6 +334,7 @@ def test_wrong_cameras_are_named(quantity, value, error, words):
         Camera(**{quantity: value})
 
 
+@pytest.mark.filterwarnings("ignore:most pixels of the image have fewer counts")  # and so it is
 @pytest.mark.parametrize("fit", [
     lambda image, **options: fit_spots(image[:, 10:19, 10:19], **options),
     lambda image, **options: fit_at(image, [[0, 20, 20], [2, 9, 9]], **options),
