@@ -157,7 +157,7 @@ def test_wrong_arguments_are_told_at_once(viewer, make_movie):
     with pytest.raises(ValueError, match="weights"):
         fit_layer(image, viewer=viewer, maps={"weights": viewer.add_image(np.ones((3, 3)))})
     viewer.layers.remove(image)
-    with pytest.raises(ValueError, match="in no viewer"):
+    with pytest.raises(ValueError, match="“movie” is not a layer of the viewer; add it"):
         fit_layer(image, viewer=viewer)
 
 

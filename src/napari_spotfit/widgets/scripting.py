@@ -108,7 +108,7 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
         raise TypeError(f"layer must be an Image layer of napari; got {layer!r}")
     if viewer is None or layer not in viewer.layers:
         raise ValueError(
-            f"“{layer.name}” is not in the current viewer; add it, or give its own viewer with "
+            f"“{layer.name}” is not a layer of the viewer; add it, or give its own viewer with "
             "viewer=…"
         )
     return viewer, layer
