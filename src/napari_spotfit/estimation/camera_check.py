@@ -27,6 +27,8 @@ _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
 _LEAST_FITS, _SURE = 10, 3.0
 #: An image tells its gain where that is so many times its standard error.
 _TOLD = 4.0
+#: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
+_FEWEST_ELECTRONS = 100.0
 #: A spot's shape may be off by so much of its height, which is no noise.
 _SHAPE = 0.05
 #: Fits of a part that are looked at, at most.
@@ -48,7 +50,8 @@ class CameraCheck:
     #: Good fits, and those whose background lies below 0.
     good: int = 0
     dark: int = 0
-    #: Counts² per count that the light of single spots has, by fits: at least, and at most.
+    #: Counts² per count that the light of single spots has, by fits: at least, and at most; and
+    #: their light in counts.
     slopes: list[NDArray[np.float64]] = field(default_factory=list)
     settings: Settings | None = None
 
@@ -93,7 +96,7 @@ class CameraCheck:
         )
 
     def _of_gain(self) -> str:
-        found = np.concatenate([np.empty((2, 0)), *self.slopes], axis=1)
+        found = np.concatenate([np.empty((3, 0)), *self.slopes], axis=1)
         noise = None if self.settings is None else noise_of(self.settings)
         if self.settings is None or noise is None or found.shape[1] < _LEAST_FITS:
             return ""
@@ -102,11 +105,12 @@ class CameraCheck:
             return ""  # by the image
         if told is not None and error is not None and _TOLD * error < told:
             return ""  # the image, which knows no shape of spots, agrees
-        least, most = np.median(found, axis=1)
+        least, most, light = np.median(found, axis=1)
         scatter = SIGMA_PER_MAD * np.median(np.abs(found[0] - least))
         unsure = _SURE * scatter * math.sqrt(np.pi / 2 / found.shape[1])
         too_noisy = least - unsure > noise.slope * UNLIKE
-        if not (too_noisy or most + unsure < noise.slope / UNLIKE):
+        too_calm = most + unsure < noise.slope / UNLIKE and light > _FEWEST_ELECTRONS * most
+        if not (too_noisy or too_calm):
             return ""
         gain, over = self.settings.gain or 1.0, (least if too_noisy else most) / noise.slope
         return (
@@ -150,10 +154,10 @@ def _slopes(good: SpotFits) -> NDArray[np.float64]:
     """Return the counts² per count that the light of each of some good fits has.
 
     It is what χ² has more than the noise of the pixels below the spot, over what of the spot's own
-    noise the fit leaves; at least, if its shape is off, and at most.
+    noise the fit leaves; at least, if its shape is off, and at most. Last is its light in counts.
     """
     settings = good.settings
-    nothing = np.empty((2, 0))
+    nothing = np.empty((3, 0))
     if settings is None or settings.noise is None or settings.sigma is None:
         return nothing
     noise, camera = settings.noise, noise_of(settings)
@@ -174,7 +178,7 @@ def _slopes(good: SpotFits) -> NDArray[np.float64]:
     # Where the image seems noisier than the camera, what was measured may be more than noise.
     expected = camera.variance(columns["background"] + settings.offset)
     spare = np.maximum(degrees * (below - expected), 0) / (left * light)
-    return np.stack([slopes - of_shape, slopes + spare])[:, usable]
+    return np.stack([slopes - of_shape, slopes + spare, light])[:, usable]
 
 
 @lru_cache(maxsize=64)

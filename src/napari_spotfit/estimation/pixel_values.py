@@ -88,16 +88,20 @@ def is_cut_off(frame: NDArray[Any], step: float) -> bool:
 
     Examples
     --------
+    A mask cuts off nothing: between its value and others there is a gap.
+
     >>> values = np.random.default_rng(1).normal(size=(60, 60))
     >>> is_cut_off(values, 0.0), is_cut_off(np.maximum(values, 0), 0.0)
     (False, True)
+    >>> is_cut_off(np.where(values > 0, values + 20, 0), 0.0)
+    False
     """
     finite = frame[np.isfinite(frame)]
     if not finite.size:
         return False
     lowest = finite.min()
     piled_up = float(np.mean(finite == lowest))
-    if piled_up < _PILED_UP:
+    if piled_up < _PILED_UP or _is_mask(finite, float(lowest)):
         return False
     if not step > 0:
         return True
@@ -110,6 +114,18 @@ def is_cut_off(frame: NDArray[Any], step: float) -> bool:
     # Scaled values are multiples of their step but for rounding.
     one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
     return piled_up > _TIMES_THE_NEXT * one and one < _ALIKE * max(two, 1 / finite.size)
+
+
+def _is_mask(values: NDArray[Any], lowest: float) -> bool:
+    """Whether the lowest value is no data, as around a cell: half of the others are nearer to them.
+
+    Of values that were cut off there are some just above the cut.
+    """
+    above = values[values > lowest] - lowest
+    if not above.size:
+        return False
+    next_one, middle = float(above.min()), float(np.median(above))
+    return next_one > middle - next_one > 0
 
 
 def times_enlarged(frame: NDArray[Any]) -> int:
