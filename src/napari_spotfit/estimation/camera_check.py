@@ -27,6 +27,8 @@ _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
 _LEAST_FITS, _SURE = 10, 3.0
 #: An image tells its gain where that is so many times its standard error.
 _TOLD = 4.0
+#: The noise of fewer electrons is so skew that most spots have less than the mean.
+_LEAST_ELECTRONS = 200
 #: A spot's shape may be off by so much of its height, which is no noise.
 _SHAPE = 0.05
 #: Fits of a part that are looked at, at most.
@@ -169,7 +171,7 @@ def _slopes(good: SpotFits) -> NDArray[np.float64]:
     below = noise.variance(columns["background"] + settings.offset)
     slopes = (columns["chi_square"] - degrees * below) / (left * light)
     alone = (columns["flags"] & np.uint32(Flag.NEIGHBOUR | Flag.EDGE | Flag.BAD_PIXELS)) == 0
-    usable = alone & np.isfinite(slopes)
+    usable = alone & np.isfinite(slopes) & (light >= _LEAST_ELECTRONS * gain)
     of_shape = _SHAPE**2 / 2 / left * height
     # Where the image seems noisier than the camera, what was measured may be more than noise.
     expected = camera.variance(columns["background"] + settings.offset)
