@@ -31,7 +31,9 @@ def said_of(work):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         work()
-    return " ".join(str(one.message) for one in said)
+    # That the noise of a dim image is less than a count is another thing.
+    texts = (str(one.message) for one in said)
+    return " ".join(text for text in texts if not text.startswith("the image probably"))
 
 
 @pytest.mark.parametrize("background", [0.0, 2.0, 20.0])

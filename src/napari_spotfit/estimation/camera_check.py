@@ -28,7 +28,7 @@ _LEAST_FITS, _SURE = 10, 3.0
 #: An image tells its gain where that is so many times its standard error.
 _TOLD = 4.0
 #: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
-_FEWEST_ELECTRONS = 100.0
+_FEWEST_ELECTRONS = 200.0
 #: A spot's shape may be off by so much of its height, which is no noise.
 _SHAPE = 0.05
 #: Fits of a part that are looked at, at most.
