@@ -342,7 +342,8 @@ void each_spot(const FitColumns& fits, const VerdictSettings& s, const ImageFits
             if ((image.flags[i] & NO_SPOT) || is_nan(image.y[i])) continue;
             const FitNumbers fit = tile.light_and_shape(k);
             const double own_width = mean_width(s, fit), dark = dark_variance(s, fit.background);
-            const double brightest = dark + s.slope * fit.amplitude;
+            // Filtered noise is less in fine detail, which the line is of, than in a pixel.
+            const double brightest = s.coarse * (dark + s.slope * fit.amplitude);
             use(FittedSpot{i, image.corners[3 * i], image.y[i] - double(image.first_row), image.x[i],
                            fit.background + s.offset, float(fit.amplitude), float(1 / (own_width * own_width)),
                            float(dark), float(s.slope), float(-DEAD * square_root(brightest)), float(s.coarse)});
