@@ -80,10 +80,7 @@ def test_few_photons_on_a_dark_background_are_not_weak(estimator, options):
     centres = on_grid(rng, (240, 240), 16)
     image = movie_of(rng, centres, 1, (240, 240), photons=30, background=0.05)[0]
     known = {"gain": 1.0, "offset": 100.0, "sigma": SIGMA, "estimator": estimator, **options}
-    # Nothing was multiplied in this image, and residuals tell.
-    warns = estimator == "lse" and bool(options)
-    with pytest.warns(UserWarning, match="as noisy") if warns else contextlib.nullcontext():
-        fits = fit_at(image, centres, settings=Settings(**known))
+    fits = fit_at(image, centres, settings=Settings(**known))
     assert has(fits, Flag.WEAK).mean() < 0.03
     # Of these errors the spots have more than the background says.
     assert (fits.amplitude <= 3 * fits.amplitude_stderr).mean() > 0.06
