@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.frames import FrameReader
+from ..images.reading import evenly_spread
 
 Numbers = NDArray[np.int64]
 
@@ -68,7 +69,10 @@ def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Num
         if all(map(len, own)):
             each = max(count // 2, 1)
             return np.sort(np.concatenate([kind[golden_steps(each, len(kind))] for kind in own]))
-    return np.sort(chosen[golden_steps(count, len(chosen))])
+    # Of few frames in memory, each was glanced at: they are of one kind, and no period is left.
+    is_known = not reader.is_lazy and reader.count <= _GLANCES
+    steps = evenly_spread if is_known else golden_steps
+    return np.sort(chosen[steps(count, len(chosen))])
 
 
 def _kinds(reader: FrameReader) -> Kinds | None:
