@@ -101,11 +101,6 @@ def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[i
             setattr(numbers, f"{name}_high", np.float32(high - _ROUNDING * (abs(high) + shift)))
 
 
-#: Noise that a filter has made so many times as strong where it is coarse says nothing of what
-#: lies side by side: after a Gaussian of 0.85 px, 3 % of round spots would be called long.
-_MOST_CORRELATED = 30.0
-
-
 def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...]) -> None:
     """Fill in the noise and, derived from it, the amplitude's error and χ²."""
     noise = noise_of(settings)
@@ -119,8 +114,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     own_axes = {"sigma_x", "sigma_y"} & {parameter.name for parameter in settings.profile.shape}
     is_own = settings.profile.expression is not None
     is_planar = settings.dimensions == len(IN_PLANE)
-    is_known = noise.correlation < _MOST_CORRELATED
-    numbers.is_round = not own_axes and not is_own and is_planar and is_known
+    numbers.is_round = not own_axes and not is_own and is_planar
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # Where the image does not show the noise of light, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
