@@ -71,7 +71,7 @@ def test_the_frame_is_followed(viewer, inspector, until, make_movie):
     for frame in (1, 2, 3, 0):
         viewer.dims.set_current_step(0, frame)
         if frame == 2:
-            until(lambda: "no spot here in frame 2" in message(inspector))
+            until(lambda: "no spot at this place in frame 2" in message(inspector))
             assert "movie spots" in message(inspector)
             continue
         near = np.hypot(*(layer.data[:, 1:] - place).T) < 1
@@ -80,7 +80,7 @@ def test_the_frame_is_followed(viewer, inspector, until, make_movie):
     assert layer.selected_data == {2}
     layer.shown = False
     viewer.dims.set_current_step(0, 1)
-    until(lambda: "no spot here in frame 1" in message(inspector))
+    until(lambda: "no spot at this place in frame 1" in message(inspector))
 
 
 def test_a_selected_spot_of_another_frame_stays_until_the_frame_changes(
