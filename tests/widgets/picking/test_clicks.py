@@ -36,6 +36,7 @@ def row_near(fits, place, frame=None):
 
 
 @pytest.mark.filterwarnings("ignore:the image has:UserWarning")  # of no such camera
+@pytest.mark.filterwarnings("ignore:the light of the fitted spots is:UserWarning")
 def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make_movie, spots):
     movie = make_movie(3)
     image = viewer.add_image(movie, name="movie")
