@@ -78,10 +78,11 @@ class Hand(Mouse):
     def click(
         self, layer: napari.layers.Layer, place: Any, keys: Any = NO_KEY, button: Any = LEFT
     ) -> None:
-        # A layout that is still to be made would move the place.
-        QApplication.processEvents()
-        point = self.at(layer, place)
-        self.hover(point, keys)
+        # A layout that is still to be made would move the place, as would one that hovering asks for.
+        for _ in range(2):
+            QApplication.processEvents()
+            point = self.at(layer, place)
+            self.hover(point, keys)
         self.press(point, keys, button)
         self.release(point, keys, button)
 
