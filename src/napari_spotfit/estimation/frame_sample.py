@@ -25,6 +25,8 @@ _GLANCES, _IN_FILES = 128, 50
 _APART = 4.0
 #: A kind has so many of the frames that were glanced at, at least, and this share of them.
 _LEAST, _LEAST_SHARE = 2, 0.015
+#: So few frames have no period that counts.
+_FEW = 16
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -69,9 +71,7 @@ def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Num
         if all(map(len, own)):
             each = max(count // 2, 1)
             return np.sort(np.concatenate([kind[golden_steps(each, len(kind))] for kind in own]))
-    # Of few frames in memory, each was glanced at: they are of one kind, and no period is left.
-    is_known = not reader.is_lazy and reader.count <= _GLANCES
-    steps = evenly_spread if is_known else golden_steps
+    steps = evenly_spread if len(chosen) <= _FEW else golden_steps
     return np.sort(chosen[steps(count, len(chosen))])
 
 
