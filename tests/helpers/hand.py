@@ -78,7 +78,7 @@ class Hand(Mouse):
     def click(
         self, layer: napari.layers.Layer, place: Any, keys: Any = NO_KEY, button: Any = LEFT
     ) -> None:
-        # A layout that is still to be made would move the place, as would one that hovering asks for.
+        # A layout that is still to be made would move the place, and hovering may ask for one.
         for _ in range(2):
             QApplication.processEvents()
             point = self.at(layer, place)

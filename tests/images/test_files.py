@@ -364,7 +364,7 @@ def test_a_real_tiff(machine, stuck_particles):
         )
     # Its axis is called z, so that each spot has the number of its plane, too.
     expected = localize(stuck_particles, backend=machine)
-    expected.columns["plane"] = expected.frame
-    assert fits.columns.keys() == expected.columns.keys()
-    for name, values in expected.columns.items():
+    columns = {**expected.columns, "plane": expected.frame}
+    assert fits.columns.keys() == columns.keys()
+    for name, values in columns.items():
         np.testing.assert_array_equal(fits.columns[name], values, err_msg=name)
