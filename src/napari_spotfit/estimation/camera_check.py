@@ -187,7 +187,7 @@ def _light_left(sigma: float, roi_shape: tuple[int, int]) -> float:
 
     Examples
     --------
-    >>> 0.5 < _light_left(1.3, (9, 9)) < 0.8
+    >>> 0.7 < _light_left(1.3, (9, 9)) < 0.9
     True
     """
     rows, columns = roi_shape

@@ -153,7 +153,7 @@ _WORST = 0.5
 #: least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).
 _NARROW = 1.2
 #: What speaks against a fit whose width is asked for: all but the width itself.
-_DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)
+_DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
 #: What fits should not have: the first of these, if then enough are left, or else the next.
 _BETTER_WITHOUT = (
     Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),

@@ -130,10 +130,11 @@ def read(
     place = Path(path)
     foreign = _named(format) if format is not None else _foreign(place)
     image = ImageInfo(as_pixel_size(pixel_size))
+    read_table = None if foreign is not None else _format(place)[1]
     try:
-        if foreign is not None:
+        if read_table is None:
+            assert foreign is not None
             return foreign.read(place, image)
-        _, read_table = _format(place)
         table = read_table(place)
         _check(table)
     except UnreadableFileError as error:

@@ -375,7 +375,7 @@ def columns_in(format: str) -> Iterator[Column]:
     Examples
     --------
     >>> [column.name for column in columns_in("rsfish")]
-    ['frame', 'x', 'y', 'z_px', 'amplitude', 'channel']
+    ['frame', 'channel', 'x', 'y', 'z_px', 'amplitude']
     """
     values = [column for row in ROWS for column in reversed(row.along_axes())]
     errors = [one.standard_error() for one in values if one.error_formats is not None]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...models.columns import IN_PLANE
 from ...settings.bounds import bounds_of, light_ends
 from ...settings.camera_noise import electrons_of, noise_of
-from ...settings.noise_model import excess_of
+from ...settings.noise_model import Process, excess_of
 from ...settings.settings import Settings
 from ..cpu.layouts import (
     MAX_SHAPE,
@@ -114,7 +114,9 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     own_axes = {"sigma_x", "sigma_y"} & {parameter.name for parameter in settings.profile.shape}
     is_own = settings.profile.expression is not None
     is_planar = settings.dimensions == len(IN_PLANE)
-    numbers.is_round = not own_axes and not is_own and is_planar
+    # Where neighbouring pixels differ in sensitivity, no spot is curved alike in all directions.
+    is_even = noise.process != Process.MOSAIC
+    numbers.is_round = not own_axes and not is_own and is_planar and is_even
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # Where the image does not show the noise of light, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
