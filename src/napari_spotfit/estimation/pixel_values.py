@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
-#: So many pixels tell the step between values; if most of them differ, there is none.
-_LOOKED_AT, _MOST_LEVELS = 4096, 0.7
+#: So many pixels tell the step between values.
+_LOOKED_AT = 4096
 #: Multiples of a step are off by no more than this share of it, and by so many times the precision
 #: of the values.
 _OFF_STEP, _PRECISION = 0.02, 4.0
@@ -63,8 +63,6 @@ def value_step(frames: NDArray[Any]) -> float:
     steps = np.diff(levels)
     if whole:
         return float(np.gcd.reduce(steps.astype(np.int64)))
-    if len(levels) > _MOST_LEVELS * len(some) and (levels != np.rint(levels)).any():
-        return 0.0
     if (levels == np.rint(levels)).all():
         return float(np.gcd.reduce(steps.astype(np.int64)))
     step = float(steps.min())

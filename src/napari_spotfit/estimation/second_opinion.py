@@ -56,8 +56,14 @@ _LEAST_LEFT = 0.5
 _TELLS_SLOPE = 1.0
 
 
+#: Fewer blocks do not show whether their detail is that of white noise.
+_FEW_BLOCKS = 4
+
+
 def looks_raw(detail: FineDetail) -> bool:
     """Whether fine detail is that of white noise, as a camera's is, but for chance."""
+    if detail.blocks < _FEW_BLOCKS:
+        return True
     chance = 1 + _CHANCE / math.sqrt(max(detail.blocks, 1))
     low, high = _WHITE[0] / chance, _WHITE[1] * chance
     if not all(low <= ratio <= high for ratio in detail.along):
