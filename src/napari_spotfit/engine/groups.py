@@ -82,7 +82,7 @@ def link_positions(
 def rows_of(job: FitJob, columns: dict[str, NDArray[Any]]) -> Rows:
     """Return which position each row of fits came from, and complete what rows of a fit share.
 
-    Whoever pairs the rows of :meth:`Backend.fit` with positions asks this first. Groups are
+    All code that pairs the rows of :meth:`Backend.fit` with positions calls this first. Groups are
     numbered from 0 on, in the order of the rows; flags of a fit go to all of its rows.
 
     Raises

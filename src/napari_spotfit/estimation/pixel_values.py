@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
-#: So many pixels tell the step between values.
+#: Pixels from which the step between values is found.
 _LOOKED_AT = 4096
 #: Multiples of a step are off by no more than this share of it, and by so many times the precision
 #: of the values.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -267,20 +267,9 @@ def _moffat(y: Array, x: Array, p: Mapping[str, float]) -> Array:
     return np.asarray((1 + square) ** -p["exponent"])
 
 
-def _volume(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
-    return _along(z - p["z"], p["sigma_z"]) * _round(y, x, p)
-
-
-def _volume_averaged(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
-    return _along(z - p["z"], p["sigma_z"]) * _round_averaged(y, x, p)
-
-
-def _elliptical_volume(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
-    return _along(z - p["z"], p["sigma_z"]) * _elliptical(y, x, p)
-
-
-def _elliptical_volume_averaged(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
-    return _along(z - p["z"], p["sigma_z"]) * _elliptical_averaged(y, x, p)
+def _in_volume(planar: Formula, z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    """Return a formula of planes times a Gaussian along z, where no pixel adds up light."""
+    return _along(z - p["z"], p["sigma_z"]) * planar(y, x, p)
 
 
 CENTER = {axis: ShapeParameter(COLUMNS[axis]) for axis in AXES}
@@ -366,8 +355,8 @@ MOFFAT = Profile(
 GAUSSIAN_3D = Profile(
     "gaussian_3d",
     (*CENTER.values(), ShapeParameter(COLUMNS["sigma"]), ShapeParameter(COLUMNS["sigma_z"])),
-    _volume,
-    _volume_averaged,
+    partial(_in_volume, _round),
+    partial(_in_volume, _round_averaged),
     places=(7, 9),
     formula="exp(-((x - x̄)² + (y - ȳ)²) / 2σ² - (z - z̄)² / 2σz²)",
     words="Gaussian in 3-D",
@@ -376,8 +365,8 @@ GAUSSIAN_3D = Profile(
 GAUSSIAN_3D_ELLIPTICAL = Profile(
     "gaussian_3d_elliptical",
     (*CENTER.values(), *_SIGMAS, ShapeParameter(COLUMNS["sigma_z"])),
-    _elliptical_volume,
-    _elliptical_volume_averaged,
+    partial(_in_volume, _elliptical),
+    partial(_in_volume, _elliptical_averaged),
     places=(8, 10),
     formula="exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy² - (z - z̄)² / 2σz²)",
     words="elliptical Gaussian in 3-D",
