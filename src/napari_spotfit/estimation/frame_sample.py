@@ -76,7 +76,7 @@ def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Num
 
 
 def _kinds(reader: FrameReader) -> Kinds | None:
-    """Return the kinds of frames; None where all are of one, as far as a glance tells."""
+    """Return the kinds of frames; None where all are of one, as far as a glance shows."""
     if reader not in _FOUND:
         _FOUND[reader] = _by_brightness(reader)
     return _FOUND[reader]

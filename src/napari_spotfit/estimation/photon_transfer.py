@@ -197,7 +197,7 @@ def spectral_correlation(blocks: NDArray[np.void], step: float) -> float:
 
     The spectrum of filtered noise is taken for a product of one along y and one along x. What
     chance does to white noise is no more than 1. Values that were rounded to steps after the filter
-    have white noise besides; where there is little else in fine detail, it tells nothing: infinity.
+    have white noise besides; where there is little else in fine detail, it shows nothing: infinity.
     """
     blocks = blocks[is_usable(blocks)]
     if not len(blocks):

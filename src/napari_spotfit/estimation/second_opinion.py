@@ -2,7 +2,7 @@
 
 White noise has as much detail that is fine along one axis as detail that is fine along both, and
 its blocks scatter by chance only. Where that is so, the image is as a camera took it, and its fine
-detail tells the noise. Elsewhere calm pixels are asked, which tell sharp spots from filters, and
+detail shows the noise. Elsewhere calm pixels separate sharp spots from filters, and there is
 the band that spots are looked for in: where its noise is other than that of fine detail, it counts,
 by brightness.
 """
@@ -33,9 +33,9 @@ _FEW_BLOCKS = 32
 #: Spots that are sharp have so much more detail along one axis than along both, at least; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
-#: With this ratio there is so little fine detail that how it scatters tells nothing.
+#: With this ratio there is so little fine detail that how it scatters shows nothing.
 _NOTHING_FINE = 100.0
-#: Rounding tells nothing where noise has this deviation, in steps between values, or more.
+#: Rounding shows nothing where noise has this deviation, in steps between values, or more.
 _STEPS = 0.5
 #: Noise of fewer steps than this is mostly that of few counts, or of rounding.
 _IN_STEPS = 0.8
@@ -44,7 +44,7 @@ _WEAK, _MOST_OF_WEAK = 2.5, 12.0
 _TINY = float(np.finfo(float).tiny)
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
 _AGREES, _WARNS = 1.35, 2.0
-#: Of what is cut off, noise is so many times what the tail of its maxima tells.
+#: Of what is cut off, noise is so many times what the tail of its maxima shows.
 _SURELY = 1.1
 #: Where spots widen the scatter, low maxima tell by how much, and count with this power.
 _OF_LOW = 0.75
@@ -52,17 +52,17 @@ _OF_LOW = 0.75
 _ONE_LINE = 1.6
 #: Where a part of the variance is left of the least of all sets, below the darkest.
 _LEAST_LEFT = 0.5
-#: Brightness tells a slope that differs by so many deviations of a pixel.
+#: Brightness shows a slope that differs by so many deviations of a pixel.
 _TELLS_SLOPE = 1.0
 
 
 #: Fewer blocks do not show whether their detail is that of white noise.
-_FEW_BLOCKS = 4
+_FEWEST_BLOCKS = 4
 
 
 def looks_raw(detail: FineDetail) -> bool:
     """Whether fine detail is that of white noise, as a camera's is, but for chance."""
-    if detail.blocks < _FEW_BLOCKS:
+    if detail.blocks < _FEWEST_BLOCKS:
         return True
     chance = 1 + _CHANCE / math.sqrt(max(detail.blocks, 1))
     low, high = _WHITE[0] / chance, _WHITE[1] * chance
@@ -102,8 +102,8 @@ def second_opinion(
             return _between_sharp_spots(noise, calm, detail)
         if _CALMER <= ratio <= 1 / _CALMER:
             return noise
-    tells = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
-    is_denoised = tells and detail.scatter > MOST_SCATTER
+    is_shown = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
+    is_denoised = is_shown and detail.scatter > MOST_SCATTER
     band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
@@ -129,7 +129,7 @@ def second_opinion(
 
 
 def _is_crowd(noise: NoiseModel, band: BandNoise, detail: FineDetail) -> bool:
-    """Whether most maxima are spots, so that the band tells nothing.
+    """Whether most maxima are spots, so that the band shows nothing.
 
     No weak filter leaves so much less noise in fine detail than bright crowds have in the band.
     """
@@ -166,7 +166,7 @@ def _by_band(
     band : BandNoise
         That of the band.
     worse : float
-        By how many times higher maxima are than its deviation tells.
+        By how many times higher maxima are than its deviation implies.
     may_be_less : bool
         Whether noise may be less than fine detail says.
     by_band_alone : bool
@@ -211,7 +211,7 @@ def _line(level: Numbers, variance: Numbers) -> tuple[float, float, float]:
 
 
 def _by_noise(band: BandNoise, *, is_denoised: bool, differs: bool) -> Process:
-    """Return what was probably done to an image, as far as its noise tells."""
+    """Return what was probably done to an image, as far as its noise shows."""
     if band.has_one_frequency:
         return Process.DECONVOLVED
     if is_denoised:

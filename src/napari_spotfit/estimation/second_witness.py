@@ -1,10 +1,10 @@
 """Measure the noise of an image from its coarse end: in the band in which spots are looked for.
 
 The first measure (measured_noise.py) takes detail as fine as pixels, and what filters, denoisers
-and deconvolutions have left there tells little of the noise that false spots are made of. Here the
-band itself tells it, by brightness. Most maxima of most images are noise, and their heights follow
+and deconvolutions have left there shows little of the noise that false spots are made of. Here the
+band itself shows it, by brightness. Most maxima of most images are noise, and their heights follow
 one law; where there is a crowd of spots, most are spots: the lowest of them are low, as they lie
-between others. Then the band tells nothing of the noise.
+between others. Then the band shows nothing of the noise.
 """
 
 from __future__ import annotations
