@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -154,9 +154,13 @@ def check(fits, count):
 
 
 def results_or_reasons(run):
-    """Return what a function returns; None if it says what is wrong."""
+    """Return what a function returns; None if it says what is wrong.
+
+    Doubts about an image that no camera took are right, whichever there are.
+    """
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
             return run()
     except (TypeError, ValueError) as error:
         said = str(error)
@@ -184,8 +188,6 @@ def test_spots(data):
         check(fits, shape[0])
 
 
-@pytest.mark.filterwarnings("ignore:estimator='mle' needs the camera's gain")
-@pytest.mark.filterwarnings("ignore:the image does not tell the PSF's σ")
 @EVERY
 @given(st.data())
 def test_places(data):
@@ -202,7 +204,6 @@ def test_places(data):
         check(fits, len(centers))
 
 
-@pytest.mark.filterwarnings("ignore:estimator='mle' needs the camera's gain")
 @settings(EVERY, max_examples=40)
 @given(st.data())
 def test_images(data):
