@@ -5,6 +5,9 @@
 // it is looked at: in the spot itself, where its own curvature differs by direction, and in a wider window, where a dim
 // line goes on. A spot is called long if that is more than noise and a part of its height, and in the wider window
 // only if the spot itself is not known to be round, as it is between two neighbours.
+//
+// Two points that are fitted as one are as long as a short line. What tells them apart is what is around: on a line,
+// all that is fitted is long; in a crowd, few are.
 #pragma once
 #include "functions.h"
 #include "layouts/verdicts.h"
@@ -26,6 +29,8 @@ constexpr float OWN_LIGHT = 2;
 // how sure it must be that the spot itself is round.
 constexpr float SURE_OF_SPOT = 11, SURE_OF_LINE = 4.5f, LEAST_OF_SPOT = 0.25f, LEAST_OF_LINE = 0.24f;
 constexpr float ROUND_BELOW = 0.3f, ROUND_ERRORS = 2;
+// Of the spots around one on a line, at least this share is long.
+constexpr double LONG_AROUND = 2.0 / 3;
 
 SPOTFIT_INLINE int window_reach(double sigma, double times) {
     const double reach = to_nearest(times * sigma);

@@ -96,6 +96,17 @@ class NearPoints {
         });
     }
 
+    // Calls use(j) for the other points within a distance.
+    template <class Use> void each_within(int i, double reach, Use use) const {
+        const double y = p.at_y(i), x = p.at_x(i);
+        any(i, [&](int j) SPOTFIT_INLINE_LAMBDA {
+#pragma clang fp contract(off)
+            const double down_by = p.at_y(j) - y, across_by = p.at_x(j) - x;
+            if (down_by * down_by + across_by * across_by <= reach * reach) use(j);
+            return false;
+        });
+    }
+
     // Whether a point of lower rank is within a distance; of points of one rank that of the lower y counts, then
     // x, then the earlier one.
     bool has_lower(int i, double reach, const double* rank) const {

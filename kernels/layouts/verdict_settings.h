@@ -46,8 +46,9 @@ struct VerdictSettings {
     double pixels, fitted, photon, electron, correlated, measured, tails, gain, excess, most_chi;
     // The sum of the squares of a Gaussian spot, over its height and its light.
     double overlap;
-    // By which places and widths are judged, in units of the PSF's sigma; the least reach of one spot in pixels.
-    double farthest, widest, narrowest, same_spot, same_spot_px;
+    // By which places, widths and neighbours are judged, in units of the PSF's sigma; the least reach of one spot in
+    // pixels.
+    double farthest, widest, narrowest, same_spot, crowd, same_spot_px;
     int rows, columns;               // of the ROIs
     int widths_judged;               // whether they follow the data, and mean what the PSF's does
     int shape;                       // parameters

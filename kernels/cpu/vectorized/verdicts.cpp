@@ -15,6 +15,8 @@ namespace {
 
 // Among the flags while they are set: pixels around the spot are padding, and do not tell whether it is long.
 constexpr unsigned BESIDE_PADDING = 1u << 31;
+// The numbers of such fits mean nothing for the length of a spot.
+constexpr unsigned NO_SPOT = flag::NOT_CONVERGED | flag::AT_BOUND | flag::WEAK | flag::NEGATIVE | BESIDE_PADDING;
 // Fits whose numbers are copied at a time.
 constexpr int TILE = 256;
 
@@ -167,16 +169,40 @@ class InImage {
         }
     }
 
+    // Takes ELONGATED from the long spots of a frame's crowds, where few around are long.
+    void spare_crowds(long long start, int count, unsigned char* spared) const {
+        const auto has = [&](int i, unsigned bits) { return (image.flags[start + i] & bits) != 0; };
+        int long_spots = 0;
+        for (int i = 0; i < count; ++i) long_spots += has(i, flag::ELONGATED);
+        if (!long_spots) return;
+        const Points ended = {image.y + start, image.x + start, 1, count};
+        const double reach = s.crowd * image.sigma;
+        const NearPoints near(ended, image.height, image.width, reach, reach, long_spots, cells);
+        for (int i = 0; i < count; ++i) {
+            spared[i] = 0;
+            if (!has(i, flag::ELONGATED)) continue;
+            int spots = 0, are_long = 0;
+            near.each_within(i, reach, [&](int j) {
+                spots += !has(j, NO_SPOT);
+                are_long += has(j, flag::ELONGATED);
+            });
+            spared[i] = are_long < LONG_AROUND * spots;
+        }
+        for (int i = 0; i < count; ++i)
+            if (spared[i]) image.flags[start + i] &= ~flag::ELONGATED;
+    }
+
     // What follows from other fits of the frame. Two that ended together began as neighbours, or the one that
     // moved more came from afar.
     void judge_together() const {
-        for (long long i = first; i < last; ++i) image.flags[i] &= ~BESIDE_PADDING;
         const double reach_y = s.rows / 2.0, reach_x = s.columns / 2.0;
         const double known = is_nan(image.sigma) ? 0 : s.same_spot * image.sigma;
         const double same = no_less(known, s.same_spot_px), afar = (no_more(reach_y, reach_x) - same) / 2;
         for (long long start = first, end; start < last; start = end) {
             for (end = start + 1; end < last && frame(end) == frame(start);) ++end;
             const int count = static_cast<int>(end - start);
+            spare_crowds(start, count, asked + start);
+            for (long long i = start; i < end; ++i) image.flags[i] &= ~BESIDE_PADDING;
             if (count < 2) continue;
             const Points begun = {image.places + 2 * start, image.places + 2 * start + 1, 2, count};
             unsigned char* const marked = asked + start;
@@ -323,9 +349,6 @@ class SpotWindow {
         return is_line(wide, total(line));
     }
 };
-
-// Their numbers must mean something.
-constexpr unsigned NO_SPOT = flag::NOT_CONVERGED | flag::AT_BOUND | flag::WEAK | flag::NEGATIVE | BESIDE_PADDING;
 
 // Calls use(spot) for the fits that may be long.
 template <class Use>

@@ -26,7 +26,7 @@ from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.fit_job import FitJob
 from ..engine.groups import of_first, rows_of, scores_of, whole_fits
-from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
+from ..engine.quality.flags import CROWD
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
 from ..images.frames import FrameReader, Part, pixel_at
@@ -259,13 +259,12 @@ def _windows(tiled: Tiled, number: int, kept: ChunkCache) -> tuple[RowBuffer, Ro
 def _reach_of_fits(settings: Settings) -> int:
     """Return how many rows away the spots are, at most, on which the row of a spot depends.
 
-    Fits end in their ROIs, which may be shifted into the image: another one that may have ended at
-    the same place began no farther away than two of them; and pixels are its own, or not, by spots
-    that are as far again.
+    Fits end in their ROIs, which may be shifted into the image: another one that may have ended in
+    the same crowd began no farther away than that reaches and two of them; and pixels are its own,
+    or not, by spots that are as far again.
     """
     across = math.hypot(*settings.roi_shape)
-    same = max(SAME_SPOT * settings.known_sigma, SAME_SPOT_PX)
-    return math.ceil(3 * across + settings.roi_shape[0] + same) + 2
+    return math.ceil(3 * across + settings.roi_shape[0] + CROWD * settings.known_sigma) + 2
 
 
 def _reach_of_pixels(settings: Settings) -> int:

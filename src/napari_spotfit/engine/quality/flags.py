@@ -15,6 +15,7 @@ FARTHEST = 1.5
 NARROWEST, WIDEST = 0.5, 2.0
 LEAST_ERRORS = 3.0
 SAME_SPOT, SAME_SPOT_PX = 0.75, 1.0
+CROWD = 10.0
 MOST_CHI = 5.0
 
 #: The estimators whose χ² is judged.
@@ -161,10 +162,11 @@ RULES = {
         "spots.",
         "what the fit leaves differs by direction, the same on both sides of the centre: in the "
         "spot by 3.3 standard errors, and its curvature along one direction from that across by a "
-        "quarter of both; or up to 4.6 σ from it by 2.1 standard errors, and by a quarter of what "
-        "a line as high as the spot leaves, unless the spot itself is round to two standard errors",
+        "quarter of both; or up to 7 σ from it by 2.1 standard errors, and by a quarter of what "
+        "a line as high as the spot leaves, unless the spot itself is round to two standard "
+        f"errors; and so for two thirds of the spots within {CROWD:g} σ, if there are any",
         "the image of a point is curved alike in all directions; light of one neighbour is on one "
-        "side only",
+        "side only, and on a line all spots are long, in a crowd few",
         True,
         "an image, the PSF's σ, and a model as long as it is wide",
         "Fit an elliptical model where spots are elongated; leave lines out, or look for spots on "

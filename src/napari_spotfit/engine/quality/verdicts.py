@@ -56,6 +56,7 @@ def verdict_settings(
         amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
         least_errors=flags.LEAST_ERRORS, most_chi=flags.MOST_CHI, farthest=flags.FARTHEST,
         widest=flags.WIDEST, narrowest=flags.NARROWEST, same_spot=flags.SAME_SPOT,
+        crowd=flags.CROWD,
         same_spot_px=flags.SAME_SPOT_PX, width_at=len(WIDTHS) * (-1,),
     )  # fmt: skip
     if settings is None or roi_shape is None:
