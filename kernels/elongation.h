@@ -6,8 +6,8 @@
 // line goes on. A spot is called long if that is more than noise and a part of its height, and in the wider window
 // only if the spot itself is not known to be round, as it is between two neighbours.
 //
-// Two points that are fitted as one are as long as a short line. What tells them apart is what is around: on a line,
-// all that is fitted is long; in a crowd, few are.
+// Two points that are fitted as one are as long as a short line, and neighbours on both sides are as a dim line is.
+// What is around tells them apart: on a line, all that is fitted is long; in a crowd, few are.
 #pragma once
 #include "functions.h"
 #include "layouts/verdicts.h"
@@ -15,7 +15,7 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // Half a window's side over the PSF's sigma, of the spot itself and of the wider one, and its most pixels.
-constexpr double OWN_REACH = 2.5, WIDE_REACH = 7;
+constexpr double OWN_REACH = 2.5, WIDE_REACH = 9;
 constexpr int LARGEST_REACH = 24;
 // Of the lower of two pixels of normal noise with variance v: by how much of sqrt(v) its mean is lower, and its
 // variance over v.
@@ -27,10 +27,14 @@ constexpr float OWN_LIGHT = 2;
 // From which square of its error on the long side of the spot itself, and of the wider window, is more than noise; how
 // much more curved one direction is than the other, as a part of the mean; the height of a line over the spot's; and
 // how sure it must be that the spot itself is round.
-constexpr float SURE_OF_SPOT = 11, SURE_OF_LINE = 4.5f, LEAST_OF_SPOT = 0.25f, LEAST_OF_LINE = 0.24f;
+constexpr float SURE_OF_SPOT = 11, SURE_OF_LINE = 6.0f, LEAST_OF_SPOT = 0.25f, LEAST_OF_LINE = 0.24f;
 constexpr float ROUND_BELOW = 0.3f, ROUND_ERRORS = 2;
-// Of the spots around one on a line, at least this share is long.
+// Of the spots around one on a line, at least this share is long; and a crowd has so many round ones, of which the ends
+// of something long may look like one.
 constexpr double LONG_AROUND = 2.0 / 3;
+constexpr int ROUND_AROUND = 2;
+// Among the flags while they are set: only what is beside the spot makes it long.
+constexpr unsigned LONG_BESIDE = 1u << 30;
 
 SPOTFIT_INLINE int window_reach(double sigma, double times) {
     const double reach = to_nearest(times * sigma);
@@ -130,9 +134,9 @@ SPOTFIT_INLINE bool is_line(const DirectionSums<float>& wide, float of_line) {
     return length_of(wide) > LEAST_OF_LINE * of_line;
 }
 
-// Whether a spot is longer in one direction than across, by one thread; pixel(y, x) is one of its frame less its level,
-// NaN where there is none.
-template <class Pixel> SPOTFIT_INLINE bool is_long_spot(const FittedSpot& spot, double sigma, Pixel pixel) {
+// The flags of a spot that is longer in one direction than across, else 0, by one thread; pixel(y, x) is one of its
+// frame less its level, NaN where there is none.
+template <class Pixel> SPOTFIT_INLINE unsigned long_flags(const FittedSpot& spot, double sigma, Pixel pixel) {
     const float of_psf = float(1 / (sigma * sigma));
     const long long y = static_cast<long long>(to_nearest(spot.y));
     const long long x = static_cast<long long>(to_nearest(spot.x));
@@ -154,17 +158,17 @@ template <class Pixel> SPOTFIT_INLINE bool is_long_spot(const FittedSpot& spot, 
               [&](const auto& pair, const auto& at, float) { own.add_own(spot, pair, at); });
     own.variance *= spot.coarse;
     const Elongation found = own_elongation(own, spot.height);
-    if (found != IS_UNSURE) return found == IS_LONG;
+    if (found != IS_UNSURE) return found == IS_LONG ? flag::ELONGATED : 0;
     const int reach = window_reach(sigma, WIDE_REACH);
     each_pair(reach, [&](const auto& pair, const auto& at, float) { wide.add_wide(spot, pair, at); });
     wide.variance *= spot.coarse;
-    if (!goes_on(wide)) return false;
+    if (!goes_on(wide)) return 0;
     const float length = length_of(wide), cosine = wide.difference / length, sine = wide.product / length;
     float line = 0;
     each_pair(reach, [&](const auto& pair, const auto& at, float squared) {
         line += line_of_pair(spot, pair, at, squared, cosine, sine);
     });
-    return is_line(wide, line);
+    return is_line(wide, line) ? flag::ELONGATED | LONG_BESIDE : 0;
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

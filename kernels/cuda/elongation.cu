@@ -8,7 +8,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     find_long_spots(const PIXEL* frames, long long height, long long width, const FittedSpot* spots, long long count,
-                    double sigma, unsigned char* found) {
+                    double sigma, unsigned* found) {
     const long long i = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
     if (i >= count) return;
     const FittedSpot spot = spots[i];
@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if constexpr (sizeof(PIXEL) == 8) return float(frame[y * width + x] - spot.level);
         else return float(frame[y * width + x]) - float(spot.level);
     };
-    found[i] = is_long_spot(spot, sigma, pixel);
+    found[i] = long_flags(spot, sigma, pixel);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -117,6 +117,28 @@ def test_a_neighbour_makes_none_long():
     assert is_long(fits).mean() <= 0.02
 
 
+@pytest.mark.parametrize(("density", "sigma"), [(1, 1.3), (2, 1.0), (2, 1.3), (1.5, 2.0), (4, 1.3)])
+def test_a_crowd_has_no_lines(instruction_set, density, sigma):
+    """Pairs that are fitted as one are as long as short lines, but most around are round."""
+    rng = np.random.default_rng(9)
+    places = rng.uniform(-0.5, SIZE - 0.5, (round(density * SIZE**2 / 100), 2))
+    lights = light(places, 1000, sigma, (SIZE, SIZE))
+    fits = localize(taken(lights), sigma=sigma)
+    known = (fits.flags & OTHERS) == 0
+    assert known.sum() > 300
+    assert is_long(fits)[known].mean() <= 0.006
+
+
+def test_lines_among_spots_are_long():
+    """Spots that are few beside lines change little."""
+    rng = np.random.default_rng(10)
+    places = rng.uniform(4, SIZE - 5, (20, 2))
+    fits = localize(taken(ridges(60, 64) + light(places, 1500, SIGMA, (SIZE, SIZE))))
+    away = abs(fits.y % 64 - 32)
+    assert (fits.good & (away < 1)).sum() <= 12
+    assert (is_long(fits) & (away < 1)).sum() >= 60
+
+
 @pytest.mark.parametrize("model", ["gaussian_elliptical", "gaussian_rotated"])
 def test_elliptical_models_are_exempt(model):
     fits = localize(taken(granules(150, 2.0)), sigma=SIGMA, model=model)
@@ -148,7 +170,7 @@ def test_a_gpu_finds_the_same(dtype):
         spot.lowest = -4 * np.sqrt(dark + noise.slope * fits.amplitude[i])
         spot.coarse = noise.correlation**2
     packed = np.frombuffer(spots, np.uint8).reshape(len(rows), ctypes.sizeof(FittedSpot))
-    found = long_spots(HOST, frames, packed, len(rows), SIGMA)
+    found = (long_spots(HOST, frames, packed, len(rows), SIGMA) & int(Flag.ELONGATED)) != 0
     assert 20 < found.sum() < len(rows) - 20
     assert (found != is_long(fits)[rows]).sum() <= 1  # sums in another order
 

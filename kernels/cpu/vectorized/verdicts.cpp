@@ -186,7 +186,8 @@ class InImage {
                 spots += !has(j, NO_SPOT);
                 are_long += has(j, flag::ELONGATED);
             });
-            spared[i] = are_long < LONG_AROUND * spots;
+            const int least = has(i, LONG_BESIDE) ? 1 : ROUND_AROUND;
+            spared[i] = are_long < LONG_AROUND * spots && spots - are_long >= least;
         }
         for (int i = 0; i < count; ++i)
             if (spared[i]) image.flags[start + i] &= ~flag::ELONGATED;
@@ -202,7 +203,7 @@ class InImage {
             for (end = start + 1; end < last && frame(end) == frame(start);) ++end;
             const int count = static_cast<int>(end - start);
             spare_crowds(start, count, asked + start);
-            for (long long i = start; i < end; ++i) image.flags[i] &= ~BESIDE_PADDING;
+            for (long long i = start; i < end; ++i) image.flags[i] &= ~(BESIDE_PADDING | LONG_BESIDE);
             if (count < 2) continue;
             const Points begun = {image.places + 2 * start, image.places + 2 * start + 1, 2, count};
             unsigned char* const marked = asked + start;
@@ -389,12 +390,11 @@ void flag_long(const FitColumns& fits, const VerdictSettings& settings, const Im
         each_spot(fits, settings, image, first, last, [&](const FittedSpot& spot) {
             const T* const pixels = static_cast<const T*>(frames) + spot.frame * height * width;
             window.take(pixels, height, width, spot, OWN_REACH);
-            Elongation found = window.own(spot);
-            if (found == IS_UNSURE) {
-                window.take(pixels, height, width, spot, WIDE_REACH);
-                found = window.has_line(spot) ? IS_LONG : IS_ROUND;
-            }
+            const Elongation found = window.own(spot);
             if (found == IS_LONG) image.flags[spot.fit] |= flag::ELONGATED;
+            if (found != IS_UNSURE) return;
+            window.take(pixels, height, width, spot, WIDE_REACH);
+            if (window.has_line(spot)) image.flags[spot.fit] |= flag::ELONGATED | LONG_BESIDE;
         });
     });
 }

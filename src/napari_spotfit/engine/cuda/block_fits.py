@@ -28,7 +28,6 @@ from ..cpu.layouts import (
     PLACE_ROIS,
     DeviceLooks,
     FittedSpot,
-    FlagBit,
 )
 from ..kernel_arguments import address, row_bytes, sizes_of_results
 from ..rois import put_rows
@@ -104,8 +103,8 @@ class DeviceFits(CpuFitter):
         if listed:
             spots = spots[:listed]
             fits = np.ascontiguousarray(spots[:, :8]).view(np.int64).ravel()
-            are_long = long_spots(self._device, self._pixels, spots, listed, sigma)
-            self._columns["flags"][fits[are_long]] |= np.uint32(FlagBit.ELONGATED)
+            flags = long_spots(self._device, self._pixels, spots, listed, sigma)
+            self._columns["flags"][fits] |= flags
 
     def _look(self, first: int, last: int) -> None:
         """Look for saturated, hot and padding pixels of ROIs; most often there are none."""

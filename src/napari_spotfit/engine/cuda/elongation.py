@@ -19,8 +19,8 @@ THREADS = 128
 
 def long_spots(
     device: Device, frames: Any, spots: NDArray[np.uint8], count: int, sigma: float
-) -> NDArray[np.bool_]:
-    """Return which spots are long.
+) -> NDArray[np.uint32]:
+    """Return the flags of the spots that are long, 0 of others.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def long_spots(
     sigma : float
         The PSF's.
     """
-    orders, found = device.orders(), device.allocate(count)
+    orders, found = device.orders(), device.allocate(count * np.dtype(np.uint32).itemsize)
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
     kernel = device.kernel("cuda/elongation.cu", "find_long_spots", THREADS=THREADS, PIXEL=pixel)
     given = (
@@ -45,5 +45,4 @@ def long_spots(
     orders.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
     flags: NDArray[np.uint8] = orders.fetch(found)
     orders.carry_out()
-    are_long: NDArray[np.bool_] = flags != 0
-    return are_long
+    return flags.view(np.uint32)

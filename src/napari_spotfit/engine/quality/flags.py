@@ -162,9 +162,9 @@ RULES = {
         "spots.",
         "what the fit leaves differs by direction, the same on both sides of the centre: in the "
         "spot by 3.3 standard errors, and its curvature along one direction from that across by a "
-        "quarter of both; or up to 7 σ from it by 2.1 standard errors, and by a quarter of what "
+        "quarter of both; or up to 9 σ from it by 2.4 standard errors, and by a quarter of what "
         "a line as high as the spot leaves, unless the spot itself is round to two standard "
-        f"errors; and so for two thirds of the spots within {CROWD:g} σ, if there are any",
+        f"errors; and so for two thirds of the spots within {CROWD:g} σ, if two of them are round",
         "the image of a point is curved alike in all directions; light of one neighbour is on one "
         "side only, and on a line all spots are long, in a crowd few",
         True,
