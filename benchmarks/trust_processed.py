@@ -114,6 +114,7 @@ def _anisotropic(image: Array, rounds: int = 15) -> Array:
 CUT: dict[str, Callable[[Array], Array]] = {
     "LoG 1.3": lambda a: -ndimage.gaussian_laplace(a, 1.3),
     "LoG 2": lambda a: -ndimage.gaussian_laplace(a, 2.0),
+    "LoG 1.3, rounded": lambda a: np.rint(-ndimage.gaussian_laplace(a, 1.3)),
     "DoG 1, 2": lambda a: ndimage.gaussian_filter(a, 1) - ndimage.gaussian_filter(a, 2),
     "DoG 1.3, 5": lambda a: ndimage.gaussian_filter(a, 1.3) - ndimage.gaussian_filter(a, 5),
     "Gaussian 1 less its median": lambda a: (b := ndimage.gaussian_filter(a, 1)) - np.median(b),

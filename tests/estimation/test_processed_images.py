@@ -80,6 +80,36 @@ def test_what_was_cut_off_at_zero(name):
     assert len(places) - hits(places, truth, 2) <= 2
 
 
+@pytest.mark.parametrize("times", [0.5, 1, 4])
+@pytest.mark.parametrize("name", [name for name in CUT if name != "wide LoG"])
+def test_what_was_cut_off_and_rounded(name, times):
+    """Of whole numbers most are 0 then, as of few photons: 190 to 5600 good ones per Mpx."""
+    nothing, _ = with_spots(0)
+    image, truth = with_spots(40, 1.4 * BRIGHT)
+    for counts, spots in ((nothing, 0), (image, len(truth))):
+        cut = np.maximum(np.rint(times * CUT[name](counts.astype(float))), 0).astype(np.uint16)
+        places, noise, said = looked_at(cut)
+        right = hits(places, truth, 2) if spots else 0
+        assert noise.process == "cut"
+        assert said
+        assert right >= 0.9 * spots
+        assert len(places) - right <= 2
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize("background", [0.01, 0.05, 0.2])
+def test_single_photons_are_raw(background, sigma):
+    """Most pixels count none, and nothing was cut off."""
+    for density, photons in ((0.02, 100), (0.1, 60), (0.5, 40)):
+        rng = np.random.default_rng([8, int(100 * density)])
+        places = rng.uniform(0, SIDE - 1, (round(density * SIDE**2 / 100), 2))
+        counts = rng.poisson(background + light(places, photons * sigma, sigma, SHAPE))
+        for image in (counts.astype(np.uint16), 3 * counts + 100):
+            _, noise, said = looked_at(image, sigma=sigma)
+            assert noise.process == ""
+            assert not said
+
+
 def test_counts_that_were_cut_off_without_a_filter_are_raw():
     image, truth = with_spots(40)
     places, noise, said = looked_at(np.maximum(image - 20, 0))

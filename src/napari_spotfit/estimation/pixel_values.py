@@ -24,6 +24,10 @@ _EXACT = 2.0**53
 #: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
 #: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
+#: Of what is symmetric around the cut, half of the pixels have the lowest value, or nearly so.
+_HALF = 0.45
+#: Fewer of those that are one step higher touch no other, where a filter has smoothed them.
+_MOST_ALONE = 0.15
 #: Of sparse counts more pixels than this have it. Neighbours differ by so many steps.
 _MOST_PILED_UP = 0.85
 _CLEARLY = 1.5
@@ -74,7 +78,7 @@ def value_step(frames: NDArray[Any]) -> float:
     return step if is_step else 0.0
 
 
-def is_cut_off(frame: NDArray[Any], step: float) -> bool:
+def is_cut_off(frame: NDArray[Any], step: float, *, is_smooth: bool = False) -> bool:
     """Whether a large share of the pixels has the lowest value, as what is cut off at a level has.
 
     Parameters
@@ -83,6 +87,8 @@ def is_cut_off(frame: NDArray[Any], step: float) -> bool:
         Pixels; NaN where they are bad.
     step : float
         The step between values.
+    is_smooth : bool, default False
+        Whether there is hardly any fine detail, as after a filter: few counts would have it.
 
     Examples
     --------
@@ -103,6 +109,8 @@ def is_cut_off(frame: NDArray[Any], step: float) -> bool:
         return False
     if not step > 0:
         return True
+    if is_smooth:
+        return piled_up > _HALF and (piled_up < _MOST_PILED_UP or _lie_together(frame, step))
     # Of few counts, and of values that are hardly more than rounded, most are equal anyway.
     if piled_up > _MOST_PILED_UP:
         return False
@@ -112,6 +120,21 @@ def is_cut_off(frame: NDArray[Any], step: float) -> bool:
     # Scaled values are multiples of their step but for rounding.
     one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
     return piled_up > _TIMES_THE_NEXT * one and one < _ALIKE * max(two, 1 / finite.size)
+
+
+def _lie_together(frame: NDArray[Any], step: float) -> bool:
+    """Whether pixels one step above the lowest value touch others that are higher than that.
+
+    Single photons do not, what a filter has left does.
+    """
+    from scipy import ndimage  # takes longer to import than a few fits
+
+    lowest = np.nanmin(frame)
+    higher = frame > lowest
+    around = ndimage.uniform_filter(higher.astype(np.float32), 3, mode="constant")
+    by_one = abs(frame - lowest - step) < step / 2
+    alone = int(np.count_nonzero(by_one & (around * 9 < 1.5)))
+    return alone < _MOST_ALONE * int(np.count_nonzero(by_one))
 
 
 def _is_mask(values: NDArray[Any], lowest: float) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..settings.noise_model import NoiseModel, Process
+from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import is_cut_off, mosaic_period, times_enlarged
@@ -42,6 +42,8 @@ _IN_STEPS = 0.8
 #: Filters with less than this ratio leave no less noise in fine detail than one in so many.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
 _TINY = float(np.finfo(float).tiny)
+#: The variance of single photons grows by a step between values, within this factor.
+_OF_A_PHOTON = 1.5
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
 _AGREES, _WARNS = 1.35, 2.0
 #: Of what is cut off, noise is so many times what the tail of its maxima shows.
@@ -94,7 +96,11 @@ def second_opinion(
         What fine detail looks like.
     """
     parts = some_parts(frames)
-    process = _process(parts[0], detail)
+    counts_photons = _grows_by_steps(noise, detail)
+    # Most pixels without any: single photons scatter like nothing else.
+    if counts_photons and np.nanmedian(parts[0]) == np.nanmin(parts[0]):
+        return noise
+    process = _process(parts[0], detail, may_be_cut=not counts_photons)
     calm = calm_noise(parts) if process is Process.NONE else None
     if calm is not None and calm.is_white and _is_no_rounding(calm, detail):
         ratio = float(np.median(calm.variance / noise.variance(calm.level)))
@@ -219,10 +225,17 @@ def _by_noise(band: BandNoise, *, is_denoised: bool, differs: bool) -> Process:
     return Process.FILTERED if differs else Process.NONE
 
 
-def _process(frame: NDArray[np.float64], detail: FineDetail) -> Process:
+def _process(frame: NDArray[np.float64], detail: FineDetail, *, may_be_cut: bool) -> Process:
     """Return what was probably done to an image, as far as its values alone tell."""
     if times_enlarged(frame) > 1:
         return Process.ENLARGED
-    if is_cut_off(frame, detail.step):
+    if may_be_cut and is_cut_off(frame, detail.step, is_smooth=min(detail.along) > _WEAK):
         return Process.CUT
     return Process.NONE if mosaic_period(frame) is None else Process.MOSAIC
+
+
+def _grows_by_steps(noise: NoiseModel, detail: FineDetail) -> bool:
+    """Whether the variance grows with light by about the step between values: each is a photon."""
+    if noise.slope_error is None or not noise.slope > SURE * noise.slope_error:
+        return False
+    return 1 / _OF_A_PHOTON < noise.slope / max(detail.step, _TINY) < _OF_A_PHOTON
