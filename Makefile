@@ -23,7 +23,7 @@ HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
 WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-peers test-random lint lint-python lint-style lint-kernels format wheels test-platforms sanitize \
+.PHONY: help demo test test-all test-peers test-random damaged lint lint-python lint-style lint-kernels format wheels test-platforms sanitize \
     bench bench-gpu baseline screenshots small-screens test-napari clean system-packages
 
 help: ## list what can be made
@@ -42,13 +42,16 @@ test: lint-style ## check style and types, and run all tests
 	    wait $$types; types=$$?; \
 	    cat build/types.log; exit $$((tests || types))
 
-test-all: test test-random lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
+test-all: test test-random damaged lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
 
 test-random: $(VENV)/.with-dev ## run the tests of random examples with new ones
 	$(WITH_DISPLAY) $(PY) -m pytest -m hypothesis --numprocesses logical
 
 test-peers: $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python -m pytest tests/test_peers.py
+
+damaged: $(VENV)/.with-dev ## read 3000 damaged tables and 3000 damaged images, and count how they end
+	$(PY) benchmarks/damaged_files.py --tables 3000 --images 3000
 
 lint: lint-python lint-kernels $(VENV)/.with-actionlint ## check style, types and the CI workflows
 	$(VENV)/bin/actionlint

@@ -79,6 +79,7 @@ def test_names_of_files_move_nothing_in_a_terminal(name, tmp_path, monkeypatch):
         (("localize", name, "-o", "out", "--sigma", 1.3), 0),
         (("convert", f"{name}.spots.csv", "b.spots.csv"), 1),
         (("localize", f"{name}*", "-o", f"{name}.xlsx"), 2),
+        (("simulate", f"{name}.tif", "--frames", 1, "--size", "32x32"), 0),
     ):
         told = run(*given, code=code).stderr
         assert odd.encode("unicode_escape").decode() in told

@@ -263,7 +263,7 @@ def test_nanometres_need_the_size_of_a_pixel(tmp_path, name):
         fits.save(path)
     assert not list(tmp_path.iterdir())
     saved(fits, path)
-    with pytest.raises(ValueError, match=r"cannot be opened: .*pixel_size=… in nm"):
+    with pytest.raises(ValueError, match=r"cannot be opened as .*: .*pixel_size=… in nm"):
         load_fits(path)
 
 

@@ -18,6 +18,7 @@ from ..engine.select import select_backend, usable_here
 from ..files.settings_file import load_settings
 from ..settings.parameter import GROUPS, Parameter, words_of
 from ..settings.settings import Settings, parameters
+from .output import USUAL, write_message
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -81,7 +82,7 @@ def chosen_settings(context: click.Context) -> Settings:
         found = Settings() if path is None else load_settings(path)
         settings = usable_here(found)
         if settings is not found and "backend" not in given:
-            click.echo(f"“{path.name}” is of a GPU, and none is available: the CPU fits", err=True)
+            write_message(f"“{path.name}” is of a GPU, and none is available: the CPU fits", USUAL)
         settings = settings.changed(**given)
         if settings.backend == "cuda":
             select_backend(settings)

@@ -85,7 +85,7 @@ def progress(label: str, level: int) -> Iterator[Callable[[int, int], None]]:
     begun = time.perf_counter()
     with click.progressbar(
         length=1,
-        label=label,
+        label=escaped(label),
         file=sys.stderr,
         show_eta=True,
         item_show_func=lambda rate: rate and str(rate),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..files.writing import unfinished
 from ..simulate import simulate_movie
+from .output import USUAL, write_message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +53,7 @@ def simulate(output: Path, frames: int, size: str, truth: Path | None, **options
         raise click.ClickException(str(error)) from None
     except (MemoryError, OverflowError):
         raise click.ClickException(_too_large(frames, *map(int, sides))) from None
-    click.echo(f"{output}: {frames} frames with {len(spots)} spots", err=True)
+    write_message(f"{output}: {frames} frames with {len(spots)} spots", USUAL)
 
 
 def _movie(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..caller import warn_caller
 from ..models.columns import REQUIRED, STOP
+from ..untrusted import named
 from .csv_file import read_csv, write_csv
 from .exchange.format import ExportReport, Format
 from .exchange.image_info import (
@@ -131,27 +131,14 @@ def read(
     foreign = _named(format) if format is not None else _foreign(place)
     image = ImageInfo(as_pixel_size(pixel_size))
     read_table = None if foreign is not None else _format(place)[1]
-    try:
+    what = "" if foreign is None else f" as {foreign.title}"
+    with named(f"“{place.name}” cannot be opened{what}", UnreadableFileError):
         if read_table is None:
             assert foreign is not None
             return foreign.read(place, image)
         table = read_table(place)
         _check(table)
-    except UnreadableFileError as error:
-        what = "" if foreign is None else f" as {foreign.title}"
-        raise UnreadableFileError(f"“{place.name}” cannot be opened{what}: {error}") from None
-    except PixelSizeNeededError as error:
-        raise PixelSizeNeededError(f"“{place.name}” cannot be opened: {error}") from None
-    except ImportError:
-        raise
-    except Exception as error:  # what is in a damaged file, nobody foresees
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a place that is none
-            raise
-        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise UnreadableFileError(
-            f"“{place.name}” cannot be opened: it is damaged, or something else ({why})"
-        ) from error
-    return _in_pixels(table)
+        return _in_pixels(table)
 
 
 def check_ending(path: Path, format: str | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..untrusted import Allowance
 from .table import (
     DERIVED,
     FORMAT_KEY,
@@ -131,8 +132,18 @@ def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
             if FORMAT_KEY.encode() not in metadata:
                 raise UnreadableFileError("it was not written by napari-spotfit")
             _check_rows(file.metadata)
+            cells = file.metadata.num_rows * file.metadata.num_columns
+            Allowance(path.stat().st_size).take(cells * 8, "it")
             names = (name for name in metadata if not name.startswith(b"ARROW:"))
-            yield file, from_texts({name.decode(): metadata[name].decode() for name in names})
+            about = from_texts({name.decode(): metadata[name].decode() for name in names})
+            # A long text that many rows have is there once.
+            words = [c.title or n for n, c in about.columns.items() if c.type in (TEXT, WORDS)]
+            yield (
+                parquet.ParquetFile(
+                    content, page_checksum_verification=True, read_dictionary=words
+                ),
+                about,
+            )
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
 
@@ -216,11 +227,18 @@ def _values(name: str, found: pa.ChunkedArray, column: StoredColumn) -> NDArray[
 
     if found.null_count:
         raise UnreadableFileError(f"its column {name!r} has rows without a value")
-    if column.type == WORDS:
-        words = found.cast(pa.string()).dictionary_encode().unify_dictionaries().combine_chunks()
-        return codes_of(name, words.indices.to_numpy(), words.dictionary.to_pylist(), column)
+    if column.type in (TEXT, WORDS):
+        if pa.types.is_string(found.type):  # of no rows
+            found = found.dictionary_encode()
+        if getattr(found.type, "value_type", None) != pa.string():
+            raise UnreadableFileError(f"its column {name!r} has {found.type} instead of text")
+        words = found.unify_dictionaries().combine_chunks()
+        known, codes = words.dictionary.to_pylist(), words.indices.to_numpy()
+        if column.type == TEXT:
+            texts: NDArray[Any] = np.array(known, object)[codes]
+            return texts
+        return codes_of(name, codes, known, column)
     values = np.array(found.to_numpy())
-    kind = object if column.type == TEXT else np.dtype(column.type)
-    if values.dtype != kind:
+    if values.dtype != np.dtype(column.type):
         raise UnreadableFileError(f"its column {name!r} has {found.type} instead of {column.type}")
     return values

@@ -14,6 +14,7 @@ from typing import Any
 from ..models.profiles import Profile
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, parameters
+from ..untrusted import named
 from ..version import __version__
 from .formats import FORMATS, read
 from .table import UnreadableFileError, check_format
@@ -92,10 +93,8 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         if settings is None:
             raise ValueError(f"“{place.name}” does not say which settings its fits were made with")
         return settings
-    try:
+    with named(f"“{place.name}” cannot be opened", UnreadableFileError, (TypeError, ValueError)):
         return settings_of_toml(place.read_text(encoding="utf-8"))
-    except (TypeError, ValueError) as error:
-        raise UnreadableFileError(f"“{place.name}” cannot be opened: {error}") from None
 
 
 def settings_as_toml(settings: Settings) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox, LineEdit
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
 
 from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE
@@ -19,7 +19,7 @@ from .napari_compat import is_image
 from .parts.boxes import LayerChoice
 from .parts.docking import Docked
 from .parts.form import Number, align_labels, control_of, put_beside, rows_of
-from .parts.layout import explain, fill, guard_wheel
+from .parts.layout import Label, explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
 from .saved_layers import pixel_size_of_images
@@ -190,7 +190,7 @@ class ImportLocalisations(Docked):
         explain(self.import_button, "Import", _IMPORT_TIP)
         guard_wheel(self.format.native)
         align_labels(rows)
-        put_beside(self.pixel, [QLabel("Image")])
+        put_beside(self.pixel, [Label("Image")])
         put_beside(self.pixel, [self.image], stretch=1)
         below = fill(QHBoxLayout(), (self.status, 1), self.import_button)
         fill(QVBoxLayout(self), rows.native, below, (self.rows, 1), margins=(6, 4, 6, 4), spacing=4)

@@ -11,7 +11,6 @@ from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSizePolicy,
     QSplitter,
@@ -25,7 +24,7 @@ from .layers.images import pixel_size
 from .layers.points import is_result
 from .parts.boxes import LayerChoice
 from .parts.docking import SPOTS, Docked, inspect_spot
-from .parts.layout import explain, fill, guard_wheel
+from .parts.layout import Label, explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .table.cells_page import CellsPage
 from .table.drift_page import DriftPage
@@ -95,7 +94,7 @@ class Spots(Docked):
         self._history = history_of(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
-        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(hides=True)
+        self.units, self.count, self.status = QComboBox(), Label(), StatusLine(hides=True)
         self.table = SpotsTable(viewer, self.spots)
         self.inspect_button = QPushButton("Inspect")
         self.export = ExportBar(self.spots, self.table)

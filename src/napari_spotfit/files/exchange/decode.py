@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..table import SpotTable, UnreadableFileError
 from .format import ExportReport, Format
-from .hdf5 import array_of, created, need_h5py, opened, sniffed
+from .hdf5 import created, need_h5py, opened, sniffed
 from .image_info import ImageInfo, as_pixel_size
 from .mapping import (
     Convention,
@@ -47,12 +47,16 @@ class Decode(Format):
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
         """Read emitters in pixels or nm."""
         with opened(path) as file:
-            missing = [name for name in _NEEDED if name not in file]
+            missing = [name for name in _NEEDED if file.find(name) is None]
             if missing:
                 raise UnreadableFileError(f"it has no “{missing[0]}” of DECODE's")
-            data, meta = file["data"], file["meta"].attrs
+            meta = file.find("meta").attrs
             unit, size = meta.get("xy_unit"), meta.get("px_size")
-            stored = {name: array_of(data, name) for name in data if data[name].shape is not None}
+            stored = {
+                name: file.array(f"data/{name}")
+                for name in file.names("data")
+                if getattr(file.find(f"data/{name}"), "shape", ()) is not None
+            }
         found: dict[str, NDArray[Any]] = {}
         rows = len(stored["frame_ix"])
         for name, values in stored.items():

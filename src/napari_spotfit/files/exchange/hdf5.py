@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...untrusted import Allowance, PromiseError
 from ..table import UnreadableFileError
 from ..writing import errno_from_message
 
 #: The first bytes of every such file; of MATLAB's, after a block of its own.
 MAGIC = b"\x89HDF\r\n\x1a\n"
 MATLAB_BLOCK = 512
-#: Compressed, numbers take this share of their room at least, and this many bytes are no danger.
-_LEAST_SHARE, _NO_DANGER = 1 / 2000, 1 << 20
+#: Bytes of a number as it is kept here.
+_NUMBER = 8
+_ELSEWHERE = "its “{}” lies in another file, which is not read; copy the numbers into one file"
 
 
 def need_h5py() -> None:
@@ -37,8 +40,91 @@ def need_h5py() -> None:
         )
 
 
+class Hdf5:
+    """What lies in an HDF5 file itself: links to other files are no part of it.
+
+    Parameters
+    ----------
+    file : h5py.File
+        The file, open.
+    size : int
+        Its bytes.
+    """
+
+    def __init__(self, file: Any, size: int) -> None:
+        self._file, self._allowance = file, Allowance(size)
+
+    @property
+    def attributes(self) -> Any:
+        """The attributes of the file as a whole."""
+        return self._file.attrs
+
+    def find(self, path: str) -> Any:
+        """Return the group or dataset of a path; None without.
+
+        Raises
+        ------
+        UnreadableFileError
+            If a link on the way leads elsewhere.
+        """
+        import h5py
+
+        found = self._file
+        for name in path.split("/"):
+            key = name.encode(errors="surrogateescape")
+            if not isinstance(found, h5py.Group) or not (links := found.id.links).exists(key):
+                return None
+            # Asked for by its name, another file would be opened.
+            if links.get_info(key).type != h5py.h5l.TYPE_HARD:
+                raise UnreadableFileError(_ELSEWHERE.format(path))
+            found = found[name]
+        return found
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a group; none without it."""
+        found = self.find(path)
+        return list(found) if hasattr(found, "keys") else []
+
+    def array(self, path: str) -> NDArray[Any]:
+        """Return the numbers of a dataset.
+
+        Raises
+        ------
+        UnreadableFileError
+            If there is none, or they lie in other files or were never written.
+        PromiseError
+            If they are more than the file has bytes for.
+        """
+        import h5py
+
+        data = self.find(path)
+        if not isinstance(data, h5py.Dataset) or data.shape is None:
+            raise UnreadableFileError(f"it has no “{path}”, or it is no table of numbers")
+        if data.external or data.is_virtual:
+            raise UnreadableFileError(_ELSEWHERE.format(path))
+        if data.dtype.hasobject and data.shape != ():
+            raise UnreadableFileError(f"its “{path}” has texts or objects instead of numbers")
+        # Of a chunk, all is unpacked, whatever is asked for.
+        count = max(math.prod(data.shape), math.prod(data.chunks or ()))
+        self._allowance.take(count * max(data.dtype.itemsize, _NUMBER), f"its “{path}”")
+        if data.size and _missing(data):
+            raise UnreadableFileError(
+                f"its “{path}” was never written, or not to its end: whatever wrote it was stopped"
+            )
+        values: NDArray[Any] = np.asarray(data[()])
+        return values
+
+
+def _missing(data: Any) -> bool:
+    """Whether rows of a dataset were never written, which are read as zeros."""
+    if data.chunks is None:
+        return bool(data.id.get_storage_size() == 0)
+    pairs = zip(data.shape, data.chunks, strict=True)
+    return bool(data.id.get_num_chunks() < math.prod(-(-size // chunk) for size, chunk in pairs))
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Hdf5]:
     """Open a file to read it.
 
     Raises
@@ -58,38 +144,11 @@ def opened(path: Path) -> Iterator[Any]:
             raise UnreadableFileError("it is no HDF5 file, or it is empty")
     try:
         with h5py.File(path, "r") as file:
-            yield file
+            yield Hdf5(file, path.stat().st_size)
     except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, UnreadableFileError):
+        if isinstance(error, (UnreadableFileError, PromiseError)):
             raise
         raise UnreadableFileError(f"it is damaged, or was cut off: {error}") from None
-
-
-def array_of(group: Any, name: str) -> NDArray[Any]:
-    """Return the numbers of a dataset that lie in the file itself.
-
-    Raises
-    ------
-    UnreadableFileError
-        If there is none, they lie in other files, or they are more than the file has bytes for.
-    """
-    import h5py
-
-    data = group.get(name)
-    if not isinstance(data, h5py.Dataset):
-        raise UnreadableFileError(f"it has no “{name}”, or it is no table of numbers")
-    outside = data.file.filename != group.file.filename
-    if outside or data.external or data.is_virtual:
-        raise UnreadableFileError(
-            f"its “{name}” lies in another file, which is not read; copy the numbers into one file"
-        )
-    if data.nbytes > max(_NO_DANGER, data.id.get_storage_size() / _LEAST_SHARE):
-        raise UnreadableFileError(
-            f"its “{name}” promises {data.nbytes} bytes, of which {data.id.get_storage_size()} are "
-            "there: it is damaged"
-        )
-    values: NDArray[Any] = np.asarray(data[()])
-    return values
 
 
 @contextmanager
@@ -125,6 +184,6 @@ def sniffed(path: Path, head: bytes, names: tuple[str, ...]) -> bool:
         return True
     try:
         with opened(path) as file:
-            return all(name in file for name in names)
-    except UnreadableFileError:
+            return all(file.find(name) is not None for name in names)
+    except Exception:  # of any kind where a file is damaged: it is none that is known
         return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..table import SpotTable
+from ..table import SpotTable, UnreadableFileError
 
 #: Nanometres of the units that layers have.
 _NANOMETRES = {
@@ -21,7 +21,7 @@ _NANOMETRES = {
 PIXEL_UNITS = frozenset({"px", "pixel", "pixels"})
 
 
-class PixelSizeNeededError(ValueError):
+class PixelSizeNeededError(UnreadableFileError):
     """A file has lengths in nm or µm, and the size of a pixel is unknown."""
 
 

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.columns import GROUP
+from ...untrusted import yaml_documents
 from ...version import __version__
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .format import ExportReport, Format
-from .hdf5 import array_of, created, need_h5py, opened, sniffed
+from .hdf5 import Hdf5, created, need_h5py, opened, sniffed
 from .image_info import ImageInfo
 from .mapping import (
     LAST_U4,
@@ -75,10 +76,10 @@ class Picasso(Format):
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
         """Read localisations, and what is known of the image from the YAML file or the metadata."""
         with opened(path) as file:
-            if _LOCS not in file or not getattr(file[_LOCS].dtype, "names", None):
+            if not getattr(getattr(file.find(_LOCS), "dtype", None), "names", None):
                 raise UnreadableFileError(f"it has no table “{_LOCS}” of Picasso's")
-            locs = array_of(file, _LOCS)
-            marker = file.attrs.get(MARKER)
+            locs = file.array(_LOCS)
+            marker = file.attributes.get(MARKER)
             info = _info(path, file)
         known = _image_info(image, info)
         found = {name: locs[name] for name in locs.dtype.names or ()}
@@ -257,19 +258,17 @@ def _image_info(image: ImageInfo, info: Mapping[str, Any]) -> ImageInfo:
     return ImageInfo(known, tuple(whole) if len(whole) == 3 else image.shape)
 
 
-def _info(path: Path, file: Any) -> dict[str, Any]:
+def _info(path: Path, file: Hdf5) -> dict[str, Any]:
     """Return what the YAML file beside says, else the file itself, as one."""
     beside = path.with_suffix(".yaml")
     parts: Any = []
     if beside.is_file() and find_spec("yaml") is not None:
         parts = _documents(beside)
-    elif _METADATA in file:
+    elif file.find(_METADATA) is not None:
+        text: Any = file.array(_METADATA)[()]
         try:
-            text: Any = array_of(file, _METADATA)[()]
             parts = json.loads(text)
         except (TypeError, ValueError) as error:
-            if isinstance(error, UnreadableFileError):
-                raise
             raise UnreadableFileError(f"its “{_METADATA}” is damaged: {error}") from None
     info: dict[str, Any] = {}
     for part in parts if isinstance(parts, list) else ():
@@ -281,12 +280,8 @@ def _documents(path: Path) -> list[Any]:
     """Return the parts of a YAML file; what stands for Python's own objects is left out."""
     import yaml
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Knows nothing but plain values."""
-
-    Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
     try:
-        return list(yaml.load_all(path.read_text(encoding="utf-8"), Loader))
+        return list(yaml_documents(path))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         place = " ".join(str(error).split())
         raise UnreadableFileError(f"“{path.name}” beside it is damaged: {place}") from None

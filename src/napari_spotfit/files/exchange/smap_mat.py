@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +11,14 @@ from numpy.typing import NDArray
 
 from ...caller import warn_caller
 from ..table import UnreadableFileError
-from .hdf5 import array_of, opened
+from .hdf5 import opened
 from .image_info import ImageInfo, as_pixel_size
+from .matlab import read_variables
 
 #: What the text begins with that comes before both kinds of files.
 _MAGIC, _HDF5_MAGIC = b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"
 _SAVED, _LOCS, _INFO = "saveloc", "loc", ("file", "info")
 _NANOMETRES_IN_MICRON = 1000.0
-_DAMAGED = (
-    OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError,
-    MemoryError, NotImplementedError, RuntimeError, struct.error, zlib.error,
-)  # fmt: skip
 #: Gives the numbers of a name; None where there are none.
 _Look = Callable[[str], "NDArray[Any] | None"]
 
@@ -55,19 +50,19 @@ def read_mat(path: Path, image: ImageInfo) -> tuple[dict[str, NDArray[Any]], Ima
 def _from_hdf5(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
     """Return columns, and what looks up numbers about the image, of a file of version 7.3."""
     with opened(path) as file:
-        saved = file.get(_SAVED, file)
-        locs = saved.get(_LOCS)
-        if not hasattr(locs, "keys"):
+        inside = f"{_SAVED}/" if file.find(_SAVED) is not None else ""
+        locs, about = inside + _LOCS, inside + "/".join(_INFO)
+        if not hasattr(file.find(locs), "keys"):
             raise UnreadableFileError(f"it has no “{_SAVED}.{_LOCS}” of SMAP's")
         columns: dict[str, NDArray[Any]] = {}
-        for name in locs:
-            if "MATLAB_empty" not in locs[name].attrs:
-                _add(columns, name, array_of(locs, name))
+        for name in file.names(locs):
+            if "MATLAB_empty" not in file.find(f"{locs}/{name}").attrs:
+                _add(columns, name, file.array(f"{locs}/{name}"))
         info: dict[str, NDArray[Any]] = {}
-        group = saved.get("/".join(_INFO))
-        for name in group if hasattr(group, "keys") else ():
-            if getattr(group[name], "size", _MANY) < _MANY and group[name].dtype.kind in "fiub":
-                info[name] = array_of(group, name).ravel()
+        for name in file.names(about):
+            found = file.find(f"{about}/{name}")
+            if getattr(found, "size", _MANY) < _MANY and found.dtype.kind in "fiub":
+                info[name] = file.array(f"{about}/{name}").ravel()
     return columns, info.get
 
 
@@ -77,28 +72,22 @@ _MANY = 100
 
 def _from_version_7(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
     """Return columns, and what looks up numbers about the image, of a file of version 5 to 7."""
-    from scipy.io import loadmat
-
-    try:
-        found = loadmat(path, simplify_cells=True, variable_names=[_SAVED, _LOCS])
-    except _DAMAGED as error:
-        raise UnreadableFileError(f"it is damaged, or was cut off: {error}") from None
-    saved = found.get(_SAVED, found)
-    locs = saved.get(_LOCS) if isinstance(saved, Mapping) else None
-    if not isinstance(locs, Mapping):
+    found = read_variables(path, (_SAVED, _LOCS))
+    saved = found[_SAVED].fields() if _SAVED in found else found
+    if _LOCS not in saved or not (locs := saved[_LOCS].fields()):
         raise UnreadableFileError(f"it has no “{_SAVED}.{_LOCS}” of SMAP's")
     columns: dict[str, NDArray[Any]] = {}
-    for name, values in locs.items():
-        if np.size(values):
-            _add(columns, name, np.asarray(values))
-    about: Any = saved
+    for name, one in locs.items():
+        values = one.numbers()
+        if values is not None and values.size:
+            _add(columns, name, values)
+    about = saved
     for name in _INFO:
-        about = about.get(name) if isinstance(about, Mapping) else None
-    info = about if isinstance(about, Mapping) else {}
+        about = about[name].fields() if name in about else {}
 
     def look(name: str) -> NDArray[Any] | None:
-        values = np.asarray(info.get(name, ())).ravel()
-        return values if values.size and values.dtype.kind in "fiub" else None
+        values = about[name].numbers() if name in about else None
+        return values.ravel() if values is not None and values.size else None
 
     return columns, look
 

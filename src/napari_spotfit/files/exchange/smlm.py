@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.columns import PLANES
+from ...untrusted import Allowance, PromiseError
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .format import ExportReport, Format
 from .image_info import ImageInfo, nanometres_of
@@ -69,9 +70,13 @@ class Smlm(Format):
                 if len({one["name"] for one in tables}) < len(tables):
                     raise UnreadableFileError(f"its {_MANIFEST} names a table twice")
                 formats = {one["format"]: manifest["formats"][one["format"]] for one in tables}
+                allowance = Allowance(path.stat().st_size)
+                for one in tables:
+                    columns = len(formats[one["format"]]["headers"])
+                    allowance.take(int(one["rows"]) * columns * 8, f"its table {one['name']!r}")
                 parts = [_rows(archive, one, formats[one["format"]]) for one in tables]
         except (*_DAMAGED, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, UnreadableFileError):
+            if isinstance(error, (UnreadableFileError, PromiseError)):
                 raise
             why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise UnreadableFileError(f"it is no SMLM file, or damaged: {why}") from None

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...untrusted import brief
+
 #: Reads n frames, (n, Y, X), numbered in C order: called with the first number and n.
 ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
 #: Reads a box: called with a slice along each axis; without rows and columns, whole frames.
@@ -151,8 +153,6 @@ class ImageFile:
             shape += [] if isinstance(one, int) else [last - first]
         try:
             box = self._read_box(tuple(slices))
-        except MemoryError:
-            raise
         except Exception:  # reading frames one by one finds the damaged one
             return None
         whole = (*shape, *self.shape[len(chosen) :])
@@ -175,7 +175,10 @@ class ImageFile:
     def _run(self, first: int, count: int) -> NDArray[Any]:
         try:
             return self._checked(first, count)
-        except MemoryError:
+        except MemoryError as error:
+            if count == 1:
+                raise self._at(first, error) from error
+            self._run(first, 1)  # where one frame alone is too large, it is named
             raise
         except Exception as error:  # a decoder's may be of any kind
             if count == 1:
@@ -200,7 +203,7 @@ class ImageFile:
     def _at(self, number: int, error: Exception) -> UnreadableImageError:
         if isinstance(error, UnreadableImageError):
             return error
-        why = str(error) or type(error).__name__
+        why = brief(error) or type(error).__name__
         return unreadable(self.path, f"frame {number} is damaged or missing: {why}")
 
 
@@ -229,6 +232,17 @@ def check_shape(path: Path, shape: tuple[int, ...]) -> None:
             f"it promises {frames} frames, and at most {_MOST_FRAMES} are taken: it is damaged, or "
             "is to be cut into several files",
         )
+
+
+def is_bare(name: str) -> bool:
+    """Whether a name that a file has is that of one beside it, and leads nowhere else.
+
+    Examples
+    --------
+    >>> is_bare("a.tif"), is_bare("../a.tif"), is_bare("C:a.tif"), is_bare("..")
+    (True, False, False, False)
+    """
+    return not set(name) & set("/\\:\0") and name not in ("", ".", "..")
 
 
 def unreadable(path: Path, why: str) -> UnreadableImageError:

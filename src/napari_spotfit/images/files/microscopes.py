@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .image_file import ImageFile, unreadable
+from ...untrusted import PIXEL_RATIO, Allowance
+from .image_file import ImageFile, check_shape, is_bare, unreadable
 
 if TYPE_CHECKING:
     from nd2 import ND2File
@@ -48,6 +49,10 @@ def read_nd2(path: Path) -> ImageFile:
             channels = _names_of_channels(file)
     except Exception as error:  # of any kind where a file is damaged
         raise unreadable(path, f"it is damaged, or no ND2 file: {error}") from None
+    shape = tuple(sizes.values())
+    # nd2 makes frames of zeros where there are none.
+    frame = math.prod(shape[-2:]) * several * dtype.itemsize
+    Allowance(path.stat().st_size, PIXEL_RATIO).take(frame, "a frame")
     names = list(sizes)
     if coloured or names[-2:] != ["Y", "X"]:
         colours = " Colours are no frames: give one channel." if coloured else ""
@@ -58,8 +63,7 @@ def read_nd2(path: Path) -> ImageFile:
     # The channels of a picture lie pixel by pixel: they are read together.
     chunks = (*(1,) * (leading - 1), several) if several > 1 else None
     dims = [name.lower() for name in names]
-    read = _Pictures(file, tuple(sizes.values()), several)
-    shape = tuple(sizes.values())
+    read = _Pictures(file, shape, several)
     return ImageFile(path, shape, dtype, read, dims, chunks, channels=channels or None)
 
 
@@ -88,12 +92,22 @@ class _Pictures:
         own, end = first // self._channels, -(-(first + count) // self._channels)
         with self._file as file:
             pictures = [
-                np.array(file.read_frame(number)).reshape(self._channels, *self._frame)
+                np.array(_found(file.read_frame(number))).reshape(self._channels, *self._frame)
                 for number in range(own, end)
             ]
         frames = pictures[0] if len(pictures) == 1 else np.concatenate(pictures)
         skipped = first - own * self._channels
         return frames[skipped : skipped + count]
+
+
+def _found(picture: NDArray[Any]) -> NDArray[Any]:
+    """Return a picture that lies in the file: of one that is missing, nd2 makes zeros."""
+    base: Any = picture
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if base is None and not picture.any():
+        raise ValueError("the file was cut off or is damaged: it has no pixels of it")
+    return picture
 
 
 def is_ndtiff(path: Path) -> bool:
@@ -133,6 +147,7 @@ def read_ndtiff(path: Path) -> ImageFile:
     rows, columns, dtype = kinds.pop()
     axes = _axes([dict(axes) for axes in index])
     leading = tuple(len(values) for values in axes.values())
+    check_shape(path, (*leading, rows, columns))
     places: list[NDTiffIndexEntry | None] = [None] * math.prod(leading)
     for where, entry in zip(index, entries, strict=True):
         own = dict(where)
@@ -178,21 +193,20 @@ class _Frames:
         self._path, self._places, self._frame, self._dtype = path, places, frame, dtype
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        frames = np.empty((count, *self._frame), self._dtype)
+        parts = []
         for number in range(first, first + count):
             entry: Mapping[str, Any] | None = self._places[number]
             if entry is None:
                 raise ValueError("it was never taken")
             name = entry["filename"]
-            if set(name) & set("/\\") or name == "..":
+            if not is_bare(name):
                 raise ValueError(f"“{name}”, which it lies in, is no name of a file beside it")
             file = self._path / name
             if not file.is_file():
                 raise ValueError(f"“{name}”, which it lies in, is not there")
-            with file.open("rb") as pixels:
-                pixels.seek(entry["pix_offset"])
-                values = np.fromfile(pixels, self._dtype, math.prod(self._frame))
-            if values.size < math.prod(self._frame):
+            begin, pixels = entry["pix_offset"], math.prod(self._frame)
+            if begin + pixels * self._dtype.itemsize > file.stat().st_size:
                 raise ValueError(f"“{name}” ends before it does")
-            frames[number - first] = values.reshape(self._frame)
-        return frames
+            values = np.fromfile(file, self._dtype, pixels, offset=begin)
+            parts.append(values.reshape(self._frame))
+        return np.stack(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -67,20 +66,14 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     # Here, as fits of arrays need none of them.
     from pathlib import Path
 
-    from .image_file import UnreadableImageError, unreadable
+    from ...untrusted import named
+    from .image_file import UnreadableImageError
 
     place = Path(path)
     if not place.exists():
         raise FileNotFoundError(f"there is no file “{place}”")
-    try:
+    with named(f"“{place.name}” cannot be read", UnreadableImageError):
         return _opened(place)
-    except (ImportError, UnreadableImageError, Warning):
-        raise
-    except Exception as error:  # what is in a damaged file, nobody foresees
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a place that is none
-            raise
-        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise unreadable(place, f"it is damaged, or something else ({why})") from error
 
 
 def _opened(place: Path) -> ImageFile:

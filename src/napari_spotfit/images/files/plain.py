@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...caller import warn_caller
+from ...untrusted import yaml_documents
 from .image_file import ImageFile, ReadBox, ReadFrames, check_shape, unreadable
 
 #: How many pieces of memory are kept for frames.
@@ -111,12 +112,16 @@ class PlainFrames:
         """Read ``count`` frames from a first one on; deleted, their memory is used again."""
         path, frame, dtype, offset, cut = self._where
         size = math.prod(frame) * dtype.itemsize
+        # Before memory is taken; and after, should the file become shorter meanwhile.
+        short = cut or "the file ends before it does; it has become shorter"
+        if offset + (first + count) * size > path.stat().st_size:
+            raise ValueError(short)
         memory = self._memory(count * size)
         # Not mapped: what was read would count as memory of this process.
         with path.open("rb", buffering=0) as file:
             file.seek(offset + first * size)
             if _filled(memory, file) < len(memory):
-                raise ValueError(cut or "the file ends before it does; it has become shorter")
+                raise ValueError(short)
         return memory.view(dtype).reshape(count, *frame)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -207,7 +212,7 @@ def read_raw(path: Path) -> ImageFile:
     beside = _beside(path, ".yaml", ".yml")
     try:
         # What later programs have done to it follows in further parts.
-        about: Any = next(yaml.safe_load_all(beside.read_text(encoding="utf-8")), None)
+        about: Any = next(yaml_documents(beside), None)
         shape = tuple(int(about[name]) for name in ("Frames", "Height", "Width"))
         dtype = np.dtype(str(about["Data Type"])).newbyteorder(about.get("Byte Order", "<"))
     except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:

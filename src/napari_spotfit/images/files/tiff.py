@@ -9,7 +9,6 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...caller import warn_caller
+from ...untrusted import PIXEL_RATIO, Allowance, PromiseError
 from .image_file import ImageFile, UnreadableImageError, unreadable
+from .microscopes import read_ndtiff
 from .plain import plain_frames
 from .tiff_promises import (
     Planes,
+    check_ome,
     grown,
     has_own_pages_only,
     imagej_planes_in_one_piece,
+    leads_out,
     named_pages,
-    ome_planes,
+    ome_of,
     unnamed_pages,
 )
 
 if TYPE_CHECKING:
-    from tifffile import FileHandle, TiffFile, TiffPage, TiffPageSeries
+    from tifffile import FileHandle, TiffFile, TiffFrame, TiffPage, TiffPageSeries
 
 #: What tifffile raises where a file is damaged.
 _DAMAGED = (ValueError, IndexError, KeyError, TypeError, RuntimeError, EOFError, struct.error)
@@ -85,7 +88,7 @@ def read_tiff(path: Path) -> ImageFile:
         with kept_from_log() as said, TiffFile(path) as file:
             return _image(file, said)
     except _DAMAGED as error:
-        if isinstance(error, UnreadableImageError):
+        if isinstance(error, (UnreadableImageError, PromiseError)):
             raise
         raise unreadable(path, f"it is damaged, or no TIFF file: {error}") from None
 
@@ -108,9 +111,12 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
             f"“{path.name}” is compressed with {codec}, which needs the package imagecodecs: "
             'pip install "napari-spotfit[images]"'
         )
+    check_ome(file)
     # tifffile would read whatever has the names that the metadata say.
-    if has_own_pages_only(file) and not _is_micromanagers(file):
+    if leads_out(file) or (has_own_pages_only(file) and not _is_micromanagers(file)):
         return _own_pages(file, said)
+    if file.is_ndtiff:
+        return read_ndtiff(path.parent)
     images = file.series
     lost = lost_pages(said)
     if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
@@ -167,16 +173,16 @@ def _own_pages(file: TiffFile, said: list[str]) -> ImageFile:
     _check_frames(path, str(page.axes), page.dtype)
     if page.axes != "YX":
         raise unreadable(path, f"its pages must be rows and columns; their axes are {page.axes}")
-    promised = ome_planes(file.ome_metadata or "") or Planes("t", (count,))
+    promised = ome_of(file.ome_metadata or "").planes or Planes("t", (count,))
     planes = promised
-    if count < len(promised):
+    if count < promised.count:
         planes = promised.cut_to(count)
-    elif count > len(promised):
+    elif count > promised.count:
         planes = grown(path, promised.axes, promised.shape, count)
-    if len(planes) != len(promised):
+    if planes.count != promised.count:
         warn_caller(
             f"“{path.name}” was renamed, or is a part of a data set: its metadata name other "
-            f"files, and {len(promised)} frames; its own {len(planes)} are read"
+            f"files, and {promised.count} frames; its own {planes.count} are read"
         )
     why = f"the file was cut off or is damaged: {lost_pages(said)}"
     dims = (*planes.axes, "y", "x")
@@ -189,10 +195,10 @@ def _own_pages(file: TiffFile, said: list[str]) -> ImageFile:
 def _imagej_in_one_piece(file: TiffFile, promised: Planes, there: Planes) -> ImageFile:
     """Return ImageJ's stack of one page that stands for all; of one cut off, what is left."""
     path, page = Path(file.filehandle.path), file.pages.first
-    if len(there) < len(promised):
+    if there.count < promised.count:
         warn_caller(
-            f"“{path.name}” was cut off: it should have {len(promised)} frames, and the first "
-            f"{len(there)} are read. Compare it with where it comes from"
+            f"“{path.name}” was cut off: it should have {promised.count} frames, and the first "
+            f"{there.count} are read. Compare it with where it comes from"
         )
     shape = (*there.shape, *page.shape)
     return _in_one_piece(file, shape, page.dataoffsets[0], (*there.axes, "y", "x"))
@@ -228,10 +234,7 @@ class _Numbered:
 
 def _channels_of(file: TiffFile) -> tuple[str, ...] | None:
     """Return the names of the channels of an OME-TIFF; None if some have none."""
-    found = re.findall(r"<(?:\w+:)?Channel\b([^>]*)>", file.ome_metadata or "")
-    names = [re.search(r'\bName="([^"]+)"', attributes) for attributes in found]
-    known = tuple(unescape(name[1]) for name in names if name is not None)
-    return known if known and len(known) == len(found) else None
+    return ome_of(file.ome_metadata or "").channels
 
 
 def _of_equal_pages(file: TiffFile) -> ImageFile:
@@ -307,8 +310,11 @@ def data_set(path: Path) -> list[Path]:
     try:
         with kept_from_log(), TiffFile(path) as file:
             # Of most files, one look at the first page says that they are alone.
-            named = "FileName=" in (file.ome_metadata or "")
-            if file.is_mmstack or (named and not has_own_pages_only(file)):
+            named = ome_of(file.ome_metadata or "").files
+            if not leads_out(file) and (
+                file.is_mmstack or (named and not has_own_pages_only(file))
+            ):
+                check_ome(file)
                 return _files_of(file)
     except (OSError, *_DAMAGED):
         pass
@@ -357,8 +363,23 @@ class Pages:
         if page is None or page.dataoffsets[:1] == (0,):
             raise ValueError(self._why)
         _open(page.parent.filehandle, opened)
+        _check_page(page)
         # By one thread: others work on the frames before it.
         return np.asarray(page.asarray(maxworkers=1))
+
+
+def _check_page(page: TiffPage | TiffFrame) -> None:
+    """Check that the bytes of a page, and of its file, can hold its pixels.
+
+    Raises
+    ------
+    PromiseError
+        If they cannot: tifffile would take the memory before it finds out.
+    """
+    there = min(sum(page.databytecounts), page.parent.filehandle.size)
+    tile = () if page.keyframe is None else page.keyframe.tile or ()
+    size = 0 if page.dtype is None else math.prod(tile) * page.dtype.itemsize
+    Allowance(there, PIXEL_RATIO).take(max(page.nbytes, size), "it")
 
 
 def _open(handle: FileHandle, opened: ExitStack) -> None:
@@ -431,8 +452,8 @@ def frames_in_one_piece(file: TiffFile, lost: str) -> int:
 
 def missing_files(file: TiffFile, said: Sequence[str]) -> list[str]:
     """Return the names of files of a data set that are not there, or cannot be read."""
-    names = map(unescape, re.findall(r'FileName="([^"]+)"', file.ome_metadata or ""))
     folder = Path(file.filehandle.path).parent
-    missing = [name for name in dict.fromkeys(names) if not (folder / name).is_file()]
+    names = ome_of(file.ome_metadata or "").files
+    missing = [name for name in names if not (folder / name).is_file()]
     damaged = re.findall(r"failed to read '([^']+)'", " ".join(said))
     return list(dict.fromkeys([*missing, *damaged]))

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import unescape
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
-from .image_file import unreadable
+from ...untrusted import PIXEL_RATIO, Allowance
+from .image_file import is_bare, unreadable
 
 if TYPE_CHECKING:
     from tifffile import TiffFile, TiffPageSeries
 
-_OME_ELEMENT = re.compile(r"<(?:\w+:)?OME\b([^>]*)>")
-#: The name of a file, and its identity.
-_NAMED_FILE = re.compile(r'<(?:\w+:)?UUID\b[^>]*\bFileName="([^"]*)"[^>]*>\s*([^<]*?)\s*</')
-_PIXELS_ELEMENT = re.compile(r"<(?:\w+:)?Pixels\b([^>]*)>")
 #: ImageJ's order of planes, the fastest first, where its metadata name no other.
 _IMAGEJ_ORDER = "czt"
 #: Its numbers of planes, by axis.
 _IMAGEJ_COUNTS = {"t": "frames", "z": "slices", "c": "channels"}
 _TIME = "t"
+_ALONG = "Along"
+_TAGS = ("UUID", "Pixels", "Channel", "TiffData", _ALONG)
+#: Bytes that tifffile takes for a page, at most.
+_PER_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,9 @@ class Planes:
     axes: str
     shape: tuple[int, ...]
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many there are."""
         return math.prod(self.shape)
 
     def cut_to(self, count: int) -> Planes:
@@ -69,30 +72,119 @@ class Planes:
         return None if "c" in own.axes else Planes(_TIME, (count,))
 
 
+@dataclass(frozen=True)
+class Ome:
+    """What OME metadata say of pages, as tifffile reads them.
+
+    Parameters
+    ----------
+    uuid : str or None
+        The identity of the file that has them.
+    files : mapping of str to str
+        The files that pages are said to lie in, with their identities.
+    planes : Planes or None
+        The planes of the only image; None where there are several, or their number is not said.
+    channels : tuple of str or None
+        The channels' names, if all have one.
+    pages, pixels : float
+        How many pages, or places along an axis, and pixels of an image are named.
+    """
+
+    uuid: str | None
+    files: Mapping[str, str]
+    planes: Planes | None
+    channels: tuple[str, ...] | None
+    pages: float
+    pixels: float
+
+
+@lru_cache(maxsize=4)
+def ome_of(text: str) -> Ome:
+    """Return what OME metadata say; nothing where they cannot be parsed, as tifffile does.
+
+    Examples
+    --------
+    >>> text = '<OME><Pixels DimensionOrder="XYZCT" SizeZ="1" SizeC="2" SizeT="5"/></OME>'
+    >>> ome_of(text).planes
+    Planes(axes='tc', shape=(5, 2))
+    """
+    try:
+        root = ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError):
+        return Ome(None, {}, None, None, 0, 0)
+    by_tag: dict[str, list[ElementTree.Element]] = {tag: [] for tag in _TAGS}
+    for element in root.iter():
+        for tag in _TAGS:
+            if element.tag.endswith(tag) or (tag == _ALONG and element.tag[:-1].endswith(tag)):
+                by_tag[tag].append(element)
+    images, files = by_tag["Pixels"], by_tag["UUID"]
+    channels = tuple(one.get("Name", "") for one in by_tag["Channel"])
+    counts = [float(one.get("PlaneCount", one.get("NumPlanes", 1))) for one in by_tag["TiffData"]]
+    return Ome(
+        root.get("UUID"),
+        {
+            one.attrib["FileName"]: (one.text or "").strip()
+            for one in files
+            if "FileName" in one.attrib
+        },
+        _sizes(images[0]) if len(images) == 1 else None,
+        channels if channels and all(channels) else None,
+        max(sum(counts), *map(_places, by_tag[_ALONG]), 0.0),
+        max(map(_pixels, images), default=0.0),
+    )
+
+
+def _sizes(pixels: ElementTree.Element) -> Planes | None:
+    """Return the planes of an image; None where their number is not said."""
+    axes = pixels.get("DimensionOrder", "XYZCT")[:1:-1]
+    try:
+        return _without_single(axes.lower(), [int(pixels.attrib[f"Size{axis}"]) for axis in axes])
+    except (KeyError, ValueError):
+        return None
+
+
+def _pixels(pixels: ElementTree.Element) -> float:
+    """Return how many pixels an image has."""
+    sizes = [value for name, value in pixels.items() if name.startswith("Size")]
+    return math.prod(float(size) for size in sizes)
+
+
+def _places(along: ElementTree.Element) -> float:
+    """Return how many places an axis has that an annotation names."""
+    start, end, step = (float(along.get(name, 1)) for name in ("Start", "End", "Step"))
+    return abs((end - start) / step) if step else math.inf
+
+
+def check_ome(file: TiffFile) -> None:
+    """Check that OME metadata name no more pages than a file of this size can have.
+
+    Raises
+    ------
+    PromiseError
+        If they do: tifffile would take memory for all of them.
+    """
+    ome = ome_of(file.ome_metadata or "")
+    pages = max(ome.pages, ome.pixels / max(file.pages.first.size, 1))
+    promised = int(min(pages * _PER_PAGE, 1e30))
+    Allowance(file.filehandle.size, PIXEL_RATIO).take(promised, "its OME metadata")
+
+
+def leads_out(file: TiffFile) -> bool:
+    """Whether an OME-TIFF names a file that does not lie beside it."""
+    return not all(map(is_bare, ome_of(file.ome_metadata or "").files))
+
+
 def has_own_pages_only(file: TiffFile) -> bool:
     """Whether the files that an OME-TIFF names for its pages are none of its data set.
 
-    So it is of a file that was renamed, beside which a file of its former name is another one;
-    where a file of that name has another UUID than the one that is named; and where a name leads
-    out of the folder.
+    So it is of a file that was renamed, beside which a file of its former name is another one; and
+    where a file of that name has another UUID than the one that is named.
     """
-    text, path = file.ome_metadata or "", Path(file.filehandle.path)
-    named = {unescape(name): uuid for name, uuid in _NAMED_FILE.findall(text)}
-    if not named:
-        return False
-    others = [name for name in named if name.lower() != path.name.lower()]
-    if any(set(name) & set("/\\") or name in ("", "..") for name in others):
+    ome, path = ome_of(file.ome_metadata or ""), Path(file.filehandle.path)
+    others = [name for name in ome.files if name.lower() != path.name.lower()]
+    if others and len(others) == len(ome.files) and ome.uuid not in ome.files.values():
         return True
-    if len(others) == len(named) and _uuid_of(text) not in named.values():
-        return True
-    return any(_has_other_uuid(path.with_name(name), named[name]) for name in others)
-
-
-def _uuid_of(text: str) -> str | None:
-    """Return the identity that the root of OME metadata has."""
-    root = _OME_ELEMENT.search(text)
-    own = re.search(r'\bUUID="([^"]+)"', root[1]) if root else None
-    return own[1] if own else None
+    return any(_has_other_uuid(path.with_name(name), ome.files[name]) for name in others)
 
 
 def _has_other_uuid(path: Path, uuid: str) -> bool:
@@ -103,29 +195,10 @@ def _has_other_uuid(path: Path, uuid: str) -> bool:
         return False  # its frames are missing, as is said when they are read
     try:
         with TiffFile(path, _multifile=False) as other:
-            own = _uuid_of(other.ome_metadata or "")
+            own = ome_of(other.ome_metadata or "").uuid
     except (OSError, TiffFileError, ValueError):
         return False
     return own is not None and own != uuid
-
-
-def ome_planes(text: str) -> Planes | None:
-    """Return the planes that OME metadata promise; None where they do not say it.
-
-    Examples
-    --------
-    >>> ome_planes('<Pixels DimensionOrder="XYZCT" SizeZ="1" SizeC="2" SizeT="5"/>')
-    Planes(axes='tc', shape=(5, 2))
-    """
-    pixels = _PIXELS_ELEMENT.findall(text)
-    if len(pixels) != 1:
-        return None
-    about: dict[str, str] = dict(re.findall(r'\b(\w+)="([^"]*)"', pixels[0]))
-    axes = about.get("DimensionOrder", "XYZCT")[:1:-1]
-    try:
-        return _without_single(axes.lower(), [int(about[f"Size{axis}"]) for axis in axes])
-    except (KeyError, ValueError):
-        return None
 
 
 def imagej_planes(file: TiffFile) -> Planes | None:
@@ -144,7 +217,7 @@ def imagej_planes(file: TiffFile) -> Planes | None:
     if min(sizes) < 1 or images < 1:
         return None
     planes = _without_single(order[::-1], sizes)
-    return planes if len(planes) >= images else Planes(_TIME, (images,))
+    return planes if planes.count >= images else Planes(_TIME, (images,))
 
 
 def imagej_planes_in_one_piece(file: TiffFile) -> tuple[Planes, Planes] | None:
@@ -155,13 +228,13 @@ def imagej_planes_in_one_piece(file: TiffFile) -> tuple[Planes, Planes] | None:
     page, promised = file.pages.first, imagej_planes(file)
     if promised is None or file.pages.is_multipage or page.axes != "YX" or not page.nbytes:
         return None
-    if not page.is_final or len(promised) < 2:
+    if not page.is_final or promised.count < 2:
         return None
     there = (file.filehandle.size - page.dataoffsets[0]) // page.nbytes
     known = sum(math.prod(one.shape[:-2]) for one in file.series)
-    if there < 1 or min(there, len(promised)) <= known:
+    if there < 1 or min(there, promised.count) <= known:
         return None
-    return promised, promised if there >= len(promised) else promised.cut_to(there)
+    return promised, promised if there >= promised.count else promised.cut_to(there)
 
 
 def unnamed_pages(file: TiffFile, image: TiffPageSeries) -> list[int]:

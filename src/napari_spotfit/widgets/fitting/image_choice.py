@@ -25,7 +25,7 @@ from ..layers import images
 from ..layers.points import is_preview
 from ..napari_compat import is_image
 from ..parts.boxes import LayerChoice, NumberBox
-from ..parts.layout import explain, fill, guard_wheel, sentence
+from ..parts.layout import Label, explain, fill, guard_wheel, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -192,7 +192,7 @@ class FrameChoice(QWidget):
             axis = AxisChoice(name, length)
             axis.changed.connect(self.changed)
             self.axes.append(axis)
-            self._labels.append(QLabel(name))
+            self._labels.append(Label(name))
             if len(lengths) > 1:
                 self._grid.addWidget(self._labels[-1], row, 0)
             self._grid.addWidget(axis, row, 1)
@@ -262,7 +262,7 @@ class AxisChoice(QWidget):
         self.first = NumberBox(about, whole=True, sample="12345")
         self.last = NumberBox(about, whole=True, sample="12345")
         self.ends = QWidget()
-        fill(QHBoxLayout(self.ends), (self.first, 1), QLabel("–"), (self.last, 1))
+        fill(QHBoxLayout(self.ends), (self.first, 1), Label("–"), (self.last, 1))
         fill(QVBoxLayout(self), self.mode, self.ends, spacing=4)
         for box, what in ((self.first, "First"), (self.last, "Last")):
             box.setAccessibleName(f"{what} index, {name}")

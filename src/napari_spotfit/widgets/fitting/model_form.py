@@ -18,7 +18,7 @@ from ...models.stopping import SIGMA_MIN
 from ...settings.parameter import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.form import SettingsForm
-from ..parts.layout import explain, sentence
+from ..parts.layout import Label, explain, sentence
 from ..parts.work import Latest
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
@@ -427,6 +427,6 @@ def _is_right(what: Any, value: Any) -> bool:
 
 
 def _label(text: str, tip: str) -> QLabel:
-    label = QLabel(text)
+    label = Label(text)
     label.setToolTip(f"<p>{tip}</p>")
     return label

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
+from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 from superqt import QElidingLabel
 
 from ..layers.appearance import (
@@ -26,7 +26,7 @@ from ..layers.images import bind_image, image_of, images_for
 from ..layers.points import is_result
 from ..parts.color_legend import BarOnCanvas, ColorBar
 from ..parts.docking import inspect_spot, list_spot
-from ..parts.layout import Scrolled, add_action, explain, fill, guard_wheel, sentence
+from ..parts.layout import Label, Scrolled, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
 from ..table.legend import CanvasLegend, Legend
 from ..table.shown_spots import ShownSpots
@@ -232,7 +232,7 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label = QLabel("Marks")
+        label = Label("Marks")
         label.setToolTip(MARK_TIP)
         label.setBuddy(self.marks)
         row = fill(QHBoxLayout(), (self.marks, 2), (self.face, 4), (self.colormap, 3), spacing=4)

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
 from ...engine.quality.flags import RULES, flags_of
 from ...models.columns import COLUMNS, Column
 from ...settings.settings import parameters
 from ..layers.images import PixelSize
-from ..parts.layout import explain, fill
+from ..parts.layout import Label, explain, fill
 from ..parts.messages import MISSING, with_error
 from .sample import settings_of
 from .spot import Spot
@@ -55,7 +55,7 @@ class LabelRows(QGridLayout):
 
     def __init__(self, stretched: int) -> None:
         super().__init__()
-        self.labels: list[tuple[QLabel, QLabel, QLabel]] = []
+        self.labels: list[tuple[Label, Label, Label]] = []
         self.setContentsMargins(0, 0, 0, 0)
         self.setHorizontalSpacing(12)
         self.setVerticalSpacing(1)
@@ -64,9 +64,8 @@ class LabelRows(QGridLayout):
     def show_texts(self, rows: Sequence[tuple[str, str, str]], tips: Sequence[str]) -> None:
         """Show one row of labels for each row of texts, with a tip."""
         while len(self.labels) < len(rows):
-            labels = QLabel(), QLabel(), QLabel()
+            labels = Label(), Label(), Label()
             for column, label in enumerate(labels):
-                label.setTextFormat(Qt.TextFormat.PlainText)
                 label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
                 self.addWidget(label, len(self.labels), column)
             self.labels.append(labels)
@@ -93,7 +92,7 @@ class Numbers(QWidget):
         self._place_button(0)
 
     @property
-    def labels(self) -> list[tuple[QLabel, QLabel, QLabel]]:
+    def labels(self) -> list[tuple[Label, Label, Label]]:
         """Name, value and physical value of each row."""
         return self._grid.labels
 

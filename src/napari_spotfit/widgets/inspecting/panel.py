@@ -23,7 +23,7 @@ from superqt import QElidingLabel
 
 from ...models.estimators import ESTIMATORS
 from ..layers.appearance import good_rows
-from ..parts.layout import explain, fill, scroll_upright, sentence
+from ..parts.layout import Label, explain, fill, scroll_upright, sentence
 from ..parts.messages import number
 from ..parts.work import delayed
 from .numbers import Comparison, Numbers
@@ -270,7 +270,7 @@ class DoubtfulSteps(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.back, self.on, self.count = QToolButton(), QToolButton(), QLabel()
+        self.back, self.on, self.count = QToolButton(), QToolButton(), Label()
         for button, text, which, key, step in (
             (self.back, "◀", "previous", "Page Up", -1),
             (self.on, "▶", "next", "Page Down", 1),

@@ -9,10 +9,10 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import QRectF, QSize, Qt
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from ..parts.color_legend import Gradient
-from ..parts.layout import fill
+from ..parts.layout import Label, fill
 from ..parts.messages import plain
 from ..parts.plots import Plot
 from .sample import Line, Roi, SpotSample
@@ -160,7 +160,7 @@ class Scale(QWidget):
         strip = Gradient(height=8)
         strip.show_map(partial(pg.colormap.get(colors).map, mode="float"))
         strip.setMinimumWidth(12)
-        self.low, self.high = QLabel(), QLabel()
+        self.low, self.high = Label(), Label()
         fill(QHBoxLayout(self), self.low, (strip, 1), self.high, spacing=4)
         self.low.setHidden(both_ways)
         self.setToolTip(tip)
@@ -189,7 +189,7 @@ class Pictures(QWidget):
         self.model = Picture(_COUNTS, _ON_COUNTS, rows=False)
         self.residual = Picture(_RESIDUAL, _ON_RESIDUAL, rows=False)
         self._all = (self.data, self.model, self.residual)
-        self._titles = [QLabel(text, self) for text in titles]
+        self._titles = [Label(text, self) for text in titles]
         self.counts = Scale(_COUNTS, _COUNTS_TIP, False, self)
         self.around_zero = Scale(_RESIDUAL, _RESIDUAL_TIP, True, self)
         for picture, title, tip in zip(self._all, self._titles, _TIPS, strict=True):
@@ -307,7 +307,7 @@ class Profile(QWidget):
     def __init__(self, line: str, axis: str):
         super().__init__()
         self._line = line
-        self.title = QLabel()
+        self.title = Label()
         self.title.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.title.setFixedHeight(20)
         self.plot = Plot(y="counts")

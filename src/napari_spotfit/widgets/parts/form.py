@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QBoxLayout, QLabel, QWidget
 from ...settings.parameter import GROUPS, Parameter, words_of
 from ...settings.settings import Settings
 from .boxes import NumberBox
-from .layout import explain, fill, guard_wheel
+from .layout import Label, explain, fill, guard_wheel
 
 #: Pixels that a label is wider in the viewer's font than before it has it.
 _SPARE = 12
@@ -271,7 +271,7 @@ def _default(kind: type[Any], name: str) -> Any:
 
 
 def _heading(text: str) -> QLabel:
-    title = QLabel(text)
+    title = Label(text)
     title.setStyleSheet("font-weight: bold; padding-top: 6px")
     return title
 

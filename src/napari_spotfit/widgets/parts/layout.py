@@ -78,9 +78,17 @@ def put_side_by_side(
     fill(QVBoxLayout(widget), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
 
 
+class Label(QLabel):
+    """A label that shows its text as it is: names of files and columns may look like HTML."""
+
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+
+
 def sentence(label: QLabel | None = None) -> QLabel:
     """Return a label for words that may need several lines and can be copied."""
-    label = QLabel() if label is None else label
+    label = Label() if label is None else label
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ class PickBar(QWidget):
             (self.redo, _REDO_TIP, following, "it"),
         ):
             button.setEnabled(bool(what))
-            button.setToolTip(tip.format(what or none))
+            button.setToolTip(tip.format(html.escape(what) or none))
 
     def _lay_out(self) -> None:
         self.click.setCheckable(True)

@@ -9,13 +9,13 @@ import numpy as np
 import pyqtgraph as pg
 from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QSlider, QVBoxLayout, QWidget
 
 from ...engine.detection.detection_settings import expected_false_spots, score_for
 from ...estimation.psf_width import FALLBACK_SIGMA
 from ...results.spot_fits import SpotFits
 from ..parts.form import Number, SettingsForm
-from ..parts.layout import explain, fill, guard_wheel
+from ..parts.layout import Label, explain, fill, guard_wheel
 from ..parts.messages import number
 from ..parts.plots import DIM, Plot, faint
 from .previewer import Previewed
@@ -113,7 +113,7 @@ class DetectionPanel(QWidget):
         #: Logarithms of the ends of the scale, and of where slider and line end.
         self._low, self._high = -1.0, 2.0
         self._first, self._last = -1.0, 2.0
-        self.slider, self.count = QSlider(Qt.Orientation.Horizontal), QLabel()
+        self.slider, self.count = QSlider(Qt.Orientation.Horizontal), Label()
         self.slider.setRange(0, _STEPS)
         self.slider.setPageStep(_STEPS // 20)
         self.slider.setSingleStep(_STEPS // 200)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker, Qt
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QTableView, QVBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
@@ -27,7 +27,7 @@ from ..layers.images import PLACE, events_of, full_resolution, pixel_size, plane
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice
 from ..parts.docking import Follower
-from ..parts.layout import explain, fill, sentence, show_whole_rows
+from ..parts.layout import Label, explain, fill, sentence, show_whole_rows
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
@@ -271,7 +271,7 @@ class CellsPage(Page):
         self.view.setMinimumHeight(40)
         self.color_button.setCheckable(True)
         self.color_button.setToolTip(_COLOR_TIP)
-        choice = fill(QHBoxLayout(), (self.labels, 1), QLabel("with"), (self.feature, 1))
+        choice = fill(QHBoxLayout(), (self.labels, 1), Label("with"), (self.feature, 1))
         buttons = fill(QHBoxLayout(), self.color_button, 1, self.export)
         fill(
             QVBoxLayout(self),

@@ -11,7 +11,7 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -20,7 +20,7 @@ from ..layers.history import History
 from ..layers.points import fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
-from ..parts.layout import explain, fill
+from ..parts.layout import Label, explain, fill
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 from ..parts.work import Latest
@@ -259,8 +259,8 @@ class DriftPage(Page):
         ):  # fmt: skip
             button.setToolTip(tip)
         choice = fill(
-            QHBoxLayout(), QLabel(_DISTANCE.label), self.distance, QLabel(_MEMORY.label),
-            self.memory, QLabel(_SHARE.label), self.share, 1, self.find_button,
+            QHBoxLayout(), Label(_DISTANCE.label), self.distance, Label(_MEMORY.label),
+            self.memory, Label(_SHARE.label), self.share, 1, self.find_button,
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
         self.plot.setMinimumHeight(_LEAST)

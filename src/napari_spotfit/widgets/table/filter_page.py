@@ -25,7 +25,7 @@ from qtpy.QtWidgets import (
 )
 
 from ...models.columns import STOP
-from ..parts.layout import Scrolled, explain, fill, scroll_upright
+from ..parts.layout import Label, Scrolled, explain, fill, scroll_upright
 from ..parts.messages import number
 from .filters import Filters, read_filters, write_filters
 from .histogram import Histogram
@@ -164,7 +164,7 @@ class FilterList(QWidget):
         column = fill(QVBoxLayout(inner), spacing=0)
         self.rows = []
         for place in range(count):
-            label, button = QLabel(), QToolButton()
+            label, button = Label(), QToolButton()
             button.setText("×")
             button.setAutoRaise(True)
             explain(button, "Remove this filter", "<p>Remove this filter.</p>")
@@ -173,7 +173,7 @@ class FilterList(QWidget):
             column.addLayout(fill(QHBoxLayout(), (label, 1), button))
             self.rows.append((label, button))
         if not count:
-            column.addWidget(QLabel(_NONE))
+            column.addWidget(Label(_NONE))
         column.addStretch()
         self._area.setWidget(inner)
 

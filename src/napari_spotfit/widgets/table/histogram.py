@@ -9,11 +9,11 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtGui import QResizeEvent
-from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from ...settings.parameter import Parameter
 from ..parts.boxes import NumberBox
-from ..parts.layout import explain, fill
+from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from .features import Feature
@@ -148,7 +148,7 @@ class Histogram(QWidget):
         self._factor, self._decimals = 1.0, 3
         self._drawn_for: Filters | None = None
         self.feature = FeatureChoice(spots, "sigma")
-        self.low, self.high, self.outside = _limit(), _limit(), QLabel()
+        self.low, self.high, self.outside = _limit(), _limit(), Label()
         self.plot = Plot()
         empty = {"stepMode": "center", "fillLevel": 0, "pen": None}
         self.all = pg.PlotCurveItem([0, 1], [0], brush=DIM, **empty)
@@ -270,7 +270,7 @@ class Histogram(QWidget):
         self.plot.setMinimumHeight(90)
         self.outside.hide()
         self.outside.setToolTip(_OUTSIDE_TIP)
-        limits = fill(QHBoxLayout(), (self.low, 1), QLabel("to"), (self.high, 1))
+        limits = fill(QHBoxLayout(), (self.low, 1), Label("to"), (self.high, 1))
         self._row = fill(
             QBoxLayout(QBoxLayout.Direction.LeftToRight), (self.feature, 1), limits, spacing=4
         )

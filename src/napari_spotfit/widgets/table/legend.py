@@ -24,7 +24,7 @@ from ...models.stopping import StopCondition
 from ..layers.appearance import STOP_COLORS
 from ..layers.points import stop_counts
 from ..parts.color_legend import Cross, Ring
-from ..parts.layout import Scrolled, fill
+from ..parts.layout import Label, Scrolled, fill
 from ..parts.messages import number
 from .filters import FLAGS, GOOD, Filters, flag_bits
 from .shown_spots import ShownSpots
@@ -203,7 +203,7 @@ class Legend(QWidget):
     def _add_row(
         self, grid: QGridLayout, name: str, words: str, meaning: str, symbol: QWidget
     ) -> None:
-        box, count = LegendBox(words), QLabel()
+        box, count = LegendBox(words), Label()
         count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         count.setToolTip(_COUNT_TIP)
         tip = f"<p>{html.escape(meaning)}</p><p><i>{name}</i></p>"
@@ -270,7 +270,7 @@ class CanvasLegend(QFrame):
         shown, filters = self._spots.shown, self._spots.filters
         words = f"{number(int(shown.sum()))} of {number(len(shown))}"
         words += f": {filters.in_words(self._spots.units)}" if filters else " shown"
-        self.line.setToolTip(_TIP.format(words, "fold" if unfolded else "unfold"))
+        self.line.setToolTip(_TIP.format(html.escape(words), "fold" if unfolded else "unfold"))
         width = max(_WIDTH, self._scrolled.sizeHint().width() if unfolded else 0) - _PADDING
         text = f"{'▾' if unfolded else '▸'} {words}"
         self.line.setText(self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, width))

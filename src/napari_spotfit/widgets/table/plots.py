@@ -12,7 +12,7 @@ from qtpy.QtCore import QPointF, QRectF, Qt, Signal
 from qtpy.QtGui import QPainter, QPolygonF
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
 
-from ..parts.layout import explain, fill
+from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, GREY, ORANGE, Plot, faint
 from .filters import Filters
@@ -129,7 +129,7 @@ class ScatterPage(Page):
     def __init__(self, spots: ShownSpots):
         super().__init__(spots)
         self.across, self.up = FeatureChoice(spots, "sigma"), FeatureChoice(spots, "photons")
-        self.hint, self.plot = QLabel(), Plot()
+        self.hint, self.plot = Label(), Plot()
         self.points = pg.ScatterPlotItem(size=4, pen=None, brush=faint(BLUE, 150))
         self.image = pg.ImageItem(axisOrder="row-major", autoDownsample=False)
         self.marks = pg.ScatterPlotItem(size=11, pen=pg.mkPen(ORANGE, width=2), brush=None)
@@ -254,7 +254,7 @@ class ScatterPage(Page):
         self.plot.setToolTip(_PLOT_TIP)
         self.plot.setMinimumHeight(74)
         self.hint.setToolTip(_HINT_TIP)
-        row = fill(QHBoxLayout(), (self.up, 1), QLabel("against"), (self.across, 1))
+        row = fill(QHBoxLayout(), (self.up, 1), Label("against"), (self.across, 1))
         fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)
 
 
@@ -282,7 +282,7 @@ class SubpixelPage(Page):
             self.plot.addItem(item)
         self.plot.setToolTip(_TIP)
         self.plot.setMinimumHeight(60)
-        self.legend, self.words = QLabel(), QLabel(_WHAT)
+        self.legend, self.words = QLabel(), Label(_WHAT)
         for label in (self.legend, self.words):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
