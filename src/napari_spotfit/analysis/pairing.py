@@ -67,6 +67,27 @@ def leading_of(fits: SpotFits) -> tuple[str, ...]:
     return (*(["file"] if "file" in fits else []), *names)
 
 
+def of_one_channel(fits: SpotFits) -> SpotFits:
+    """Return fits whose places have no index of a channel.
+
+    Raises
+    ------
+    ValueError
+        If they are of several channels.
+    """
+    fits = fits.to_host()
+    if CHANNEL not in fits.index_names:
+        return fits
+    numbers = np.unique(fits.channel).tolist()
+    if len(numbers) > 1:
+        raise ValueError(
+            f"these fits are of the channels {', '.join(map(str, numbers))}: choose one, "
+            f"fits[fits.channel == {numbers[0]}]"
+        )
+    index = [name for name in fits.index_names if name != CHANNEL]
+    return SpotFits(fits.columns, index, fits.settings, units=fits.units)
+
+
 def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius: float) -> Integers:
     """Return which b each a is paired with, -1 for none.
 
@@ -76,8 +97,8 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
 
     Parameters
     ----------
-    a, b : ndarray of float64, shape (n, 1 to 3)
-        Positions; those that are not finite have no partner.
+    a, b : ndarray of float64, shape (n, 2 or 3)
+        Positions; those that are not finite have no partner. Quickest :func:`in_order`.
     a_frame, b_frame : ndarray of int64, shape (n,)
         The frame of each.
     radius : float
@@ -93,10 +114,10 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     >>> a, b = np.array([[0.0, 0.0], [0.0, 2.0]]), np.array([[0.0, 1.1], [0.0, 2.9]])
     >>> frame = np.zeros(2, np.int64)
     >>> partners(a, b, frame, frame, 1.5), partners(a, b, frame, frame, 1.0)
-    (array([0, 1]), array([-1,  0]))
+    (array([0, 1]), array([-1,  1]))
     """
     found = np.full(len(a), ALONE, np.int64)
-    a_rows, b_rows = (_in_order(one / radius, frame) for one, frame in ((a, a_frame), (b, b_frame)))
+    a_rows, b_rows = (np.flatnonzero(np.isfinite(one).all(axis=1)) for one in (a, b))
     if not (len(a_rows) and len(b_rows)):
         return found
     places = []
@@ -118,7 +139,8 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     )
     given = PairedSpots(
         *map(address, (*places, *groups)), *counts, int(a.shape[1] < 3), lists,
-        *map(address, (heads, of_b[0], first)), 0, 0, *map(address, (own, of_b[1], *numbers, *of_b[2:])),
+        *map(address, (heads, of_b[0], first)), 0, 0,
+        *map(address, (own, of_b[1], *numbers, *of_b[2:])),
     )  # fmt: skip
     most = max(_MOST_PARTNERS * sum(counts), _FEW)
     room, total = 0, sum(counts)
@@ -136,10 +158,13 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     return found
 
 
-def _in_order(places: Floats, frame: Integers) -> Integers:
-    """Return the rows with positions, frame by frame and line by line: neighbours lie together."""
+def in_order(places: Floats, frame: Integers, side: float) -> Integers:
+    """Return the rows with positions, frame by frame and line by line: neighbours lie together.
+
+    Pairing takes several times less than in any other order.
+    """
     rows = np.flatnonzero(np.isfinite(places).all(axis=1))
-    lines = np.floor(places[rows, -2:] * 0.5)
+    lines = np.floor(places[rows, -2:] / side)
     lines -= lines.min(axis=0, initial=0)
     key = frame[rows] * (lines[:, 0].max(initial=0) + 1) + lines[:, 0]
     key = key * (lines[:, -1].max(initial=0) + 1) + lines[:, -1]
