@@ -148,7 +148,7 @@ def pair_spots(
     if not (radius > 0 and math.isfinite(radius)):
         raise ValueError(f"radius must be a number of pixels above 0; got {radius!r}")
     channels = [of_one_channel(fits) for fits in (a, b)]
-    axes = _axes(*channels, z_scale)
+    axes = _axes(channels[0], channels[1], z_scale)
     scale = 1.0 if z_scale is None else z_scale
     region = _region(channels, labels, to_labels, shape, scale if "z" in axes else None)
     one, other = (
@@ -326,7 +326,8 @@ def _by_density(one: _Channel, other: _Channel, region: _Region, radius: float) 
     place = np.minimum(np.searchsorted(units, one.unit), len(units) - 1)
     there = np.where(units[place] == one.unit, counts[place], 0)
     chance = -np.expm1(-there * reach / region.sizes[one.cell])
-    return np.bincount(one.cell, chance, len(region.label))
+    by_cell: Floats = np.bincount(one.cell, chance, len(region.label))
+    return by_cell
 
 
 def _by_shifts(
