@@ -7,6 +7,10 @@ from .analysis.drift import save_drift as save_drift
 from .analysis.drift import subtract_drift as subtract_drift
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
+from .analysis.pairs import SpotPairs as SpotPairs
+from .analysis.pairs import pair_spots as pair_spots
+from .analysis.registration import ChannelRegistration as ChannelRegistration
+from .analysis.registration import register_channels as register_channels
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.tracks import link_spots as link_spots

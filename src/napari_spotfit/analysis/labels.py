@@ -115,10 +115,16 @@ def per_label(
 
 def label_sizes(labels: Any) -> dict[int, int]:
     """Return how many pixels each label but 0 has, in the order of the labels."""
-    sizes: dict[int, int] = {}
+    return {label: pixels for label, (pixels, _) in sizes_and_planes(labels).items()}
+
+
+def sizes_and_planes(labels: Any) -> dict[int, tuple[int, int]]:
+    """Return how many pixels each label but 0 has, and in how many planes it has some."""
+    sizes: dict[int, tuple[int, int]] = {}
     for plane in _planes(_labels(labels)):
         for label, count in zip(*_count(plane), strict=True):
-            sizes[label] = sizes.get(label, 0) + count
+            pixels, planes = sizes.get(label, (0, 0))
+            sizes[label] = pixels + count, planes + 1
     return {label: sizes[label] for label in sorted(sizes) if label}
 
 

@@ -24,6 +24,7 @@ AXES = {"z": "plane", "y": "row", "x": "column"}
 IN_PLANE = ("y", "x")
 #: Columns that code chooses by name, not by their description.
 STOP, TRACK, REFIT = "stop_condition", "track", "refit"
+REGISTERED = "registered"
 CHANNEL, PLANE = "channel", "plane"
 GROUP, GROUP_SIZE = "group", "group_size"
 STDERR = "_stderr"
@@ -280,6 +281,10 @@ ROWS = (
     Column(
         TRACK, "", "Number of the track that the spot belongs to; -1 for none.", "int64",
         "analysis", optional=True, formats={"trackmate": "TRACK_ID"},
+    ),
+    Column(
+        REGISTERED, "", "Whether the centre was mapped onto another channel.", "bool", "analysis",
+        optional=True,
     ),
     Column(
         REFIT, "", "0 for a spot with the settings of the layer; else the number, from 1 on, of "

@@ -1,0 +1,373 @@
+"""Count the spots of two channels that are pairs, and how many would be by chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..engine import threads
+from ..models.columns import IN_PLANE, STDERR
+from ..results.spot_fits import SpotFits
+from .labels import label_spots, sizes_and_planes
+from .pairing import (
+    ALONE,
+    Floats,
+    Integers,
+    frames_of,
+    in_order,
+    of_one_channel,
+    partners,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: How far one channel is shifted, in radii: past the true partners, which are within two, and from
+#: two ways the number of pairs without any is extrapolated, as it falls with the square of the way.
+_NEAR, _FAR = 2.1, 3.0
+#: Directions of the shifts; fewer for more spots than this in one.
+_DIRECTIONS, _LEAST_DIRECTIONS, _MANY = 8, 4, 4_000_000
+
+
+@dataclass(frozen=True)
+class SpotPairs:
+    """Pairs of spots of two channels, and how many there are by chance.
+
+    Attributes
+    ----------
+    a, b : ndarray of int64, shape (pairs,)
+        The rows of the spots in the two channels' fits.
+    distance, distance_stderr : ndarray of float64, shape (pairs,)
+        How far apart they are, in pixels, and its standard error; NaN where fits have none.
+    label : ndarray of int64, shape (pairs,)
+        The label that both lie in; 0 where there are no labels.
+    radius : float
+        The largest distance, in pixels.
+    observed : int
+        How many pairs there are.
+    expected : float
+        How many there were by chance, if the spots of each label and frame lay anywhere in it.
+    expected_shifted : float
+        How many there are by chance, found by shifting one channel: so spots may be dense in
+        some parts of a cell, and rare in others, in both channels alike.
+    excess, stderr : float
+        ``observed - expected_shifted``, and its standard error.
+    by_label : DataFrame
+        A row for every label (one row, of all, without labels): ``label``, ``pixels``, ``count_a``,
+        ``count_b``, ``observed``, ``expected``, ``expected_shifted``, ``excess`` and ``stderr``.
+    """
+
+    a: Integers
+    b: Integers
+    distance: Floats
+    distance_stderr: Floats
+    label: Integers
+    radius: float
+    observed: int
+    expected: float
+    expected_shifted: float
+    excess: float
+    stderr: float
+    by_label: pd.DataFrame = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a table: a, b, distance, distance_stderr, label."""
+        import pandas as pd
+
+        names = ("a", "b", "distance", "distance_stderr", "label")
+        return pd.DataFrame({name: getattr(self, name) for name in names})
+
+
+def pair_spots(
+    a: SpotFits,
+    b: SpotFits,
+    radius: float,
+    *,
+    labels: Any = None,
+    to_labels: ArrayLike | None = None,
+    shape: Sequence[int] | None = None,
+    z_scale: float | None = None,
+) -> SpotPairs:
+    """Pair the spots of two channels, and measure how many pairs there are by chance.
+
+    Spots of one frame are paired that are no farther apart than the radius, each with one other at
+    most. Of all ways to do so it is the one with the lowest sum of squared distances, where a spot
+    without a partner counts as if it had one at the radius.
+
+    Chance is measured on the spots themselves: one channel is shifted in several directions, by a
+    little more than it takes to part true pairs, and by half as much again. From the pairs at both
+    shifts follows how many there would be without a shift. Textures that both channels have in
+    common, such as a nucleus without spots, change nothing, unless they are finer than a few radii.
+
+    Parameters
+    ----------
+    a, b : SpotFits
+        The fits that count, such as ``fits[fits.good]``, of images with the same leading axes.
+        Spots are paired where the fits say they are: :func:`register_channels` maps one channel
+        onto the other.
+    radius : float
+        The largest distance in pixels.
+    labels, to_labels
+        As in :func:`label_spots`, such as cells. Pairs are then of one label, and spots outside of
+        all count nowhere.
+    shape : sequence of int, optional
+        Shape of the image, (…, Y, X), or of a frame; by default the spots' own extent. Labels have
+        their own.
+    z_scale : float, optional
+        For fits with z: how many pixels one unit of their z is. With 0, z is left out.
+
+    Returns
+    -------
+    SpotPairs
+        The pairs, and how many there are by chance, in all and by label.
+
+    Raises
+    ------
+    ValueError
+        If the radius is not above 0, or so large that spots have many partners; if the channels are
+        of images with different axes; or if z_scale is needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import fit_at, pair_spots, simulate_movie
+    >>> image = simulate_movie(1, shape=(64, 64), photons=3000, seed=0)[0][0]
+    >>> a = fit_at(image, [(12, 12), (40, 30)])
+    >>> pairs = pair_spots(a, a[1:], radius=2)
+    >>> pairs.to_dataframe()[["a", "b", "distance"]].values.tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+    if not (radius > 0 and math.isfinite(radius)):
+        raise ValueError(f"radius must be a number of pixels above 0; got {radius!r}")
+    channels = [of_one_channel(fits) for fits in (a, b)]
+    axes = _axes(channels[0], channels[1], z_scale)
+    scale = 1.0 if z_scale is None else z_scale
+    region = _region(channels, labels, to_labels, shape, scale if "z" in axes else None)
+    one, other = (
+        _channel(fits, frame, region, axes, radius, scale)
+        for fits, frame in zip(channels, frames_of(*channels), strict=True)
+    )
+    found = partners(one.places, other.places, one.unit, other.unit, radius)
+    paired = np.flatnonzero(found != ALONE)
+    paired = paired[np.argsort(one.row[paired])]
+    partner = found[paired]
+    distance, errors = _distances(
+        one.places[paired] - other.places[partner], one.errors[paired], other.errors[partner]
+    )
+    counts, sums = _by_cell(one, other, region, radius, one.cell[paired])
+    import pandas as pd
+
+    return SpotPairs(
+        one.row[paired], other.row[partner], distance, errors, region.label[one.cell[paired]],
+        float(radius), len(paired), *sums,
+        pd.DataFrame({"label": region.label, "pixels": region.pixels, **counts}),
+    )  # fmt: skip
+
+
+def _axes(a: SpotFits, b: SpotFits, z_scale: float | None) -> tuple[str, ...]:
+    """Return the axes along which distances are measured, or raise."""
+    if not ("z" in a or "z" in b) or z_scale == 0:
+        return IN_PLANE
+    if "z" not in a or "z" not in b:
+        raise ValueError(
+            "only one of the channels has z: leave it out by z_scale=0, to pair spots in the plane"
+        )
+    if z_scale is None or not (z_scale > 0 and math.isfinite(z_scale)):
+        raise ValueError(
+            f"these fits have z in {a.units.get('z', 'planes')}: z_scale must be how many pixels "
+            f"one of these is, or 0 to pair spots in the plane; got {z_scale!r}"
+        )
+    return ("z", *IN_PLANE)
+
+
+class _Region(NamedTuple):
+    """Where spots may be: in the cells of labels, or in the frame as the only one."""
+
+    label: Integers
+    #: Pixels of each cell, in all frames, and its size in one frame, in px² or px³.
+    pixels: Integers
+    sizes: Floats
+    labels: Any
+    to_labels: ArrayLike | None
+    #: First corner and sides of the frame, which no spot leaves.
+    corner: Floats
+    sides: Floats
+
+    def cells(self, fits: SpotFits) -> Integers:
+        """Return the number of the cell that each spot is in, -1 for none."""
+        if self.labels is None:
+            return np.where(np.isfinite(fits.y + fits.x), 0, ALONE)
+        label = label_spots(fits, self.labels, self.to_labels)
+        if not len(self.label):
+            return np.full(len(fits), ALONE)
+        cell = np.minimum(np.searchsorted(self.label, label), len(self.label) - 1)
+        return np.where(self.label[cell] == label, cell, ALONE)
+
+
+def _region(
+    channels: Sequence[SpotFits],
+    labels: Any,
+    to_labels: ArrayLike | None,
+    shape: Sequence[int] | None,
+    z_scale: float | None,
+) -> _Region:
+    """Return where spots may be; fits in the plane have no scale of z."""
+    names = IN_PLANE if z_scale is None else ("z", *IN_PLANE)
+    places = np.concatenate([_columns(fits, names) for fits in channels])
+    places = places[np.isfinite(places).all(axis=1)]
+    low, high = (
+        end(places, axis=0) if len(places) else np.zeros(len(names)) for end in (np.min, np.max)
+    )
+    if shape is not None:
+        low[-2:], high[-2:] = -0.5, np.array(shape[-2:], float) - 0.5
+    sides = np.where(high > low, high - low, 1.0)
+    depth = 1.0 if z_scale is None else z_scale * sides[0]
+    if labels is None:
+        area = float(sides[-2:].prod())
+        return _Region(
+            np.zeros(1, np.int64), np.array([round(area)]), np.array([area * depth]), None, None,
+            low[-2:], sides[-2:],
+        )  # fmt: skip
+    known = sizes_and_planes(labels)
+    label = np.fromiter(known, np.int64, len(known))
+    pixels, planes = np.array(list(known.values()), np.int64).reshape(-1, 2).T
+    if z_scale is not None and np.ndim(labels) > 2:  # labels of voxels
+        planes, depth = np.maximum(planes // np.shape(labels)[-3], 1), z_scale
+    return _Region(label, pixels, pixels / planes * depth, labels, to_labels, low[-2:], sides[-2:])
+
+
+def _columns(fits: SpotFits, names: Sequence[str]) -> Floats:
+    """Return columns side by side, NaN for those that fits do not have."""
+    columns = fits.columns
+    places = np.full((len(fits), len(names)), math.nan)
+    for axis, name in enumerate(names):
+        if name in columns:
+            places[:, axis] = columns[name]
+    return places
+
+
+class _Channel(NamedTuple):
+    """The spots of a channel that are in a cell, those beside each other one after the other."""
+
+    fits: SpotFits
+    row: Integers
+    cell: Integers
+    #: Of which frame and cell each is: pairs are of one.
+    unit: Integers
+    #: In pixels along all axes, with standard errors.
+    places: Floats
+    errors: Floats
+
+
+def _channel(
+    fits: SpotFits, frame: Integers, region: _Region, axes: Sequence[str], radius: float,
+    z_scale: float,
+) -> _Channel:  # fmt: skip
+    scale = np.array([z_scale if axis == "z" else 1.0 for axis in axes])
+    places = _columns(fits, axes) * scale
+    errors = _columns(fits, [axis + STDERR for axis in axes]) * scale
+    cell = region.cells(fits)
+    unit = frame * max(len(region.label), 1) + cell
+    rows = in_order(np.where(cell[:, np.newaxis] == ALONE, math.nan, places), unit, 2 * radius)
+    names = (*fits.index_names, *fits.axes)
+    columns = {name: fits.columns[name][rows] for name in names}
+    own = SpotFits(columns, fits.index_names, fits.settings)
+    return _Channel(own, rows, cell[rows], unit[rows], places[rows], errors[rows])
+
+
+def _distances(apart: Floats, one: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Return distances and their standard errors, from those of the places along each axis."""
+    distance = np.sqrt((apart**2).sum(axis=1))
+    variance = one**2 + other**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        along = (apart**2 * variance).sum(axis=1) / distance**2
+    # Spots at one place are apart in no direction.
+    return distance, np.sqrt(np.where(distance > 0, along, variance.mean(axis=1)))
+
+
+def _by_cell(
+    one: _Channel, other: _Channel, region: _Region, radius: float, paired: Integers
+) -> tuple[dict[str, NDArray[Any]], tuple[float, float, float, float]]:
+    """Return counts of each cell, and expected, expected_shifted, excess and stderr of all."""
+    count = [np.bincount(side.cell, minlength=len(region.label)) for side in (one, other)]
+    observed = np.bincount(paired, minlength=len(region.label))
+    expected = _by_density(one, other, region, radius)
+    shifted, spread = _by_shifts(one, other, region, radius, count[0], expected)
+    share = shifted.sum() / max(count[0].sum(), 1)
+    variance = float(shifted.sum()) * (1 - share) + spread
+    # Of cells where few spots were shifted, the density knows more.
+    each = np.maximum(shifted, expected)
+    ratio = variance / max(float(each.sum()), 1e-300)
+    counts = {
+        "count_a": count[0], "count_b": count[1], "observed": observed, "expected": expected,
+        "expected_shifted": shifted, "excess": observed - shifted, "stderr": np.sqrt(each * ratio),
+    }  # fmt: skip
+    return counts, (
+        float(expected.sum()), float(shifted.sum()), float((observed - shifted).sum()),
+        math.sqrt(variance),
+    )  # fmt: skip
+
+
+def _by_density(one: _Channel, other: _Channel, region: _Region, radius: float) -> Floats:
+    """Return how many pairs each cell had by chance, if spots lay anywhere in it."""
+    axes = one.places.shape[1]
+    reach = math.pi * radius**2 if axes == 2 else 4 / 3 * math.pi * radius**3
+    units, counts = np.unique(other.unit, return_counts=True)
+    if not len(units):
+        return np.zeros(len(region.label))
+    place = np.minimum(np.searchsorted(units, one.unit), len(units) - 1)
+    there = np.where(units[place] == one.unit, counts[place], 0)
+    chance = -np.expm1(-there * reach / region.sizes[one.cell])
+    by_cell: Floats = np.bincount(one.cell, chance, len(region.label))
+    return by_cell
+
+
+def _by_shifts(
+    one: _Channel, other: _Channel, region: _Region, radius: float, count: Integers,
+    expected: Floats,
+) -> tuple[Floats, float]:  # fmt: skip
+    """Return how many pairs each cell has by chance, and the variance of the sum of them."""
+    cells, total = len(region.label), int(count.sum())
+    most = _MANY // max(len(one.row) + len(other.row), 1)
+    directions = min(max(most, _LEAST_DIRECTIONS), _DIRECTIONS)
+    angles = 2 * math.pi * (np.arange(directions) + 0.37) / directions
+    around = radius * np.column_stack([np.sin(angles), np.cos(angles)])
+
+    def shifted(shift: Floats) -> NDArray[np.int64]:
+        places = one.places.copy()
+        places[:, -2:] += shift
+        if region.labels is None:
+            places[:, -2:] = (places[:, -2:] - region.corner) % region.sides + region.corner
+            kept = np.ones(len(places), bool)
+        else:
+            columns = one.fits.columns | {"y": places[:, -2], "x": places[:, -1]}
+            moved = SpotFits(columns, one.fits.index_names, one.fits.settings)
+            kept = region.cells(moved) == one.cell
+        cell, unit = one.cell[kept], one.unit[kept]
+        paired = partners(places[kept], other.places, unit, other.unit, radius) != ALONE
+        return np.array(
+            [np.bincount(cell[paired], minlength=cells), np.bincount(cell, minlength=cells)]
+        )
+
+    found = np.array(list(threads.pool().map(shifted, [*(_NEAR * around), *(_FAR * around)])))
+    by_way = found.reshape(2, directions, 2, cells).astype(float)
+    further = _NEAR**2 / (_FAR**2 - _NEAR**2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        near, far = (count * way[:, 0].sum(axis=0) / way[:, 1].sum(axis=0) for way in by_way)
+        each = total * by_way[:, :, 0].sum(axis=2) / by_way[:, :, 1].sum(axis=2)
+    known = np.isfinite(near + far)
+    sums = near[known].sum(), far[known].sum()
+    # Along the square of the way to none, for all cells alike: each has few pairs.
+    factor = max(1 + further * (1 - sums[1] / sums[0]), 0.0) if sums[0] > 0 else 1.0
+    without = each[0] * (1 + further) - each[1] * further
+    spread = float(np.nan_to_num(np.var(without, ddof=1))) / directions
+    # Where all spots leave their cell, only the density is known.
+    return np.where(known, near * factor, expected), spread

@@ -1,0 +1,348 @@
+"""Map the spots of one channel onto another channel, by beads or by the spots themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.spatial import ConvexHull, QhullError
+
+from ..caller import warn_caller
+from ..files.table import UnreadableFileError, check_format
+from ..files.writing import unfinished
+from ..models.columns import IN_PLANE, REGISTERED, STDERR
+from ..results.spot_fits import SpotFits
+from ..version import __version__
+from .matching import Fit, Matches, Model, Spots, find_matches
+from .pairing import Floats, frames_of, of_one_channel
+
+Kind = Literal["translation", "affine", "polynomial"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+
+#: The format of files, and the word by which they are known.
+FORMAT, FORMAT_KEY = 1, "napari-spotfit registration"
+#: A pair that alone decides more of the map than this cannot be checked by the others.
+_MOST_LEVERAGE = 0.9
+#: Pairs must be spread by so many times their error along every direction, and by this share of
+#: how far they are spread along the longest.
+_LEAST_SPREAD, _LEAST_SHARE = 10.0, 0.01
+#: So many times their standard errors is more than these leave open, and what may be the reason.
+_ODD = 2.0
+_ADVICE = {
+    "translation": "a channel may be turned or magnified, so register by 'affine'",
+    "affine": "the channels may be bent, so register by 'polynomial'",
+    "polynomial": "the spots may have moved between the channels, or be bent more finely",
+}
+#: Positions may be outside of the hull by so many pixels, by which all is rounded.
+_ROUNDED = 1e-6
+
+
+@dataclass(frozen=True)
+class ChannelRegistration:
+    """Where the positions of one channel lie in another.
+
+    :func:`register_channels` and :meth:`load` make it.
+
+    Attributes
+    ----------
+    model : str
+        ``"translation"``, ``"affine"`` or ``"polynomial"``, of the second degree.
+    error : float
+        By how much a spot misses its partner if it takes no part in the registration, in pixels:
+        the root of the mean square over all pairs, each left out. It includes the errors of the
+        spots themselves.
+    pairs : int
+        How many pairs of spots the map is of.
+    hull : ndarray of float64, shape (n, 2)
+        Corners (y, x) of the convex hull of the pairs, in which the map is known.
+    coefficients, covariance, center, scale
+        The polynomials for the shifts along y and x in ``(position - center) / scale``, terms 1, y,
+        x, y², yx, x² as far as the model has them, shape (terms, 2), and the covariances of their
+        coefficients, shape (2, terms, terms).
+    """
+
+    model: Kind
+    error: float
+    pairs: int
+    hull: Floats = field(repr=False)
+    coefficients: Floats = field(repr=False)
+    covariance: Floats = field(repr=False)
+    center: Floats = field(repr=False)
+    scale: float = field(repr=False)
+
+    @property
+    def _fit(self) -> Fit:
+        model = Model(_KINDS.index(self.model), self.center, self.scale)
+        return Fit(model, self.coefficients, self.covariance)
+
+    @property
+    def matrix(self) -> Floats:
+        """The affine matrix, shape (3, 3), that takes (y, x, 1) of b to a.
+
+        Raises
+        ------
+        ValueError
+            If the model is a polynomial, which no matrix describes.
+        """
+        if self.model == "polynomial":
+            raise ValueError("a polynomial has no matrix: register with model='affine' for one")
+        corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        origin, down, across = self._fit.mapped(corners)
+        return np.vstack([np.column_stack([down - origin, across - origin, origin]), [0, 0, 1]])
+
+    def apply(self, fits: SpotFits, outside: Literal["raise", "drop"] = "raise") -> SpotFits:
+        """Return fits of channel b where they are in channel a.
+
+        Parameters
+        ----------
+        fits : SpotFits
+            Fits of channel b.
+        outside : {"raise", "drop"}
+            What happens to spots outside of the hull of the pairs, where the map is not known: an
+            error, or their rows are left out.
+
+        Returns
+        -------
+        SpotFits
+            The fits with other ``y`` and ``x``, whose standard errors include the map's, and the
+            column ``registered``. ``z``, ``roi_y`` and ``roi_x`` are as they were. Fits without a
+            place have none.
+
+        Raises
+        ------
+        ValueError
+            If some are outside, unless they are dropped, or the fits are registered already.
+        """
+        if outside not in ("raise", "drop"):
+            raise ValueError(f"outside must be 'raise' or 'drop'; got {outside!r}")
+        fits = fits.to_host()
+        if REGISTERED in fits and fits.columns[REGISTERED].any():
+            raise ValueError("these fits are registered already: apply it to those of the image")
+        known = self.covers(fits)
+        if not known.all() and outside == "raise":
+            raise ValueError(
+                f"{np.count_nonzero(~known)} of {len(fits)} spots are outside of the "
+                f"{self.pairs} pairs that were registered, where the map is not known: register "
+                "by spots of the whole field, or leave these out by outside='drop'"
+            )
+        fits, fit = fits[known], self._fit
+        places = np.column_stack([fits.y, fits.x])
+        moved: dict[str, Any] = dict(zip(IN_PLANE, fit.mapped(places).T, strict=True))
+        names = [axis + STDERR for axis in IN_PLANE]
+        if all(name in fits for name in names):
+            own = np.column_stack([fits.columns[name] for name in names]).astype(float) ** 2
+            own = np.einsum("nij,nj->ni", fit.jacobian(places) ** 2, own)
+            errors = np.sqrt(own + fit.variances(places)).astype(np.float32)
+            moved |= zip(names, errors.T, strict=True)
+        moved[REGISTERED] = np.ones(len(fits), bool)
+        return SpotFits(fits.columns | moved, fits.index_names, fits.settings, units=fits.units)
+
+    def covers(self, fits: SpotFits) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return which fits of channel b are in the hull of the pairs, or have no place at all."""
+        places = np.column_stack([fits.y, fits.x])
+        sides = ConvexHull(self.hull).equations
+        with np.errstate(invalid="ignore"):
+            beyond = places @ sides[:, :2].T + sides[:, 2] > _ROUNDED
+        covered: np.ndarray[Any, np.dtype[np.bool_]] = ~beyond.any(axis=1)
+        return covered
+
+    def apply_to_layer(self, layer: Any, onto: Any = None) -> None:
+        """Let a layer of channel b lie on channel a in napari, by its affine transform.
+
+        Parameters
+        ----------
+        layer : napari.layers.Layer
+            A layer in pixels of channel b: the image, or points on it. Its last axes are y and x.
+        onto : napari.layers.Layer, optional
+            The image of channel a; by default one with the layer's own scale and translation.
+
+        Raises
+        ------
+        ValueError
+            If the model is a polynomial, which napari cannot show.
+        """
+        size = layer.ndim
+        embedded = np.eye(size + 1)
+        rows = [size - 2, size - 1, size]
+        embedded[np.ix_(rows, rows)] = self.matrix
+        layer.affine = np.eye(size + 1)
+        own = _to_world(layer)
+        world = own if onto is None else _to_world(onto)
+        layer.affine = world @ embedded @ np.linalg.inv(own)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the registration to a JSON file, from which :meth:`load` makes the same.
+
+        Raises
+        ------
+        ValueError
+            If the name does not end in ``.json``.
+        OSError
+            If it cannot be written; whatever had its name is as it was.
+        """
+        place = Path(path)
+        if place.suffix.lower() != ".json":
+            raise ValueError(f"the name of a registration must end in .json; got “{place.name}”")
+        values = {FORMAT_KEY: FORMAT, "version": __version__} | {
+            name: np.asarray(value).tolist() for name, value in vars(self).items()
+        }
+        with unfinished(place) as part:
+            part.write_text(json.dumps(values, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ChannelRegistration:
+        """Return the registration of a file.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, of a newer version, or something else.
+        OSError
+            If it cannot be read.
+        """
+        place = Path(path)
+        try:
+            values = json.loads(place.read_text(encoding="utf-8"))
+            check_format(values.pop(FORMAT_KEY, None), FORMAT, values.pop("version", None))
+            arrays = {
+                name: np.asarray(value, float) if isinstance(value, list) else value
+                for name, value in values.items()
+            }
+            found = cls(**arrays)
+            found.covers(SpotFits({"y": np.zeros(1), "x": np.zeros(1)}))
+            found._fit.variances(np.zeros((1, 2)))
+        except (AttributeError, KeyError, QhullError, TypeError, ValueError) as error:
+            raise UnreadableFileError(f"“{place.name}” is no registration: {error}") from None
+        return found
+
+
+def _to_world(layer: Any) -> Floats:
+    """Return the matrix from a layer's pixels to the world."""
+    size = layer.ndim
+    origin = np.array(layer.data_to_world(np.zeros(size)), float)
+    ends = [np.array(layer.data_to_world(one), float) - origin for one in np.eye(size)]
+    return np.vstack([np.column_stack([*ends, origin]), [*np.zeros(size), 1.0]])
+
+
+def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> ChannelRegistration:
+    """Find the map of one channel onto another, by spots that are seen in both.
+
+    Nothing has to be known before: a vote of the distances between the spots finds the shift, also
+    where a channel is turned by up to 10°, magnified by up to 10 % or mirrored; then pairs that are
+    each other's nearest are fitted by their standard errors, closer and closer, from the middle of
+    the field outwards. Spots that only one channel shows do no harm, unless they are far more.
+
+    Parameters
+    ----------
+    a, b : SpotFits
+        Good fits of the same field in two channels, such as of beads of several colours, of images
+        with the same leading axes; spots of one frame are matched. b is mapped onto a.
+    model : {"affine", "translation", "polynomial"}
+        Polynomials are of the second degree, and need about 30 pairs or more.
+
+    Returns
+    -------
+    ChannelRegistration
+        The map, with its error in pixels.
+
+    Warns
+    -----
+    UserWarning
+        If the pairs miss each other by more than twice what their standard errors say.
+
+    Raises
+    ------
+    ValueError
+        If there are too few spots, if no more match than by chance, if several ways to match them
+        are as good, or if the pairs lie at one place or on one line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import SpotFits, register_channels
+    >>> y, x = np.random.default_rng(1).uniform(0, 200, (2, 40))
+    >>> errors = {"y_stderr": np.full(40, 0.01), "x_stderr": np.full(40, 0.01)}
+    >>> a = SpotFits({"y": y, "x": x} | errors)
+    >>> b = SpotFits({"y": y - 5.0, "x": 0.99 * x + 3.0} | errors)
+    >>> registration = register_channels(a, b)
+    >>> registration.pairs, round(float(registration.apply(b).y[0] - y[0]), 6)
+    (40, 0.0)
+    """
+    if model not in _KINDS:
+        raise ValueError(f"model must be one of {', '.join(_KINDS)}; got {model!r}")
+    degree = _KINDS.index(model)
+    channels = [of_one_channel(fits) for fits in (a, b)]
+    spots = [
+        _spots(fits, frame) for fits, frame in zip(channels, frames_of(*channels), strict=True)
+    ]
+    least = (degree + 1) * (degree + 2) // 2 + 3
+    for name, one in zip("ab", spots, strict=True):
+        if len(one.places) < least:
+            raise ValueError(
+                f"channel {name} has {len(one.places)} spots with a position, and {model!r} needs "
+                f"{least} at least, seen in both channels"
+            )
+        if not (np.ptp(one.places, axis=0) > 0).any():
+            raise ValueError(f"all spots of channel {name} are at one place: nothing tells a map")
+    found = find_matches(*spots, degree, turned=degree > 0)
+    return _registration(model, found, *spots)
+
+
+def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
+    """Return the positions of fits that have one, those without standard errors with equal ones."""
+    places = np.column_stack([fits.y, fits.x])
+    names = [axis + STDERR for axis in IN_PLANE]
+    variances = np.full(places.shape, math.nan)
+    if all(name in fits for name in names):
+        variances = np.column_stack([fits.columns[name] for name in names]).astype(float) ** 2
+    known = np.isfinite(places).all(axis=1)
+    measured = np.isfinite(variances).all(axis=1) & (variances > 0).all(axis=1)
+    if (measured & known).any():
+        known &= measured
+    else:
+        variances = np.ones(places.shape)
+    return Spots(places[known], variances[known], frame[known])
+
+
+def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelRegistration:
+    """Return the registration of matches, or raise where they do not determine it."""
+    one, other, fit = a[found.a], b[found.b], found.fit
+    variances = fit.of_both(one, other)
+    away = one.places - fit.mapped(other.places)
+    leverage = fit.variances(other.places) / variances
+    error = float(np.sqrt(((away / np.maximum(1 - leverage, 1e-9)) ** 2).sum(axis=1).mean()))
+    spread = np.sqrt(np.linalg.eigvalsh(np.cov(other.places.T)))
+    noise = math.sqrt(found.dispersion * float(variances.mean()))
+    if not spread[0] > max(_LEAST_SPREAD * noise, _LEAST_SHARE * spread[1]):
+        raise ValueError(
+            f"the {len(found.a)} pairs lie at one place or on one line, which tells no map of the "
+            "field: register by spots in all parts of it"
+        )
+    if leverage.max() > _MOST_LEVERAGE:
+        y, x = other.places[int(np.argmax(leverage.max(axis=1)))]
+        raise ValueError(
+            f"the pair at y {y:.1f}, x {x:.1f} of channel b decides a part of the map alone, "
+            "and no other one could tell if it were wrong: register by more spots around it, or by "
+            "a simpler model"
+        )
+    if _has_errors(a) and found.dispersion > _ODD**2:
+        warn_caller(
+            f"the spots miss each other by {math.sqrt(found.dispersion):.1f} times their standard "
+            f"errors: {_ADVICE[model]}. The error of {error:.2g} px includes it"
+        )
+    hull = other.places[ConvexHull(other.places).vertices]
+    # What scatters by more than the standard errors say is known less, not what scatters less.
+    covariance = max(found.dispersion, 1.0 if _has_errors(a) else 0.0) * fit.inverse
+    return ChannelRegistration(
+        model, error, len(found.a), hull, fit.coefficients, covariance, fit.model.center,
+        fit.model.scale,
+    )  # fmt: skip
+
+
+def _has_errors(spots: Spots) -> bool:
+    return bool((spots.variances != 1.0).any())
