@@ -118,6 +118,24 @@ def test_counts_that_were_cut_off_without_a_filter_are_raw():
     assert f1([places], [truth], 2) > 0.95
 
 
+@pytest.mark.parametrize("level", [25, 30, 40])
+def test_what_a_threshold_has_left_has_no_noise(level):
+    """Nothing was found, or a third, without a word."""
+    image, truth = with_spots(25, 3 * BRIGHT)
+    kept = np.where(blurred(image) > level, blurred(image), 0)
+    _, noise, said = looked_at(kept)
+    assert noise.process == "thresholded"
+    assert "above a threshold" in said[0]
+    assert not looked_at(kept, noise=noise)[2]
+    masked = np.zeros(SHAPE)
+    masked[60:180, 60:180] = image[60:180, 60:180]
+    places, noise, said = looked_at(masked)
+    inside = truth[(abs(truth - 119.5) < 56).all(axis=1)]
+    assert noise.process == ""
+    assert not said
+    assert hits(places, inside, 2) == len(inside)
+
+
 FILTERS = {
     "Butterworth .1": lambda image: butterworth(image, 0.1),
     "Butterworth .2": lambda image: butterworth(image, 0.2),

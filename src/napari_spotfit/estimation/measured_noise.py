@@ -22,7 +22,7 @@ from ..engine.detection.detection_settings import (
 )
 from ..engine.filtered_noise import with_filter
 from ..engine.kernel_arguments import address
-from ..settings.noise_model import NoiseModel
+from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .noise_line import is_usable
 from .photon_transfer import (
@@ -151,6 +151,8 @@ _ENOUGH_PIXELS = 1 << 19
 BLOCK, _REACH = 16, 6
 #: Where pixels are bad, noise is not measured in fewer blocks.
 _FEW_BLOCKS = 32
+#: With a larger share of constant pixels, and no block without, the rest is what a threshold left.
+_MOSTLY = 0.5
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
 #: Values in steps of 1 with less variance are mostly rounded.
@@ -172,7 +174,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     """
     if frames.size == 0:
         return NO_NOISE
-    step, shape = value_step(frames), frames.shape[1:]
+    step, shape, recorded = value_step(frames), frames.shape[1:], frames
     frames = _large_enough(frames)
     blocks = _blocks_of(frames, shape, settings)
     if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
@@ -195,7 +197,9 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     scatter = scatter_at(settings.known_sigma)
     if not model.blocks:
         variance = max(scatter**2, model.least)
-        return NoiseModel(0.0, variance, variance)
+        constant = np.isnan(frames).mean() - np.isnan(recorded).mean()
+        process = Process.THRESHOLDED if constant > _MOSTLY else Process.NONE
+        return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw:
         noise = second_opinion(frames, settings.known_sigma, noise, detail)

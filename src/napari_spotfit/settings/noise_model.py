@@ -29,6 +29,7 @@ class Process(StrEnum):
     DECONVOLVED = "deconvolved"
     MOSAIC = "mosaic"
     ENLARGED = "enlarged"
+    THRESHOLDED = "thresholded"
 
 
 _RAW = (
@@ -48,6 +49,11 @@ _PROCESSES = {
     Process.ENLARGED: (
         "was enlarged without interpolation: neighbouring pixels are copies of one",
         "Give the image as it was, as image[..., ::2, ::2] for twice the size",
+    ),
+    Process.THRESHOLDED: (
+        "keeps only what is above a threshold: nearly all other pixels have one value, so that no "
+        "noise is left to measure",
+        _RAW,
     ),
 }
 
