@@ -34,7 +34,7 @@ from .photon_transfer import (
     usual_over_line,
     without_spots,
 )
-from .pixel_values import value_step
+from .pixel_values import is_thresholded, value_step
 from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
@@ -151,8 +151,6 @@ _ENOUGH_PIXELS = 1 << 19
 BLOCK, _REACH = 16, 6
 #: Where pixels are bad, noise is not measured in fewer blocks.
 _FEW_BLOCKS = 32
-#: With a larger share of constant pixels, and no block without, the rest is what a threshold left.
-_MOSTLY = 0.5
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
 #: Values in steps of 1 with less variance are mostly rounded.
@@ -197,8 +195,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     scatter = scatter_at(settings.known_sigma)
     if not model.blocks:
         variance = max(scatter**2, model.least)
-        constant = np.isnan(frames).mean() - np.isnan(recorded).mean()
-        process = Process.THRESHOLDED if constant > _MOSTLY else Process.NONE
+        process = Process.THRESHOLDED if is_thresholded(recorded) else Process.NONE
         return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw:

@@ -31,6 +31,8 @@ _MOST_ALONE = 0.15
 #: Of sparse counts more pixels than this have it. Neighbours differ by so many steps.
 _MOST_PILED_UP = 0.85
 _CLEARLY = 1.5
+#: Above a threshold there are fewer pixels than this, half of them in the lower part of its range.
+_MOSTLY, _NEAR = 0.5, 0.5
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
@@ -120,6 +122,28 @@ def is_cut_off(frame: NDArray[Any], step: float, *, is_smooth: bool = False) -> 
     # Scaled values are multiples of their step but for rounding.
     one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
     return piled_up > _TIMES_THE_NEXT * one and one < _ALIKE * max(two, 1 / finite.size)
+
+
+def is_thresholded(frames: NDArray[Any]) -> bool:
+    """Whether most pixels have the lowest value, and most others are nearer to it than to the top.
+
+    Noise of what lies in a mask is around its own middle.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(1).poisson(100.0, (60, 60))
+    >>> counts[20:30, 20:30] += np.arange(100).reshape(10, 10)
+    >>> is_thresholded(np.where(counts > 130, counts, 0))
+    True
+    >>> is_thresholded(np.where(np.arange(60) > 40, counts, 0))
+    False
+    """
+    known = frames[np.isfinite(frames)]
+    others = known[known > known.min()] if known.size else known
+    if not 0 < others.size < _MOSTLY * known.size:
+        return False
+    low, middle, high = np.quantile(others, (0, 0.5, 0.9)).tolist()
+    return bool(middle - low < _NEAR * (high - low))
 
 
 def _lie_together(frame: NDArray[Any], step: float) -> bool:
