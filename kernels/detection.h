@@ -315,7 +315,7 @@ struct Neighbours {
 };
 
 // Whether a maximum is no rounding error. A pixel that happens to be the frame's level has none of its
-// own: those around it tell what their sums are rounded to.
+// own: those around it show what their sums are rounded to.
 SPOTFIT_INLINE bool is_no_rounding(float height, const Neighbours& n) {
     float largest = absolute(n.pixel);
     UNROLL
@@ -442,16 +442,16 @@ constexpr float BLURRED = 0.4f, FAINT = 0.3f;
 
 // Whether a narrow maximum is too faint beside the wide one that it belongs to.
 SPOTFIT_INLINE bool is_faint(const Maximum& wide, const Maximum& narrow) { return narrow.score < FAINT * wide.score; }
-// Which of the two tells the place, where they are the only ones.
+// Which of the two locates the spot, where they are the only ones.
 SPOTFIT_INLINE bool wide_tells_place(const DetectionSettings& s, const Maximum& wide, const Maximum& narrow) {
     return double(narrow.score) < s.clear_score || narrow.score < BLURRED * wide.score;
 }
 
 // Calls drop(i) for those that are no spots of their own, among a maximum of the wide band and those of
 // the narrow band that belong to it. One of these belongs to the nearest one of the wide band within
-// reach. A wide maximum with none of its own stays. With one, the clearer of the two tells the place: the
+// reach. A wide maximum with none of its own stays. With one, the clearer of the two locates the spot: the
 // wide one unless the narrow one stands out far. With more, there are as many spots, which the wide band
-// cannot tell apart.
+// cannot separate.
 template <class Int, class Rows, class Drop>
 SPOTFIT_INLINE void join_with_narrow(const DetectionSettings& s, const Rows& rows, Int i, Drop drop) {
     const Maximum& wide = rows.maxima[i];

@@ -14,7 +14,7 @@ constexpr float DEGREES = 180.0f / PI;
 
 constexpr float WITHIN_SIGMA = 0.60653065971263342f;  // exp(-1/2)
 
-// What stands out of the lower third of the range, within 3 sigma of the centre, tells a turned
+// What stands out of the lower third of the range, within 3 sigma of the centre, shows a turned
 // Gaussian's axes. Their ratio begins above 1, since the angle of a round spot is undetermined and
 // its derivative 0.
 constexpr float STANDS_OUT = 0.33f, REACH = 3.0f, LEAST_RATIO = 1.1f, MOST_RATIO = 3.0f;

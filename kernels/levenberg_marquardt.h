@@ -287,7 +287,7 @@ SPOTFIT_INLINE void accept_or_reject(Search<L, Variant::N>& s, State<L> state, c
     UNROLL
     for (int j = 0; j < N; ++j) still = still & (s.trial[j] == from[j]);
 
-    // In rising order of precedence, so that the most telling condition is kept.
+    // In rising order of precedence, so that the clearest condition is kept.
     L stop = s.stop;
     stop = select(s.iterations >= settings.max_iterations, L(STOP_MAX_ITERATIONS), stop);
     stop = select(still | (!better & (small | (s.damping > MAX_DAMPING))), L(STOP_NO_DECREASE), stop);

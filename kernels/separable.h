@@ -246,7 +246,7 @@ SPOTFIT_INLINE void add_volume(Roi& roi, const L (&shape)[Variant::SHAPE], AxisS
     }
 }
 
-// All there is to know about a trial shape.
+// The sums of a trial shape.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (&shape)[Variant::SHAPE],
                                              const FitSettings& settings, Equations<L, Variant::SHAPE>& equations) {

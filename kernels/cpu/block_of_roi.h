@@ -1,5 +1,5 @@
 // Some rows and columns of a large ROI: what kernels/README.md calls a Roi. Its lanes are neighbouring columns of
-// one fit. All sums stay in the lanes; whoever asked adds them up.
+// one fit. All sums stay in the lanes; the caller adds them up.
 #pragma once
 #include "../large_roi.h"
 #include "instruction_set.h"

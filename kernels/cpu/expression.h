@@ -1,4 +1,4 @@
-// Somebody's own model on a CPU, as steps that are interpreted. Each step is done for some rows of
+// A model of one's own on a CPU, as steps that are interpreted. Each step is done for some rows of
 // pixels of all lanes at once, so that finding out what to do is not paid for at each pixel. What
 // depends on the shape alone, on the column or on the row alone is worked out before,
 // once for each trial. A GPU has the same program as C++, compiled when it is first needed.

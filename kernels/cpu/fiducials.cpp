@@ -1,4 +1,4 @@
-// Fiducials followed from frame to frame: what the fits of a frame tell of each, what they tell together, and what
+// Fiducials followed from frame to frame: what the fits of a frame say of each, what they say together, and what
 // is learnt from them. Compiled once for all machines.
 #include "interface.h"
 #include "shifts.h"
@@ -52,7 +52,7 @@ struct Following {
     bool has_light(long long i) const { return !is_lost(i) && f.photons[i] > 0 && f.light[i] == f.light[i]; }
 
     // By how much all light has changed, as a lamp changes it, and from which share on more is odd. With few others,
-    // what a lamp does is not told from what they do.
+    // what a lamp does is not separated from what they do.
     void lamp(double& common, double& least) const {
         long long n = 0;
         for (long long i = 0; i < f.count; ++i)
@@ -80,7 +80,7 @@ struct Following {
         return y < MARGIN || x < MARGIN || y > f.rows - 1 - MARGIN || x > f.columns - 1 - MARGIN;
     }
 
-    // What a frame tells of each fiducial, seen by itself.
+    // What a frame shows of each fiducial by itself.
     void judge() const {
         for (long long i = 0; i < f.count; ++i) {
             const float told[2] = {f.y_stderr[i], f.x_stderr[i]};
@@ -103,7 +103,7 @@ struct Following {
         }
     }
 
-    // What the candidates tell together; returns how many of them have counted.
+    // What the candidates show together; returns how many of them have counted.
     long long find_mean() const {
         each_bend([&](long long i, const double* by) {
             for (int axis = 0; axis < 2; ++axis) f.unbent[2 * i + axis] = f.shifts[2 * i + axis] - by[axis];

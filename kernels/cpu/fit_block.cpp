@@ -157,7 +157,7 @@ class Range {
         for (long long k = 0; k < area; ++k) mask[k] |= own[k];
     }
 
-    // What the fit of a ROI is told of its pixels, weights or variances, without those that are nearer to another spot,
+    // Weights or variances of the pixels of a ROI, without those that are nearer to another spot,
     // and without saturated and bad ones if there are any.
     void mark(long long i, bool any, const unsigned char* top, const unsigned char* bad, float* mask) const {
         const bool likelihood = b.estimator >= 2;
@@ -390,7 +390,7 @@ class Range {
         else if ((cut_count = b.cut_count)) put_cut();
         finish(first, last);
     }
-    // What the fits of some listed ROIs are told of their pixels.
+    // The weights or variances of the pixels of some listed ROIs.
     void mark_listed(long long first, long long last, float* masks) {
         for (long long n = first; n < last; ++n, masks += area) {
             look_again(b.device->rois[n]);
@@ -466,7 +466,7 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
     return 0;
 }
 
-// What the fits of some ROIs are told of their pixels, which are listed by EXCLUDE on a device.
+// The weights or variances of the pixels of some ROIs, which are listed by EXCLUDE on a device.
 SPOTFIT_EXPORT void spotfit_mark_rois(int index, BlockFits* fits, long long first, long long last, float* masks,
                                       void* work) {
     Range(*fits, *instruction_set(index).functions, work).mark_listed(first, last, masks);
@@ -477,7 +477,7 @@ SPOTFIT_EXPORT void spotfit_explain(int index, BlockFits* fits, long long roi, u
     Range(*fits, *instruction_set(index).functions, work).explain(roi, reasons);
 }
 
-// Lists the spots among the fits of a range whose pixels tell whether they are long; returns how many there are.
+// Lists the spots among the fits of a range whose pixels show whether they are long; returns how many there are.
 SPOTFIT_EXPORT long long spotfit_list_spots(int index, BlockFits* fits, long long first, long long last,
                                             FittedSpot* spots) {
     const VerdictFunctions& verdicts = *instruction_set(index).functions->verdicts;

@@ -72,7 +72,7 @@ class Ungrouped {
         for (int axis = 0; axis < s.axes; ++axis) sum += at(i, axis);
         return sum - sum == 0;
     }
-    // Gives all that are linked to a position, and to these, its group. Whoever leaves its list waits in another one,
+    // Gives all that are linked to a position, and to these, its group. What leaves its list waits in another one,
     // from `top` on, for its own neighbours.
     void put_in_group(long long member) const {
         const long long group = member;

@@ -1,4 +1,4 @@
-// What the compiler was told to write for: how many lanes there are, how many rows are summed side
+// What the compiler writes for: how many lanes there are, how many rows are summed side
 // by side, and how subnormal numbers are made to count as zero.
 #pragma once
 #include "../lanes.h"

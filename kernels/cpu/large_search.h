@@ -267,7 +267,7 @@ template <class Profile> struct LargeFit {
         ask_for_trial();
     }
 
-    // All pixels tell their mean.
+    // All pixels make their mean.
     void find_shift(const Sums& sums) {
         const double n = sums.s.at(ONE, ONE);
         shift = (sums.s.b[ONE] + request.amplitude * sums.s.at(F, ONE)) / n + request.background;

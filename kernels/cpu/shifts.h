@@ -7,7 +7,7 @@ namespace {
 using spotfit::Shifts;
 
 // Shifts count that lie within so many of their standard errors of the others, which include a little for what
-// no error tells: a few thousandths of a pixel.
+// no error covers: a few thousandths of a pixel.
 constexpr double SHIFTS_WITHIN = 4.0, SHIFT_BESIDES = 0.003;
 // From so many on the mean of all is looked at first.
 constexpr long long MANY_SHIFTS = 8;
@@ -69,7 +69,7 @@ class RobustMean {
         }
     }
 
-    // Of two that do not agree the sharper one stays, as nobody knows which is wrong.
+    // Of two that do not agree the sharper one stays, as either may be wrong.
     void keep_sharper() const {
         long long both[2], n = 0;
         for (long long i = 0; i < s.count; ++i)

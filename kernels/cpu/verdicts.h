@@ -24,7 +24,7 @@ struct VerdictFunctions {
     long long (*list_spots)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
                             long long last, FittedSpot* spots);
     void (*correct_errors)(const FilteredNoise&, const ErrorColumns&, long long first, long long last);
-    // Widths of spots by the columns that tell them, one after the other, of as many numbers each: those of
+    // Widths of spots by their columns, one after the other, of as many numbers each: those of
     // WidthParameter, amplitude and light.
     void (*mean_widths)(const double* columns, long long count, double* widths);
 };

@@ -1,4 +1,4 @@
-// What detection's kernels on a GPU are told, and what they make in turn.
+// What detection's kernels on a GPU read and write, in their order.
 #pragma once
 #include "../detection.h"
 #include "../layouts/gpu_detection.h"

@@ -32,7 +32,7 @@ struct DetectionSettings {
     const float* variance_map;
     double lowest_border;             // the least that the noise of a pixel is over that away from the border
     double least_score, shape_score;  // of a spot, as a deviate of a normal distribution
-    double clear_score, reach;        // of a narrow maximum that tells a place better, and how far it may be off
+    double clear_score, reach;        // of a narrow maximum that locates a spot better, and how far it may be off
     // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance, all
     // with what correlates pixels; and the variance over the mean without that.
     double slope, intercept, least_variance, own_slope;

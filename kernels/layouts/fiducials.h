@@ -1,4 +1,4 @@
-// What a tracker knows of its fiducials, and shifts of which it makes one displacement.
+// What a tracker knows of its fiducials, and the shifts that it makes one displacement of.
 #pragma once
 
 namespace spotfit {
@@ -35,7 +35,7 @@ struct Fiducials {
     const double *y, *x;
     const float *y_stderr, *x_stderr, *light, *light_stderr;
     const unsigned* flags;
-    // What they tell: where fiducials should be and are; by how much they have moved, the same without what they move
+    // The results: where fiducials should be and are; by how much they have moved, the same without what they move
     // besides, and with which errors; how they are; which could count, and which have.
     double *expected, *positions, *shifts, *unbent, *errors, *work;
     unsigned char *health, *candidates, *taken;  // a Health of each

@@ -1,4 +1,4 @@
-// What the kernels of detection on a GPU are told. PIXEL is the pixels' type.
+// The settings of the kernels of detection on a GPU. PIXEL is the pixels' type.
 #pragma once
 #include "detection_settings.h"
 

@@ -1,4 +1,4 @@
-// What the search in a large ROI asks of whoever has the pixels: a CPU's threads, or a GPU. The
+// What the search in a large ROI asks of the machine with the pixels: a CPU's threads, or a GPU. The
 // answer is a few numbers, from which kernels/cpu/large_search.h finds the next request.
 #pragma once
 #include "fit_settings.h"

@@ -15,7 +15,7 @@ struct DeviceCalls {
 };
 
 // Page-locked memory in parts that are used in turns: what a core has just copied there, the device
-// reads from the processor's cache. An event tells when it has read a part.
+// reads from the processor's cache. An event marks when it has read a part.
 struct Staging {
     DeviceCalls calls;
     char* memory;

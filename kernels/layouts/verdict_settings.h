@@ -24,7 +24,7 @@ enum FlagBit : unsigned {
 };
 }
 
-// Parameters that tell how wide a spot is, whatever the model.
+// Parameters from which the width of a spot follows, whatever the model.
 enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, WIDTH, EXPONENT, WIDTH_PARAMETERS };
 
 // What chi-square is of.
@@ -52,7 +52,7 @@ struct VerdictSettings {
     int rows, columns;               // of the ROIs
     int widths_judged;               // whether they follow the data, and mean what the PSF's does
     int shape;                       // parameters
-    int width_at[WIDTH_PARAMETERS];  // where among them those are that tell a width, in this order; -1: nowhere
+    int width_at[WIDTH_PARAMETERS];  // where among them those of a width are, in this order; -1: nowhere
     int noise_known;                 // whether errors have the spot's shot noise
     int chi_by;                      // a ChiBy
     int is_round;   // whether spots are as long as wide, and the noise known: long ones are flagged then

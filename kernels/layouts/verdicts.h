@@ -27,7 +27,7 @@ struct FitColumns {
 
 constexpr int WORK_OF_VERDICT = 32;
 
-// A spot as it was fitted, whose pixels tell whether it is longer in one direction than across: which of the fits it
+// A fitted spot whose pixels show whether it is longer in one direction than across: which of the fits it
 // is, its frame and its place in the rows that are here, the level of the pixels below it; its height, 1 over its width
 // squared, the variance of a pixel without its light, what a count of it adds, the lowest residual that counts, and how
 // many times the variance of coarse noise is that of independent pixels.
@@ -43,7 +43,7 @@ struct ImageFits {
     const double* places;      // y and x from which each fit began
     long long count;
     long long height, width;   // of a frame
-    double sigma;              // of the PSF, in pixels; NaN where nobody has said it
+    double sigma;              // of the PSF, in pixels; NaN where it is not known
     const unsigned char* bad;  // which pixels are, of one frame for all or of each; null: none
     long long bad_frames;
     const FilteredNoise* noise;  // of an image that a filter went over; else null

@@ -27,7 +27,7 @@ struct WideSum {
 
 SPOTFIT_INLINE int vectors_of(int columns) { return (columns + LANES - 1) / LANES; }
 
-// What columns of pixels tell of cells.
+// What columns of pixels add to cells.
 struct ColumnSums { L count, low, high, total, weight; };
 
 // A thread's memory.

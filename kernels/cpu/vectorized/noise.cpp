@@ -22,11 +22,11 @@ constexpr int ROWS = BLOCK + 2 * REACH;
 constexpr int BESIDE = REACH + 1, PADDING = 16;
 
 // Detail is not counted where a pixel so near is bad, which is most of what it is made of: others stand for such
-// pixels. Blocks with fewer places that count tell nothing.
+// pixels. Blocks with fewer places that count are left out.
 constexpr int NEAR_BAD = 2, LEAST_COUNTED = 96;
 // A bad pixel's neighbours stand for it if so many are good.
 constexpr int LEAST_NEIGHBOURS = 4;
-// What pixels scatter by is told by the calmer ones of a block's columns, of which this share is calmer: several
+// The calmer ones of a block's columns, of which this share is calmer, show by what pixels scatter: several
 // lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean. Where more than
 // one of so many pixels stands out, that is how sparse light looks, and the mean counts.
 constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;

@@ -292,7 +292,7 @@ void each_pixel(const void* frames, int pixel_type, long long height, long long 
 
 // They have the largest value of the pixels' type. Or that of their frame, if it is that of a plateau: as noise makes
 // none, the camera's converter has ended there. A plateau of few counts may be the rounded top of a spot, around which
-// as many pixels are one count lower; numbers that are no counts tell of a scale that was divided by its end.
+// as many pixels are one count lower; numbers that are no counts come from a scale that was divided by its end.
 bool find_saturated(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
                     int rows, int columns, const FlatAreaRule& rule, double highest, unsigned char* pixels) {
     enum : unsigned char { END = 1, TOP = 2 };

@@ -13,7 +13,7 @@
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
-// Among the flags while they are set: pixels around the spot are padding, and do not tell whether it is long.
+// Among the flags while they are set: pixels around the spot are padding, and do not show whether it is long.
 constexpr unsigned BESIDE_PADDING = 1u << 31;
 // The numbers of such fits mean nothing for the length of a spot.
 constexpr unsigned NO_SPOT = flag::NOT_CONVERGED | flag::AT_BOUND | flag::WEAK | flag::NEGATIVE | BESIDE_PADDING;

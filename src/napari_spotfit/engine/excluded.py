@@ -57,7 +57,7 @@ def excluded_pixels(
     """
     pixels, taken = (to_native(to_host(frames)) for frames in (block.pixels, block.taken))
     shape, yx = job.roi_shape, np.ascontiguousarray(positions.yx, float)
-    # A position outside of the frame is nobody's neighbour.
+    # A position outside of the frame is no neighbour.
     yx = yx[inside(yx, pixels.shape[1:])]
     if corner is not None and not len(yx):
         yx = np.array([corner], float)

@@ -1,7 +1,7 @@
 """Correct standard errors for the filter that an image went through.
 
 Its noise is the stronger the coarser it is, as if white noise had gone through a Gaussian filter:
-how wide that is, two bands of detection tell. The fit takes noise for white, and as strong as it is
+two bands of detection show how wide that is. The fit takes noise for white, and as strong as it is
 in the wide band of its spots, which is about right for the places of dim ones; but widths go by
 finer noise, backgrounds by coarser, and the noise of a spot's own light is narrower than the spot.
 So each error has a factor, from what either noise does to a usual spot.
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 #: Of spots of unknown width, this is taken.
 _USUAL_SIGMA = 1.3
-#: A filter's width is told by bands of spots of this σ, or narrower ones; by how much noise may be
+#: Bands of spots of this σ, or narrower ones, show a filter's width; by how much noise may be
 #: stronger in the PSF's band, after such a filter, than it is there.
 _FINE, _AGREES = 1.0, 1.5
 #: The widest filter that is recognised, in pixels, and how often the range is halved in the search.
@@ -42,7 +42,7 @@ _WIDEST, _HALVINGS = 3.0, 20
 _NARROWEST = 0.4
 #: The step of numerical derivatives, as a fraction of σ or of the parameter.
 _STEP = 1e-3
-#: A direction that counts for less in the matrix of all parameters is not told.
+#: A direction that counts for less in the matrix of all parameters is not known.
 _SINGULAR = 1e-9
 
 

@@ -20,7 +20,7 @@ from ..engine.kernel_arguments import address
 
 Numbers = NDArray[np.float64]
 
-#: Side of the areas that noise is measured in, and how many pixels tell it, at least.
+#: Side of the areas that noise is measured in, and the least number of pixels for it.
 _SIDE, _LEAST = 64, 200
 #: The squares of the weights of a second difference, and of one along both axes, add up to these.
 _ALONG_ONE, _ALONG_BOTH = 6.0, 36.0

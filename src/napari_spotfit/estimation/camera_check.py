@@ -23,9 +23,9 @@ from .psf_width import FALLBACK_SIGMA
 #: The share of good fits whose background may lie below 0, by so many standard errors, and how many
 #: fits, or how many of them, it takes.
 _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
-#: Fits that tell the photon noise, at least, and how many of its standard errors it must be off.
+#: Fits that show the photon noise, at least, and how many of its standard errors it must be off.
 _LEAST_FITS, _SURE = 10, 3.0
-#: An image tells its gain where that is so many times its standard error.
+#: An image shows its gain where that is so many times its standard error.
 _TOLD = 4.0
 #: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
 _FEWEST_ELECTRONS = 200.0

@@ -34,7 +34,7 @@ def estimated(
     They are what the settings hold, the noise the camera's where all of it is known, or else they
     are measured in a few frames evenly spread over the whole image, whichever of them are fitted:
     given the settings of a result, all is as before, to the bit, and nothing is measured. Those of
-    the few that cannot be read tell nothing.
+    the few that cannot be read are left out.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def estimated(
     """
     calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings
-    # Where only shot noise is known, the image tells what there is besides: what looks for spots
+    # Where only shot noise is known, the image shows what there is besides: what looks for spots
     # and for lone pixels goes by all.
     if settings.gain is not None and calibration.knows_variance:
         return calibration.with_noise(calibration.camera_noise)

@@ -1,7 +1,7 @@
-"""Choose the frames that tell an image's noise and the PSF's width, so that no period fools them.
+"""Choose the frames in which noise and the PSF's width are measured, so that no period fools them.
 
 Light that is strobed, or alternates, makes frames of two kinds, only one of which has spots. A few
-pixels of many frames tell them by their brightness, and frames of each kind are looked at, the
+pixels of many frames sort them by brightness, and frames of each kind are looked at, the
 bright and the dark. They are chosen in steps of the golden ratio, which no period goes along with.
 """
 

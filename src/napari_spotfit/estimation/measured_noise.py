@@ -190,7 +190,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     def scatter_at(sigma: float) -> float:
         return _scatter(frames, settings, sigma, model if model.blocks else _UNIT)
 
-    # What is coarse may be structure: no more than the filtered frame's own scatter tells. Where
+    # What is coarse may be structure: no more than the filtered frame's own scatter counts. Where
     # there is no block without bad pixels, this is all there is.
     scatter = scatter_at(settings.known_sigma)
     if not model.blocks:

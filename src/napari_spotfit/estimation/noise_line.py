@@ -41,7 +41,7 @@ _FROM_NEIGHBOURS = 0.015
 OF_MEAN = 0.88 / 256
 #: What is left of the spread of brightness without that, at least, or there is no light and shade.
 LEAST_LEFT = 0.2
-#: A line is told by no fewer places, rows and columns of blocks.
+#: The fewest places, rows and columns of blocks for a line.
 _LEAST_PLACES = 3.0
 #: How far off a line is besides, as light and its noise do not lie in quite the same blocks.
 _ALWAYS_OFF = 0.05

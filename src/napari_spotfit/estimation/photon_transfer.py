@@ -27,16 +27,16 @@ BLOCK_NOISE = np.dtype(
 )
 #: The median over blocks of white noise's fine detail, over the mean.
 MEDIAN_OVER_MEAN = 0.934
-#: By so many of its errors the line may be less steep than skewness tells, and steeper than it is;
-#: and what columns tell.
+#: By so many of its errors the line may be less steep than skewness says, and steeper than it is;
+#: and what columns say.
 _STEEPER, _BEYOND = 2.0, 3.0
-#: Columns tell in blocks where they differ in brightness so many times as much as noise makes them.
+#: Columns count in blocks where their brightness differs so many times as much as by noise.
 #: Fine detail reaches over several, so that they show no less than this part of the slope; and its
 #: standard error, of a block where they differ by as much as the deviation of a pixel.
 _UNLIKE, _LEAST_SHOWN, _OF_COLUMNS = 8.0, 0.5, 1.25
 #: The variance of rounding to steps of 1, and that less what it may share with other noise.
 _OF_STEPS, _ROUNDING = 1 / 12, 1 / 20
-#: Where fine detail has less than this beside rounding, in units of that, it does not tell what was
+#: Where fine detail has less than this beside rounding, in units of that, it does not show what was
 #: there before.
 _LEAST_BESIDE = 0.15
 #: The precision of the numbers that the library calculates with.
@@ -158,7 +158,7 @@ def _by_skewness(
     if not skewness > slope + usually_off:
         slope = skewness
     elif columns - beyond > slope + usually_off:
-        # Steps that have no noise make a line flat, and columns that differ by light tell of it.
+        # Steps that have no noise make a line flat, and columns that differ by light show it.
         # What is dark is as noisy as the line says all the same.
         slope, least = skewness, max(least, middle)
     slope = min(slope, max(columns, 0.0) / _LEAST_SHOWN + beyond)

@@ -39,12 +39,12 @@ def estimate_sigma(
 
     It is the width that the round Gaussian has in the fits: that of the light with
     ``pixel="integrated"``, and with the default, ``"sampled"``, √(σ² + 1/12 px²) of it, as pixels
-    widen what they sample. Spots that stand alone tell it or, in a crowd, fits that leave out the
+    widen what they sample. Spots that stand alone show it or, in a crowd, fits that leave out the
     pixels of neighbours. Those that are not good or are of several spots do not count.
 
-    It is told by frames evenly spread over the image: as many as make a quarter of a million pixels
-    or, of a larger frame, its middle. Where 30 such spots do not tell it to within 1 % there, by as
-    many as make a million and, where these show fewer than 30, 4 million.
+    It is measured in frames evenly spread over the image: as many as make a quarter of a million
+    pixels or, of a larger frame, its middle. Where 30 such spots do not show it to within 1 %
+    there, in as many as make a million and, where these show fewer than 30, 4 million.
 
     Parameters
     ----------

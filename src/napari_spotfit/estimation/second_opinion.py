@@ -28,7 +28,7 @@ Numbers = NDArray[np.float64]
 #: single block in this, and in the scatter of blocks.
 _WHITE = (0.9, 1.14)
 _CHANCE, _CHANCE_OF_SCATTER = 1.5, 0.6
-#: Fewer blocks do not tell by how much they scatter.
+#: Fewer blocks do not show by how much they scatter.
 _FEW_BLOCKS = 32
 #: Spots that are sharp have so much more detail along one axis than along both, at least; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
@@ -48,7 +48,7 @@ _OF_A_PHOTON = 1.5
 _AGREES, _WARNS = 1.35, 2.0
 #: Of what is cut off, noise is so many times what the tail of its maxima shows.
 _SURELY = 1.1
-#: Where spots widen the scatter, low maxima tell by how much, and count with this power.
+#: Where spots widen the scatter, low maxima show by how much, and count with this power.
 _OF_LOW = 0.75
 #: Sets of areas differ by more than this where noise does not grow with light as fine detail says.
 _ONE_LINE = 1.6
@@ -91,7 +91,7 @@ def second_opinion(
     sigma : float
         The PSF's width.
     noise : NoiseModel
-        What fine detail and its spectrum tell.
+        That of fine detail and its spectrum.
     detail : FineDetail
         What fine detail looks like.
     """
@@ -151,7 +151,7 @@ def _is_no_rounding(calm: CalmNoise, detail: FineDetail) -> bool:
 
 
 def _between_sharp_spots(noise: NoiseModel, calm: CalmNoise, detail: FineDetail) -> NoiseModel:
-    """Return what calm pixels tell, where fine detail has that of spots."""
+    """Return the noise of calm pixels, where fine detail has that of spots."""
     slope, level, variance = _line(calm.level, calm.variance)
     if not slope > 0:
         # Light has noise; no light is below the lowest pixel.
@@ -176,7 +176,7 @@ def _by_band(
     may_be_less : bool
         Whether noise may be less than fine detail says.
     by_band_alone : bool
-        Whether how it grows with light is told by the band alone.
+        Whether the band alone shows how it grows with light.
     """
     ratio = band.variance / np.maximum(noise.variance(band.level), _TINY) * worse**2
     if not may_be_less:
@@ -226,7 +226,7 @@ def _by_noise(band: BandNoise, *, is_denoised: bool, differs: bool) -> Process:
 
 
 def _process(frame: NDArray[np.float64], detail: FineDetail, *, may_be_cut: bool) -> Process:
-    """Return what was probably done to an image, as far as its values alone tell."""
+    """Return what was probably done to an image, as far as its values alone show."""
     if times_enlarged(frame) > 1:
         return Process.ENLARGED
     if may_be_cut and is_cut_off(frame, detail.step, is_smooth=min(detail.along) > _WEAK):

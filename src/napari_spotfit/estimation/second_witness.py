@@ -38,7 +38,7 @@ _LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
 #: One in four of white noise's maxima, half of them, and three in four, are lower than so many
 #: deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
-#: So many maxima tell.
+#: The least number of maxima.
 _LEAST_MAXIMA = 50
 #: With less than this share of a kernel on good pixels there is no result.
 _LEAST_GOOD = 0.5

@@ -141,13 +141,13 @@ _AGREES = 1.4
 _SETTLED, _ROUNDS = 0.05, 5
 #: So many spots are fitted, those around the middle.
 _FITTED = 2000
-#: Spots tell whose errors are not so much larger than that of this share, the brightest. Brightness
-#: itself would choose the spots that are two.
+#: Spots count whose errors are not so much larger than that of this share, the brightest.
+#: Brightness itself would choose the spots that are two.
 _BRIGHT, _BRIGHTEST = 2.0, 0.2
 #: Fits that are as many standard errors wider or narrower than most are of several spots, or of
 #: none; fits of spots with one width differ by so much, as a fraction, besides.
 _FARTHEST, _DIFFER = 2.0, 0.03
-#: The largest standard error of a width that tells, as a fraction of it.
+#: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
 #: Fits of dim spots are narrow, wherever they begin: by so many times the square of their error at
 #: least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).

@@ -32,7 +32,7 @@ FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], Spo
     ".parquet": (write_parquet, read_parquet),
     ".csv": (write_csv, read_csv),
 }
-#: Endings of several formats, which the content tells.
+#: Endings of several formats, told apart by their content.
 _SNIFFED = (".csv", ".h5", ".mat")
 #: What our own CSV files begin with.
 OURS = f"# {FORMAT_KEY}".encode()

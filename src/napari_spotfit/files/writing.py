@@ -116,7 +116,7 @@ def _leave(lock: Path, file: int) -> None:
         with suppress(OSError):
             lock.unlink(missing_ok=True)
         return
-    # Whoever waits for it sees that it is gone.
+    # Another process that waits for it sees that it is gone.
     with suppress(OSError):
         lock.unlink(missing_ok=True)
     os.close(file)

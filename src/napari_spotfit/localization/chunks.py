@@ -83,7 +83,7 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 #: Results that wait for earlier ones, for each worker at most; how many items wait for a worker:
-#: else it rests while whoever takes the results writes them to a file.
+#: else it rests while the caller writes the results to a file.
 _AHEAD, _READY = 4, 3
 
 
@@ -170,7 +170,7 @@ def side_by_side(
 ) -> Iterator[Made]:
     """Yield ``work(item)`` of all items in order, while the next ones are worked on.
 
-    Items are taken as they are needed. Whoever stops iterating cancels the rest; an error among
+    Items are taken as they are needed. Stopping to iterate cancels the rest; an error among
     the items comes after the results of those before it.
     """
     if workers <= 1:

@@ -234,7 +234,7 @@ def localize_iter(
     -------
     iterator of SpotFits
         The spots of some frames after those of the frames before; one part at least. All have
-        the same ``settings``, with what was estimated. Whoever stops iterating cancels the rest.
+        the same ``settings``, with what was estimated. Stopping to iterate cancels the rest.
 
     Raises
     ------
@@ -329,7 +329,7 @@ def localize_parts(
 ) -> Generator[Part, None, None]:
     """Do what :func:`localize` does of one channel, a few frames at a time.
 
-    Joined, the parts are its result; there is at least one. Whoever stops iterating
+    Joined, the parts are its result; there is at least one. A caller that stops iterating
     cancels the rest. ``order`` is the place of the channel among how many.
 
     Yields

@@ -92,8 +92,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
 
     Frames that are worked in tiles come in parts, each so much of a frame.
 
-    Joined, they are the same to the bit whatever the ranges. Whoever stops iterating cancels the
-    rest.
+    Joined, they are the same to the bit whatever the ranges. Stopping to iterate cancels the rest.
 
     Parameters
     ----------
@@ -186,4 +185,4 @@ def check_progress(progress: object, *, lazy: bool = False) -> None:
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
     if lazy and progress is not None:
-        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")
+        raise ValueError("with lazy=True nothing is done yet; Dask shows its own progress")

@@ -255,7 +255,7 @@ def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
 def parts_of(plan: Plan, run: StoredRun) -> Iterator[Fitted]:
     """Yield the fits of all parts in order, and the number of their frames.
 
-    Those that are stored are read, and all others made and stored. Whoever stops iterating
+    Those that are stored are read, and all others made and stored. A caller that stops iterating
     cancels the rest.
     """
     with alone_in(run.store.folder) if run.alone else nullcontext():

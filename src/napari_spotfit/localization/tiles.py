@@ -131,7 +131,7 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     """Return the number of rows of a halo: as many strips of the detection as are needed.
 
     They cover the largest ROI and filter: the spots that the fit of a spot depends on, the pixels
-    of their ROIs, and the pixels that tell where these spots are.
+    of their ROIs, and the pixels by which these spots were found.
     """
     bands = make_bands(detection.known_sigma, (1, 1))
     filters = make_detection_settings(detection, bands, lambda _: None)

@@ -37,7 +37,7 @@ _LARGE_PIXELS = 1 << 20
 #: Maxima that there is room for between two calls of the library, if a strip has no more.
 _ROOM = 1 << 15
 
-#: Rows of a frame that tells how many rows strips have.
+#: Rows of a frame from which the rows of strips follow.
 _TALL = 1 << 30
 
 

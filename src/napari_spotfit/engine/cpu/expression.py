@@ -69,7 +69,7 @@ def encode(expression: Expression, roi_shape: tuple[int, ...]) -> Encoded:
     Parameters
     ----------
     expression : Expression
-        What somebody has written.
+        The expression as it was written.
     roi_shape : (int, int)
         Rows and columns of the ROIs.
 

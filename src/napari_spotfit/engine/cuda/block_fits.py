@@ -218,7 +218,7 @@ class DeviceFits(CpuFitter):
             orders.carry_out()
 
     def _marked(self, rows: slice) -> NDArray[np.float32]:
-        """Return what fits of listed ROIs are told of their pixels."""
+        """Return the weights or variances of the pixels of listed ROIs."""
         masks = np.empty((rows.stop - rows.start, *self._job.roi_shape), np.float32)
 
         def mark(first: int, last: int) -> None:

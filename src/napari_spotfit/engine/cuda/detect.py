@@ -234,7 +234,7 @@ def detect_on(
 def _plan_and_settings(
     device: Device, dtype: np.dtype[Any], shape: tuple[int, int], settings: Settings
 ) -> tuple[_Plan, DetectionSettings]:
-    """Return what is the same for blocks of frames, and what kernels are told, only to be read."""
+    """Return what is the same for blocks of frames, and the kernels' settings, read-only."""
     plan = _plan(device, dtype, shape, settings.known_sigma)
     return plan, make_detection_settings(settings, plan.bands, device.address)
 
@@ -260,7 +260,7 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
 
 
 def _weights_of(bands: Bands) -> Any:
-    """Return the kernels' weights as kernels are told them."""
+    """Return the weights of the filters as the kernels take them."""
     weights = np.zeros((len(bands.kernels), MAX_RADIUS + 1), np.float32)
     for row, half in zip(weights, bands.kernels, strict=True):
         row[: len(half)] = half

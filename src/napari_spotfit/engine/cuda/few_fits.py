@@ -107,7 +107,7 @@ class FewFits(CpuFitter):
     def _launch(self, cut: int) -> None:
         """Begin to fit so many ROIs without some of their pixels, or all with all pixels.
 
-        What is told to the GPU is the same for as many of them in each frame.
+        The commands are the same for as many of them in each frame.
         """
         if self._known is not self._maps:
             self._known, self._launches = self._maps, {}

@@ -69,7 +69,7 @@ def fit_rois(
         Leave the results on the device, and do not wait for them: they are made on
         CuPy's current stream.
     orders : Orders, optional
-        With these, they are made when whoever has them carries them out.
+        With these, they are made when the list is run.
     devices : sequence of int, optional
         The devices that share NumPy cut-outs; by default the current one alone.
 

@@ -155,7 +155,7 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
 
 
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
-    """Return the C++ of somebody's own profile, or nothing; and what a profile is called."""
+    """Return the C++ of a profile of one's own, or nothing; and the name of a profile."""
     if profile.expression is not None:
         from ...models.expressions.program import to_cuda
 

@@ -24,7 +24,7 @@ THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
 def _made(
     settings: Settings, shape: tuple[int, int], level: float | None = None
 ) -> DetectionSettings:
-    """Return what the kernel is told, only to be read; it uses none of the bands."""
+    """Return the kernel's settings, read-only; it uses none of the bands."""
     bands = make_bands(settings.known_sigma, shape)
     return make_detection_settings(settings, bands, lambda _: None, level=level)
 

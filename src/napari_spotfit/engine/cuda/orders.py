@@ -1,4 +1,4 @@
-"""What a GPU is to do, one thing after the other, told to it in one call of the library.
+"""Collect commands for a GPU, and submit them in one call of the library.
 
 Every call of CUDA's lets other threads have the interpreter's lock, and where several work side by
 side it takes some 50 µs until one has it again: longer than most of what a block of frames needs.
@@ -72,11 +72,11 @@ class Orders:
         return here
 
     def keep(self, *memory: Any) -> None:
-        """Keep memory that kernels know by its address, so that nobody else gets it before."""
+        """Keep memory that kernels know by its address until they are done."""
         self._kept += memory
 
     def carry_out(self, *, wait: bool = True) -> None:
-        """Do all that has not been done yet; unless told not to, wait until it is done."""
+        """Submit all commands that were not submitted yet; by default, wait for them."""
         import cupy
 
         stream = cupy.cuda.get_current_stream().ptr

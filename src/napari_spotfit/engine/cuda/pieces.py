@@ -135,7 +135,7 @@ def fit_in_pieces(
 
 
 class Ranges:
-    """What is still to be fitted, handed out in order to whoever asks."""
+    """The ranges still to be fitted, handed out in order."""
 
     def __init__(self, n: int, step: int) -> None:
         self._left = deque((first, min(first + step, n)) for first in range(0, n, step))
@@ -160,7 +160,7 @@ class Ranges:
         self._stopped = True
 
     def take_all(self) -> list[Range]:
-        """Return what nobody has done, and hand it out no more."""
+        """Return the ranges left, and close the queue."""
         rest = sorted(self._left)
         self._left.clear()
         return rest

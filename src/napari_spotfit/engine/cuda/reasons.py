@@ -18,7 +18,7 @@ _NO_MEMORY, _STUB, _OLD_DRIVER, _BUSY, _NO_DEVICE, _DRIVER_CHANGED = 2, 34, 35, 
 
 
 class Computer(NamedTuple):
-    """What there is to know about a computer."""
+    """The GPUs of a computer, and what keeps CuPy from them."""
 
     #: Of the operating system, as in ``sys.platform``.
     platform: str = "linux"

@@ -29,7 +29,7 @@ PART, PARTS = 2 << 20, 2
 #: Page-locked memory for results, in use and kept, has so many bytes at most.
 _MOST_RESULTS = 448 << 20
 
-#: What nobody uses, and is kept: staging by device, memory for results by its size.
+#: Idle, and kept: staging by device, memory for results by its size.
 _idle: dict[int, list[Staging]] = {}
 _results: dict[int, list[NDArray[np.uint8]]] = {}
 #: Bytes of each page-locked memory for results, in use or kept.
@@ -248,7 +248,7 @@ def pinned(size: int) -> NDArray[np.uint8]:
 def for_results(size: int) -> tuple[NDArray[np.uint8], bool]:
     """Return memory for results, and whether all GPUs write it by themselves.
 
-    Page-locked memory of results that nobody has any more is kept for the next ones.
+    Page-locked memory of results that are gone is kept for the next ones.
     """
     room = _rounded(size)
     idle = _results.setdefault(room, [])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .staging import staging
 
-#: Streams that nobody uses, by device; created ones are kept.
+#: Idle streams, by device; created ones are kept.
 _idle: dict[int, list[Any]] = {}
 
 
