@@ -204,3 +204,12 @@ def test_a_middle_without_noise_tells_nothing_of_the_rest():
     image = np.zeros((1400, 1400), np.uint16)
     image[:96, :96] = corner
     assert estimate_sigma(image).sigma == pytest.approx(estimate_sigma(corner).sigma, rel=0.03)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 40), (40, 4), (5, 2, 2), (9, 4, 30)])
+def test_frames_in_which_no_roi_has_room_tell_no_width(shape):
+    image = np.random.default_rng(1).poisson(50, shape).astype(np.uint16)
+    with pytest.raises(ValueError, match=f"no ROI has room in frames of {shape[-2]}×{shape[-1]}"):
+        estimate_sigma(image)
+    with pytest.warns(UserWarning, match="no ROI has room"):
+        detect_spots(image)

@@ -326,12 +326,15 @@ def _mirrored(side: int, fine: bool) -> float:
     taps /= np.sqrt(np.sum(taps**2))
     if fine:
         taps = taps * (-1.0) ** distance
+    # Away from both borders there is nothing of that: a few blocks stand for those of a long side.
+    blocks = max(side // BLOCK, 1)
+    side = min(side, side % BLOCK + 2 * BLOCK)
     padded = max(side, BLOCK)
     where = np.pad(np.arange(side), (0, padded - side), mode="reflect")
     there = np.pad(where, _REACH, mode="reflect")
-    power = 0.0
-    middles = range(padded // BLOCK * BLOCK)
-    for middle in middles:
+    looked_at = padded // BLOCK * BLOCK
+    power = float(blocks * BLOCK - looked_at)
+    for middle in range(looked_at):
         weights = np.bincount(there[middle : middle + 2 * _REACH + 1], taps, side)
         power += float(np.sum(weights**2))
-    return power / len(middles)
+    return power / (blocks * BLOCK)
