@@ -28,7 +28,7 @@ ROOMS = (
     "images",
     "simulate",
 )
-ROOMS += ("precision", "settings", "models", "caller", "version")
+ROOMS += ("precision", "settings", "models", "caller", "workers", "version")
 #: The public names, which come from everywhere; no room imports them back.
 PUBLIC = ()
 
