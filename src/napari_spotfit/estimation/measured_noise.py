@@ -34,7 +34,7 @@ from .photon_transfer import (
     usual_over_line,
     without_spots,
 )
-from .pixel_values import value_step
+from .pixel_values import check_scale, value_step
 from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
@@ -249,6 +249,7 @@ def _blocks_of(
 
     The frames had this shape before the mirror.
     """
+    check_scale(frames)
     bands = make_bands(settings.known_sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source, functions, index = detection_source(frames, given), load().functions, load().index
