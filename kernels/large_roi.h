@@ -10,7 +10,8 @@
 namespace spotfit {
 
 // The numbers of a piece: S by rows of its upper triangle, T, and chi-square or the deviance.
-constexpr int sums_of_shape(int shape) { return (shape + 2) * (shape + 3) / 2 + (shape + 2) + 1; }
+// With a copy in each object: instruction sets share nothing.
+static constexpr int sums_of_shape(int shape) { return (shape + 2) * (shape + 3) / 2 + (shape + 2) + 1; }
 constexpr int NUMBERS_OF_CELL = 5;
 
 // Cells along the longer side, but at least three along the shorter one; and how many there are at

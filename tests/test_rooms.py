@@ -28,7 +28,7 @@ ROOMS = (
     "images",
     "simulate",
 )
-ROOMS += ("precision", "settings", "models", "untrusted", "caller", "version")
+ROOMS += ("precision", "settings", "models", "untrusted", "caller", "workers", "version")
 #: The public names, which come from everywhere; no room imports them back.
 PUBLIC = ()
 

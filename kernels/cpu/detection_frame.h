@@ -11,6 +11,7 @@ SPOTFIT_INLINE long long most(long long a, long long b) { return a > b ? a : b; 
 template <class T> SPOTFIT_INLINE Frame<T> frame_of(const DetectionSource& source, long long frame) {
     const DetectionSettings& s = *source.settings;
     const T* pixels = static_cast<const T*>(source.frames) + frame * s.height * s.width;
+    if (s.height * s.width == 0) return {pixels, T(0)};
     T sample[LEVEL_SAMPLES];
     for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = level_sample(s, pixels, i);
     for (int i = 0; i < LEVEL_SAMPLES; ++i)

@@ -56,11 +56,11 @@ struct Strips {
     long long height, width, rows, columns, across, count;
 
     explicit Strips(const DetectionSettings& s) : height(s.height), width(s.width) {
-        across = (width + COLUMNS - 1) / COLUMNS;
-        columns = across > 2 ? COLUMNS - 2 : (width + across - 1) / across;
+        across = most((width + COLUMNS - 1) / COLUMNS, 1);
+        columns = across > 2 ? COLUMNS - 2 : most((width + across - 1) / across, 1);
         across = (width + columns - 1) / columns;
         rows = least(PIXELS / columns, height);
-        count = across * ((height + rows - 1) / rows);
+        count = rows > 0 ? across * ((height + rows - 1) / rows) : 0;
     }
     Rectangle operator[](long long i) const {
         const long long y = i / across * rows, x = i % across * columns;

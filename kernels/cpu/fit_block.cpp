@@ -87,6 +87,8 @@ void fetch(const BlockFits& b, long long first, long long last) {
     }
 }
 
+bool masks_neighbours(const SpotCells& spots) { return spots.down * spots.across > 0 && spots.count > 1; }
+
 class Range {
     BlockFits& b;
     const Functions& functions;
@@ -104,7 +106,7 @@ class Range {
     unsigned char *pixels = nullptr, *hot_of_one, *top_of_one, *ground_of_one, *saturated, *padding;
 
     const long long* corner(long long i) const { return b.source.corners + 3 * i; }
-    bool masks_neighbours() const { return b.spots.down > 0 && b.spots.count > 1; }
+    bool masks_neighbours() const { return ::masks_neighbours(b.spots); }
 
     void fit(const HostRois& source, int estimator, long long first, long long last, const FitResults& results) const {
         fit_rois(functions, b.profile, estimator, source, first, last, b.roi, *b.settings, fit_work, results);
@@ -412,7 +414,8 @@ class Range {
     }
 };
 
-// Puts the ROIs around all positions, shifted into the frame; returns whether all positions lie in it.
+// Puts the ROIs around all positions, shifted into the frame; in one that holds none, there are none. Returns whether
+// all positions lie in it.
 bool place_rois(const BlockFits& b) {
     long long* corner = const_cast<long long*>(b.source.corners);
     float* start = const_cast<float*>(b.source.start);
@@ -424,6 +427,7 @@ bool place_rois(const BlockFits& b) {
         for (int axis = 0; axis < 2; ++axis) {
             if (!(place[axis] >= -0.5 && place[axis] <= double(sizes[axis]) - 0.5)) return false;
             const long long most = sizes[axis] - sides[axis];
+            if (most < 0 || corner[0] >= b.spots.frames) corner[0] = -1;
             long long first = static_cast<long long>(rounded(place[axis])) - sides[axis] / 2;
             first = first < 0 ? 0 : first > most ? most : first;
             corner[1 + axis] = first - firsts[axis];
@@ -449,7 +453,7 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
     const Functions& functions = *instruction_set(index).functions;
     if (steps & PLACE_ROIS) {
         if (!place_rois(*fits)) return -1;
-        if (fits->spots.down > 0 && fits->spots.count > 1) functions.own_pixels->sort(fits->spots);
+        if (masks_neighbours(fits->spots)) functions.own_pixels->sort(fits->spots);
         if (fits->whole) {
             const HostRois& source = fits->source;
             fetch(*fits, 0, fits->spots.count);

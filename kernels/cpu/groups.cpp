@@ -8,6 +8,8 @@ using namespace spotfit;
 namespace {
 
 constexpr long long NONE = -1;
+// In units of the reach: what is farther away need not be told apart, nor be a number.
+constexpr double FAR = 1e15;
 
 // The positions of one frame that have no group yet, in lists by cells of its last two axes, which are as large as the
 // reach at least. So the time follows the number of positions where few are in each other's reach, and, as whoever has
@@ -49,6 +51,7 @@ class Ungrouped {
                 is_first = false;
             }
             sizes[k] = (high - low[k]) / s.reach[axis];
+            if (!(sizes[k] < FAR)) sizes[k] = FAR;
         }
         const double area = __builtin_sqrt((sizes[0] + 1) * (sizes[1] + 1) / static_cast<double>(end - first));
         if (area > side) side = area;
@@ -68,9 +71,9 @@ class Ungrouped {
         }
     }
     bool is_there(long long i) const {
-        double sum = 0;
-        for (int axis = 0; axis < s.axes; ++axis) sum += at(i, axis);
-        return sum - sum == 0;
+        for (int axis = 0; axis < s.axes; ++axis)
+            if (at(i, axis) - at(i, axis) != 0) return false;
+        return true;
     }
     // Gives all that are linked to a position, and to these, its group. What leaves its list waits in another one,
     // from `top` on, for its own neighbours.

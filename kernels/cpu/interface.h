@@ -57,7 +57,7 @@ struct Functions {
     const OwnPixelFunctions* own_pixels;
     const VerdictFunctions* verdicts;
 
-    const ProfileFits& fits_of(int profile) const {
+    __attribute__((always_inline)) const ProfileFits& fits_of(int profile) const {
         if (profile >= built_in) return *expressions[profile - built_in];
         return fits[profile % FIT_FILES][profile / FIT_FILES];
     }

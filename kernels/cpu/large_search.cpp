@@ -2,7 +2,7 @@
 #define SPOTFIT_ISA any_machine
 // Decisions are written for masks of many lanes; here a mask is one bool.
 #pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
-#include "../lanes.h"
+#include "../pixels.h"
 // Many parameters, few fits: loops stay loops, and functions functions.
 #undef SPOTFIT_INLINE
 #undef SPOTFIT_INLINE_LAMBDA
@@ -23,10 +23,11 @@ namespace {
 
 bool is_finite(double x) { return x - x == 0; }
 
-// A pixel that counts, less which others are exact in single precision.
+// A pixel that counts, less which others are exact in single precision; NaN outside of the frames.
 template <class T> double first_pixel(const HostRois& s, int planes, long long roi, int rows, int columns) {
     const long long none[3] = {roi, 0, 0};
     const long long* c = s.corners ? s.corners + 3 * roi : none;
+    if (!is_inside(c, s.height, s.width, rows, columns)) return double(NOT_A_NUMBER);
     for (long long row = c[1]; row < c[1] + rows; ++row)
         for (long long column = c[2]; column < c[2] + columns; ++column) {
             const double value = double(static_cast<const T*>(s.frames)[(c[0] * s.height + row) * s.width + column]);
@@ -112,7 +113,7 @@ constexpr long long NUMBER_BYTES = 8LL * NUMBERS_OF_CELL * MOST_CELLS;
 
 // Puts a fit, in memory of spotfit_large_fit_bytes(), before its first request. `planes` is a
 // LargePlanes, `fixed_origin` whether the profile depends on where it is, `start` the caller's start
-// values or null, and `level` a number near the pixels.
+// values or null, and `level` a number near the pixels; NaN: there are none, nor is anything asked for.
 SPOTFIT_EXPORT void spotfit_large_begin(int profile, void* fit, int rows, int columns, const FitSettings* settings,
                                         int likelihood, int planes, int fixed_origin, const float* start,
                                         double level) {
@@ -162,11 +163,10 @@ void spotfit::fit_large_rois(const Functions& functions, int profile, int estima
     const LargeSums sums = functions.large_sums[profile];
     const LargeRequest& request = *reinterpret_cast<const LargeRequest*>(fit);
     for (long long roi = first; roi < last; ++roi) {
-        const bool inside = !source.corners || source.corners[3 * roi] >= 0;
-        const double level = inside ? level_near(source, planes, roi, sides.rows, sides.columns) : 0.0;
+        const double level = level_near(source, planes, roi, sides.rows, sides.columns);
         const float* start = source.start ? source.start + search.shape * roi : nullptr;
         search.begin(fit, {sides.rows, sides.columns, &settings, likelihood, planes, fixed_origin, start, level});
-        while (inside && request.task != NOTHING) {
+        while (request.task != NOTHING) {
             for (int piece = 0; piece < request.pieces; ++piece)
                 sums(source, roi, request, settings, piece, work, numbers);
             search.take(fit, numbers, request.pieces);

@@ -55,7 +55,8 @@ template <class Profile> struct LargeFit {
     State<double> state() { return {rows_of_state}; }
 
   public:
-    // `own_start` are the shape parameters in the array's order, or null; `level` a number near the pixels.
+    // `own_start` are the shape parameters in the array's order, or null; `level` a number near the pixels, NaN of a
+    // ROI outside of the frames.
     void begin(int rows, int columns, const FitSettings& all, bool is_likelihood, int planes_are,
                bool origin_is_first_pixel, const float* own_start, double level) {
         settings = all;
@@ -71,7 +72,7 @@ template <class Profile> struct LargeFit {
         for (double& value : values) value = NOT_A_NUMBER;
         for (double& error : errors) error = NOT_A_NUMBER;
         phase = LOOKING;
-        ask_for_cells(0, 0, rows, columns);
+        if (level == level) ask_for_cells(0, 0, rows, columns);
     }
 
     // Takes the numbers that were asked for, and asks for the next ones.

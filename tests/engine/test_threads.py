@@ -75,3 +75,51 @@ def test_an_interrupted_fit_stops_soon_and_others_go_on():
         [sys.executable, "-c", INTERRUPTED], capture_output=True, encoding="utf-8", timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+#: What goes on after the main thread has ended: a thread that is no daemon, and a call at exit.
+AFTER_THE_END = """
+import atexit, sys, threading
+from pathlib import Path
+import numpy as np
+import napari_spotfit as spotfit
+
+folder = Path(sys.argv[1])
+movie, _ = spotfit.simulate_movie(40, shape=(300, 300), spots_per_frame=40, seed=1)
+np.save(folder / "movie.npy", movie)
+known = {"sigma": 1.3, "threads": 2, "backend": "cpu"}
+expected = spotfit.localize(movie, **known)
+main = threading.main_thread()
+
+def localize(name):
+    own = folder / name
+    own.mkdir()
+    found = [
+        spotfit.localize(movie, **known),
+        spotfit.localize(folder / "movie.npy", **known),
+    ]
+    parts = spotfit.localize_iter(folder / "movie.npy", resume=own / "resume", **known)
+    assert sum(map(len, parts)) == len(expected)
+    spotfit.localize_to_folder(folder / "movie.npy", own / "parts", **known)
+    for fits in found:
+        np.testing.assert_array_equal(fits.points(), expected.points())
+    large = spotfit.fit_at(movie[0], [[150, 150]], 299, **known)
+    assert len(large) == 1
+    print(name, flush=True)
+
+def wait():
+    main.join()
+    localize("thread")
+
+threading.Thread(target=wait).start()
+atexit.register(localize, "exit")
+"""
+
+
+def test_fits_are_made_after_the_main_thread_has_ended(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_THE_END, str(tmp_path)],
+        capture_output=True, encoding="utf-8", timeout=300,
+    )  # fmt: skip
+    assert done.stdout.split() == ["thread", "exit"], done.stderr
+    assert done.returncode == 0, done.stderr

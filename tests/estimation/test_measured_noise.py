@@ -11,7 +11,7 @@ from napari_spotfit.engine.cpu.detect import detect
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.detection import band
 from napari_spotfit.engine.kernel_arguments import address
-from napari_spotfit.estimation.measured_noise import measure_noise
+from napari_spotfit.estimation.measured_noise import _mirrored, measure_noise
 from napari_spotfit.settings.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -91,3 +91,24 @@ def test_deviation_of_a_large_sample_is_that_in_double_precision():
         deviation *= max(change**2, 0.8 * change)
     ours = library.functions.spotfit_deviation(library.index, address(sample), sample.size)
     assert ours == pytest.approx(deviation, rel=2e-6)
+
+
+def test_long_frames_are_measured_by_a_few_of_their_blocks():
+    """Their noise must not take long, nor differ from that of all blocks."""
+    for fine in (False, True):
+        for side in (1, 7, 16, 40, 47, 100):
+            whole = mirrored_in_full(side, fine)
+            np.testing.assert_allclose(_mirrored(side, fine), whole, rtol=1e-12)
+        assert abs(_mirrored(10**12, fine) - 1) < 1e-9
+
+
+def mirrored_in_full(side, fine):
+    """Return the mean square of detail of white noise of 1 in all blocks along an axis."""
+    distance = np.arange(-6, 7)
+    taps = np.exp(-(distance**2) / 8) * np.where(fine, (-1.0) ** distance, 1)
+    taps /= np.linalg.norm(taps)
+    one = np.eye(side)
+    padded = np.pad(one, ((0, 0), (0, max(16 - side, 0))), mode="reflect")
+    beside = np.pad(padded, ((0, 0), (6, 6)), mode="reflect")
+    detail = np.array([np.convolve(row, taps, "valid") for row in beside])
+    return (detail**2).sum(axis=0)[: padded.shape[1] // 16 * 16].mean()

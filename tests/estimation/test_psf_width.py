@@ -204,3 +204,29 @@ def test_a_middle_without_noise_tells_nothing_of_the_rest():
     image = np.zeros((1400, 1400), np.uint16)
     image[:96, :96] = corner
     assert estimate_sigma(image).sigma == pytest.approx(estimate_sigma(corner).sigma, rel=0.03)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 40), (40, 4), (5, 2, 2), (9, 4, 30)])
+def test_frames_in_which_no_roi_has_room_tell_no_width(shape):
+    image = np.random.default_rng(1).poisson(50, shape).astype(np.uint16)
+    with pytest.raises(ValueError, match=f"no ROI has room in frames of {shape[-2]}×{shape[-1]}"):
+        estimate_sigma(image)
+    with pytest.warns(UserWarning, match="no ROI has room"):
+        detect_spots(image)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-25, 1e-19, 1e-12, 1e-6, 1e6, 1e10, 1e16, 1e19, 1e30])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_images_of_any_scale_have_the_same_spots_or_a_reason(movie, scale, dtype):
+    plain = localize(movie, 9, sigma=1.3)
+    scaled = (movie * np.float64(scale)).astype(dtype)
+    if 1e-15 < scale < 1e12:
+        fits = localize(scaled, 9, sigma=1.3)
+        assert len(fits) == len(plain)
+        for name, power in (("y", 0), ("y_stderr", 0), ("amplitude", 1), ("amplitude_stderr", 1)):
+            own = fits.columns[name] / np.float64(scale) ** power
+            np.testing.assert_allclose(own, plain.columns[name], rtol=2e-3)
+        return
+    for ask in (localize, detect_spots, estimate_sigma, noise_model):
+        with pytest.raises(ValueError, match=r"multiply it by 1e[+-]\d+, and divide"):
+            ask(scaled)

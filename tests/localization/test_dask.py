@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from napari_spotfit import (
     Camera,
     Settings,
     SpotFits,
+    __version__,
     load_parts,
     localize,
     localize_iter,
@@ -26,6 +28,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.files.parts import parts_in
 from napari_spotfit.images.frames import FrameReader
+from napari_spotfit.localization import lazy
 from napari_spotfit.localization.lazy import Part, _for_each
 
 dask = pytest.importorskip("dask")
@@ -70,6 +73,18 @@ def test_a_lazy_table_is_the_same(movie: np.ndarray, tmp_path: Path, kind: str) 
 
 
 @pytest.mark.filterwarnings("ignore:the image has:UserWarning")  # of no such camera
+def test_a_worker_of_another_version_makes_nothing(
+    movie: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = localize(movie, lazy=True)
+    tasks = localize_to_folder(movie, tmp_path, lazy=True)
+    monkeypatch.setattr(lazy, "__version__", "99.0")  # as a worker has it
+    for asked in (table, tasks[0]):
+        with pytest.raises(RuntimeError, match=rf"{re.escape(__version__)} .* 99\.0"):
+            asked.compute(scheduler="synchronous")
+    assert not list(tmp_path.glob("*.parquet"))
+
+
 def test_each_map_goes_with_its_frames(movie: np.ndarray) -> None:
     rng = np.random.default_rng(1)
     shape = movie.shape

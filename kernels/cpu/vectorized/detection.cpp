@@ -88,7 +88,7 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
         const SubnormalsAreZero here;
         const DetectionSettings& s = *source.settings;
         const Strips strips(s);
-        long long strip = first;
+        long long strip = strips.count ? first : last;
         for (*count = 0; strip < last && *count + most_maxima(s) <= room;) {
             const long long number = strip / strips.count, end = least((number + 1) * strips.count, last);
             const Frame<T> frame = frame_of<T>(source, number);

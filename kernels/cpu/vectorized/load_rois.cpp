@@ -37,12 +37,16 @@ SPOTFIT_INLINE void transpose(const float* source, int stride, L* target) {
 }
 
 // Where a ROI begins in frames, or in a map that all of them share; -1 outside of them.
-long long first_pixel(const HostRois& s, long long roi, bool shared) {
+long long first_pixel(const HostRois& s, const RoiShape& shape, long long roi, bool shared) {
     if (!s.corners) return shared ? 0 : roi * s.depth * s.height * s.width;
     const long long* c = s.corners + (s.depth > 1 ? 4 : 3) * roi;
     if (c[0] < 0) return -1;
     long long line = shared ? 0 : c[0];
-    if (s.depth > 1) line = line * s.depth + *++c;
+    if (s.depth > 1) {
+        if (*++c < 0 || *c > s.depth - shape.depth) return -1;
+        line = line * s.depth + *c;
+    }
+    if (!is_inside(c, s.height, s.width, shape.rows, shape.columns)) return -1;
     return (line * s.height + c[1]) * s.width + c[2];
 }
 
@@ -58,7 +62,7 @@ SPOTFIT_INLINE bool is_finite(double x) { return x - x == 0; }
 template <class T>
 T reference_of(const HostRois& s, bool variances, const T* pixels, long long roi, const RoiShape& shape) {
     const float* planes = s.planes.values;
-    if (planes) planes += first_pixel(s, roi, s.planes.shared);
+    if (planes) planes += first_pixel(s, shape, roi, s.planes.shared);
     for (int k = 0; k < lines_of(shape); ++k)
         for (int i = 0; i < shape.columns; ++i) {
             const long long place = line_at(s, shape, k) + i;
@@ -85,7 +89,7 @@ void load(const HostRois& source, bool variances, const T* all, bool shared, con
     const int pixels = pixels_of(shape), stride = padded(pixels);
     for (int lane = 0; lane < W; ++lane) {
         float* to = stage + lane * stride;
-        const long long first = lane < count ? first_pixel(source, rois[lane], shared) : -1;
+        const long long first = lane < count ? first_pixel(source, shape, rois[lane], shared) : -1;
         T reference = T(0);
         if (first < 0) {
             for (int i = 0; i < pixels; ++i) to[i] = NOT_A_NUMBER;

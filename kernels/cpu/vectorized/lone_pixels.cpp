@@ -61,7 +61,7 @@ void find_in(const DetectionSource& source, const long long* corners, long long 
             unsigned char* const own = pixels == nullptr ? nullptr : pixels + n * rows * columns;
             if (own != nullptr) __builtin_memset(own, 0, static_cast<unsigned long>(rows) * columns);
             found[n] = 0;
-            if (number < 0) continue;
+            if (!is_inside(corners + 3 * n, source.settings->height, source.settings->width, rows, columns)) continue;
             for (int v = 0; v < rows; v += SIDE)
                 for (int u = 0; u < columns; u += SIDE) {
                     const Rectangle part = {top + v, top + least(v + SIDE, rows), left + u,

@@ -11,8 +11,7 @@ namespace {
 constexpr int ROWS_OF_BLOCK = 32;
 
 long long within(double x, long long count) {
-    const long long i = x > 0 ? static_cast<long long>(x) : 0;
-    return i < count ? i : count - 1;
+    return x > 0 ? x < double(count) ? static_cast<long long>(x) : count - 1 : 0;
 }
 
 long long row_of_cells(const SpotCells& s, long long frame, double y) {
@@ -72,6 +71,7 @@ template <class Take> bool any_neighbour(const SpotCells& s, long long i, const 
     const double along_y = larger(-rows.top, rows.bottom), along_x = larger(-rows.left, rows.right);
     const double far_y = Rows::reach(along_y, along_x), far_x = Rows::reach(along_x, along_y);
     const long long frame = s.corners[3 * i];
+    if (frame < 0 || frame >= s.frames) return false;
     const auto is_taken = [&](const double* place) SPOTFIT_INLINE_LAMBDA {
         const double down = place[0] - y, across = place[1] - x;
         const Neighbour n{down, across, 0.5 * (down * down + across * across)};
@@ -115,8 +115,7 @@ void sort(const SpotCells& s) {
 
 void find_crowded(const SpotCells& s, long long first, long long last, unsigned char* crowded) {
     for (long long i = first; i < last; ++i)
-        crowded[i] =
-            s.corners[3 * i] >= 0 && any_neighbour(s, i, Rows(s, i, 0, s.rows), [](const Neighbour&) { return true; });
+        crowded[i] = any_neighbour(s, i, Rows(s, i, 0, s.rows), [](const Neighbour&) { return true; });
 }
 
 void mark(const SpotCells& s, const long long* rois, long long count, float own, float others, float* planes) {
@@ -151,6 +150,10 @@ template <class T>
 void copy_rois(const T* values, long long height, long long width, bool shared, const long long* corners,
                long long count, int rows, int columns, T* rois) {
     for (long long n = 0; n < count; ++n, corners += 3) {
+        if (!is_inside(corners, height, width, rows, columns)) {
+            for (long long size = rows * columns; size > 0; --size) *rois++ = 0;
+            continue;
+        }
         const T* from = values + ((shared ? 0 : corners[0]) * height + corners[1]) * width + corners[2];
         for (int k = 0; k < rows; ++k, from += width)
             for (int i = 0; i < columns; ++i) *rois++ = from[i];
@@ -241,7 +244,7 @@ void find_in(const T* frames, long long height, long long width, const long long
         const long long* at = corners + 3 * n;
         if (n + ROIS_AHEAD < last && at[3 * ROIS_AHEAD] >= 0)
             for (int k = 0; k < rows; ++k) __builtin_prefetch(place(at + 3 * ROIS_AHEAD) + k * width);
-        found[n] = at[0] >= 0 ? flat_areas(place(at), width, rows, columns, rule) : 0;
+        found[n] = is_inside(at, height, width, rows, columns) ? flat_areas(place(at), width, rows, columns, rule) : 0;
     }
 }
 
@@ -284,6 +287,7 @@ void each_pixel(const void* frames, int pixel_type, long long height, long long 
                 int rows, int columns, Use use) {
     with_pixel_type(pixel_type, [&](auto pixel) {
         using T = typename decltype(pixel)::Type;
+        if (!is_inside(corner, height, width, rows, columns)) return;
         const T* roi = static_cast<const T*>(frames) + (corner[0] * height + corner[1]) * width + corner[2];
         for (int k = 0; k < rows; ++k, roi += width)
             for (int i = 0; i < columns; ++i) use(k * columns + i, double(roi[i]));

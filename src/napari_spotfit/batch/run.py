@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +28,7 @@ from ..localization.stored import key_of, kind_of, with_settings
 from ..results.saving import save_fits
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
+from ..workers import Workers
 from .masks import Cells, cells_path, mask_of, open_cells
 from .outcome import DONE, FAILED, RUNNING, STOPPED, CompletedTables, Outcome, collected_warnings
 from .request import Batch, batch_tables, data_set_warnings, images_of
@@ -86,7 +86,7 @@ def run_batch(
                 for _ in map(work, files, tables):
                     pass
             else:
-                with ThreadPoolExecutor(batch.workers, "napari-spotfit files") as pool:
+                with Workers(batch.workers, "napari-spotfit files") as pool:
                     list(pool.map(work, files, tables))
     return [file.outcome for file in files]
 

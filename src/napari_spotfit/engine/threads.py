@@ -9,7 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
+
+    from ..workers import Workers
 
 #: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
 _PATIENCE = 0.2
@@ -96,14 +98,14 @@ def together(works: Iterable[Callable[[], None]], stop: Callable[[], None]) -> N
 
 
 @lru_cache(maxsize=1)
-def pool() -> ThreadPoolExecutor:
+def pool() -> Workers:
     """Return threads that are kept: a new one takes as long to begin as 5000 fits.
 
     There are as many as were ever at work at once.
     """
-    from concurrent.futures import ThreadPoolExecutor
+    from ..workers import Workers
 
-    return ThreadPoolExecutor(_MOST, thread_name_prefix="spotfit")
+    return Workers(_MOST, thread_name_prefix="spotfit")
 
 
 # Of a process's threads, a forked one has none.

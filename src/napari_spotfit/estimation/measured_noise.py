@@ -34,7 +34,7 @@ from .photon_transfer import (
     usual_over_line,
     without_spots,
 )
-from .pixel_values import is_thresholded, value_step
+from .pixel_values import check_scale, is_thresholded, value_step
 from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
@@ -250,6 +250,7 @@ def _blocks_of(
 
     The frames had this shape before the mirror.
     """
+    check_scale(frames)
     bands = make_bands(settings.known_sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source, functions, index = detection_source(frames, given), load().functions, load().index
@@ -327,12 +328,15 @@ def _mirrored(side: int, fine: bool) -> float:
     taps /= np.sqrt(np.sum(taps**2))
     if fine:
         taps = taps * (-1.0) ** distance
+    # Away from both borders there is nothing of that: a few blocks stand for those of a long side.
+    blocks = max(side // BLOCK, 1)
+    side = min(side, side % BLOCK + 2 * BLOCK)
     padded = max(side, BLOCK)
     where = np.pad(np.arange(side), (0, padded - side), mode="reflect")
     there = np.pad(where, _REACH, mode="reflect")
-    power = 0.0
-    middles = range(padded // BLOCK * BLOCK)
-    for middle in middles:
+    looked_at = padded // BLOCK * BLOCK
+    power = float(blocks * BLOCK - looked_at)
+    for middle in range(looked_at):
         weights = np.bincount(there[middle : middle + 2 * _REACH + 1], taps, side)
         power += float(np.sum(weights**2))
-    return power / len(middles)
+    return power / (blocks * BLOCK)

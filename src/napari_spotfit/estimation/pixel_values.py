@@ -255,3 +255,42 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
     total = np.where(good, rows, 0.0).sum(axis=0)
     means: Numbers = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return means
+
+
+#: By how much most pixels differ, at least and at most, so that the squares of their noise and those
+#: of spots a thousand times as bright are numbers of single precision; and of how many at most.
+_SCALES, _DIFFER, _LOOKED_AT = (1e-16, 1e14), 99, 1 << 16
+
+
+def check_scale(frames: NDArray[Any]) -> None:
+    """Check that sums of squares of the frames' noise and light are in single precision's range.
+
+    Raises
+    ------
+    ValueError
+        If they are not: spots would not be found, or have wrong errors. It says what to do.
+
+    Examples
+    --------
+    >>> check_scale(np.random.default_rng(1).normal(0, 1e-20, (1, 9, 9)))
+    Traceback (most recent call last):
+    ...
+    ValueError: the image's values differ by about 2e-20, too little for ... multiply it by 1e+22, ...
+    """
+    if frames.dtype.kind != "f":
+        return
+    known = frames.ravel()[:: max(frames.size // _LOOKED_AT, 1) | 1]
+    known = known[np.isfinite(known)].astype(float)
+    if not known.size:
+        return
+    apart = abs(known - np.median(known))
+    usual = float(np.percentile(apart, _DIFFER)) or float(apart.max())
+    if usual == 0 or _SCALES[0] <= usual <= _SCALES[1]:
+        return
+    amount = "little" if usual < 1 else "much"
+    factor = f"{10.0 ** (2 - math.floor(math.log10(usual))):g}"
+    raise ValueError(
+        f"the image's values differ by about {usual:.1g}, too {amount} for single precision, which "
+        f"has no squares of these: multiply it by {factor}, and divide amplitudes, backgrounds and "
+        "photons by that"
+    )

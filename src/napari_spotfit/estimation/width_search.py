@@ -218,6 +218,10 @@ def width_of(
     best, why, noise = None, "there are no frames", None
     first = min(max(guess or _WIDTHS[0], 0.5), 10.0)
     for sample in looked_at:
+        sides = sample.pixels.shape[1:]
+        if min(sides) <= ROI_MIN:
+            why = f"no ROI has room in frames of {'×'.join(map(str, sides))} px"
+            break
         search = _Search(sample, calibration, noise)
         if sample.is_glance:
             width = search.width_at_a_glance(first)

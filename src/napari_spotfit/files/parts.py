@@ -121,7 +121,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
         yield add
         with _naming_part(path):
             writer.close()
-            publish(beside[0], path, flush=False)
+            publish(beside[0], path)
     finally:
         with suppress(OSError, ValueError):  # the error that matters is raised already
             writer.close()

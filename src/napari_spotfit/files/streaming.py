@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from itertools import chain
@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ..models.columns import IN_PLANE, STOP, GroupCounter, describe
+from ..workers import Workers
 from .csv_file import csv_writer
 from .exchange.format import Format
 from .exchange.image_info import ImageInfo, PixelSizeNeededError, as_pixel_size
@@ -176,7 +177,7 @@ def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
     """Add tables to a file by a thread of its own, while the next ones are made; count the rows."""
     count, written = 0, Future[None]()
     written.set_result(None)
-    with ThreadPoolExecutor(1, "napari-spotfit writer") as writer:
+    with Workers(1, "napari-spotfit writer") as writer:
         for table in tables:
             written.result()  # one at a time is in memory; an error ends it
             written = writer.submit(add, table)

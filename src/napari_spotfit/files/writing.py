@@ -217,22 +217,13 @@ def _start(place: Path) -> str:
     return f".{os.fsencode(place.name)[:_LONGEST].decode(errors='ignore')}."
 
 
-def publish(part: Path, place: Path, *, flush: bool = True) -> None:
-    """Give a file that is complete its name, once it is on the disk.
-
-    Parameters
-    ----------
-    part, place : path
-        The file, and its name.
-    flush : bool, default True
-        Whether to wait until it is on the disk: not needed where a damaged one is made again.
-    """
-    if flush:
-        _flush(part, os.O_RDWR)
+def publish(part: Path, place: Path) -> None:
+    """Give a file that is complete its name, once it is on the disk."""
+    _flush(part, os.O_RDWR)
     with suppress(OSError):  # where there was no file, its mode is that of new ones
         part.chmod(stat.S_IMODE(place.stat().st_mode) & 0o777)
     part.replace(place)
-    if flush and sys.platform != "win32":  # which flushes no folders
+    if sys.platform != "win32":  # which flushes no folders
         with suppress(OSError):
             _flush(place.parent, os.O_RDONLY)
 

@@ -9,7 +9,6 @@ import math
 import mmap
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain, pairwise
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..workers import Workers
 from .frames import TILE, FrameReader, Part
 
 #: Linux' MAP_NORESERVE, which Python has from 3.13 on: more may be asked for than there is.
@@ -147,7 +147,7 @@ class ChunkCache:
         pixels = sum(math.prod(one.stop - one.start for one in part) for part in parts.values())
         if pixels * self._reader.pixel_bytes > _TILES * TILE or len(self._edges[0]) == 2:
             return self._reader.read_points(int(self._numbers[0]), places)
-        with ThreadPoolExecutor(self._workers, "napari-spotfit chunks") as pool:
+        with Workers(self._workers, "napari-spotfit chunks") as pool:
             self._kept |= zip(parts, pool.map(self._read, parts.values()), strict=True)
         found = []
         for place in places.tolist():

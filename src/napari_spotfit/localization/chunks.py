@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from ..images.arrays import is_on_device, to_host
 from ..images.camera import PerPixel
 from ..images.frames import FrameReader, FrameSelection
 from ..images.reading import all_before, up_to_damage
+from ..workers import Workers
 
 #: The longest and the shortest time of one reading in seconds, as far as chunks and frames allow.
 _LONG, _SHORT = 1.0, 0.25
@@ -158,7 +159,7 @@ def _read_blocks(
 
 def read_ahead(items: Iterator[Given]) -> Iterator[Given]:
     """Yield items in order, while another thread makes the next one."""
-    with ThreadPoolExecutor(1, "napari-spotfit reader") as reader:
+    with Workers(1, "napari-spotfit reader") as reader:
         coming = reader.submit(next, items, None)
         while (item := coming.result()) is not None:
             coming = reader.submit(next, items, None)
@@ -177,7 +178,7 @@ def side_by_side(
         yield from map(work, given)
         return
     # Threads of its own: of those that all share, as many would work as there are items.
-    pool, under_way = ThreadPoolExecutor(workers, "napari-spotfit"), deque[Future[Made]]()
+    pool, under_way = Workers(workers, "napari-spotfit"), deque[Future[Made]]()
     ended, running = SimpleQueue[None](), 0
 
     def begun() -> Iterator[Future[Made]]:

@@ -23,6 +23,7 @@ from ..images.frames import FrameReader, FrameSelection
 from ..models.columns import CHANNEL
 from ..results.joining import joined_parts
 from ..settings.settings import Settings
+from ..version import __version__
 from .plan import Plan, fitted, measured, planned
 from .stored import Store, StoredPart, StoredRun, kind_of, parts_of, ranges_of, with_estimates
 
@@ -173,7 +174,7 @@ def _tasks(
     given = [_for_each(one, ranges, one is image, axes) for one in (image, *maps[:3])]
     # What all have in common is sent once, and looked through once.
     do = delayed(_done, pure=True)
-    common = delayed((work, more, shape, settings, camera), pure=True, traverse=False)
+    common = delayed((__version__, work, more, shape, settings, camera), pure=True, traverse=False)
     for numbers, *own in zip(ranges, *given, strict=True):
         yield do(common, numbers, *own)
 
@@ -186,7 +187,12 @@ def _done(
     weights: Any,
     bad_pixels: Any,
 ) -> Any:
-    work, more, shape, settings, camera = common
+    version, work, more, shape, settings, camera = common
+    if version != __version__:
+        raise RuntimeError(
+            f"napari-spotfit {version} shared out this work, and a worker of Dask has "
+            f"{__version__}, whose fits may differ: install one version on all machines"
+        )
     return work(Part(shape, numbers, settings, image, mask, weights, bad_pixels, camera), *more)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,6 +42,7 @@ from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..version import __version__
+from ..workers import Workers
 from .chunks import gpu_pays_off
 from .plan import Fitted, Plan, fitted, measured
 from .tiles import works_in_tiles
@@ -291,7 +292,7 @@ def _made(plan: Plan, store: Store, ranges: list[NDArray[np.int64]]) -> Iterator
         return
     waiting: Future[None] | None = None
     with (
-        ThreadPoolExecutor(1, "napari-spotfit parts") as writer,
+        Workers(1, "napari-spotfit parts") as writer,
         closing(fitted(plan, ranges)) as stream,
     ):
         for numbers in ranges:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
+from ...workers import Workers
 from ..kernel_arguments import address
 from .fit_kind import fit_kind
 from .layouts import FitResults, HostRois, LargePlanes, LargeRequest
@@ -123,7 +123,7 @@ class LargeFit:
 @contextmanager
 def team(workers: int) -> Iterator[Share]:
     """Return what shares pieces among threads, this one and others."""
-    with ThreadPoolExecutor(workers - 1, thread_name_prefix="spotfit") as pool:
+    with Workers(workers - 1, thread_name_prefix="spotfit") as pool:
 
         def share(work: Callable[[int, int], None], pieces: int) -> None:
             left = itertools.count()  # which they take from in turn
