@@ -22,7 +22,7 @@ from .exchange.image_info import (
     as_shape,
     image_info_of,
 )
-from .exchange.mapping import with_planes_named, with_position
+from .exchange.mapping import with_planes_named, with_position, without_unknown_stops
 from .exchange.registry import EXCHANGE, by_content, by_name
 from .parquet import read_parquet, write_parquet
 from .table import FORMAT_KEY, TEXT, WORDS, SpotTable, StoredColumn, UnreadableFileError
@@ -168,7 +168,7 @@ def check_beside(place: Path, foreign: Format) -> None:
 def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
     """Write a table in another program's format, and warn of what that does not take."""
     report = ExportReport()
-    table = with_planes_named(with_position(table, report))
+    table = without_unknown_stops(with_planes_named(with_position(table, report)))
     check_beside(place, foreign)
     try:
         # What belongs beside it takes its name after it.
