@@ -241,9 +241,28 @@ def test_another_movies_yaml_is_not_overwritten(tmp_path):
     with pytest.raises(FileExistsError, match=r"“movie.yaml”.*“movie_locs.hdf5”"):
         localised().save(tmp_path / "movie.hdf5")
     assert [file.name for file in tmp_path.iterdir()] == ["movie.yaml"]
-    localised().save(tmp_path / "movie_locs.hdf5")
-    localised(3).save(tmp_path / "movie_locs.hdf5")  # its own it does
+    localised().save(tmp_path / "movie_locs.hdf5", pixel_size=100)
+    localised(3).save(tmp_path / "movie_locs.hdf5", pixel_size=100)  # its own it does
     assert len(load_fits(tmp_path / "movie_locs.hdf5")) == 3
+
+
+def test_picasso_is_told_of_a_missing_size_of_a_pixel(tmp_path):
+    with pytest.warns(FormatWarning, match="no Pixelsize.*pixel_size=… in nm"):
+        localised().save(tmp_path / "a_locs.hdf5")
+
+
+@pytest.mark.parametrize(("reach", "warns"), [(1.9, False), (100, True)])
+def test_picassos_pixels_that_lie_far_outside_are_doubted(reach, warns, tmp_path):
+    rows = np.zeros(2, [("frame", "u4"), ("x", "f4"), ("y", "f4")])
+    rows["y"] = [1, 64 * reach]
+    path = tmp_path / "a_locs.hdf5"
+    with h5py.File(path, "w") as file:
+        file["locs"] = rows
+    path.with_suffix(".yaml").write_text("Frames: 3\nHeight: 64\nWidth: 64\n")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert load_fits(path).y.tolist() == [1, pytest.approx(64 * reach)]
+    assert any("taken for pixels; but y reaches" in str(one.message) for one in told) == warns
 
 
 def test_decodes_x_runs_down_the_rows(tmp_path):
