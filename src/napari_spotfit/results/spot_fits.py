@@ -297,6 +297,7 @@ class SpotFits:
         *,
         pixel_size: float | Sequence[float] | None = None,
         shape: Sequence[int] | None = None,
+        spreadsheet: bool = False,
     ) -> None:
         """Save the fits as a file that :func:`~napari_spotfit.load_fits` and napari open again.
 
@@ -318,6 +319,9 @@ class SpotFits:
             Height and width of a pixel in nm, for formats with nm or µm.
         shape : sequence of int, optional
             Shape of the image, for Picasso; by default the smallest that has all spots.
+        spreadsheet : bool
+            Put an apostrophe before texts and titles of a CSV file that a spreadsheet would compute
+            as formulas, such as ``=HYPERLINK(…)``: for tables with texts from somebody else.
 
         Warns
         -----
@@ -327,7 +331,8 @@ class SpotFits:
         Raises
         ------
         ValueError
-            If the name ends otherwise, or the format needs the size of a pixel.
+            If the name ends otherwise, the format needs the size of a pixel, or it is none that
+            spreadsheets read.
         OSError
             If the file cannot be written; whatever had its name is as it was.
         ImportError
@@ -349,7 +354,10 @@ class SpotFits:
         """
         from ..files.formats import write
 
-        write(path, self.to_table(), format, pixel_size=pixel_size, shape=shape)
+        write(
+            path, self.to_table(), format,
+            pixel_size=pixel_size, shape=shape, spreadsheet=spreadsheet,
+        )  # fmt: skip
 
     @property
     def _has_verdicts(self) -> bool:
