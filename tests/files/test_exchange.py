@@ -14,7 +14,14 @@ import real_files
 from exchange_cases import SIZE, localised
 from volume_fits import fits_in_volumes
 
-from napari_spotfit import FormatWarning, Settings, SpotFits, StopCondition, load_fits
+from napari_spotfit import (
+    FormatWarning,
+    Settings,
+    SpotFits,
+    StopCondition,
+    link_spots,
+    load_fits,
+)
 from napari_spotfit.files.exchange import hdf5
 from napari_spotfit.files.exchange.image_info import size_of_layer
 from napari_spotfit.files.exchange.registry import EXCHANGE
@@ -124,7 +131,7 @@ def test_known_spots_are_at_their_places(tmp_path, name):
     found = load_fits(path, pixel_size=SIZE)
     for column, value in known.items():
         np.testing.assert_allclose(found.columns[column][0], value, rtol=1e-6, atol=1e-12)
-    assert found.converged[0]
+    assert found.converged[0] == found.judged[0] == ("stop_condition" in known)
     # A mark of the order of bytes, and the line ends of Windows, change nothing.
     path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     assert load_fits(path, name, pixel_size=SIZE).x.tolist() == found.x.tolist()
@@ -234,9 +241,28 @@ def test_another_movies_yaml_is_not_overwritten(tmp_path):
     with pytest.raises(FileExistsError, match=r"“movie.yaml”.*“movie_locs.hdf5”"):
         localised().save(tmp_path / "movie.hdf5")
     assert [file.name for file in tmp_path.iterdir()] == ["movie.yaml"]
-    localised().save(tmp_path / "movie_locs.hdf5")
-    localised(3).save(tmp_path / "movie_locs.hdf5")  # its own it does
+    localised().save(tmp_path / "movie_locs.hdf5", pixel_size=100)
+    localised(3).save(tmp_path / "movie_locs.hdf5", pixel_size=100)  # its own it does
     assert len(load_fits(tmp_path / "movie_locs.hdf5")) == 3
+
+
+def test_picasso_is_told_of_a_missing_size_of_a_pixel(tmp_path):
+    with pytest.warns(FormatWarning, match="no Pixelsize.*pixel_size=… in nm"):
+        localised().save(tmp_path / "a_locs.hdf5")
+
+
+@pytest.mark.parametrize(("reach", "warns"), [(1.9, False), (100, True)])
+def test_picassos_pixels_that_lie_far_outside_are_doubted(reach, warns, tmp_path):
+    rows = np.zeros(2, [("frame", "u4"), ("x", "f4"), ("y", "f4")])
+    rows["y"] = [1, 64 * reach]
+    path = tmp_path / "a_locs.hdf5"
+    with h5py.File(path, "w") as file:
+        file["locs"] = rows
+    path.with_suffix(".yaml").write_text("Frames: 3\nHeight: 64\nWidth: 64\n")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert load_fits(path).y.tolist() == [1, pytest.approx(64 * reach)]
+    assert any("taken for pixels; but y reaches" in str(one.message) for one in told) == warns
 
 
 def test_decodes_x_runs_down_the_rows(tmp_path):
@@ -493,7 +519,9 @@ def test_real_files_of_other_programs(file, rows, first):
         pytest.skip(f"needs the file {file}")
     found = load_fits(FOREIGN / file, pixel_size=100)
     assert len(found) == rows
-    assert found.good.all()
+    assert found.accepted.all()
+    for mask in (found.good, found.converged, found.judged):
+        assert not mask.any()
     if rows:
         np.testing.assert_allclose([found.frame[0], found.y[0], found.x[0]], first, rtol=1e-6)
 
@@ -521,6 +549,47 @@ def test_the_documentation_has_every_format():
     for one, convention in (("smap", 1), ("thunderstorm", 0.5)):
         row = next(line for line in text.splitlines() if line.startswith(f"| `{one}`"))
         assert f"| {convention} px |" in row
+
+
+@pytest.mark.parametrize("name", ["thunderstorm", "smap", "trackmate", "bigfish", "plain"])
+def test_tables_of_other_programs_get_no_verdict_that_they_do_not_have(name, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(WRITTEN[name][0], encoding="utf-8")
+    found = load_fits(path, pixel_size=SIZE)
+    assert found.stop_counts()[StopCondition.UNKNOWN] == len(found) > 0
+    for mask in (found.good, found.converged, found.flags):
+        assert not mask.any()
+    assert found.valid.all()
+    assert found.accepted.all()
+    assert "not judged" in repr(found)
+    assert not {"good", "flags"} & set(found.to_dataframe())
+    # Nor does it in a file of ours, or of another program.
+    found.save(tmp_path / "ours.spots.csv")
+    text = (tmp_path / "ours.spots.csv").read_text(encoding="utf-8")
+    assert "good" not in text.partition("# end")[0].splitlines()[-2].split(",")
+    same = load_fits(tmp_path / "ours.spots.csv")
+    assert same.stop_counts() == found.stop_counts()
+    assert not same.good.any()
+    for suffix in (".plain.csv", ".napari.csv", "_locs.hdf5"):
+        other = tmp_path / f"other{suffix}"
+        saved(found, other)
+        assert b"stop_condition" not in other.read_bytes()
+        assert not load_fits(other, pixel_size=SIZE).judged.any()
+
+
+def test_spots_without_a_place_are_known_to_be_none(tmp_path):
+    (tmp_path / "a.csv").write_text("frame,x,y\n0,1,2\n1,,4\n")
+    assert load_fits(tmp_path / "a.csv").stop_condition.tolist() == [
+        StopCondition.UNKNOWN,
+        StopCondition.INVALID,
+    ]
+
+
+def test_spots_of_other_programs_are_linked(tmp_path):
+    pytest.importorskip("trackpy")
+    rows = "".join(f"{frame},10.{frame},20\n" for frame in range(5))
+    (tmp_path / "a.csv").write_text(f"frame,x,y\n{rows}")
+    assert link_spots(load_fits(tmp_path / "a.csv"), max_distance=2).track.tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("title", ["x", "photons"])

@@ -29,9 +29,9 @@ def spots(count=3) -> SpotFits:
 def test_a_link_stays_and_its_file_is_written(tmp_path, ending):
     (tmp_path / "real").mkdir()
     link, real = tmp_path / f"link{ending}", tmp_path / "real" / f"t{ending}"
-    spots(2).save(real)
+    spots(2).save(real, pixel_size=100)
     link.symlink_to(f"real/{real.name}")
-    spots(3).save(link)
+    spots(3).save(link, pixel_size=100)
     assert link.is_symlink()
     assert len(load_fits(real)) == len(load_fits(link)) == 3
     assert not [*tmp_path.rglob(".*")]

@@ -134,6 +134,7 @@ def test_plain_csv_in_the_unit_of_its_titles(titles, row, options, tmp_path):
         ("frame,x,y\n0,5520.2,3366.3\n", 55.202, "the largest position, 5520.2, .* in nm"),
         ("frame,x,y\n0,1800.5,900.5\n", 1800.5, "largest position, 1800.5, .* in pixels"),
         ("frame,x,y,sigma\n0,1800.5,900.5,131\n", 18.005, "σ of 131 is taken .* in nm"),
+        ("frame,x,y,sigma\n0,520,336,131\n", 5.2, "σ of 131 is taken .* in nm"),
     ],
 )
 def test_plain_csv_that_says_no_unit(text, place, told, tmp_path):

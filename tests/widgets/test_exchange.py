@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from event_loop import settle
+from inspector import docked, message
 from napari.utils.notifications import notification_manager
 from npe2 import PluginManager
-from spot_table import PIXEL, add_spots
+from spot_table import PIXEL, add_spots, dock
 
-from napari_spotfit import load_fits
+from napari_spotfit import StopCondition, load_fits
 from napari_spotfit.files.exchange.registry import EXCHANGE
 from napari_spotfit.widgets.layers.points import is_result
 from napari_spotfit.widgets.saved_layers import get_exchange_reader
@@ -85,3 +87,40 @@ def test_nanometres_without_a_scale_are_refused(viewer, tmp_path):
     with pytest.raises(RuntimeError, match=r"cannot be written: .*a scale with a unit"):
         save(viewer, layer, tmp_path / "b.smap.csv")
     assert not Path(tmp_path / "b.smap.csv").exists()
+
+
+def test_no_widget_calls_spots_of_other_programs_good(viewer, qtbot, press, tmp_path):
+    """Nor converged: they are drawn as any, and counted and filtered as what they are."""
+    rows = "".join(f"{n % 3},{n}.5,{60 - n}.25,{900 + n},1.{n}\n" for n in range(40))
+    (tmp_path / "a.plain.csv").write_text(f"frame,x,y,photons,sigma\n{rows}")
+    (layer,) = viewer.open(str(tmp_path / "a.plain.csv"), plugin=PLUGIN)
+    assert is_result(layer)
+    assert not {"good", "flags"} & set(layer.features)
+    counts = {one.name: 40 * (one.name == "UNKNOWN") for one in StopCondition}
+    assert layer.metadata["stop_counts"] == counts
+    assert not (layer.symbol == "x").any()  # that of doubtful ones
+    spots, inspector = dock(viewer), docked(viewer)
+    legend = spots.filters.legend
+    assert not legend.good.isEnabled()
+    assert legend.good.text() == "Good ones"
+    listed = [name for name, count in legend.counts.items() if not count.isHidden()]
+    assert listed == ["UNKNOWN"]
+    assert legend.boxes["UNKNOWN"].text() == "found by another program"
+    assert legend.counts["UNKNOWN"].text() == "40"
+    legend.boxes["UNKNOWN"].click()
+    settle()
+    assert not layer.shown.any()
+    press(legend.all)
+    settle()
+    assert layer.shown.all()
+    for title in ("summary", "cells", "scatter", "drift"):
+        assert getattr(spots, title) is not None
+    spots.tabs.setCurrentIndex(3)
+    settle()
+    layer.selected_data = {3}
+    settle()
+    assert "was not fitted" in message(inspector)
+    layer.save(str(tmp_path / "b.spots.csv"), plugin=PLUGIN)
+    (again,) = viewer.open(str(tmp_path / "b.spots.csv"), plugin=PLUGIN)
+    assert again.metadata["stop_counts"] == layer.metadata["stop_counts"]
+    assert "good" not in again.features

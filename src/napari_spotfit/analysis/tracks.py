@@ -24,7 +24,7 @@ def link_spots(
     ----------
     fits : SpotFits
         Fits of a movie, or of several: those of each file, and of each position on leading axes,
-        are linked apart. Only good ones are linked.
+        are linked apart. Only good ones are linked, or those that another program has found.
     max_distance : float
         How far a spot moves from one frame to the next at most, in pixels.
     memory : int, default 0
@@ -68,7 +68,7 @@ def link_spots(
             f"{least_frames!r}"
         )
     fits = fits.to_host()
-    rows = np.flatnonzero(fits.good)
+    rows = np.flatnonzero(fits.accepted)
     number = np.full(len(fits), NO_TRACK, np.int64)
     if len(rows):
         number[rows] = _linked(fits, rows, max_distance, memory)

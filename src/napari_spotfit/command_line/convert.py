@@ -33,8 +33,16 @@ _NAMES = click.Choice(list(EXCHANGE))
 @click.option(
     "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
 )
+@click.option(
+    "--spreadsheet", is_flag=True, help="Put an apostrophe before texts that are formulas (CSV)."
+)
 def convert(
-    source: Path, target: Path, origin: str | None, aim: str | None, pixel_size: float | None
+    source: Path,
+    target: Path,
+    origin: str | None,
+    aim: str | None,
+    pixel_size: float | None,
+    spreadsheet: bool,
 ) -> None:
     """Write a table of spots in another format, the one that OUTPUT ends in.
 
@@ -49,7 +57,7 @@ def convert(
         warnings.simplefilter("always", UserWarning)
         try:
             table = _complete(read(source, origin, pixel_size=pixel_size))
-            write(target, table, aim, pixel_size=pixel_size)
+            write(target, table, aim, pixel_size=pixel_size, spreadsheet=spreadsheet)
         except (ImportError, OSError, ValueError) as error:
             raise click.ClickException(str(error)) from None
     for warning in caught:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .spreadsheet import table_for_spreadsheets, without_separators
 from .table import (
     DERIVED,
     FORMAT_KEY,
@@ -48,16 +49,19 @@ _NAN = ["", "nan", "NaN"]
 _TRUTH = {"true": True, "false": False}
 
 
-def write_csv(path: Path, table: SpotTable) -> None:
-    """Write a table as a CSV file."""
+def write_csv(path: Path, table: SpotTable, spreadsheet: bool = False) -> None:
+    """Write a table as a CSV file; for spreadsheets nothing in it is a formula."""
     with path.open("wb") as file:
-        for _ in csv_parts(file, table):
+        for _ in csv_parts(file, table, spreadsheet=spreadsheet):
             pass
 
 
-def csv_parts(file: BinaryIO, table: SpotTable, chunk: int = CHUNK) -> Iterator[int]:
+def csv_parts(
+    file: BinaryIO, table: SpotTable, chunk: int = CHUNK, spreadsheet: bool = False
+) -> Iterator[int]:
     """Write a table as CSV into a file; yield how many rows are written after each part."""
-    with _rows_between(file, table.about) as add:
+    table = table_for_spreadsheets(table) if spreadsheet else table
+    with _rows_between(file, table.about, spreadsheet) as add:
         for start in range(0, len(table), chunk):
             part = {name: values[start : start + chunk] for name, values in table.columns.items()}
             add(SpotTable(part, table.about))
@@ -72,9 +76,12 @@ def csv_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable], N
 
 
 @contextmanager
-def _rows_between(file: BinaryIO, about: About) -> Iterator[Callable[[SpotTable], None]]:
+def _rows_between(
+    file: BinaryIO, about: About, spreadsheet: bool = False
+) -> Iterator[Callable[[SpotTable], None]]:
     """Write what is known of the columns, and their titles; then rows; then that it is complete."""
     for name, text in to_texts(about).items():
+        text = without_separators(text) if spreadsheet else text
         file.write(f"# {name}: {text}\n".encode())
     titles = (_title(column.title or name) for name, column in about.columns.items())
     file.write((",".join(titles) + "\n").encode())

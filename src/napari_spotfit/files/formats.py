@@ -22,9 +22,10 @@ from .exchange.image_info import (
     as_shape,
     image_info_of,
 )
-from .exchange.mapping import with_planes_named, with_position
+from .exchange.mapping import with_planes_named, with_position, without_unknown_stops
 from .exchange.registry import EXCHANGE, by_content, by_name
 from .parquet import read_parquet, write_parquet
+from .spreadsheet import table_for_spreadsheets
 from .table import FORMAT_KEY, TEXT, WORDS, SpotTable, StoredColumn, UnreadableFileError
 from .writing import unfinished
 
@@ -62,6 +63,7 @@ def write(
     *,
     pixel_size: float | Sequence[float] | None = None,
     shape: Sequence[int] | None = None,
+    spreadsheet: bool = False,
 ) -> Path:
     """Write a table in the format that is named, or that the file's name ends in; return the path.
 
@@ -80,6 +82,8 @@ def write(
         Height and width of a pixel in nm; by default that of the layer, if the table has one.
     shape : sequence of int, optional
         Shape of the image; by default what the table says of it.
+    spreadsheet : bool
+        Let no text or title of a CSV file be a formula.
 
     Warns
     -----
@@ -90,7 +94,7 @@ def write(
     ------
     ValueError
         If the name ends otherwise, there is no such format, it needs the size of a pixel and that
-        is not known, or two columns would have one title.
+        is not known, two columns would have one title, or spreadsheets do not read the format.
     OSError
         If the file cannot be written.
     ImportError
@@ -99,12 +103,22 @@ def write(
     place = Path(path)
     size, shape = as_pixel_size(pixel_size), as_shape(shape)
     foreign = _named(format) if format is not None else by_name(place)
+    if spreadsheet and not (place if foreign is None else Path(foreign.suffix)).name.endswith(
+        "csv"
+    ):
+        raise ValueError(
+            f"spreadsheets read CSV, and “{place.name}” is none: take a name that ends in .csv"
+        )
     if foreign is not None:
+        table = table_for_spreadsheets(table) if spreadsheet else table
         return write_foreign(place, table, foreign, image_info_of(table, size, shape))
     write_table, _ = _format(place)
     check_titles(table)
     with unfinished(place) as part:
-        write_table(part, table)
+        if spreadsheet:
+            write_csv(part, table, spreadsheet=True)
+        else:
+            write_table(part, table)
     return place
 
 
@@ -168,7 +182,7 @@ def check_beside(place: Path, foreign: Format) -> None:
 def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
     """Write a table in another program's format, and warn of what that does not take."""
     report = ExportReport()
-    table = with_planes_named(with_position(table, report))
+    table = without_unknown_stops(with_planes_named(with_position(table, report)))
     check_beside(place, foreign)
     try:
         # What belongs beside it takes its name after it.

@@ -23,7 +23,7 @@ SIGMA_MAX_ROI = 1.0
 
 
 class StopCondition(IntEnum):
-    """Why a fit stopped.
+    """Why a fit stopped; UNKNOWN if another program found the spot and does not say it.
 
     Examples
     --------
@@ -40,6 +40,7 @@ class StopCondition(IntEnum):
     MIN_STEP = 3
     NO_DECREASE = 4
     INVALID = 5
+    UNKNOWN = 6
 
     @property
     def converged(self) -> bool:
@@ -81,6 +82,7 @@ _WORDS = {
     StopCondition.MIN_STEP: "converged: parameters settled",
     StopCondition.NO_DECREASE: "not converged: χ² falls no further",
     StopCondition.INVALID: "not fitted",
+    StopCondition.UNKNOWN: "found by another program",
 }
 
 _EXPLANATIONS = {
@@ -93,6 +95,9 @@ _EXPLANATIONS = {
     StopCondition.INVALID: (
         "The ROI has bad pixels, or some that are no numbers (NaN), is constant, or lies outside "
         "the image."
+    ),
+    StopCondition.UNKNOWN: (
+        "Its table does not say how the fit ended, and nothing here has judged it."
     ),
 }
 
@@ -108,4 +113,5 @@ _ADVICE = {
         "Name pixels that are no numbers as bad pixels, or choose a place where the image has a "
         "spot."
     ),
+    StopCondition.UNKNOWN: "Fit the image here to have its spots judged.",
 }

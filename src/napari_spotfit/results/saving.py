@@ -37,7 +37,7 @@ def load_fits(
     SpotFits
         Of our files the same fits to the bit, with the settings they were made with. Of others
         centres in pixels from the centre of the first, frames from 0; what has no name here keeps
-        its own. Without stop conditions, the spots count as converged.
+        its own. Without stop conditions these are UNKNOWN, and the spots neither flagged nor good.
 
     Raises
     ------

@@ -152,6 +152,7 @@ class SpotFits:
 
     def __repr__(self) -> str:
         share = f"{self.good.mean():.1%} good" if len(self) else "no spots"
+        share = share if self._has_verdicts else "not judged"
         return f"<SpotFits: {len(self)} spots, {share}; columns {', '.join(self._columns)}>"
 
     @property
@@ -190,7 +191,7 @@ class SpotFits:
 
     @property
     def converged(self) -> NDArray[np.bool_]:
-        """Mask of the fits that ended in their minimum."""
+        """Mask of the fits that are known to have ended in their minimum."""
         first, last = min(CONVERGED), max(CONVERGED)
         return (self.stop_condition >= first) & (self.stop_condition <= last)
 
@@ -198,6 +199,19 @@ class SpotFits:
     def valid(self) -> NDArray[np.bool_]:
         """Mask of the fits that have parameters."""
         return np.not_equal(self.stop_condition, StopCondition.INVALID)
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """Mask of the fits of which is known how they ended; not those of most other programs."""
+        return np.not_equal(self.stop_condition, StopCondition.UNKNOWN)
+
+    @property
+    def accepted(self) -> NDArray[np.bool_]:
+        """Mask of the spots to go on with: good fits, and those that are not judged.
+
+        The latter the program that found them has accepted.
+        """
+        return self.good | ~self.judged
 
     @property
     def flags(self) -> NDArray[np.uint32]:
@@ -209,13 +223,17 @@ class SpotFits:
         if "flags" in self._columns:
             return self._columns["flags"]
         found = judge(self.to_host()._columns, self.settings, self._roi_shape)
+        found[~to_host(self.judged)] = 0
         there: NDArray[np.uint32] = like(found, self._columns["stop_condition"])
         return there
 
     @property
     def good(self) -> NDArray[np.bool_]:
-        """Mask of the fits that no flag speaks against; docs/trust.md says which do."""
-        mask: NDArray[np.bool_] = flag_bits.good(self.flags)
+        """Mask of the fits that no flag speaks against; docs/trust.md says which do.
+
+        None that is not :attr:`judged` is one.
+        """
+        mask: NDArray[np.bool_] = flag_bits.good(self.flags) & self.judged
         return mask
 
     def flag_counts(self) -> dict[Flag, int]:
@@ -257,14 +275,14 @@ class SpotFits:
         Returns
         -------
         pandas.DataFrame
-            A copy of the columns in order, ``flags`` and ``good`` last; units are in
-            ``attrs["units"]``.
+            A copy of the columns in order, ``flags`` and ``good`` last where fits are judged; units
+            are in ``attrs["units"]``.
         """
         import pandas as pd
 
         columns = self.to_host().columns
-        columns["flags"] = to_host(self.flags)
-        columns["good"] = flag_bits.good(columns["flags"])
+        if self._has_verdicts:
+            columns |= {"flags": to_host(self.flags), "good": to_host(self.good)}
         table = pd.DataFrame(columns, copy=True)
         table[STOP] = pd.Categorical.from_codes(
             columns[STOP].astype(np.int8), categories=STOP_NAMES
@@ -279,6 +297,7 @@ class SpotFits:
         *,
         pixel_size: float | Sequence[float] | None = None,
         shape: Sequence[int] | None = None,
+        spreadsheet: bool = False,
     ) -> None:
         """Save the fits as a file that :func:`~napari_spotfit.load_fits` and napari open again.
 
@@ -300,6 +319,9 @@ class SpotFits:
             Height and width of a pixel in nm, for formats with nm or µm.
         shape : sequence of int, optional
             Shape of the image, for Picasso; by default the smallest that has all spots.
+        spreadsheet : bool
+            Put an apostrophe before texts and titles of a CSV file that a spreadsheet would compute
+            as formulas, such as ``=HYPERLINK(…)``: for tables with texts from somebody else.
 
         Warns
         -----
@@ -309,7 +331,8 @@ class SpotFits:
         Raises
         ------
         ValueError
-            If the name ends otherwise, or the format needs the size of a pixel.
+            If the name ends otherwise, the format needs the size of a pixel, or it is none that
+            spreadsheets read.
         OSError
             If the file cannot be written; whatever had its name is as it was.
         ImportError
@@ -331,7 +354,15 @@ class SpotFits:
         """
         from ..files.formats import write
 
-        write(path, self.to_table(), format, pixel_size=pixel_size, shape=shape)
+        write(
+            path, self.to_table(), format,
+            pixel_size=pixel_size, shape=shape, spreadsheet=spreadsheet,
+        )  # fmt: skip
+
+    @property
+    def _has_verdicts(self) -> bool:
+        """Whether flags and what is good mean something."""
+        return "flags" in self or not len(self) or bool(self.judged.any())
 
     def to_table(self) -> SpotTable:
         """Return what a file of these fits holds."""
@@ -339,8 +370,9 @@ class SpotFits:
 
         columns, flags = self.to_host().columns, to_host(self.flags)
         derived = {} if "flags" in columns else {"flags": flags}
+        derived = derived | {"good": to_host(self.good)} if self._has_verdicts else {}
         return table_of(
-            columns, derived | {"good": flag_bits.good(flags)}, self.units,
+            columns, derived, self.units,
             index=self._index_names, settings=self.settings, roi_shape=self._roi_shape,
         )  # fmt: skip
 

@@ -228,7 +228,7 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
     made["metadata"] |= metadata
     made["metadata"] |= {f"image_{name}": value for name, value in (about.image or {}).items()}
     if about.layer is not None:
-        made |= mark_arguments(fits.good, made["metadata"])
+        made |= mark_arguments(fits.accepted, made["metadata"])
     if "features" in layer:
         made["features"] = made["features"][[n for n in layer["features"] if n in made["features"]]]
     if _MOVED.format(0) in table.columns:

@@ -28,7 +28,9 @@ def made_up(rng, count, frames=3):
     """Return columns and origins of fits that are anything, at places that are often near."""
     single = np.float32
     places = rng.integers(0, 36, (count, 2)) / rng.choice([1.0, 2.0])
-    stop = rng.choice(len(StopCondition), count, p=[0.1, 0.1, 0.5, 0.1, 0.1, 0.1]).astype(np.uint8)
+    stop = rng.choice(StopCondition.UNKNOWN, count, p=[0.1, 0.1, 0.5, 0.1, 0.1, 0.1]).astype(
+        np.uint8
+    )
     corner = np.clip(np.rint(places).astype(np.int32) - 4, 0, np.array(SHAPE) - 9)
     columns = {
         "y": rng.choice([-0.5, 2.5, 4.0, 4.1, 8.5], count),

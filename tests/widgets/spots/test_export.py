@@ -141,3 +141,23 @@ def test_too_many_spots_are_not_copied(viewer, qtbot):
     qtbot.mouseClick(spots.export.copy_button, LEFT)
     assert "too many to copy" in spots.status.text()
     assert "save them as CSV" in spots.status.text()
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_formulas_reach_no_spreadsheet(viewer, spots, layer, qtbot, tmp_path, safe, monkeypatch):
+    layer.features = layer.features.assign(cell=["=1+1"] * len(layer.data))
+    spots.spots.show_layer(None)
+    spots.spots.show_layer(layer)
+    settle()
+    kind = export._FOR_SPREADSHEETS if safe else "CSV (*.csv)"
+    path = tmp_path / "a.spots.csv"
+    monkeypatch.setattr(
+        export.QFileDialog, "getSaveFileName", lambda *_: (str(path), kind), raising=False
+    )
+    with qtbot.waitSignal(spots.export.finished):
+        spots.export._ask_where(everything=True)
+    assert set(load_fits(path).cell) == {"'=1+1" if safe else "=1+1"}
+    spots.export.copy()
+    qtbot.waitUntil(lambda: "copied" in spots.status.text())
+    assert "\t'=1+1" in QApplication.clipboard().text()
+    assert "\t=1+1" not in QApplication.clipboard().text()

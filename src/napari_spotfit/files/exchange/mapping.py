@@ -164,6 +164,15 @@ def with_position(table: SpotTable, report: ExportReport) -> SpotTable:
     return _rows(table, there)
 
 
+def without_unknown_stops(table: SpotTable) -> SpotTable:
+    """Return a table without its stop conditions, if none of them is known."""
+    if STOP not in table.columns or (table.columns[STOP] != StopCondition.UNKNOWN).any():
+        return table
+    columns = {name: values for name, values in table.columns.items() if name != STOP}
+    known = {name: column for name, column in table.about.columns.items() if name != STOP}
+    return SpotTable(columns, replace(table.about, columns=known))
+
+
 def with_frame_number(table: SpotTable, report: ExportReport, last: int | None = None) -> SpotTable:
     """Return the rows whose frame a format has numbers for, from 0 on; `report` counts the others.
 
@@ -263,7 +272,7 @@ def imported_table(
 ) -> SpotTable:
     """Return the table of spots that another program has found.
 
-    Without stop conditions, the program has accepted its spots: they count as converged.
+    Without stop conditions it is unknown how their fits ended.
 
     Raises
     ------
@@ -279,7 +288,7 @@ def imported_table(
     }
     if STOP not in made:
         there = np.all([np.isfinite(made[axis]) for axis in IN_PLANE], axis=0)
-        codes = np.where(there, StopCondition.MIN_DELTA, StopCondition.INVALID)
+        codes = np.where(there, StopCondition.UNKNOWN, StopCondition.INVALID)
         made[STOP] = codes.astype(np.uint8)
     units = {name: _imported_unit(describe(name)) for name in made}
     layer = None

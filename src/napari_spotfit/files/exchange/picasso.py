@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caller import warn_caller
 from ...models.columns import GROUP
 from ...untrusted import yaml_documents
 from ...version import __version__
@@ -49,6 +50,8 @@ _ITS_OWN = frozenset({"frame", "x", "y", "photons", "sx", "sy", "bg", "lpx", "lp
 #: Stands for NaN in columns that Picasso does not know: it would drop the row.
 _UNKNOWN = -1
 _LOCS, _METADATA, _SECTION = "locs", "metadata", "napari-spotfit"
+#: Positions so many times beyond the image's last pixel are none of pixels.
+_FAR_OUTSIDE = 2
 _EXTRA_NAMES = ("stop_condition",)
 
 
@@ -92,6 +95,8 @@ class Picasso(Format):
         for name in set(own.get("unknown", ())) & set(found):
             found[name] = np.where(found[name] == _UNKNOWN, np.nan, found[name])
         convention = convention_of(info.get(MARKER) if marker is None else marker)
+        if convention.unit is None:
+            _check_reach(path, found, known)
         columns = from_format(found, _MAPPINGS, convention, known)
         _round(columns)
         index = [name for name in own.get("index", ()) if name in columns and name != "frame"]
@@ -127,13 +132,31 @@ class Picasso(Format):
                 _SECTION: {"index": list(table.about.index), "unknown": unknown},
             }
         ]  # fmt: skip
-        if image.pixel_size is not None and image.pixel_size[0] != image.pixel_size[1]:
+        if image.pixel_size is None:
+            report.rows.append(
+                "no Pixelsize, which Picasso needs to know nm: say the size of a pixel, "
+                "pixel_size=… in nm"
+            )
+        elif image.pixel_size[0] != image.pixel_size[1]:
             report.rows.append("pixels that are not square: Picasso takes their mean size")
         with created(path) as file:
             file.create_dataset(_LOCS, data=rows)
             file.create_dataset(_METADATA, data=json.dumps(info))
         # JSON is YAML, which would need a library to be written.
         return {".yaml": "\n---\n".join(json.dumps(part, indent=1) for part in info) + "\n"}
+
+
+def _check_reach(path: Path, found: Mapping[str, NDArray[Any]], image: ImageInfo) -> None:
+    """Warn of positions in pixels that lie far outside of the image: they may be in nm."""
+    for axis, size in zip("yx", (image.shape or ())[-2:], strict=False):
+        reach = float(np.nanmax(found.get(axis, np.zeros(0)), initial=0))
+        if reach > _FAR_OUTSIDE * size:
+            warn_caller(
+                f"“{path.name}” does not say that its lengths are in nm, and they are taken for "
+                f"pixels; but {axis} reaches {reach:g} in an image of {size} pixels. If they are "
+                f"in nm, add “{MARKER}: '1.0'” and Pixelsize to the YAML file beside it"
+            )
+            return
 
 
 def convention_of(marker: Any) -> Convention:

@@ -108,7 +108,7 @@ def _likely_unit(
     size = float(np.sqrt(np.prod(pixel_size)))
     width = _median(columns, ("sigma", "sigma_x", "sigma_y"))
     reach = max((float(np.nanmax(columns[n], initial=0)) for n in IN_PLANE), default=0.0)
-    if reach < _FEW_PIXELS * size:
+    if width <= 0 and reach < _FEW_PIXELS * size:
         return None  # an image of so few pixels has no spots
     if width > 0:
         as_pixels, as_nm = (abs(np.log(one / _USUAL_SIGMA)) for one in (width, width / size))

@@ -25,8 +25,10 @@ STOP_COLORS = {
     StopCondition.MAX_ERROR.name: "#009e73",
     StopCondition.NO_DECREASE.name: "#cc79a7",
     StopCondition.MAX_ITERATIONS.name: "#d55e00",
+    StopCondition.UNKNOWN.name: "#c7c7c7",
 }
-_CONVERGED = [condition.name for condition in StopCondition if condition.converged]
+#: Of fits without verdicts, those that nothing is known against.
+_ACCEPTED = [one.name for one in StopCondition if one.converged or one is StopCondition.UNKNOWN]
 FACE_COLORMAP = "viridis"
 #: Maps to choose from. All but turbo rise evenly in brightness, coolwarm to its middle:
 #: it is for quantities that matter on either side of one.
@@ -49,10 +51,10 @@ _USUAL_SIGMA = 1.3
 
 
 def good_rows(features: Any) -> NDArray[np.bool_]:
-    """Return which rows of a table are good fits; without that column, which converged."""
+    """Return which rows of a table are good fits; without that column, which may be."""
     if "good" in features:
         return np.asarray(features["good"].to_numpy() > 0)
-    return np.asarray(features["stop_condition"].isin(_CONVERGED))
+    return np.asarray(features["stop_condition"].isin(_ACCEPTED))
 
 
 def face_limits(values: NDArray[Any], good: NDArray[np.bool_]) -> tuple[float, float]:

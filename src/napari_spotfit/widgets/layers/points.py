@@ -72,7 +72,7 @@ def points_arguments(
     features = _features(drawn)
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
-    good = drawn.good
+    good = drawn.accepted
     marks = mark_metadata(drawn.mean_sigma[good])
     limits = {}
     if face != "stop_condition":

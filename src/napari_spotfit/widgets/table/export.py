@@ -25,6 +25,7 @@ from qtpy.QtWidgets import (
 )
 
 from ...files.csv_file import csv_parts
+from ...files.spreadsheet import frame_for_spreadsheets
 from ...files.table import TEXT, WORDS, SpotTable
 from ...files.writing import publish, scratch, unfinished
 from ..parts.layout import fill
@@ -55,6 +56,11 @@ _SAVE_TIP = (
 )
 #: No higher than tabs, beside which they may stand.
 _LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
+
+
+#: The kinds of files to choose from; the second is for tables with texts from somebody else.
+_FOR_SPREADSHEETS = "CSV for spreadsheets, without formulas (*.csv)"
+_KINDS = f"CSV (*.csv);;{_FOR_SPREADSHEETS}"
 
 
 class NamedTable(NamedTuple):
@@ -97,12 +103,15 @@ class TableExport(QWidget):
         """Put the table on the clipboard."""
         made, clipboard = self._table(), QApplication.clipboard()
         if made is not None and clipboard is not None:
-            clipboard.setText(made.table.to_csv(sep="\t", index=False, lineterminator="\n"))
+            table = frame_for_spreadsheets(made.table)
+            clipboard.setText(table.to_csv(sep="\t", index=False, lineterminator="\n"))
             self.said.emit(f"{number(len(made.table))} {made.rows} copied.")
 
-    def save_to(self, path: Path) -> None:
-        """Write the table as CSV."""
+    def save_to(self, path: Path, *, spreadsheet: bool = False) -> None:
+        """Write the table as CSV, without formulas for spreadsheets."""
         made = self._table()
+        if made is not None and spreadsheet:
+            made = made._replace(table=frame_for_spreadsheets(made.table))
         if made is not None:
             self._writing.ask(partial(_write, path, made))
 
@@ -116,9 +125,10 @@ class TableExport(QWidget):
         if made is None:
             return
         name = f"{made.name}.csv".replace("/", "-")
-        path, _ = QFileDialog.getSaveFileName(self, "Save table", name, "CSV (*.csv)")
+        path, kind = QFileDialog.getSaveFileName(self, "Save table", name, _KINDS)
         if path:
-            self.save_to(Path(path) if Path(path).suffix else Path(f"{path}.csv"))
+            place = Path(path) if Path(path).suffix else Path(f"{path}.csv")
+            self.save_to(place, spreadsheet=kind == _FOR_SPREADSHEETS)
 
 
 def _write(path: Path, made: NamedTable) -> str:
@@ -130,7 +140,8 @@ def _write(path: Path, made: NamedTable) -> str:
 
 def as_text(columns: Mapping[str, Feature], units: Units, rows: Rows) -> str:
     """Return rows with a header, separated by tabs, as spreadsheets take them."""
-    return str(_chunk(columns, units, rows).to_csv(sep="\t", index=False, lineterminator="\n"))
+    table = frame_for_spreadsheets(_chunk(columns, units, rows))
+    return str(table.to_csv(sep="\t", index=False, lineterminator="\n"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +156,8 @@ class CsvJob:
     columns: tuple[str, ...]
     units: Units
     rows: Rows
+    #: Whether no text may be a formula.
+    spreadsheet: bool = False
 
     def table(self) -> SpotTable:
         """Return the rows as a file holds them, which opens as a layer again."""
@@ -201,7 +214,7 @@ def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
     count = len(job.rows)
     with scratch(job.path) as part:
         with part.open("wb") as file:
-            for done in csv_parts(file, job.table(), _CHUNK):
+            for done in csv_parts(file, job.table(), _CHUNK, job.spreadsheet):
                 yield done, count
         if decision.acquire(blocking=False):
             publish(part, job.path)
@@ -285,14 +298,19 @@ class ExportBar(QStackedWidget):
             text = partial(as_text, self._spots.columns, self._spots.units, rows)
             self._copying.ask(lambda: (text(), len(rows)))
 
-    def save_to(self, path: Path, *, everything: bool) -> None:
-        """Write the spots that are shown, in the table's order, or all of them, as CSV."""
+    def save_to(self, path: Path, *, everything: bool, spreadsheet: bool = False) -> None:
+        """Write the spots that are shown, in the table's order, or all of them, as CSV.
+
+        For spreadsheets nothing in it is a formula.
+        """
         spots = self._spots
         if self._run is not None or spots.layer is None:
             return
         rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
         known = attributes_of(spots.layer)
-        job = CsvJob(path, spots.layer.data, known, tuple(spots.columns), spots.units, rows)
+        job = CsvJob(
+            path, spots.layer.data, known, tuple(spots.columns), spots.units, rows, spreadsheet
+        )
         self._run = CsvRun(job, self)
         self._run.progressed.connect(self._on_progress)
         self._run.done.connect(self._on_saved)
@@ -325,11 +343,11 @@ class ExportBar(QStackedWidget):
         if layer is None:
             return
         name = f"{layer.name}.spots.csv".replace("/", "-")
-        path, _ = QFileDialog.getSaveFileName(self, "Save spots", name, "CSV (*.csv)")
+        path, kind = QFileDialog.getSaveFileName(self, "Save spots", name, _KINDS)
         if path:
             place = Path(path)
             named = place if place.suffix else place.with_name(f"{place.name}.spots.csv")
-            self.save_to(named, everything=everything)
+            self.save_to(named, everything=everything, spreadsheet=kind == _FOR_SPREADSHEETS)
 
     def _on_copied(self, copied: tuple[str, int]) -> None:
         text, count = copied
@@ -344,7 +362,8 @@ class ExportBar(QStackedWidget):
     def _on_saved(self) -> None:
         job = self._end()
         count = len(job.rows)
-        if count == len(job.data) and job.path.name.lower().endswith(".spots.csv"):
+        is_whole = count == len(job.data) and not job.spreadsheet
+        if is_whole and job.path.name.lower().endswith(".spots.csv"):
             drop_kept(job.attributes["metadata"])
         self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
         self.finished.emit()

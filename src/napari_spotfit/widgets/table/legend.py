@@ -36,6 +36,7 @@ _STOPS = (
     StopCondition.MAX_ERROR,
     StopCondition.NO_DECREASE,
     StopCondition.MAX_ITERATIONS,
+    StopCondition.UNKNOWN,
     StopCondition.INVALID,
 )
 #: The stop conditions are more specific than NOT_CONVERGED.
