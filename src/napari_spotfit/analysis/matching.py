@@ -156,8 +156,9 @@ class _Matcher:
         self.tree = cKDTree(self.with_frame(a.places, a.frame))
         self.error = math.sqrt(float(np.median(a.variances) + np.median(b.variances)))
         known = np.unique(self.with_frame(b.places, b.frame), axis=0)
-        near = cKDTree(known).query(known, 2)[0][:, 1]
-        self.spacing = 2.0 * float(np.median(near[np.isfinite(near)]))
+        # The third neighbour: the first may be the same spot, found twice.
+        near = cKDTree(known).query(known, min(4, len(known)))[0][:, -1]
+        self.spacing = 1.1 * float(np.median(near[np.isfinite(near)]))
         self.spacing = min(self.spacing, self.extent / 4)
         self.middle = np.median(a.places, axis=0)
         self.votes = self._votes()
