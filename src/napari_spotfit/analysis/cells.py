@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..models.columns import CHANNEL
 from ..results.spot_fits import SpotFits
 from .labels import COUNTED, per_label, table_of_labels
 from .pairing import of_one_channel, split_channels
@@ -79,7 +80,9 @@ def cells_by_channel(
     named = named_channels(channels)
     pairs = {}
     if radius is not None:
-        known = {"labels": labels, "to_labels": to_labels, "shape": shape, "z_scale": z_scale}
+        known: dict[str, Any] = {
+            "labels": labels, "to_labels": to_labels, "shape": shape, "z_scale": z_scale,
+        }  # fmt: skip
         for one, other in combinations(named, 2):
             pairs[one, other] = pair_spots(named[one], named[other], radius, **known)
     return table_of_cells(named, pairs, labels, columns=columns, to_labels=to_labels)
@@ -107,8 +110,12 @@ def table_of_cells(
     """Return the table of :func:`cells_by_channel` from pairs that are known."""
     import pandas as pd
 
-    names, table = list(columns), {}
+    names: list[str] = list(columns)
+    table: dict[str, Any] = {}
     for name, fits in channels.items():
+        # Its number is in the columns' names, and rows are of cells.
+        of_spots = {one: values for one, values in fits.columns.items() if one != CHANNEL}
+        fits = SpotFits(of_spots, fits.index_names, fits.settings)
         if labels is None:
             everywhere = np.ones(len(fits), np.int64)
             own = table_of_labels(everywhere, {1: 0}, fits.columns, check_columns(fits, names))

@@ -326,8 +326,7 @@ def _by_density(one: _Channel, other: _Channel, region: _Region, radius: float) 
     place = np.minimum(np.searchsorted(units, one.unit), len(units) - 1)
     there = np.where(units[place] == one.unit, counts[place], 0)
     chance = -np.expm1(-there * reach / region.sizes[one.cell])
-    by_cell: Floats = np.bincount(one.cell, chance, len(region.label))
-    return by_cell
+    return np.asarray(np.bincount(one.cell, chance, len(region.label)), float)
 
 
 def _by_shifts(
