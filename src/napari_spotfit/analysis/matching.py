@@ -369,6 +369,8 @@ class _Matcher:
             * float(found.fit.of_both(self.a.part(found.a), self.b.part(found.b)).mean())
         )
         shifts = self.a.places[one] - found.fit.mapped(self.b.places[other])
+        # As far as there are bins that are as narrow.
+        shifts = shifts[(np.abs(shifts) <= math.sqrt(_BINS) / 2 * reach).all(axis=1)]
         inside = (np.abs(shifts) <= reach).all(axis=1)
         _, _, counts = self._peak(shifts[~inside], reach)
         usual = float(counts[counts > 0].mean()) if counts.any() else 0.0

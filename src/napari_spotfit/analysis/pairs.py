@@ -56,7 +56,8 @@ class SpotPairs:
         How many there are by chance, found by shifting one channel: so spots may be dense in
         some parts of a cell, and rare in others, in both channels alike.
     excess, stderr : float
-        ``observed - expected_shifted``, and its standard error.
+        ``observed - expected_shifted``, and its standard error. Of true pairs, those that would be
+        pairs by chance as well are no part of it.
     by_label : DataFrame
         A row for every label (one row, of all, without labels): ``label``, ``pixels``, ``count_a``,
         ``count_b``, ``observed``, ``expected``, ``expected_shifted``, ``excess`` and ``stderr``.

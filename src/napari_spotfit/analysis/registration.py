@@ -215,7 +215,7 @@ class ChannelRegistration:
             }
             found = cls(**arrays)
             found.covers(SpotFits({"y": np.zeros(1), "x": np.zeros(1)}))
-            found._fit.variances(np.zeros((1, 2)))
+            found._fit.mapped(found._fit.variances(np.zeros((1, 2))))
         except (AttributeError, KeyError, QhullError, TypeError, ValueError) as error:
             raise UnreadableFileError(f"“{place.name}” is no registration: {error}") from None
         return found
