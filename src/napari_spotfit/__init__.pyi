@@ -1,5 +1,6 @@
 """The public names; ``__init__.py`` imports each from here when it is first used."""
 
+from .analysis.cells import cells_by_channel as cells_by_channel
 from .analysis.drift import Drift as Drift
 from .analysis.drift import fiducial_drift as fiducial_drift
 from .analysis.drift import load_drift as load_drift
@@ -13,6 +14,7 @@ from .analysis.registration import ChannelRegistration as ChannelRegistration
 from .analysis.registration import register_channels as register_channels
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
+from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
 from .batch.localize_files import localize_files as localize_files
 from .engine.errors import BackendFallbackWarning as BackendFallbackWarning

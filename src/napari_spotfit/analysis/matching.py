@@ -40,7 +40,8 @@ class Spots(NamedTuple):
     variances: Floats
     frame: Integers
 
-    def __getitem__(self, rows: NDArray[np.generic]) -> Spots:  # type: ignore[override]
+    def part(self, rows: Integers) -> Spots:
+        """Return some of the spots."""
         return Spots(self.places[rows], self.variances[rows], self.frame[rows])
 
 
@@ -92,17 +93,19 @@ class Fit(NamedTuple):
 
     def jacobian(self, places: Floats) -> Floats:
         """Return the derivatives of mapped positions, shape (n, 2, 2): of which, along which."""
-        slopes = self.model.slopes(places) @ self.coefficients
+        slopes: Floats = self.model.slopes(places) @ self.coefficients
         return np.eye(2) + np.moveaxis(slopes, 0, 2)
 
     def variances(self, places: Floats) -> Floats:
         """Return the variances of mapped positions that come from the coefficients."""
         terms = self.model.terms(places)
-        return np.einsum("ni,aij,nj->na", terms, self.inverse, terms)
+        found: Floats = np.einsum("ni,aij,nj->na", terms, self.inverse, terms)
+        return found
 
     def of_both(self, a: Spots, b: Spots) -> Floats:
         """Return the variances of the distance between spots and those mapped onto them."""
-        return a.variances + np.einsum("nij,nj->ni", self.jacobian(b.places) ** 2, b.variances)
+        moved: Floats = np.einsum("nij,nj->ni", self.jacobian(b.places) ** 2, b.variances)
+        return a.variances + moved
 
 
 class Matches(NamedTuple):
@@ -156,8 +159,9 @@ class _Matcher:
         self.tree = cKDTree(self.with_frame(a.places, a.frame))
         self.error = math.sqrt(float(np.median(a.variances) + np.median(b.variances)))
         known = np.unique(self.with_frame(b.places, b.frame), axis=0)
-        near = cKDTree(known).query(known, 2)[0][:, 1]
-        self.spacing = 2.0 * float(np.median(near[np.isfinite(near)]))
+        # The third neighbour: the first may be the same spot, found twice.
+        near = cKDTree(known).query(known, min(4, len(known)))[0][:, -1]
+        self.spacing = 1.1 * float(np.median(near[np.isfinite(near)]))
         self.spacing = min(self.spacing, self.extent / 4)
         self.middle = np.median(a.places, axis=0)
         self.votes = self._votes()
@@ -256,7 +260,7 @@ class _Matcher:
         center = self.b.places.mean(axis=0)
         terms = (self.degree + 1) * (self.degree + 2) // 2
         spread = gate / 3
-        before: tuple[Integers, Integers] | None = None
+        one = other = np.empty(0, np.int64)
         for turn in range(_ROUNDS):
             mapped = fit.mapped(self.b.places)
             if turn < 3:
@@ -265,11 +269,11 @@ class _Matcher:
                 # As far out as the map is known.
                 sure = spread**2 * fit.variances(self.b.places).sum(axis=1) <= (gate / 2) ** 2
                 rows = np.flatnonzero(sure)
+            before = other
             one, other = self.pairs(mapped, rows, gate)
             if len(one) < terms + 2:
                 return None
-            same = before is not None and np.array_equal(before[1], other)
-            before = one, other
+            same = np.array_equal(before, other)
             degree = self.degree if len(one) >= 4 * terms else min(self.degree, 1)
             degree = degree if len(one) >= 6 or self.degree == 0 else 0
             model = Model(degree, center, scale)
@@ -288,7 +292,7 @@ class _Matcher:
             if same and (smaller >= gate or turn > _ROUNDS - 5):
                 break
             gate = min(gate, max(smaller, 0.8 * gate)) if turn >= 2 else gate
-        return self._settled(fit, Model(self.degree, center, scale), *before, gate)
+        return self._settled(fit, Model(self.degree, center, scale), one, other, gate)
 
     def _settled(
         self, fit: Fit, model: Model, one: Integers, other: Integers, gate: float
@@ -297,7 +301,7 @@ class _Matcher:
         terms = len(model.powers)
         dispersion = 1.0
         for _ in range(_ROUNDS // 2):
-            a, b = self.a[one], self.b[other]
+            a, b = self.a.part(one), self.b.part(other)
             variances = fit.of_both(a, b)
             fit = Fit.of(model, b.places, a.places - b.places, variances)
             away = (a.places - fit.mapped(b.places)) ** 2 / variances
@@ -309,7 +313,7 @@ class _Matcher:
             known = dispersion * fit.variances(self.b.places).sum(axis=1) <= (gate / 2) ** 2
             widest = WITHIN * math.sqrt(dispersion * float(variances.max()))
             new_one, new_other = self.pairs(mapped, np.flatnonzero(known), min(widest, gate))
-            a, b = self.a[new_one], self.b[new_other]
+            a, b = self.a.part(new_one), self.b.part(new_other)
             away = (a.places - mapped[new_other]) ** 2 / fit.of_both(a, b)
             near = away.sum(axis=1) <= WITHIN**2 * dispersion
             new_one, new_other = new_one[near], new_other[near]
@@ -326,7 +330,7 @@ class _Matcher:
         Chance is measured by shifts, and may have tried every map that is different. And whether
         they are beyond it in all parts of their field.
         """
-        a, b = self.a[found.a], self.b[found.b]
+        a, b = self.a.part(found.a), self.b.part(found.b)
         reach = WITHIN * np.sqrt(found.dispersion * found.fit.of_both(a, b).mean())
         mapped = found.fit.mapped(self.b.places)
         low, high = a.places.min(axis=0) - reach, a.places.max(axis=0) + reach
@@ -361,9 +365,12 @@ class _Matcher:
         """Raise ValueError if nearly as many spots lie on each other after another shift."""
         one, other = self.votes
         reach = WITHIN * math.sqrt(
-            found.dispersion * float(found.fit.of_both(self.a[found.a], self.b[found.b]).mean())
+            found.dispersion
+            * float(found.fit.of_both(self.a.part(found.a), self.b.part(found.b)).mean())
         )
         shifts = self.a.places[one] - found.fit.mapped(self.b.places[other])
+        # As far as there are bins that are as narrow.
+        shifts = shifts[(np.abs(shifts) <= math.sqrt(_BINS) / 2 * reach).all(axis=1)]
         inside = (np.abs(shifts) <= reach).all(axis=1)
         _, _, counts = self._peak(shifts[~inside], reach)
         usual = float(counts[counts > 0].mean()) if counts.any() else 0.0

@@ -67,25 +67,37 @@ def leading_of(fits: SpotFits) -> tuple[str, ...]:
     return (*(["file"] if "file" in fits else []), *names)
 
 
-def of_one_channel(fits: SpotFits) -> SpotFits:
-    """Return fits whose places have no index of a channel.
+def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
+    """Return the fits of each channel by its number, in places without an index of the channel.
 
-    Raises
-    ------
-    ValueError
-        If they are of several channels.
+    Examples
+    --------
+    >>> from napari_spotfit import SpotFits
+    >>> columns = {"channel": np.array([0, 2, 2]), "y": np.arange(3.0), "x": np.arange(3.0)}
+    >>> {number: len(own) for number, own in split_channels(SpotFits(columns, ["channel"])).items()}
+    {0: 1, 2: 2}
     """
     fits = fits.to_host()
+    if CHANNEL not in fits:
+        raise ValueError('these fits have no column channel: fit with channel="all"')
+    index = [name for name in fits.index_names if name != CHANNEL]
+    whole = SpotFits(fits.columns, index, fits.settings, units=fits.units)
+    return {int(number): whole[fits.channel == number] for number in np.unique(fits.channel)}
+
+
+def of_one_channel(fits: SpotFits) -> SpotFits:
+    """Return fits in places without an index of the channel; ValueError if they are of several."""
     if CHANNEL not in fits.index_names:
-        return fits
-    numbers = np.unique(fits.channel).tolist()
-    if len(numbers) > 1:
+        return fits.to_host()
+    channels = split_channels(fits)
+    if len(channels) > 1:
         raise ValueError(
-            f"these fits are of the channels {', '.join(map(str, numbers))}: choose one, "
-            f"fits[fits.channel == {numbers[0]}]"
+            f"these fits are of the channels {', '.join(map(str, channels))}: choose one, "
+            f"fits[fits.channel == {next(iter(channels))}]"
         )
     index = [name for name in fits.index_names if name != CHANNEL]
-    return SpotFits(fits.columns, index, fits.settings, units=fits.units)
+    empty = SpotFits(fits.to_host().columns, index, fits.settings, units=fits.units)
+    return next(iter(channels.values()), empty)
 
 
 def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius: float) -> Integers:

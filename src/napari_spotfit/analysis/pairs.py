@@ -56,7 +56,8 @@ class SpotPairs:
         How many there are by chance, found by shifting one channel: so spots may be dense in
         some parts of a cell, and rare in others, in both channels alike.
     excess, stderr : float
-        ``observed - expected_shifted``, and its standard error.
+        ``observed - expected_shifted``, and its standard error. Of true pairs, those that would be
+        pairs by chance as well are no part of it.
     by_label : DataFrame
         A row for every label (one row, of all, without labels): ``label``, ``pixels``, ``count_a``,
         ``count_b``, ``observed``, ``expected``, ``expected_shifted``, ``excess`` and ``stderr``.
@@ -326,8 +327,7 @@ def _by_density(one: _Channel, other: _Channel, region: _Region, radius: float) 
     place = np.minimum(np.searchsorted(units, one.unit), len(units) - 1)
     there = np.where(units[place] == one.unit, counts[place], 0)
     chance = -np.expm1(-there * reach / region.sizes[one.cell])
-    by_cell: Floats = np.bincount(one.cell, chance, len(region.label))
-    return by_cell
+    return np.asarray(np.bincount(one.cell, chance, len(region.label)), float)
 
 
 def _by_shifts(

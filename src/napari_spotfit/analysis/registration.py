@@ -209,13 +209,13 @@ class ChannelRegistration:
         try:
             values = json.loads(place.read_text(encoding="utf-8"))
             check_format(values.pop(FORMAT_KEY, None), FORMAT, values.pop("version", None))
-            arrays = {
+            arrays: dict[str, Any] = {
                 name: np.asarray(value, float) if isinstance(value, list) else value
                 for name, value in values.items()
             }
             found = cls(**arrays)
             found.covers(SpotFits({"y": np.zeros(1), "x": np.zeros(1)}))
-            found._fit.variances(np.zeros((1, 2)))
+            found._fit.mapped(found._fit.variances(np.zeros((1, 2))))
         except (AttributeError, KeyError, QhullError, TypeError, ValueError) as error:
             raise UnreadableFileError(f"“{place.name}” is no registration: {error}") from None
         return found
@@ -289,8 +289,9 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
             )
         if not (np.ptp(one.places, axis=0) > 0).any():
             raise ValueError(f"all spots of channel {name} are at one place: nothing tells a map")
-    found = find_matches(*spots, degree, turned=degree > 0)
-    return _registration(model, found, *spots)
+    one, other = spots
+    found = find_matches(one, other, degree, turned=degree > 0)
+    return _registration(model, found, one, other)
 
 
 def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
@@ -311,7 +312,7 @@ def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
 
 def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelRegistration:
     """Return the registration of matches, or raise where they do not determine it."""
-    one, other, fit = a[found.a], b[found.b], found.fit
+    one, other, fit = a.part(found.a), b.part(found.b), found.fit
     variances = fit.of_both(one, other)
     away = one.places - fit.mapped(other.places)
     leverage = fit.variances(other.places) / variances

@@ -94,15 +94,32 @@ def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
 def open_cells(
     image: Path, labels: str, images: Sequence[Path], channels: Sequence[Channel]
 ) -> Cells:
-    """Return the cells of an image: the labels of its mask, those of a movie read frame by frame.
+    """Return the cells of an image, which count the spots of its channels.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If :func:`open_mask` does, or the mask has too large numbers.
+    """
+    mask = open_mask(image, labels, images, channels)
+    try:
+        every = [int(one.number or 0) for one in channels if one.is_one_of_all]
+        return Cells(mask, every)
+    except ValueError as error:
+        name = mask_of(image, labels, images).name
+        raise ValueError(f"the mask “{name}” cannot be used: {error}") from None
+
+
+def open_mask(image: Path, labels: str, images: Sequence[Path], channels: Sequence[Channel]) -> Any:
+    """Return the labels of an image's mask, those of a movie read frame by frame.
 
     Parameters are those of :func:`mask_of`, and the channels that are fitted.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        If :func:`mask_of` does, or if the mask cannot be read, has no whole numbers or too large
-        ones, or is not as large as the image.
+        If :func:`mask_of` does, or if the mask cannot be read, has no whole numbers, or is not as
+        large as the image.
     """
     # Where both are wrong, the image's error is reported.
     shape = FrameReader(channels[0].image).shape
@@ -118,11 +135,7 @@ def open_cells(
             f"the mask “{path.name}” has {_size(mask.shape)} pixels, “{image.name}” "
             f"{_size(shape)}: a mask is as large as a frame, or as the whole image"
         )
-    try:
-        every = [int(one.number or 0) for one in channels if one.is_one_of_all]
-        return Cells(np.asarray(mask) if mask.ndim == 2 else mask, every)
-    except ValueError as error:
-        raise ValueError(f"the mask “{path.name}” cannot be used: {error}") from None
+    return np.asarray(mask) if mask.ndim == 2 else mask
 
 
 def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:

@@ -10,6 +10,7 @@ from glob import has_magic, iglob
 from pathlib import Path
 
 from ..files.streaming import check_name, is_table
+from ..images.channels import Chosen
 from ..images.files.opening import ENDINGS, data_set, is_image_folder
 from ..settings.settings import Settings
 from .masks import without_masks
@@ -33,8 +34,8 @@ class Batch:
         What the tables in a folder end in.
     frames : slice, optional
         Frames of each movie.
-    channel : int or str, optional
-        The channel of images of several, or "all" for each by itself.
+    channel : int or str, or tuple of them, optional
+        The channel of images of several; "all" or a tuple of some for each by itself.
     labels : str, optional
         Where the masks are, as :func:`~.masks.mask_of` takes it.
     workers : int
@@ -54,7 +55,7 @@ class Batch:
     settings: Settings
     ending: str = ENDING
     frames: slice | None = None
-    channel: int | str | None = None
+    channel: Chosen = None
     labels: str | None = None
     workers: int = 1
     keep: bool = False

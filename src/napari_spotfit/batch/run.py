@@ -18,8 +18,7 @@ from ..engine import threads
 from ..files.parts import PartsError, folders_in, parts_beside, parts_in, remove_beside
 from ..files.table import as_text
 from ..files.writing import FileLockedError, file_lock, remove_left, unfinished
-from ..images.axes import ALL
-from ..images.channels import NO_MAPS, Channel, channels_of
+from ..images.channels import NO_MAPS, Channel, channels_of, is_several
 from ..images.files.opening import open_image
 from ..images.frames import FrameReader
 from ..images.identity import identity
@@ -270,7 +269,7 @@ def _parts(
         ):  # fmt: skip
             assert part.settings is not None
             requested = part.settings.changed(threads=batch.settings.threads)
-            if batch.channel == ALL:  # each has its own σ and noise
+            if is_several(batch.channel):  # each has its own σ and noise
                 requested = batch.settings
             part = SpotFits(part.columns, part.index_names, requested)
             labelled = part if file.cells is None else file.cells.labelled(part)

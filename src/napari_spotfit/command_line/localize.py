@@ -113,8 +113,8 @@ def localize(
     level = QUIET if quiet else VERBOSE if verbose else USUAL
     try:
         batch = Batch(
-            image_files(inputs), output, chosen_settings(context), ending, _slice(frames), channel,
-            labels, workers, keep, fresh, pixel_size,
+            image_files(inputs), output, chosen_settings(context), ending, frames_of_text(frames),
+            channel, labels, workers, keep, fresh, pixel_size,
         )  # fmt: skip
         batch = images_of(batch)
         batch_tables(batch)
@@ -122,12 +122,12 @@ def localize(
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
     with Stop(level) as stop, FileReporter(level, bars=workers == 1) as reporter:
-        outcomes, unwritten = _outcomes(batch, reporter, lambda: stop.asked)
+        outcomes, unwritten = outcomes_of(batch, reporter, lambda: stop.asked)
     seconds = time.perf_counter() - begun
     if unwritten:
         write_message(f"Error: {unwritten}", level, QUIET)
     if as_json:
-        write_summary(_summary(outcomes, seconds, unwritten))
+        write_summary(summary_of(outcomes, seconds, unwritten))
     if unwritten:
         context.exit(SOME_FAILED)
     failed = any(outcome.state == FAILED for outcome in outcomes)
@@ -139,7 +139,7 @@ def localize(
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
-def _outcomes(
+def outcomes_of(
     batch: Batch, report: Report, stopped: Callable[[], bool]
 ) -> tuple[list[Outcome], str]:
     """Return the outcome of each file, and why one table of all cannot be written, if so."""
@@ -158,7 +158,7 @@ def _outcomes(
         return list(outcomes.values()), why
 
 
-def _slice(text: str | None) -> slice | None:
+def frames_of_text(text: str | None) -> slice | None:
     """Return the frames that a text chooses: a slice, or one frame, from the end if below 0."""
     if text is None:
         return None
@@ -192,7 +192,8 @@ def _chooses_some(chosen: slice) -> bool:
     return any(bool(range(*chosen.indices(length))) for length in (1, longest))
 
 
-def _summary(outcomes: list[Outcome], seconds: float, error: str) -> dict[str, Any]:
+def summary_of(outcomes: list[Outcome], seconds: float, error: str) -> dict[str, Any]:
+    """Return what programs are given of all files."""
     frames = sum(outcome.frames for outcome in outcomes)
     return {
         "version": __version__,

@@ -22,6 +22,7 @@ from .output import (
     write_any_text,
     write_summary,
 )
+from .pairs import pairs
 from .simulate import simulate
 
 #: Whether a program reads what is written.
@@ -78,5 +79,5 @@ def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""
 
 
-for command in (localize, info, convert, drift, simulate, benchmark, demo):
+for command in (localize, pairs, info, convert, drift, simulate, benchmark, demo):
     main.add_command(command)

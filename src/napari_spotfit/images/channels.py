@@ -21,6 +21,8 @@ class Maps(NamedTuple):
 
 
 NO_MAPS = Maps()
+#: One channel by number or name, all, some, or None where an image has one at most.
+Chosen = int | str | tuple[int | str, ...] | None
 
 
 class Channel(NamedTuple):
@@ -55,8 +57,13 @@ def channel_of(image: Any, channel: int | str | None, maps: Maps) -> Channel:
     return Channel(own, _maps_at(maps, shape, *chosen), chosen[1], chosen[0])
 
 
-def channels_of(image: Any, channel: int | str | None, maps: Maps) -> list[Channel]:
-    """Return the channel of an image that is chosen, or each with ``channel="all"``.
+def is_several(channel: Chosen) -> bool:
+    """Whether a choice is of channels that are each fitted by itself."""
+    return channel == ALL or isinstance(channel, tuple)
+
+
+def channels_of(image: Any, channel: Chosen, maps: Maps) -> list[Channel]:
+    """Return the channel of an image that is chosen, or each with ``"all"`` or of a tuple of them.
 
     Raises
     ------
@@ -64,9 +71,9 @@ def channels_of(image: Any, channel: int | str | None, maps: Maps) -> list[Chann
         As :func:`channel_of` does.
     """
     image = opened(image)
-    if channel != ALL:
+    if channel != ALL and not isinstance(channel, tuple):
         return [channel_of(image, channel, maps)]
-    every = range(image.shape[axis_of_channels(image)])
+    every = channel if isinstance(channel, tuple) else range(image.shape[axis_of_channels(image)])
     return [channel_of(image, one, maps)._replace(is_one_of_all=True) for one in every]
 
 

@@ -113,9 +113,9 @@ def _fit_in_channels(
     places = checked_places(centers, len(channels[0].image.shape) + 1)
     with np.errstate(invalid="ignore"):
         number = np.rint(places[:, axis])
-    outside_all = ~((number >= 0) & (number < len(channels)))
+    outside_all = ~np.isin(number, [int(one.number or 0) for one in channels])
     parts, rows = [], []
-    number[outside_all] = 0
+    number[outside_all] = int(channels[0].number or 0)
     used = [one for one in channels if (number == one.number).any()]
     for one in used or channels[:1]:
         own = np.flatnonzero(number == one.number)

@@ -13,7 +13,7 @@ from ..estimation.camera_check import CameraCheck, warn_of_camera
 from ..estimation.estimates import warn_of_gain
 from ..images.arrays import fitted_by_plane, plane_axis
 from ..images.camera import Camera
-from ..images.channels import Channel, Maps, channels_of
+from ..images.channels import Channel, Chosen, Maps, channels_of
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..results.joining import joined_parts
@@ -183,7 +183,7 @@ def localize_iter(
     roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
-    channel: int | str | None = None,
+    channel: Chosen = None,
     mask: Any = None,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -209,10 +209,10 @@ def localize_iter(
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
         indices are those of the whole image.
-    channel : int or str, optional
+    channel : int or str, or tuple of them, optional
         Number or name of the channel, where the image has an axis c of several: channels are no
-        frames, and the other axes are those of the results. "all" fits each by itself, which adds
-        a column ``channel``.
+        frames, and the other axes are those of the results. "all" and a tuple of some fit each by
+        itself, which adds a column ``channel``.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     weights : array, shape (Y, X) or (…, Y, X), optional

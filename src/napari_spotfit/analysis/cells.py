@@ -1,0 +1,132 @@
+"""One table of cells and channels: spots, their light, and how many are pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..models.columns import CHANNEL
+from ..results.spot_fits import SpotFits
+from .labels import COUNTED, per_label, table_of_labels
+from .pairing import of_one_channel, split_channels
+from .pairs import SpotPairs, pair_spots
+from .summary import check_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What stands in the table of two channels, by its name among the results of pair_spots.
+_OF_PAIRS = {
+    "observed": "pairs", "expected_shifted": "expected", "excess": "excess",
+    "stderr": "excess_stderr",
+}  # fmt: skip
+
+
+def cells_by_channel(
+    channels: Mapping[Any, SpotFits] | SpotFits,
+    labels: Any = None,
+    radius: float | None = None,
+    *,
+    columns: Iterable[str] = ("photons",),
+    to_labels: ArrayLike | None = None,
+    shape: Sequence[int] | None = None,
+    z_scale: float | None = None,
+) -> pd.DataFrame:
+    """Return a table with a row for every cell, and columns for each channel and each two of them.
+
+    Parameters
+    ----------
+    channels : mapping of SpotFits, or SpotFits
+        The fits that count of each channel by its name, such as ``{"GFP": gfp[gfp.good], …}``; or
+        fits with a column ``channel``, as ``localize(image, channel="all")`` returns them.
+    labels, to_labels
+        The cells, as :func:`per_label` takes them. Without labels, all spots are in one row.
+    radius : float, optional
+        Up to how many pixels apart spots of two channels are pairs; none are sought without it.
+    columns : iterable of str
+        Columns of numbers that are added up.
+    shape, z_scale
+        As in :func:`pair_spots`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``label`` and ``pixels`` as of :func:`per_label`; for each channel, ``GFP_count``,
+        ``GFP_photons_sum`` and ``GFP_photons_mean``; and for each two, ``GFP+RFP_pairs``,
+        ``GFP+RFP_expected`` by chance, ``GFP+RFP_excess`` and ``GFP+RFP_excess_stderr``. A number
+        of a channel is called ``channel_0``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`per_label` and :func:`pair_spots` do, and if there are no channels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import cells_by_channel, fit_at, simulate_movie
+    >>> image = simulate_movie(1, shape=(64, 64), photons=3000, seed=0)[0][0]
+    >>> a, b = fit_at(image, [(12, 12), (40, 50)]), fit_at(image, [(12, 12)])
+    >>> cells = np.ones((64, 64), int)
+    >>> cells[:, 32:] = 2
+    >>> table = cells_by_channel({"GFP": a, "RFP": b}, cells, radius=2)
+    >>> table[["label", "GFP_count", "RFP_count", "GFP+RFP_pairs"]].values.tolist()
+    [[1, 1, 1, 1], [2, 1, 0, 0]]
+    """
+    named = named_channels(channels)
+    pairs = {}
+    if radius is not None:
+        known: dict[str, Any] = {
+            "labels": labels, "to_labels": to_labels, "shape": shape, "z_scale": z_scale,
+        }  # fmt: skip
+        for one, other in combinations(named, 2):
+            pairs[one, other] = pair_spots(named[one], named[other], radius, **known)
+    return table_of_cells(named, pairs, labels, columns=columns, to_labels=to_labels)
+
+
+def named_channels(channels: Mapping[Any, SpotFits] | SpotFits) -> dict[str, SpotFits]:
+    """Return the fits of channels by the names that stand in tables."""
+    known = split_channels(channels) if isinstance(channels, SpotFits) else channels
+    if not known:
+        raise ValueError("there are no channels: give the fits of each by its name")
+    return {
+        name if isinstance(name, str) else f"channel_{name}": of_one_channel(fits)
+        for name, fits in known.items()
+    }
+
+
+def table_of_cells(
+    channels: Mapping[str, SpotFits],
+    pairs: Mapping[tuple[str, str], SpotPairs],
+    labels: Any = None,
+    *,
+    columns: Iterable[str] = ("photons",),
+    to_labels: ArrayLike | None = None,
+) -> pd.DataFrame:
+    """Return the table of :func:`cells_by_channel` from pairs that are known."""
+    import pandas as pd
+
+    names: list[str] = list(columns)
+    table: dict[str, Any] = {}
+    for name, fits in channels.items():
+        # Its number is in the columns' names, and rows are of cells.
+        of_spots = {one: values for one, values in fits.columns.items() if one != CHANNEL}
+        fits = SpotFits(of_spots, fits.index_names, fits.settings)
+        if labels is None:
+            everywhere = np.ones(len(fits), np.int64)
+            own = table_of_labels(everywhere, {1: 0}, fits.columns, check_columns(fits, names))
+        else:
+            own = per_label(fits, labels, names, to_labels)
+        shared = [one for one in ("label", "pixels", COUNTED) if one in own and labels is not None]
+        table |= {one: own[one] for one in shared}
+        of_channel = [one for one in own if one not in ("label", "pixels", COUNTED)]
+        table |= {f"{name}_{one}": own[one] for one in of_channel}
+    for (one, other), found in pairs.items():
+        table |= {
+            f"{one}+{other}_{title}": found.by_label[column] for column, title in _OF_PAIRS.items()
+        }
+    return pd.DataFrame(table)
