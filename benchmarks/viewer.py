@@ -36,9 +36,8 @@ from viewer_window import (
 
 from napari_spotfit import localize, simulate_movie, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.appearance import MARKS, choose_mark
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 
 #: Milliseconds between the moves of a mouse, and for how long it is dragged.
 MOVE, DRAG = 8, 3000
@@ -53,7 +52,7 @@ def opening(options: argparse.Namespace) -> None:
         image = viewer.add_image(frame[0], name="image")
         viewer.add_layer(to_points_layer(localize(frame[0]), image))
         settle()
-        for name in ("Fit spots", "Spots", "Inspect spot"):
+        for name in ("Fit spots", "Results"):
             add, times = partial(viewer.window.add_plugin_dock_widget, "napari-spotfit"), []
             for _ in range(options.repeats + 1):
                 rest(100)
@@ -139,10 +138,10 @@ def field(options: argparse.Namespace) -> None:
 
 
 def _doubtful(viewer: napari.Viewer, repeats: int) -> list[Spent]:
-    """Return what is spent from one doubtful spot to the next, without drawing, with Spots open."""
-    inspector = InspectSpot(viewer)
-    for widget in (Spots(viewer), inspector):
-        viewer.window.add_dock_widget(widget, name=widget.title)
+    """Return what is spent from one doubtful spot to the next, without drawing, with its table."""
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name=results.title)
+    inspector = results.inspect
     times = []
     for _ in range(repeats + 2):
         inspector.step(1)
@@ -175,7 +174,7 @@ def click(options: argparse.Namespace) -> None:
             for axis, step in enumerate(np.unravel_index(frame, image.shape[:-2] or (1,))):
                 viewer.dims.set_current_step(axis, int(step))
             if "inspector" in name:
-                viewer.window.add_dock_widget(InspectSpot(viewer), name="Inspect spot")
+                viewer.window.add_dock_widget(Results(viewer), name="Results")
             rest(300)
             canvas = Canvas(viewer)
             here = truth[truth["frame"] == frame][["y", "x"]].to_numpy()

@@ -18,7 +18,7 @@ from viewer_window import Canvas, Heartbeat, Spent, open_viewer, rest, settle, s
 import napari_spotfit as spotfit
 from napari_spotfit import SpotFits, to_points_layer
 from napari_spotfit.widgets.layers.appearance import color_faces
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.track import Track
 
@@ -61,7 +61,7 @@ def one_image(options: argparse.Namespace) -> None:
 
 def million(options: argparse.Namespace) -> None:
     """Colours, filters and table of many spots."""
-    print(f"\nSpots widget and colours, {options.spots:,} spots")
+    print(f"\nResults and colours, {options.spots:,} spots")
     with open_viewer() as (viewer, _):
         image = viewer.add_image(np.zeros((2000, 8, 8), np.uint8), name="movie")
         fits = fits_of(options.spots, frames=2000)
@@ -75,18 +75,19 @@ def million(options: argparse.Namespace) -> None:
         rest(100)
         for names in (("photons", "stop_condition"), ("stop_condition", "x"), ("sigma", "photons")):
             colors(layer, *names, options.repeats)
-        widgets: list[Spots] = []
+        widgets: list[Results] = []
 
         def open_widget() -> None:
-            widgets.append(Spots(viewer))
-            viewer.window.add_dock_widget(widgets[0], name="Spots")
+            widgets.append(Results(viewer))
+            viewer.window.add_dock_widget(widgets[0], name="Results")
 
         show("open the widget", [spent(open_widget)], 300)
         rest(500)
         _table(viewer, widgets[0], layer, options.repeats)
 
 
-def _table(viewer: napari.Viewer, widget: Spots, layer: Any, repeats: int) -> None:
+def _table(viewer: napari.Viewer, widget: Results, layer: Any, repeats: int) -> None:
+    widget.tabs.setCurrentWidget(widget.filters)
     region, canvas = widget.filters.histogram.region, Canvas(viewer)
     widget.filters.histogram.feature.choose("sigma")
     settle()

@@ -59,16 +59,18 @@ def show_smfish(sample: str) -> None:
     save_window(viewer, IMAGES / "smfish.png")
     print(widget.status.text())
 
-    spots = dock(viewer, "Spots")
-    spots.filters.histogram.feature.choose("photons")
-    spots.filters.histogram.region.setRegion((500, 3000))
-    spots.filters.legend.good.click()
+    results = dock(viewer, "Results")
+    results.tabs.setCurrentWidget(results.filters)
+    results.filters.histogram.feature.choose("photons")
+    results.filters.histogram.region.setRegion((500, 3000))
+    results.filters.legend.good.click()
     wait_until(lambda: True)
     save_window(viewer, IMAGES / "spots.png")
-    print("; ".join(spots.spots.filters.words()), "-", spots.count.text())
-    spots.filters.list.clear.click()
+    print("; ".join(results.spots.filters.words()), "-", results.count.text())
+    results.filters.list.clear.click()
 
-    inspector = dock(viewer, "Inspect spot")
+    inspector = results.inspect
+    results.tabs.setCurrentWidget(inspector)
     table = layer.features
     bad = np.flatnonzero(table["good"] == 0)
     worst = bad[np.argmax(table["chi_square"].to_numpy()[bad])]

@@ -1,7 +1,7 @@
 """Take pictures of all widgets on small screens, for a look at what does not fit.
 
-On one of 1280×800 pixels, and on one of 1920×1080 on which all is half as large again, so that
-1280×720 are left. They are saved in build/small-screens/, one folder each.
+On one of 1280×800 pixels, on one of 1024×700, and on one of 1920×1080 on which all is half as large
+again, so that 1280×720 are left. They are saved in build/small-screens/, one folder each.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from demo import fit, open_sample
 from screenshots import dock, own_settings, wait_until
 
 import napari_spotfit as spotfit
+from napari_spotfit.widgets.import_localisations import ImportDialog
 
 if TYPE_CHECKING:
     import napari
 
 OUT = Path(__file__).parents[1] / "build" / "small-screens"
-#: The room for the window, by how much larger all is drawn.
-ROOMS = {"1": (1280, 800), "1.5": (1280, 720)}
+#: By how much larger all is drawn, and the room for the window.
+ROOMS = {"1280": ("1", (1280, 800)), "1024": ("1", (1024, 700)), "large": ("1.5", (1280, 720))}
 
 
 class Camera:
     """Takes pictures of a viewer's window, which is made as small as the screen first."""
 
     def __init__(self, viewer: napari.Viewer, folder: Path, room: tuple[int, int]):
-        self._viewer, self._folder, self._room = viewer, folder, room
+        self._viewer, self.folder, self._room = viewer, folder, room
 
     def take(self, name: str) -> None:
         """Save a picture, and say so if the window had to be larger."""
         self._viewer.window.resize(*self._room)
         wait_until(lambda: True)
         window = self._viewer.window._qt_window  # there is no public way to it
-        window.grab().save(str(self._folder / f"{name}.png"))
+        window.grab().save(str(self.folder / f"{name}.png"))
         size = window.width(), window.height()
         print(f"{name}: {size[0]}×{size[1]}", "" if size == self._room else "  does not fit")
 
@@ -63,14 +64,12 @@ def take_all(folder: Path, room: tuple[int, int]) -> None:
     wait_until(lambda: bool(drawn))
     camera.take("preview-above-result")
     widget.preview.box.click()
-    spots = dock(viewer, "Spots")
-    for page in range(spots.tabs.count()):
-        spots.tabs.setCurrentIndex(page)
-        camera.take(f"spots-{spots.tabs.tabText(page).lower()}")
-    inspector = dock(viewer, "Inspect spot")
-    inspector.inspect(layer, int(np.flatnonzero(layer.features["good"] == 0)[0]))
-    wait_until(lambda: True)
-    camera.take("inspect")
+    results = dock(viewer, "Results")
+    results.go_to(layer, int(np.flatnonzero(layer.features["good"] == 0)[0]), "Inspect")
+    for page in range(results.tabs.count()):
+        results.tabs.setCurrentIndex(page)
+        wait_until(lambda: True)
+        camera.take(f"results-{results.tabs.tabText(page).lower()}")
     with TemporaryDirectory() as name:
         take_of_files(viewer, camera, Path(name))
     take_of_loop(viewer, camera)
@@ -83,7 +82,9 @@ def take_of_files(viewer: napari.Viewer, camera: Camera, folder: Path) -> None:
         movie, _ = spotfit.simulate_movie(20, spots_per_frame=20, seed=seed)
         np.save(folder / f"field {seed + 1}.npy", movie)
     (folder / "field 5.npy").write_bytes(b"no array")
-    files = alone(viewer, "Fit many files")
+    pages = alone(viewer, "Fit spots").pages
+    pages.switch.setCurrentIndex(1)
+    files = pages.files
     files.form.images.value = str(folder)
     camera.take("files")
     files.fit_button.click()
@@ -91,11 +92,13 @@ def take_of_files(viewer: napari.Viewer, camera: Camera, folder: Path) -> None:
     camera.take("files-done")
     table = folder / "localisations.csv"
     spotfit.localize(movie).save(table, "thunderstorm", pixel_size=100)
-    importer = alone(viewer, "Import localisations…")
+    importer = ImportDialog(viewer)
+    importer.open()
     importer.file.value = str(table)
     importer.look()
     wait_until(lambda: importer.found is not None)
-    camera.take("import")
+    importer.grab().save(str(camera.folder / "import.png"))
+    importer.reject()
 
 
 def take_of_loop(viewer: napari.Viewer, camera: Camera) -> None:
@@ -118,12 +121,11 @@ def main() -> None:
     """Take them at each scale, in a process of its own: Qt reads it when it starts."""
     if len(sys.argv) > 1:
         own_settings()
-        take_all(Path(sys.argv[1]), ROOMS[os.environ["QT_SCALE_FACTOR"]])
+        take_all(OUT / sys.argv[1], ROOMS[sys.argv[1]][1])
         return
-    for scale in ROOMS:
-        print(f"scale {scale}")
-        folder = OUT / f"scale-{scale}"
-        command = [sys.executable, __file__, str(folder)]
+    for name, (scale, _) in ROOMS.items():
+        print(name)
+        command = [sys.executable, __file__, name]
         subprocess.run(command, env={**os.environ, "QT_SCALE_FACTOR": scale}, check=True)
 
 

@@ -128,8 +128,7 @@ def test_npe2_finds_the_manifest_and_its_commands_exist(python: Path) -> None:
     )
     commands = run(python, "-c", code).split()
     assert commands[0] == "napari_spotfit.widgets.fit_spots:FitSpots"
-    assert "napari_spotfit.widgets.inspect_spot:InspectSpot" in commands
-    for name in ("spots:Spots", "fit_files:FitFiles", "track:Track"):
+    for name in ("results:Results", "track:Track"):
         assert f"napari_spotfit.widgets.{name}" in commands
     manifest = (ROOT / "napari.yaml").read_text(encoding="utf-8")
     assert len(commands) == manifest.count("python_name:")

@@ -1,15 +1,27 @@
-"""The widget "Inspect spot", as tests open and read it."""
+"""The page "Inspect" of "Results", as tests open and read it."""
 
 import numpy as np
 
 import napari_spotfit
-from napari_spotfit.widgets.inspect_spot import InspectSpot
+from napari_spotfit.widgets.results import Results
 
 
 def docked(viewer, area="bottom"):
-    inspector = InspectSpot(viewer)
-    viewer.window.add_dock_widget(inspector, name="Inspect spot", area=area)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results", area=area)
+    return results.inspect
+
+
+def results_of(inspector):
+    """Return the widget whose page it is."""
+    while not isinstance(inspector, Results):
+        inspector = inspector.parentWidget()
     return inspector
+
+
+def go_to(inspector, layer, row):
+    """Show a spot of a layer, here and in the viewer."""
+    results_of(inspector).go_to(layer, row, "Inspect")
 
 
 def add_spots(viewer, movie, of=None, **options):
@@ -22,7 +34,7 @@ def add_spots(viewer, movie, of=None, **options):
 def shows(inspector, layer, row):
     """Whether numbers and pictures are those of a spot."""
     values = layer.features.iloc[row]
-    number = inspector.panel.numbers.texts().get("y", ("nan",))[0]
+    number = inspector.panel.numbers.texts().get("y", "nan")
     y = float(number.partition(" ±")[0])
     drawn = inspector.panel.pixels.currentIndex() == 0 and inspector.panel.pages.currentIndex() == 0
     corner = inspector.panel.pictures.data.image.mapRectToParent(

@@ -1,4 +1,4 @@
-"""The widget "Spots" as tests open, read and use it; the truth is a known table."""
+"""The widget "Results" as tests open, read and use it; the truth is a known table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qtpy.QtCore import QPoint, Qt
 
 from napari_spotfit import to_points_layer
 from napari_spotfit.results.spot_fits import SpotFits
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 
 PIXEL = 0.1
 
@@ -46,8 +46,9 @@ def add_spots(viewer, count=60, seed=0, **transform):
 
 
 def dock(viewer):
-    widget = Spots(viewer)
-    viewer.window.add_dock_widget(widget, name="Spots")
+    widget = Results(viewer)
+    viewer.window.add_dock_widget(widget, name="Results")
+    widget.tabs.setCurrentWidget(widget.filters)
     widget.resize(900, 300)
     return widget
 

@@ -12,20 +12,15 @@ from qtpy.QtCore import QEvent, Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QLineEdit
 
-from napari_spotfit.widgets.fit_files import FitFiles
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.import_localisations import ImportLocalisations
-from napari_spotfit.widgets.inspect_spot import InspectSpot
+from napari_spotfit.widgets.import_localisations import ImportDialog
 from napari_spotfit.widgets.napari_compat import main_window
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.track import Track
 
 WIDGETS = {
     "Fit spots": FitSpots,
-    "Spots": Spots,
-    "Inspect spot": InspectSpot,
-    "Fit many files": FitFiles,
-    "Import localisations…": ImportLocalisations,
+    "Results": Results,
     "Track": Track,
 }
 
@@ -35,10 +30,10 @@ def viewer(open_viewer):
     return open_viewer(show=True)
 
 
-def by_menu(viewer, name):
+def by_menu(viewer, name, menus=("&Layers", "Measure")):
     """Choose Layers ▸ Measure ▸ the widget, whose menus are filled when they show."""
     menu = main_window(viewer).menuBar()
-    for words in ("&Layers", "Measure", f"{name} (Spot fit)"):
+    for words in (*menus, f"{name} (napari-spotfit)"):
         action = next(one for one in menu.actions() if one.text() == words)
         if (menu := action.menu()) is not None:
             menu.aboutToShow.emit()
@@ -52,7 +47,7 @@ def by_palette(viewer, name):
     line = next(one for one in boxes if type(one).__name__ == "QCommandLineEdit")
     QTest.keyClicks(line, name.removesuffix("…"))  # Qt types ASCII only
     listed = line.parent()._list
-    while listed.command_at(listed._selected_index).title != f"{name} (Spot fit)":
+    while listed.command_at(listed._selected_index).title != f"{name} (napari-spotfit)":
         QTest.keyClick(line, Qt.Key.Key_Down)
     QTest.keyClick(line, Qt.Key.Key_Return)
 
@@ -73,7 +68,8 @@ def test_every_door_leads_to_working_widgets(viewer, hand, fit, make_movie, qtbo
     for name in WIDGETS:
         door(viewer, name)
         qtbot.waitUntil(lambda name=name: len(opened(viewer, name)) == 1)
-    (widget,), (spots,), (inspect,), (files,), *_ = (opened(viewer, name) for name in WIDGETS)
+    (widget,), (spots,), _ = (opened(viewer, name) for name in WIDGETS)
+    inspect, files = spots.inspect, widget.pages.files
     assert widget.settings.image.layer is image
     assert fit(widget).startswith("8 spots")
     layer = viewer.layers["movie spots"]
@@ -98,8 +94,17 @@ def test_the_palette_runs_nothing_that_wants_a_file():
     manifest = PluginManager.instance().get_manifest("napari-spotfit")
     contributions = manifest.contributions
     run = {one.command for one in (*contributions.widgets, *contributions.sample_data)}
+    run |= {"napari-spotfit.import_localisations"}
     for command in contributions.commands:
         assert command.enablement == (None if command.id in run else "False")
+
+
+def test_the_menu_opens_the_dialog_that_imports(viewer, qtbot):
+    by_menu(viewer, "Import localisations…", ("&File", "IO Utilities"))
+    (dialog,) = main_window(viewer).findChildren(ImportDialog)
+    assert dialog.isVisible()
+    dialog.reject()
+    qtbot.waitUntil(lambda: not main_window(viewer).findChildren(ImportDialog))
 
 
 def test_a_widget_that_is_deleted_raises_nothing(viewer, qtbot):

@@ -1,4 +1,4 @@
-"""Fit many files: by mouse and keys, with real files; cancelled, resumed, and opened again."""
+"""The page of files: by mouse and keys, with real files; cancelled, resumed, and opened again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qtpy.QtCore import Qt
 from napari_spotfit import Settings, label_spots, load_fits, localize, simulate_movie
 from napari_spotfit.files.settings_file import save_settings
 from napari_spotfit.localization import stored
-from napari_spotfit.widgets.fit_files import FitFiles
+from napari_spotfit.widgets.fit_spots import FitSpots
 
 pytest.importorskip("pyarrow")
 SHAPE = 48, 56
@@ -38,9 +38,11 @@ def folder(movies, tmp_path):
 
 @pytest.fixture
 def widget(viewer, qtbot):
-    widget = FitFiles(viewer)
-    viewer.window.add_dock_widget(widget, name=FitFiles.title)
-    return widget
+    fit_spots = FitSpots(viewer)
+    viewer.window.add_dock_widget(fit_spots, name=FitSpots.title)
+    switch = fit_spots.pages.switch
+    qtbot.mouseClick(switch, Qt.MouseButton.LeftButton, pos=switch.tabRect(1).center())
+    return fit_spots.pages.files
 
 
 def type_into(qtbot, line, text):
@@ -172,7 +174,7 @@ def test_closing_the_widget_stops_the_batch_and_keeps_what_is_done(
     type_into(qtbot, widget.form.images, folder / "long.tif")
     press(widget.fit_button)
     qtbot.waitUntil(lambda: widget.table.outcomes[0].frames > 2)
-    viewer.window.remove_dock_widget(widget)
+    viewer.window.remove_dock_widget("all")
     qtbot.waitUntil(no_worker)
     table = folder / "spots/long.tif.spots.parquet"
     assert not table.exists()

@@ -13,7 +13,7 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers import history as history_module
 from napari_spotfit.widgets.layers.appearance import color_faces
 from napari_spotfit.widgets.layers.points import stop_counts
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.table.filters import Filters
 
 
@@ -152,7 +152,7 @@ def test_filters_colours_and_marks_are_taken_back(viewer, widget, hand, fit, mak
     assert result.marks.currentText() == "cross"
 
 
-@pytest.mark.parametrize(("way", "door"), [("file", None), ("file", Spots), ("script", None)])
+@pytest.mark.parametrize(("way", "door"), [("file", None), ("file", Results), ("script", None)])
 def test_a_result_that_came_another_way_has_a_history_without_fit_spots(
     viewer, hand, make_movie, tmp_path, way, door
 ):

@@ -11,7 +11,7 @@ from spot_table import PIXEL, make_fits
 
 from napari_spotfit import load_fits
 from napari_spotfit.files.exchange.registry import EXCHANGE
-from napari_spotfit.widgets.import_localisations import ImportLocalisations
+from napari_spotfit.widgets.import_localisations import ImportDialog
 from napari_spotfit.widgets.layers.points import is_result
 
 NANOMETRES = 1000 * PIXEL
@@ -21,9 +21,12 @@ NEED_A_SIZE = ("thunderstorm", "smap", "smlm", "trackmate")
 
 @pytest.fixture
 def widget(viewer):
-    widget = ImportLocalisations(viewer)
-    viewer.window.add_dock_widget(widget, name=ImportLocalisations.title)
-    return widget
+    widget = ImportDialog(viewer)
+    widget.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose, False)
+    widget.open()
+    yield widget
+    widget.reject()
+    widget.deleteLater()
 
 
 @pytest.fixture
@@ -139,7 +142,7 @@ def test_rows_without_a_place_are_told(widget, look, press, viewer, tmp_path):
     )
     press(widget.import_button)
     assert len(viewer.layers[0].data) == 2
-    assert widget.status.text() == "“table” has 2 points; 2 have no place and are left out"
+    assert not widget.isVisible()
     path.write_text("frame,x,y\n0,nan,4.5\n", encoding="utf-8")
     look(path)
     assert widget.status.text() == "plain CSV: 1 localisation; 1 has no place and is left out"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from event_loop import no_worker
 from hand import SHIFT
-from inspector import docked, note, shows
+from inspector import docked, go_to, note, shows
 
 from napari_spotfit import Camera, localize
 from napari_spotfit.engine.detection.detection_settings import score_for
@@ -129,13 +129,13 @@ def test_the_inspector_shows_what_was_fitted(viewer, widget, scene, press, qtbot
     for row in range(len(layer.data)):
         spot = layer.features.iloc[row]
         window = tuple(slice(int(spot[name]), int(spot[name]) + 9) for name in ("roi_y", "roi_x"))
-        inspector.inspect(layer, row)
+        go_to(inspector, layer, row)
         qtbot.waitUntil(lambda row=row: shows(inspector, layer, row))
         assert not inspector.panel.changed.isVisible(), inspector.panel.changed.text()
         data = inspector.panel.pictures.data.image.image
         np.testing.assert_array_equal(np.isnan(data), bad[window])
     viewer.layers.remove(layers["gain"])
-    inspector.inspect(layer, 0)
+    go_to(inspector, layer, 0)
     qtbot.waitUntil(lambda: "the camera gain of this fit is gone" in note(inspector))
 
 

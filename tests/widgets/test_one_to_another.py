@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from event_loop import settle
-from inspector import add_spots, shows
+from inspector import add_spots, go_to, shows
 from napari._app_model import get_app_model
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDockWidget
 from spot_table import click_row
 
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.parts.docking import opened
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 
 
 @pytest.fixture
@@ -38,12 +37,12 @@ def by_menu(viewer, name):
 
 
 @pytest.mark.parametrize("way", ["menu", "add_plugin_dock_widget", "by hand"])
-def test_from_fit_spots_to_the_others_and_back(viewer, way, qtbot, press, make_movie):
+def test_from_fit_spots_to_results_and_back(viewer, way, qtbot, press, make_movie):
     _, layer = add_spots(viewer, make_movie(3))
     if way == "menu":
         by_menu(viewer, "fit_spots")
     elif way == "by hand":
-        for kind in (FitSpots, Spots, InspectSpot):
+        for kind in (FitSpots, Results):
             viewer.window.add_dock_widget(kind(viewer), name=f"my {kind.title}")
     else:
         viewer.window.add_plugin_dock_widget("napari-spotfit", "Fit spots")
@@ -51,78 +50,78 @@ def test_from_fit_spots_to_the_others_and_back(viewer, way, qtbot, press, make_m
     fit = opened(viewer, FitSpots.title)
     viewer.layers.selection.active = layer
     qtbot.waitUntil(lambda: fit.result.layer is layer)
-    for _ in range(2):  # the second time they are open
+    for _ in range(2):  # the second time it is open
         press(fit.result.list_button)
         settle()
-        spots = opened(viewer, Spots.title)
-        assert spots.layer.layer is layer
-        assert in_front(spots)
+        results = opened(viewer, Results.title)
+        assert results.layer.layer is layer
+        assert in_front(results)
+        results.tabs.setCurrentWidget(results.filters)
         layer.selected_data = {6}
         press(fit.result.inspect_button)
-        inspector = opened(viewer, InspectSpot.title)
-        qtbot.waitUntil(lambda inspector=inspector: shows(inspector, layer, 6))
-        qtbot.waitUntil(lambda inspector=inspector: in_front(inspector))
+        qtbot.waitUntil(lambda results=results: shows(results.inspect, layer, 6))
+        assert in_front(results.inspect)
     assert viewer.dims.current_step[0] == layer.data[6, 0]
-    for kind in (Spots, InspectSpot, FitSpots):
+    for kind in (Results, FitSpots):
         assert len(docks(viewer, kind)) == 1
-    # On to another one by the table, and back to its row, from behind the tab.
-    press(inspector.panel.list_button)
-    qtbot.waitUntil(lambda: in_front(spots))
-    spots.table.setCurrentIndex(spots.table.model().index(10, 0))
-    qtbot.keyClick(spots.table, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: shows(inspector, layer, 10))
-    qtbot.waitUntil(lambda: in_front(inspector))
+    # On to another one by the table.
+    results.table.setCurrentIndex(results.table.model().index(10, 0))
+    qtbot.keyClick(results.table, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: shows(results.inspect, layer, 10))
     assert layer.selected_data == {10}
-    # Closed, they open anew; hidden, they come back as they are.
-    docks(viewer, Spots)[0].close()
-    docks(viewer, InspectSpot)[0].hide()
+    # Hidden, it comes back as it is; closed, it opens anew.
+    docks(viewer, Results)[0].hide()
     settle()
-    press(fit.result.list_button)
     press(fit.result.inspect_button)
     settle()
-    assert in_front(opened(viewer, InspectSpot.title))
-    assert opened(viewer, InspectSpot.title) is inspector
-    assert len(docks(viewer, Spots)) == 1
-    assert opened(viewer, Spots.title).layer.layer is layer
+    assert in_front(results.inspect)
+    docks(viewer, Results)[0].close()
+    settle()
+    press(fit.result.list_button)
+    settle()
+    assert len(docks(viewer, Results)) == 1
+    assert opened(viewer, Results.title).layer.layer is layer
 
 
 def test_the_table_finds_the_row_or_says_what_hides_it(viewer, qtbot, press, make_movie):
     _, layer = add_spots(viewer, make_movie(8))
-    _, spots = viewer.window.add_plugin_dock_widget("napari-spotfit", "Spots")
+    _, results = viewer.window.add_plugin_dock_widget("napari-spotfit", "Results")
     settle()
+    inspector, table = results.inspect, results.table
     camera = getattr(viewer, "scene", viewer).camera
     center = camera.center
-    click_row(qtbot, spots, 5)
-    click_row(qtbot, spots, 5, click="mouseDClick")
-    inspector = opened(viewer, InspectSpot.title)
+    results.tabs.setCurrentWidget(results.filters)
+    click_row(qtbot, results, 5)
+    assert not in_front(inspector)
+    click_row(qtbot, results, 5, click="mouseDClick")
     qtbot.waitUntil(lambda: shows(inspector, layer, 5))
+    assert in_front(inspector)
     assert viewer.dims.current_step[0] == layer.data[5, 0]
     assert camera.center == center, "it was in sight"
-    # Out of sight, the camera follows.
+    # Another row, and Inspect follows; the viewer stays.
+    click_row(qtbot, results, 2)
+    qtbot.waitUntil(lambda: shows(inspector, layer, 2))
+    # Out of sight, the camera follows, and the row is brought into sight.
     camera.zoom *= 8
     for row in (30, 29):
-        inspector.go_to(layer, row)
+        go_to(inspector, layer, row)
         np.testing.assert_allclose(camera.center[-2:], layer.data[row, 1:])
     qtbot.waitUntil(lambda: shows(inspector, layer, 29))
-    press(inspector.panel.list_button)
-    settle()
-    table = spots.table
     (at,) = {index.row() for index in table.selectionModel().selectedRows()}
     assert at == 29
     assert table.viewport().rect().intersects(table.visualRect(table.model().index(29, 0)))
     assert layer.selected_data == {29}
     # Behind a filter it is not in the table.
-    spots.spots.set_filters(spots.spots.filters.with_range("frame", 0, 6))
+    results.spots.set_filters(results.spots.filters.with_range("frame", 0, 6))
     settle()
-    press(inspector.panel.list_button)
-    settle()
-    text = spots.status.text()
+    results.go_to(layer, 29)
+    text = results.status.text()
     assert "Row 29 is not listed, as it is filtered out: frame ≤ 6" in text or "0 ≤ frame" in text
     layer.selected_data = set()
     table.clearSelection()
     table.setCurrentIndex(table.model().index(-1, -1))
-    press(spots.inspect_button)
-    assert "Select the row of a spot first" in spots.status.text()
+    qtbot.keyClick(table, Qt.Key.Key_Return)
+    assert "Select the row of a spot first" in results.status.text()
     texts = [action.text() for action in table.actions()]
     assert texts[0] == "Inspect"
     table.selectRow(3)

@@ -17,9 +17,9 @@ from spot_table import add_spots, click_row, dock, make_fits
 from napari_spotfit import Profile, load_fits, localize, to_points_layer
 from napari_spotfit.files.formats import read
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.images import image_of
 from napari_spotfit.widgets.layers.points import fits_of_features, is_result
+from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.saved_layers import read_layer
 from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.table.gate import Gate
@@ -178,14 +178,15 @@ def test_fitting_saving_opening_and_inspecting(viewer, widget, fit, make_movie, 
     image = viewer.add_image(make_movie(2), name="movie")
     fit(widget)
     layer = widget.result.layer
-    inspect = InspectSpot(viewer)
-    viewer.window.add_dock_widget(inspect)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results)
+    inspect = results.inspect
     opened = saved(viewer, layer, tmp_path / "a.spots.parquet")
     assert opened.metadata["summary"] == layer.metadata["summary"]
     viewer.layers.selection.active = opened
     assert widget.result.layer is opened
     with qtbot.waitSignal(inspect.refreshed):
-        inspect.inspect(opened, 1)
+        results.go_to(opened, 1, "Inspect")
     qtbot.waitUntil(lambda: inspect.panel.pictures.isVisibleTo(inspect.panel))
     viewer.layers.remove(image)
     qtbot.waitUntil(lambda: "The image “movie” of these spots is not open" in text_of(inspect))
@@ -325,10 +326,8 @@ def test_results_that_came_another_way_are_recognised(viewer, make_movie, tmp_pa
     widget._on_active()
     assert widget.result.layer is layer
     click_row(qtbot, spots, 0)
-    inspect = InspectSpot(viewer)
-    viewer.window.add_dock_widget(inspect)
-    inspect.inspect(layer, 0)
-    qtbot.waitUntil(lambda: "does not name the image" in text_of(inspect))
+    spots.go_to(layer, 0, "Inspect")
+    qtbot.waitUntil(lambda: "does not name the image" in text_of(spots.inspect))
     opened = saved(viewer, layer, tmp_path / "b.spots.csv")
     np.testing.assert_array_equal(opened.features["photons"], layer.features["photons"])
     qtbot.waitUntil(no_worker)

@@ -13,10 +13,9 @@ from napari_spotfit import Profile, Settings, load_settings, localize, save_sett
 from napari_spotfit.engine.select import describe
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.settings_menu import Fit, fit_as_python
-from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.points import fits_of_features, settings_of_layer
 from napari_spotfit.widgets.parts.remember import recent_fits
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 
 #: All that the controls can show, none of it a default.
 TOLD = Settings(
@@ -267,7 +266,7 @@ def test_every_entry_says_what_it_does(viewer, widget, fit, make_movie):
 
 def test_all_keys_are_listed(open_viewer):
     viewer = open_viewer()
-    widgets = [FitSpots(viewer), Spots(viewer), InspectSpot(viewer)]
+    widgets = [FitSpots(viewer), Results(viewer)]
     ours = {
         str(key)
         for key, action in viewer.keymap.items()

@@ -32,9 +32,9 @@ def localize_files(
 ) -> list[Outcome]:
     """Find and fit the spots of image files, and write them to tables.
 
-    The widget *Fit many files* and the command ``napari-spotfit localize`` do the same. A file that
-    fails does not stop the others. A second call with the same arguments keeps completed tables,
-    and resumes the movie in which a run was killed.
+    The page *Files* of *Fit spots* and the command ``napari-spotfit localize`` do the same. A file
+    that fails does not stop the others. A second call with the same arguments keeps completed
+    tables, and resumes the movie in which a run was killed.
 
     Parameters
     ----------

@@ -257,9 +257,10 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
     return means
 
 
-#: By how much most pixels differ, at least and at most, so that the squares of their noise and those
-#: of spots a thousand times as bright are numbers of single precision; and of how many at most.
-_SCALES, _DIFFER, _LOOKED_AT = (1e-16, 1e14), 99, 1 << 16
+#: By how much most pixels differ, at least and at most, so that the squares of their noise and
+#: those of spots a thousand times as bright are numbers of single precision; the share of pixels that
+#: differ by less; and how many are looked at.
+_SCALES, _DIFFER, _COMPARED = (1e-16, 1e14), 99, 1 << 16
 
 
 def check_scale(frames: NDArray[Any]) -> None:
@@ -275,11 +276,11 @@ def check_scale(frames: NDArray[Any]) -> None:
     >>> check_scale(np.random.default_rng(1).normal(0, 1e-20, (1, 9, 9)))
     Traceback (most recent call last):
     ...
-    ValueError: the image's values differ by about 2e-20, too little for ... multiply it by 1e+22, ...
+    ValueError: the image's values differ by about 2e-20, ... multiply it by 1e+22, ...
     """
     if frames.dtype.kind != "f":
         return
-    known = frames.ravel()[:: max(frames.size // _LOOKED_AT, 1) | 1]
+    known = frames.ravel()[:: max(frames.size // _COMPARED, 1) | 1]
     known = known[np.isfinite(known)].astype(float)
     if not known.size:
         return

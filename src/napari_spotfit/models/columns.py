@@ -265,7 +265,7 @@ ROWS = (
     ),
     Column(STOP, "", "Why the fit stopped.", "uint8", "quality", words=STOP_NAMES),
     Column(
-        "flags", "", "What may be wrong with the fit, a bit for each reason: Inspect spot explains "
+        "flags", "", "What may be wrong with the fit, a bit for each reason: Inspect explains "
         "them.", "uint32", "quality",
     ),
     Column("good", "", "1 for fits without a flag that rejects them, 0 for doubtful ones.", "bool",
@@ -288,7 +288,7 @@ ROWS = (
     ),
     Column(
         REFIT, "", "0 for a spot with the settings of the layer; else the number, from 1 on, of "
-        "those with which it was fitted again in Inspect spot: the layer's metadata list them as "
+        "those with which it was fitted again in Inspect: the layer's metadata list them as "
         "refits.", "", "viewer",
     ),
     Column("radius", "px", "Radius of the spot, as another program found it.", "", "other",

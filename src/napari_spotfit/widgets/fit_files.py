@@ -1,18 +1,18 @@
-"""The widget "Fit many files": folders of images, fitted one after the other."""
+"""The page "Files" of *Fit spots*: folders of images, fitted one after the other."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QHBoxLayout, QPushButton
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ..batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
 from .batch.files import BatchRun, FilesTable, FirstFrames, read_first_frames, show_first_frames
 from .batch.form import BatchForm
 from .parts import remember
-from .parts.docking import Docked, Follower
-from .parts.layout import Scrolled, explain, fill, put_side_by_side
+from .parts.docking import Follower
+from .parts.layout import Scrolled, explain, fill
 from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Work
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..batch.request import Batch
 
 _KEPT_NAME = "fit_files"
-#: The smallest width and height.
-_SMALLEST = (420, 170)
 _FIT_TIP = (
     "<p>Find and fit the spots of all images, and write their tables. A file that cannot be read "
     "is named, and the others go on. Complete tables of the same are kept.</p>"
@@ -36,19 +34,18 @@ _CANCEL_TIP = (
 )
 
 
-class FitFiles(Docked):
+class FilesPage(QWidget):
     """Fits many image files in the background and writes tables of their spots.
 
     Parameters
     ----------
     viewer : napari.Viewer
-        The viewer; napari passes it in.
+        The viewer, in which results are opened.
     """
 
-    title = "Fit many files"
-
-    def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, below=_SMALLEST)
+    def __init__(self, viewer: napari.Viewer):
+        super().__init__()
+        self._viewer = viewer
         self.form = BatchForm(self._viewer, self)
         self.table, self.status = FilesTable(), StatusLine()
         self._layers = Follower(self.form.refresh)
@@ -60,20 +57,19 @@ class FitFiles(Docked):
         self._lay_out()
         self._connect()
         self._allow()
-        self.bind()
 
     @property
     def running(self) -> bool:
         """Whether a batch runs."""
         return self._run is not None
 
-    def follow_viewer(self) -> None:
+    def bind(self) -> None:
         """List the results in the viewer as settings, and follow them."""
         events = self._viewer.layers.events
         self._layers.follow(events.inserted, events.removed)
         self.form.refresh()
 
-    def leave_viewer(self) -> None:
+    def unbind(self) -> None:
         """Stop what runs, and leave no callback behind; finished files are kept."""
         self._layers.follow()
         if self._run is not None:
@@ -198,7 +194,7 @@ class FitFiles(Docked):
         explain(self.cancel_button, "Cancel", _CANCEL_TIP)
         buttons = fill(QHBoxLayout(), (self.fit_button, 1), (self.cancel_button, 1))
         form: Any = Scrolled(self.form.container.native, least=80)
-        put_side_by_side(self, (form, buttons, 1), ((self.table, 1), self.status), (2, 3))
+        fill(QVBoxLayout(self), form, buttons, (self.table, 1), self.status, spacing=4)
 
 
 #: How the states of files are counted in words.

@@ -15,6 +15,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced
 
+from .fit_pages import FitPages
 from .fitting.camera_form import GainOffer
 from .fitting.fit_status import FitStatusLine, RunBar, shown_by
 from .fitting.layer_fit import Job, LayerFit
@@ -116,6 +117,7 @@ class FitSpots(Docked):
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
+        self.pages.bind()
         self.settings.bind()
         self._noise.bind()
         self.history.join(self)
@@ -132,6 +134,7 @@ class FitSpots(Docked):
 
     def leave_viewer(self) -> None:
         """Cancel a running fit and leave no callback behind."""
+        self.pages.unbind()
         self.cancel()
         if self._run is not None:
             self._run.finish()
@@ -375,8 +378,11 @@ class FitSpots(Docked):
         for page in (at_rest, self.running):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        column = QVBoxLayout(self)
+        form = QWidget()
+        column = fill(QVBoxLayout(form))
         for widget in (self.settings, self.buttons, self.picking, self.left, self.status):
             column.addWidget(widget)
         column.addWidget(self.result)
         column.addStretch()
+        self.pages = FitPages(self._viewer, form)
+        fill(QVBoxLayout(self), self.pages, margins=(6, 4, 6, 4))

@@ -1,4 +1,4 @@
-"""The widget "Import localisations": tables of other programs, whatever their names."""
+"""The dialog that imports tables of other programs, whatever their names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox, LineEdit
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
+from napari.utils.notifications import show_info
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QDialog, QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
 
 from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE
@@ -15,9 +17,9 @@ from ..settings.parameter import Parameter
 from .import_preview import FirstRows, Found, look_at
 from .layers.history import history_of
 from .layers.points import make_points_layer
-from .napari_compat import is_image
+from .layers.selection import bring_into_sight
+from .napari_compat import is_image, itself, main_window
 from .parts.boxes import LayerChoice
-from .parts.docking import Docked
 from .parts.form import Number, align_labels, control_of, put_beside, rows_of
 from .parts.layout import Label, explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
@@ -27,8 +29,8 @@ from .saved_layers import pixel_size_of_images
 if TYPE_CHECKING:
     import napari
 
-_GUESS = "by its columns"
-_SMALLEST = (420, 170)
+_GUESS, _CHOOSE = "by its columns", "Choose a file to see what is in it."
+_SIZE = (640, 420)
 _FILE_TIP = (
     "<p>A table of localisations, whatever its name: of Picasso, ThunderSTORM, SMAP, DECODE, SMLM, "
     "TrackMate, napari, big-fish, RS-FISH, or with columns x and y.</p>"
@@ -52,19 +54,25 @@ _PIXEL = Parameter(
 _FILES = "Tables (*.csv *.txt *.tsv *.hdf5 *.h5 *.smlm *.zip *.parquet *.loc);;All files (*)"
 
 
-class ImportLocalisations(Docked):
+def import_localisations(viewer: napari.viewer.Viewer) -> None:
+    """Open the dialog; what napari calls from its menu."""
+    ImportDialog(itself(viewer)).open()
+
+
+class ImportDialog(QDialog):
     """Opens tables of other programs whose names do not show what they are.
 
     Parameters
     ----------
     viewer : napari.Viewer
-        The viewer; napari passes it in.
+        The viewer that gets the layers.
     """
 
-    title = "Import localisations…"
-
-    def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, below=_SMALLEST)
+    def __init__(self, viewer: napari.Viewer):
+        super().__init__(main_window(viewer))
+        self._viewer = viewer
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Import localisations")
         self.file = LineEdit(label="File", tooltip=_FILE_TIP)
         choices = [(_GUESS, ""), *((one.title, one.name) for one in EXCHANGE.values())]
         self.format = ComboBox(label="Format", choices=choices, tooltip=_FORMAT_TIP)
@@ -77,35 +85,28 @@ class ImportLocalisations(Docked):
         self._lay_out()
         self._connect()
         self._show(None)
-        self.status.say("Choose a file to see what is in it.")
-        self.bind()
+        self.status.say(_CHOOSE)
+        self.image.bind()
+        self.finished.connect(self._on_finished)
+        self.resize(*_SIZE)
 
     @property
     def found(self) -> Found | None:
         """What is in the file, as it is shown."""
         return self._found
 
-    def follow_viewer(self) -> None:
-        """Follow the viewer's images."""
-        self.image.bind()
-
-    def leave_viewer(self) -> None:
-        """Stop following them."""
-        self.image.unbind()
-        self.looking.drop()
-
     def look(self) -> None:
         """Read the file in the background, with the format and pixel size that are set."""
         self._show(None)
         path = Path(self.file.value.strip()).expanduser()
         if not self.file.value.strip():
-            self.status.say("Choose a file to see what is in it.")
+            self.status.say(_CHOOSE)
             return
         self.status.say(f"Reading “{path.name}”…")
         self.looking.ask(partial(look_at, path, self.format.value or None, self._pixel_size()))
 
     def add(self) -> None:
-        """Add what is shown as a layer."""
+        """Add what is shown as a layer, and close."""
         if self._found is None:
             return
         try:
@@ -115,8 +116,14 @@ class ImportLocalisations(Docked):
             return
         history_of(self._viewer)  # so that what is done to it can be undone
         self._viewer.add_layer(layer)
-        count = f"{number(len(layer.data))} points"
-        self.status.say(f"“{layer.name}” has {count}{self._found.left_out}")
+        bring_into_sight(self._viewer, layer)
+        if self._found.left_out:
+            show_info(f"“{layer.name}” has {number(len(layer.data))} points{self._found.left_out}")
+        self.accept()
+
+    def _on_finished(self) -> None:
+        self.image.unbind()
+        self.looking.drop()
 
     def _layer(self, found: Found) -> Any:
         from napari.layers import Points
@@ -192,8 +199,12 @@ class ImportLocalisations(Docked):
         align_labels(rows)
         put_beside(self.pixel, [Label("Image")])
         put_beside(self.pixel, [self.image], stretch=1)
-        below = fill(QHBoxLayout(), (self.status, 1), self.import_button)
-        fill(QVBoxLayout(self), rows.native, below, (self.rows, 1), margins=(6, 4, 6, 4), spacing=4)
+        cancel_button = QPushButton("Cancel")
+        cancel_button.clicked.connect(lambda: self.reject())
+        for button in (self.file_button, self.import_button, cancel_button):
+            button.setAutoDefault(False)  # Return in a line of text means that text
+        below = fill(QHBoxLayout(), (self.status, 1), self.import_button, cancel_button)
+        fill(QVBoxLayout(self), rows.native, (self.rows, 1), below, margins=(10,) * 4, spacing=6)
 
 
 def _check_axes(found: Found, image: Any) -> None:

@@ -30,13 +30,21 @@ from .layers.appearance import (
 )
 from .layers.history import history_of
 from .layers.images import AXES, PLACED, transform_arguments
-from .layers.points import default_face, fits_of_features, layer_arguments, points_arguments
+from .layers.points import (
+    default_face,
+    fits_of_features,
+    is_result,
+    layer_arguments,
+    points_arguments,
+)
 from .layers.result_layers import REFITS
+from .layers.selection import bring_into_sight
 from .napari_compat import LayerData, open_viewer
 from .table.features import Units
 from .table.filters import Filters
 
 if TYPE_CHECKING:
+    from napari import Viewer
     from napari.layers import Points
 
 #: The metadata of a layer that a file keeps beside the settings, which it has anyway.
@@ -129,7 +137,20 @@ def open_all(read_one: Callable[[str], LayerData], path: str | list[str]) -> lis
         return [(None,)]
     if (viewer := open_viewer()) is not None:
         history_of(viewer)
+        if viewer.layers:  # to the first layer of all, napari moves by itself
+            _show_once_added(viewer)
     return layers
+
+
+def _show_once_added(viewer: Viewer) -> None:
+    """Bring the spots that napari is about to add into sight."""
+
+    def on_inserted(event: Any) -> None:
+        viewer.layers.events.inserted.disconnect(on_inserted)
+        if is_result(event.value):
+            bring_into_sight(viewer, event.value)
+
+    viewer.layers.events.inserted.connect(on_inserted)
 
 
 def attributes_of(layer: Points) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from .layers.points import is_result
 from .layers.result_layers import can_be_subtracted, subtract
 from .napari_compat import is_points
 from .parts.docking import Docked, Follower
-from .parts.layout import Scrolled, explain, fill, put_side_by_side
+from .parts.layout import Scrolled, TwoParts, explain, fill
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
 from .tracking.form import TrackForm
@@ -42,8 +42,6 @@ _INTERVAL, _SPECTRA = 100, 1.0
 _SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
 #: Diameter in pixels of what marks a fiducial.
 _RING = 12.0
-#: The smallest width and height, in which no label of a plot is cut.
-_SMALLEST = (420, 240)
 _STAGES = (
     "The simulated microscope has one; so has pymmcore-plus where there is an XY stage, which is "
     "first moved back and forth by 0.2 µm some times, to see how the image moves with it."
@@ -62,7 +60,7 @@ class Track(Docked):
     title = "Track"
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, below=_SMALLEST)
+        super().__init__(viewer, below=True)
         self.form, self.plots = TrackForm(self._viewer), TrackPlots()
         self.status, self._live = StatusLine(), LiveFrames(self._viewer)
         self._layers = Follower(self._on_layers)
@@ -355,7 +353,7 @@ class Track(Docked):
         below = fill(QHBoxLayout(), (self.correct_button, 1), self.export)
         buttons.addLayout(below, 3, 0, 1, 2)
         form = Scrolled(self.form.container.native, least=60)
-        put_side_by_side(self, (form, buttons, self.status, 1), (self.plots,), (1, 3))
+        TwoParts(self, (form, buttons, self.status, 1), self.plots, (1, 3))
 
 
 def _leave(source: Source, session: TrackingSession) -> None:

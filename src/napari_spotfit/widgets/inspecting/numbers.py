@@ -24,9 +24,6 @@ from .verdict import verdict
 _COPY_TIP = (
     "<p>Copy all numbers of this spot with all their digits, as a table for a spreadsheet.</p>"
 )
-#: Rows beside the button in the corner.
-_BESIDE = 2
-_CORNER = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
 #: Digits after the point of a length without a standard error.
 _DECIMALS = 3
 #: Quantities listed after the shape parameters, in order.
@@ -35,8 +32,7 @@ _BESIDES = tuple(
 )
 _ERROR = "After ±, the standard error."
 _PHYSICAL = (
-    "On the right, in the layer's own unit, from the centre of the image's first pixel or as a "
-    "length."
+    "In the layer's own unit, from the centre of the image's first pixel or as a length: {}."
 )
 #: The first row of a comparison, and columns that do not help to choose between two fits.
 _FIRST, _NOT_COMPARED = "reduced_chi_square", ("chi_square", "iterations", "score")
@@ -80,7 +76,7 @@ class LabelRows(QGridLayout):
 
 
 class Numbers(QWidget):
-    """Names, values ± standard errors, and the same in a physical unit; all can be selected."""
+    """Names and values ± standard errors, in pixels or a physical unit; all can be selected."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,38 +85,28 @@ class Numbers(QWidget):
         explain(self.copy_button, "Copy the numbers", _COPY_TIP)
         self.copy_button.clicked.connect(self.copy)
         fill(QVBoxLayout(self), self._grid, 1)
-        self._place_button(0)
 
     @property
     def labels(self) -> list[tuple[Label, Label, Label]]:
-        """Name, value and physical value of each row."""
+        """Name, value and nothing of each row."""
         return self._grid.labels
 
-    def show_spot(self, spot: Spot, size: PixelSize | None) -> None:
-        """Show a spot's numbers; the size of a pixel, where known, gives them in its unit."""
+    def show_spot(self, spot: Spot, size: PixelSize | None, *, physical: bool) -> None:
+        """Show a spot's numbers, lengths in the unit of the pixel's size if they are to be."""
         rows = quantities(spot, size)
         self._table = as_table(rows, spot, size)
-        texts = [(row.label, row.text, row.physical) for row in rows]
+        texts = [(row.label, (physical and row.physical) or row.text, "") for row in rows]
         self._grid.show_texts(texts, [row.tip for row in rows])
-        if self._count != len(rows):
-            self._place_button(len(rows))
         for row, labels in zip(rows, self.labels, strict=False):
             labels[0].setObjectName(row.name)
             for label in labels:  # only grows, so that its neighbours stand still
                 label.setMinimumWidth(max(label.minimumWidth(), label.sizeHint().width()))
 
-    def texts(self) -> dict[str, tuple[str, str]]:
+    def texts(self) -> dict[str, str]:
         """Return the texts that are shown, by the name of the quantity."""
         return {
-            name.objectName(): (value.text(), physical.text())
-            for name, value, physical in self.labels
-            if not name.isHidden()
+            name.objectName(): value.text() for name, value, _ in self.labels if not name.isHidden()
         }
-
-    def _place_button(self, count: int) -> None:
-        """Put the button beside the last rows, which have no other unit: it takes no height."""
-        self._count = count
-        self._grid.addWidget(self.copy_button, max(count - _BESIDE, 0), 2, _BESIDE, 1, _CORNER)
 
     def copy(self) -> None:
         """Copy the numbers to the clipboard."""
@@ -184,7 +170,7 @@ def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
 
 def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
     """Return the numbers with all their digits, separated by tabs, for a spreadsheet."""
-    unit = "" if size is None else f"\tvalue ({size.unit})\tstandard error ({size.unit})"
+    unit = "" if size is None else f"\tvalue [{size.unit}]\tstandard error [{size.unit}]"
     lines = [f"quantity\tvalue\tstandard error\tunit{unit}"]
     for row in rows:
         error = spot.values.get(f"{row.name}_stderr")
@@ -209,7 +195,11 @@ def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
     if size is not None and factor is not None:
         number = with_error(value * factor, None if error is None else error * factor)
         physical = f"{number} {size.unit}"
-    tips = [column.meaning] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
+    tips = (
+        [column.meaning]
+        + [_ERROR] * (error is not None)
+        + [_PHYSICAL.format(physical)] * bool(physical)
+    )
     return Quantity(name, column.label or name, f"{text} {unit}".rstrip(), physical, " ".join(tips))
 
 
@@ -226,7 +216,7 @@ def comparison(old: Spot, new: Spot) -> list[tuple[str, str, str, str]]:
         unit = units[0] if units[0] == units[1] else ""
         end = f" {unit}" if unit else ""
         texts = [one[name].text.removesuffix(end) if name in one else MISSING for one in both]
-        label = f"{known[0].label} ({unit})" if unit else known[0].label
+        label = f"{known[0].label} [{unit}]" if unit else known[0].label
         rows.append((label, texts[0], texts[1], known[0].tip))
     return rows + [(*row, _SETTINGS_TIP) for row in differences(old, new)]
 

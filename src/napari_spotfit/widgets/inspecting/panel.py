@@ -1,4 +1,4 @@
-"""The panel of "Inspect spot", side by side or one below the other."""
+"""The panel of one spot, its parts side by side or one below the other."""
 
 from __future__ import annotations
 
@@ -38,15 +38,12 @@ if TYPE_CHECKING:
     from ..layers.images import PixelSize
     from .sample import SpotSample
 
-#: Width in pixels from which on all is side by side.
-_WIDE = 900
+#: Widths in pixels from which on the numbers stand beside the rest, and the profiles beside the
+#: pictures, too.
+_BESIDE, _WIDE = 560, 880
 #: Milliseconds in which what has changed finds its place before it is drawn.
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
-_LIST_TIP = (
-    "<p>Go to this spot's row in the table of <i>Spots</i>, with a note where a filter hides it."
-    "</p>"
-)
 _REFIT_TIP = (
     "<p>Fit this spot again with other settings, look at both fits side by side, and keep one.</p>"
 )
@@ -79,18 +76,15 @@ class InspectPanel(QWidget):
         self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.title.setToolTip(_ROW_TIP)
         self.doubtful = DoubtfulSteps()
-        self.refit_button, self.list_button = QPushButton("Refit"), QPushButton("Spots")
+        self.refit_button = QPushButton("Refit")
         self.refit_button.setCheckable(True)
-        for button, tip, name in (
-            (self.refit_button, _REFIT_TIP, "Fit again with other settings"),
-            (self.list_button, _LIST_TIP, "Show in Spots"),
-        ):
-            explain(button, name, tip)
-            button.setStyleSheet(_LOW)
-            button.setFixedHeight(button.fontMetrics().height())
+        explain(self.refit_button, "Fit again with other settings", _REFIT_TIP)
         self.refit, self.comparison = RefitBar(), Comparison()
         self._new_pictures: Pictures | None = None
         self.verdict, self.numbers = Verdict(), Numbers()
+        for button in (self.refit_button, self.numbers.copy_button):
+            button.setStyleSheet(_LOW)
+            button.setFixedHeight(button.fontMetrics().height())
         self.pictures, self.profiles = Pictures(), Profiles()
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
         self.excluded = _sentence()
@@ -130,14 +124,14 @@ class InspectPanel(QWidget):
         self.message.setText(text)
         self.pages.setCurrentWidget(self.message)
 
-    def show_spot(self, spot: Spot, layer: str, size: PixelSize | None) -> None:
-        """Show a spot's verdict and numbers."""
+    def show_spot(self, spot: Spot, layer: str, size: PixelSize | None, *, physical: bool) -> None:
+        """Show a spot's verdict and numbers, lengths in the physical unit or in pixels."""
         self._compare(False)
         words = [layer, frame_words(spot.index), f"row {spot.row} of {spot.count}"]
         words += ["refitted"] * spot.refitted
         self.title.setText(" · ".join(word for word in words if word))
         self.verdict.show_spot(spot)
-        self.numbers.show_spot(spot, size)
+        self.numbers.show_spot(spot, size, physical=physical)
         self._ask_width()
         self.pages.setCurrentIndex(0)
 
@@ -183,11 +177,10 @@ class InspectPanel(QWidget):
     def resizeEvent(self, event: Any) -> None:
         """Turn the layout where the panel has become wide or narrow."""
         super().resizeEvent(event)
-        wide = self.width() >= _WIDE
-        direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
-        for box in (self._body, self._views):
-            if box.direction() != direction:
-                box.setDirection(direction)
+        wide, across = self.width() >= _WIDE, QBoxLayout.Direction.LeftToRight
+        for box, least in ((self._body, _BESIDE), (self._views, _WIDE)):
+            down = QBoxLayout.Direction.TopToBottom
+            box.setDirection(across if self.width() >= least else down)
         self.pictures.go(below=not wide)
         if self._new_pictures is not None:
             self._new_pictures.go(below=not wide)
@@ -210,15 +203,14 @@ class InspectPanel(QWidget):
         self.setUpdatesEnabled(True)
 
     def _lay_out(self, parent: QWidget) -> None:
-        head = fill(
-            QHBoxLayout(), (self.title, 1), self.doubtful, self.refit_button, self.list_button
-        )
+        buttons = (self.numbers.copy_button, self.refit_button)
+        head = fill(QHBoxLayout(), (self.title, 1), self.doubtful, *buttons)
         fill(self._views, (self.pictures, 3), (self.profiles, 2))
         views = QWidget()
         fill(QVBoxLayout(views), self.changed, self.excluded, (self._views, 1), spacing=4)
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
-        spot = fill(QVBoxLayout(), head, self.refit, self.verdict, (self.pixels, 1), spacing=4)
+        spot = fill(QVBoxLayout(), head, self.refit, self.verdict, (self.pixels, 1), spacing=3)
         content, scroll = QWidget(), QScrollArea()
         content.setLayout(fill(self._body, (spot, 1), self.numbers, self.comparison, spacing=16))
         scroll_upright(scroll, content)
@@ -231,7 +223,7 @@ class InspectPanel(QWidget):
         self.refit_button.toggled.connect(self.refit.setVisible)
         # napari puts nothing but space below a widget that does not want all the height.
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
-        fill(QVBoxLayout(parent), self, margins=(8, 4, 8, 4))
+        fill(QVBoxLayout(parent), self, margins=(4, 2, 4, 2))
 
 
 def _sentence() -> QLabel:

@@ -47,11 +47,11 @@ EXCLUDED_TIP = (
 #: Half the cross in image pixels.
 _ARM = 0.5
 #: Room in pixels for the rows' and columns' numbers, for a title, for a scale, and between.
-_LEFT, _BOTTOM, _TITLE, _SCALE, _GAP = 34, 20, 20, 20, 10
+_LEFT, _BOTTOM, _TITLE, _SCALE, _GAP = 34, 18, 16, 18, 10
 #: So far in pixels may the first row's number reach above a picture.
 _OVER = 5
 #: Side of a picture in pixels: at least, and to ask for.
-_LEAST, _ASKED = 60, 90
+_LEAST, _ASKED = 52, 90
 #: Digits of the scales' limits.
 _DIGITS = 3
 #: Qt's largest width, which is no limit.
@@ -309,10 +309,10 @@ class Profile(QWidget):
         self._line = line
         self.title = Label()
         self.title.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.title.setFixedHeight(20)
+        self.title.setFixedHeight(_TITLE)
         self.plot = Plot(y="counts")
         self.plot.setAxisItems({"bottom": PixelAxis("bottom")})
-        self.plot.setLabel("bottom", f"{axis} (px)")
+        self.plot.setLabel("bottom", f"{axis} [px]")
         self.plot.setMinimumSize(110, 80)
         self.plot.getViewBox().disableAutoRange()
         self.plot.getAxis("left").setStyle(hideOverlappingLabels=True, maxTickLevel=0)
@@ -347,7 +347,7 @@ class Profile(QWidget):
 
     def sizeHint(self) -> QSize:
         """Ask for little; there may be more."""
-        return QSize(160, 120)
+        return QSize(160, 100)
 
     def _on_inked(self, ink: Any) -> None:
         self.dots.setBrush(ink)

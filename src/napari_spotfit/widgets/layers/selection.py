@@ -159,3 +159,10 @@ def _centre(viewer: Viewer, layer: Points, row: int) -> tuple[float, ...]:
 def _world(layer: Points, row: int) -> NDArray[np.float64]:
     """Return where a spot is; a layer with fewer axes than the viewer has its last ones."""
     return np.asarray(layer.data_to_world(layer.data[row]), float)
+
+
+def bring_into_sight(viewer: Viewer, layer: Points) -> None:
+    """Show a frame with spots of a layer, and the whole canvas on which they lie."""
+    if len(layer.data):
+        _show_frame(viewer, layer, 0)
+        viewer.reset_view()

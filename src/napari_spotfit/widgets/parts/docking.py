@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 #: The plugin's name in its manifest.
 _PLUGIN = "napari-spotfit"
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
-#: Height in pixels that a widget below the canvas gets.
-_HEIGHT = 300
-#: Titles of two widgets in the manifest.
-INSPECT_SPOT, SPOTS = "Inspect spot", "Spots"
+_RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
+#: The share of the window's height that a widget below the canvas gets; a window that is lower than
+#: this, in pixels, has no room there beside napari's own controls.
+_SHARE, _LOW = 0.4, 760
+#: Title of a widget in the manifest.
+RESULTS = "Results"
 
 
 class Docked(QWidget):
@@ -37,24 +39,24 @@ class Docked(QWidget):
     ----------
     viewer : napari.Viewer
         The viewer in whose window the widget is docked; it may be behind a proxy.
-    below : (int, int), optional
-        Dock the widget below the canvas when it is shown for the first time, and let it
-        become as narrow and as low as these numbers of pixels; 0 is what its layout
-        needs. By default it stays where napari docks it.
+    below : bool
+        Whether to dock the widget below the canvas when it is shown for the first time, or in a low
+        window as a tab on the right, and to let it become as small as the window needs; else it
+        stays where napari docks it.
     """
 
     #: What the manifest calls the widget.
     title = ""
 
-    def __init__(self, viewer: Viewer, below: tuple[int, int] | None = None):
+    def __init__(self, viewer: Viewer, below: bool = False):
         super().__init__()
         # A proxy returns proxies of layers, but events name the layers themselves.
         self._viewer: Viewer = itself(viewer)
         self._bound = self._closing = False
         self._below = below
         self._placing = qdebounced(self._place, 0, parent=self)
-        if below is not None:
-            # Else the window grows when napari docks this below another widget, before it moves.
+        if below:
+            # Else the window grows where there is less room than the layout asks for.
             self.setMinimumSize(1, 1)
 
     @property
@@ -115,16 +117,15 @@ class Docked(QWidget):
         return bool(super().eventFilter(watched, event))
 
     def showEvent(self, event: QShowEvent | None) -> None:
-        """Go below the canvas at first, once napari has docked the widget."""
+        """Find a place at first, once napari has docked the widget."""
         super().showEvent(event)
-        if self._below is not None:
+        if self._below:
             self._placing()
 
     def _place(self) -> None:
-        if self._below is not None:
-            smallest, self._below = self._below, None
-            _dock_below(self)
-            self.setMinimumSize(*smallest)
+        if self._below:
+            self._below = False
+            _dock_where_there_is_room(self)
 
 
 def opened(viewer: Viewer, title: str) -> Docked | None:
@@ -153,10 +154,10 @@ def _dock_of(widget: QWidget) -> QDockWidget | None:
     return dock
 
 
-def _dock_below(widget: QWidget) -> None:
-    """Move a widget's dock below the canvas, as a tab beside another one there.
+def _dock_where_there_is_room(widget: QWidget) -> None:
+    """Move a widget's dock below the canvas, or in a low window to the right; there as a tab.
 
-    napari docks what its menus open on the right, where a wide widget has no room.
+    napari docks what its menus open on the right, below all else there.
 
     Parameters
     ----------
@@ -169,33 +170,34 @@ def _dock_below(widget: QWidget) -> None:
     window = dock.parent()
     if not isinstance(window, QMainWindow) or dock.isFloating():
         return
+    area = _RIGHT if window.height() < _LOW else _BOTTOM
     others = [
         other
         for other in window.findChildren(QDockWidget)
         if other is not dock
         and other.isVisible()
         and not other.isFloating()
-        and window.dockWidgetArea(other) == _BOTTOM
+        and window.dockWidgetArea(other) == area
         and other.widget() is not None
     ]
-    window.addDockWidget(_BOTTOM, dock)
+    window.addDockWidget(area, dock)
     if others:
         window.tabifyDockWidget(others[0], dock)
         dock.raise_()
-    else:
-        window.resizeDocks([dock], [_HEIGHT], Qt.Orientation.Vertical)
+    elif area == _BOTTOM:
+        window.resizeDocks([dock], [round(_SHARE * window.height())], Qt.Orientation.Vertical)
     # Qt would never let it be lower than it had to be on the right, with its title on top.
     dock.setMinimumSize(0, 0)
 
 
 def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
-    """Show a spot of a layer in *Inspect spot*: without a row, the selected or a doubtful one."""
-    _bring_up(viewer, INSPECT_SPOT).go_to(layer, row)
+    """Show a spot of a layer in *Results*: without a row, the selected or a doubtful one."""
+    _bring_up(viewer, RESULTS).go_to(layer, row, "Inspect")
 
 
 def list_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
-    """Show a layer in *Spots*, and one of its spots."""
-    _bring_up(viewer, SPOTS).go_to(layer, row)
+    """Show a layer in *Results*, and one of its spots."""
+    _bring_up(viewer, RESULTS).go_to(layer, row)
 
 
 class Follower:

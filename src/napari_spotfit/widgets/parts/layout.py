@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
+from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -25,6 +26,9 @@ _Box = TypeVar("_Box", bound=QBoxLayout)
 _Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
 #: Height in pixels of the frame that the viewer's theme draws around what scrolls.
 _FRAME = 2
+#: From this width in pixels on two parts may stand side by side, and where there is less height
+#: than this, from that width on they do.
+_WIDE, _LOW, _NARROW = 640, 330, 520
 #: Higher than any screen.
 _UNLIMITED = 100_000
 
@@ -62,20 +66,42 @@ def fill(
     return box
 
 
-def put_side_by_side(
-    widget: QWidget, left: Iterable[_Part], right: Iterable[_Part], stretches: tuple[int, int]
-) -> None:
-    """Fill a widget with two columns and a handle between them that moves their border."""
-    splitter = QSplitter()
-    for number, (parts, stretch) in enumerate(zip((left, right), stretches, strict=True)):
+class TwoParts(QSplitter):
+    """Two parts with a movable border: side by side where there is room, else one above the other.
+
+    Parameters
+    ----------
+    parent : QWidget
+        What they fill.
+    first : iterable
+        The parts of the first one, from top to bottom.
+    second : QWidget
+        The second one.
+    shares : (int, int)
+        Their shares of the room, whatever they ask for.
+    """
+
+    def __init__(
+        self, parent: QWidget, first: Iterable[_Part], second: QWidget, shares: tuple[int, int]
+    ):
+        super().__init__(Qt.Orientation.Vertical)
         column = QWidget()
-        fill(QVBoxLayout(column), *parts, spacing=4)
-        splitter.addWidget(column)
-        splitter.setStretchFactor(number, stretch)
-    splitter.setChildrenCollapsible(False)
-    # Else the spring that napari puts below what it docks on the right takes half of the room.
-    splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-    fill(QVBoxLayout(widget), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
+        fill(QVBoxLayout(column), *first, spacing=4)
+        for number, part in enumerate((column, second)):
+            self.addWidget(part)
+            self.setStretchFactor(number, shares[number])
+        self.setSizes([1000 * share for share in shares])
+        self.setChildrenCollapsible(False)
+        # Else the spring that napari puts below what it docks on the right takes half of the room.
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        fill(QVBoxLayout(parent), (self, 1), margins=(6, 2, 6, 2))
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """Turn where the room has become wide or narrow."""
+        super().resizeEvent(event)
+        width, height = self.width(), self.height()
+        across = (width >= _WIDE and width > height) or (width >= _NARROW and height < _LOW)
+        self.setOrientation(Qt.Orientation.Horizontal if across else Qt.Orientation.Vertical)
 
 
 class Label(QLabel):

@@ -130,6 +130,8 @@ class CellsPage(Page):
         self.rows_due.connect(self._ask_soon)
         self.labels.changed.connect(self._on_labels)
         self.feature.chosen.connect(self._ask_soon)
+        self.export.said.connect(self.said)
+        self.export.failed.connect(self.failed)
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._show_nothing(str(error)))
         self.color_button.toggled.connect(self._on_color)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
@@ -98,9 +97,6 @@ class DriftPage(Page):
     history : History
         Where it is recorded that spots have moved.
     """
-
-    #: A message, and an error message.
-    said, failed = Signal(str), Signal(str)
 
     def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
         super().__init__(spots)

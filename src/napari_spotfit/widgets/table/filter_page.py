@@ -219,6 +219,8 @@ class FilterPage(Page):
         scroll_upright(self._area, inner)
         fill(QVBoxLayout(self), self._area)
         words.installEventFilter(self)
+        self.list.said.connect(self.said)
+        self.list.failed.connect(self.failed)
         self.table_due.connect(self.show_table)
         self.rows_due.connect(self.show_rows)
 

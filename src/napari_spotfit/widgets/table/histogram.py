@@ -30,7 +30,7 @@ _PLACES = 500
 Limits = tuple[float | None, float | None]
 _OPEN = Parameter("Limit", "", "fit", none_means="open", step=0)
 #: Below this width in pixels the limits stand below the feature.
-_WIDE = 320
+_WIDE = 380
 _FEATURE_TIP = "<p>The feature whose histogram is drawn and whose range limits what is shown.</p>"
 _LOW_TIP = (
     "<p>Spots below this value are hidden. Empty it for no lower limit. The unit is that of the "
@@ -280,6 +280,6 @@ class Histogram(QWidget):
 
 def _limit() -> NumberBox:
     """Return a limit's box; what buttons would do, the handles in the histogram and keys do."""
-    box = NumberBox(_OPEN, optional=True, sample="-1.23e+05")
+    box = NumberBox(_OPEN, optional=True, sample="-1.234e+05")
     box.digits = 6
     return box

@@ -53,7 +53,7 @@ _ALL_TIP = (
 _GOOD_TIP = (
     "<p>Show the fits that nothing speaks against, and hide the doubtful ones, which are drawn as "
     "crosses: that have not converged, have moved away from their maximum, are at a bound, too "
-    "weak, too wide or double. Inspect spot explains what is wrong with each, and what to try. "
+    "weak, too wide or double. Inspect explains what is wrong with each, and what to try. "
     "Nothing is deleted.</p>"
 )
 #: Width in pixels of the folded line, whatever the filter's words are, and what frames them.

@@ -21,6 +21,8 @@ class Page(QWidget):
         The spots.
     """
 
+    #: A message, and an error message.
+    said, failed = Signal(str), Signal(str)
     #: There is another table, or other units; ``rows_due`` comes next.
     table_due = Signal()
     #: Other spots are shown.
@@ -33,6 +35,12 @@ class Page(QWidget):
         self._new_table = self._new_rows = True
         spots.replaced.connect(self._on_replaced)
         spots.changed.connect(self._on_changed)
+
+    def bind(self) -> None:
+        """Follow the viewer."""
+
+    def unbind(self) -> None:
+        """Stop all work, and stop following it."""
 
     def set_on_top(self, on_top: bool) -> None:
         """Set whether the page is on top."""

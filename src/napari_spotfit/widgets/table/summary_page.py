@@ -92,6 +92,8 @@ class SummaryPage(Page):
         self._lay_out()
         self.rows_due.connect(self.show_rows)
         self.over.activated.connect(self._on_over)
+        self.export.said.connect(self.said)
+        self.export.failed.connect(self.failed)
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._show_nothing(str(error)))
 

@@ -52,7 +52,7 @@ _WIDEST = 260
 _LOOKED_AT = 20
 _TIP = (
     "<p>Click a heading to sort, a row to select its spot in the viewer; with Ctrl or Shift, "
-    "several. Double-click or Enter goes to its frame, and shows it in Inspect spot. Ctrl+C copies "
+    "several. Double-click or Enter goes to its frame, and shows it in Inspect. Ctrl+C copies "
     "the selected rows. Points that are selected in the viewer are selected here.</p>"
 )
 

@@ -139,7 +139,7 @@ def drift_of(seen: Snapshot) -> Drift:
     if seen.frames > len(seen.time):
         raise ValueError(
             f"the movie has {seen.frames} frames, and only the last {len(seen.time)} are kept: "
-            "use the page Drift of Spots"
+            "use the page Drift of Results"
         )
     at = np.arange(round(seen.time[-1]) + 1)
     y, x, y_stderr, x_stderr = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from inspector import add_spots, shows
+from inspector import add_spots, go_to, results_of, shows
 from qtpy.QtCore import Qt
 from spot_table import dock
 
@@ -35,7 +35,7 @@ def test_keys_and_buttons_go_through_the_doubtful_spots(
     press(steps.on)
     until(lambda: shows(inspector, layer, 1))
     # From a good one, to those on either side.
-    inspector.inspect(layer, 4)
+    go_to(inspector, layer, 4)
     until(lambda: shows(inspector, layer, 4))
     assert steps.count.text() == "3 doubtful"
     hand.key(Qt.Key.Key_PageUp)
@@ -77,7 +77,7 @@ def test_without_doubtful_spots_nothing_moves(viewer, inspector, hand, until, ma
     hand.key(Qt.Key.Key_PageDown)
     _, layer = add_spots(viewer, make_movie())
     doubt(layer, [])
-    inspector.inspect(layer, 2)
+    go_to(inspector, layer, 2)
     until(lambda: shows(inspector, layer, 2))
     assert not inspector.panel.doubtful.on.isEnabled()
     hand.key(Qt.Key.Key_PageDown)
@@ -86,5 +86,5 @@ def test_without_doubtful_spots_nothing_moves(viewer, inspector, hand, until, ma
 
 def test_the_keys_are_free_again(viewer, inspector):
     assert len(viewer.keymap) == 4  # with those of the history
-    viewer.window.remove_dock_widget(inspector)
+    viewer.window.remove_dock_widget(results_of(inspector))
     assert not viewer.keymap

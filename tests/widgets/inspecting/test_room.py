@@ -4,9 +4,11 @@ import pandas as pd
 import pytest
 from inspector import add_spots, docked, shows
 from qtpy.QtCore import QPoint, Qt
+from qtpy.QtGui import QFont
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QScrollArea
 
 import napari_spotfit
+from napari_spotfit.widgets.parts.docking import opened
 
 
 def test_both_themes(viewer, inspector, until, make_movie):
@@ -44,18 +46,10 @@ def test_everything_has_room(viewer, until, make_movie, area):
     until(lambda: inspector.panel.updatesEnabled())
     assert QMainWindow.dockWidgetArea(window, dock) == (right if area == "right" else bottom)
     panel = inspector.panel
-
-    def within():
-        room = panel.rect()
-        for part in (panel.title, panel.pictures, panel.profiles, panel.numbers.copy_button):
-            corner = part.mapTo(panel, QPoint(0, 0))
-            assert room.contains(part.rect().translated(corner)), part
-        return True
-
-    until(within)
-    for _, value, physical in panel.numbers.labels:
+    for part in (panel.title, panel.pictures, panel.profiles, panel.numbers.copy_button):
+        until(lambda part=part: reachable(part, panel))
+    for _, value, _ in panel.numbers.labels:
         assert value.width() >= value.sizeHint().width()
-        assert physical.width() >= physical.sizeHint().width()
     side = panel.pictures.data.image.sceneBoundingRect()
     assert side.width() == pytest.approx(side.height(), rel=0.05)
     assert side.width() > 60
@@ -63,6 +57,18 @@ def test_everything_has_room(viewer, until, make_movie, area):
         part.mapTo(panel, QPoint(0, 0)) for part in (panel.numbers, panel.profiles)
     )
     assert (numbers.x() > profiles.x()) == (area == "bottom")
+
+
+def reachable(part, panel):
+    """Whether a part is as wide as the panel lets it be, and seen once it is scrolled to."""
+    area = panel.findChild(QScrollArea)
+    area.ensureWidgetVisible(part, 0, 0)
+    there = part.mapTo(panel, QPoint(0, 0))
+    return (
+        there.x() >= 0
+        and there.x() + part.width() <= panel.width()
+        and not (part.visibleRegion().isEmpty())
+    )
 
 
 def dock_of(widget):
@@ -82,66 +88,84 @@ def whole(widget, within):
     )
 
 
-ORDERS = (
-    ["Spots", "Inspect spot", "Fit"],
-    ["Fit", "Spots", "Inspect spot"],
-    ["Fit", "Inspect spot", "Spots"],
-)
+SIZES = [(1280, 800, 1.0), (1024, 700, 1.0), (1280, 800, 1.5), (1024, 700, 1.5)]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_window_of_800_lines_has_room_for_everything(viewer, until, fit, make_movie, order):
+@pytest.mark.parametrize(("width", "height", "scale"), SIZES)
+def test_no_widget_makes_the_window_larger(
+    viewer, until, fit, make_movie, qapp, width, height, scale
+):
+    font = qapp.font()
+    larger = QFont(font)
+    larger.setPointSizeF(scale * font.pointSizeF())
+    qapp.setFont(larger)
+    try:
+        viewer.window.resize(width, height)
+        window = viewer.window._qt_window
+        viewer.add_image(make_movie(), scale=(0.1, 0.1), units=("um", "um"))
+        before = window.width(), window.height()
+        areas = Qt.DockWidgetArea
+        area = areas.BottomDockWidgetArea if height > 760 else areas.RightDockWidgetArea
+        for name in ("Fit spots", "Results", "Track"):
+            _, widget = viewer.window.add_plugin_dock_widget("napari-spotfit", name)
+            if name != "Fit spots":
+                dock = dock_of(widget)
+                until(lambda dock=dock: QMainWindow.dockWidgetArea(window, dock) == area)
+            QApplication.processEvents()
+            assert (window.width(), window.height()) == before, name
+            until(lambda widget=widget: not widget.visibleRegion().isEmpty())
+            if name == "Fit spots":
+                fit(widget)
+        results = opened(viewer, "Results")
+        dock_of(results).raise_()
+        for page in range(results.tabs.count()):
+            results.tabs.setCurrentIndex(page)
+            QApplication.processEvents()
+            assert (window.width(), window.height()) == before, name
+    finally:
+        qapp.setFont(font)
+
+
+def test_a_window_of_800_lines_has_room_for_everything(viewer, until, fit, make_movie):
     viewer.window.resize(1280, 800)
     window = viewer.window._qt_window
     image = viewer.add_image(make_movie(), scale=(0.1, 0.1), units=("um", "um"))
     _, fit_spots = viewer.window.add_plugin_dock_widget("napari-spotfit", "Fit spots")
-    opened, bottom = {}, Qt.DockWidgetArea.BottomDockWidgetArea
-    for name in order:
-        if name == "Fit":
-            fit(fit_spots)
-        else:
-            _, opened[name] = viewer.window.add_plugin_dock_widget("napari-spotfit", name)
-            dock = dock_of(opened[name])
-            until(lambda dock=dock: QMainWindow.dockWidgetArea(window, dock) == bottom)
-        QApplication.processEvents()
-        assert (window.width(), window.height()) == (1280, 800)
+    fit(fit_spots)
+    viewer.window.remove_dock_widget(fit_spots)
+    _, results = viewer.window.add_plugin_dock_widget("napari-spotfit", "Results")
+    bottom = Qt.DockWidgetArea.BottomDockWidgetArea
+    until(lambda: QMainWindow.dockWidgetArea(window, dock_of(results)) == bottom)
     layer = viewer.layers[f"{image.name} spots"]
-    # A verdict that needs three lines.
+    # A verdict that needs several lines.
     states = [condition.name for condition in napari_spotfit.StopCondition]
     stops = pd.Categorical(["MAX_ITERATIONS"] * len(layer.data), states)
     layer.features = layer.features.assign(stop_condition=stops)
     settings = {**layer.metadata["settings"], "gain": 1e-3}
     layer.metadata = {**layer.metadata, "settings": settings}
     layer.selected_data = {2}
-    spots, inspector = opened["Spots"], opened["Inspect spot"]
-    panel, verdict = inspector.panel, inspector.panel.verdict.text
-    dock_of(inspector).raise_()
-    until(lambda: shows(inspector, layer, 2))
+    panel, verdict = results.inspect.panel, results.inspect.panel.verdict.text
+    until(lambda: shows(results.inspect, layer, 2))
+    until(panel.updatesEnabled)
+    until(lambda: verdict.height() >= 3 * verdict.fontMetrics().height())
+    until(lambda: panel._bar.maximum() == 0)
+    labels = [label for row in panel.numbers.labels for label in row if label.isVisible()]
+    scales = [panel.pictures.counts, panel.pictures.around_zero]
+    parts = [panel.title, *labels, *scales]
+    for part in (*parts, panel.profiles.row, panel.profiles.column):
+        until(lambda part=part: whole(part, panel))
     assert (window.width(), window.height()) == (1280, 800)
-    for height in (None, 210):
-        if height:
-            inspector.setFixedHeight(height)
-        until(lambda height=height: inspector.height() <= (height or 300))
-        until(panel.updatesEnabled)
-        until(lambda: verdict.height() >= 3 * verdict.fontMetrics().height())
-        until(lambda: panel._bar.maximum() == 0)
-        labels = [label for row in panel.numbers.labels for label in row if label.isVisible()]
-        scales = [panel.pictures.counts, panel.pictures.around_zero]
-        parts = [panel.title, panel.numbers.copy_button, *labels, *scales]
-        for part in (*parts, panel.profiles.row, panel.profiles.column):
-            assert whole(part, panel), part
-        inspector.setMaximumHeight(2000)
-    dock_of(spots).raise_()
-    spots.status.say("Said.")
-    spots.setFixedHeight(210)
-    until(lambda: spots.isVisible() and spots.height() == 210)
-    page = spots.filters
+    results.tabs.setCurrentWidget(results.filters)
+    results.status.say("Said.")
+    page = results.filters
     listed = [*page.legend.boxes.values(), *page.legend.counts.values()]
     # What no fit has is not listed.
     texts = [part for part in listed if not part.isHidden()]
     assert texts
-    buttons = [spots.export.copy_button, spots.export.save_button, page.list.clear]
+    buttons = [results.export.copy_button, results.export.save_button, page.list.clear]
     limits = [page.histogram.low, page.histogram.high]
-    until(lambda: all(whole(part, spots) for part in (*texts, *buttons, *limits, spots.status)))
-    assert all(area.verticalScrollBar().maximum() == 0 for area in page.findChildren(QScrollArea))
+    every = (*texts, *buttons, *limits, results.status)
+    until(lambda: all(whole(part, results) for part in every))
+    areas = page.findChildren(QScrollArea)
+    until(lambda: all(area.verticalScrollBar().maximum() == 0 for area in areas))
     assert (window.width(), window.height()) == (1280, 800)

@@ -3,11 +3,11 @@
 import weakref
 
 from event_loop import freed, no_worker
-from inspector import add_spots, docked, message, note, shows
+from inspector import add_spots, docked, message, note, results_of, shows
 
 import napari_spotfit
-from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.history import history_of
+from napari_spotfit.widgets.results import Results
 
 
 def callbacks(viewer, layer, image):
@@ -29,7 +29,7 @@ def test_a_closed_inspector_leaves_nothing_behind(viewer, qtbot, until, make_mov
     layer.selected_data = {5}
     until(lambda: shows(inspector, layer, 5))
     assert callbacks(viewer, layer, image) != before
-    viewer.window.remove_dock_widget(inspector)
+    viewer.window.remove_dock_widget(results_of(inspector))
     assert callbacks(viewer, layer, image) == before
     layer.selected_data = {6}
     viewer.dims.set_current_step(0, 1)
@@ -42,9 +42,10 @@ def test_a_closed_inspector_leaves_nothing_behind(viewer, qtbot, until, make_mov
 
 def test_an_inspector_that_is_docked_again_works(viewer, inspector, until, make_movie):
     _, layer = add_spots(viewer, make_movie(2))
-    viewer.window.remove_dock_widget(inspector)
+    results = results_of(inspector)
+    viewer.window.remove_dock_widget(results)
     layer.selected_data = {3}
-    viewer.window.add_dock_widget(inspector, name="Inspect spot", area="bottom")
+    viewer.window.add_dock_widget(results, name="Results", area="bottom")
     until(lambda: shows(inspector, layer, 3))
 
 
@@ -57,7 +58,7 @@ def test_closing_while_a_frame_is_read(viewer, inspector, until, gate):
     viewer.add_layer(layer)
     layer.selected_data = {0}
     until(lambda: note(inspector) == "Reading the frame…")
-    viewer.window.remove_dock_widget(inspector)
+    viewer.window.remove_dock_widget(results_of(inspector))
     gate.open()
     until(no_worker)
 
@@ -77,6 +78,6 @@ def test_two_viewers_do_not_meet(make_napari_viewer, until, make_movie):
 
 
 def test_napari_opens_it_from_the_plugins_menu(viewer, until, make_movie):
-    _, widget = viewer.window.add_plugin_dock_widget("napari-spotfit", "Inspect spot")
-    assert isinstance(widget, InspectSpot)
-    until(lambda: "Fit spots first" in message(widget))
+    _, widget = viewer.window.add_plugin_dock_widget("napari-spotfit", "Results")
+    assert isinstance(widget, Results)
+    until(lambda: "Fit spots first" in message(widget.inspect))

@@ -1,4 +1,4 @@
-"""The widget "Inspect spot": data, model and residual of one spot, and all its numbers."""
+"""The page "Inspect": data, model and residual of one spot, and all its numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qtpy.QtCore import Signal
 
-from .inspecting.frame_keeper import FrameKeeper
-from .inspecting.panel import BACK_KEY, ON_KEY, InspectPanel, doubtful_shown, following
-from .inspecting.refit import Refit
-from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
-from .inspecting.spot import (
+from ..layers.history import History
+from ..layers.images import full_resolution, image_of, pixel_size
+from ..layers.maps import maps_of
+from ..layers.points import is_preview, is_result
+from ..layers.selection import SpotSelection, go_to, select
+from ..napari_compat import canvas_beside
+from ..parts.docking import Follower
+from ..parts.work import delayed
+from ..table.page import Page
+from ..table.shown_spots import ShownSpots
+from .frame_keeper import FrameKeeper
+from .panel import InspectPanel, doubtful_shown, following
+from .refit import Refit
+from .sample import SpotSample, camera_settings, sample_spot, settings_of
+from .spot import (
     Spot,
-    SpotClick,
     frame_words,
     half_roi,
     nearest_spot,
@@ -21,20 +30,12 @@ from .inspecting.spot import (
     shown_frame,
     spot_of,
 )
-from .layers.history import history_of
-from .layers.images import full_resolution, image_of, pixel_size
-from .layers.maps import maps_of
-from .layers.points import is_preview, is_result
-from .layers.selection import SpotSelection, go_to, select
-from .napari_compat import canvas_beside
-from .parts.docking import INSPECT_SPOT, Docked, Follower, Keys, list_spot
-from .parts.work import delayed
 
 if TYPE_CHECKING:
-    import napari
+    from napari import Viewer
     from napari.layers import Image, Points
 
-_HOW = "Click a fitted spot, or select one in the Spots table, to see its data, model and residual."
+_HOW = "Click a fitted spot, or select its row, to see its data, model and residual."
 _FIT_FIRST = "Fit spots first: Layers ▸ Measure ▸ Fit spots."
 _GONE = (
     "The image of these spots is gone from the viewer, so data, model and residual cannot be "
@@ -56,57 +57,58 @@ _READING = "Reading the frame…"
 _PATIENCE = 200
 
 
-class InspectSpot(Docked):
+class InspectPage(Page):
     """Show what was fitted, and how well, for the spot that was clicked or selected.
 
     Parameters
     ----------
     viewer : napari.Viewer
-        The viewer with the spots; napari passes it in.
+        The viewer with the spots.
+    spots : ShownSpots
+        The spots.
+    selection : SpotSelection
+        Which of them was selected last.
+    history : History
+        Records the refits that are kept.
     """
 
-    title = INSPECT_SPOT
     #: What is shown is up to date again.
     refreshed = Signal()
 
-    def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, below=(0, 0))
-        viewer = self._viewer
-        self._history = history_of(viewer)
+    def __init__(
+        self, viewer: Viewer, spots: ShownSpots, selection: SpotSelection, history: History
+    ):
+        super().__init__(spots)
+        self._viewer, self._selection = viewer, selection
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
         #: The spot that was shown last, and the layer's frame that the viewer showed then.
         self._spot: Spot | None = None
         self._frame: tuple[int, ...] | None = None
+        self._bound = False
         self.panel = InspectPanel(self)
-        self._selection = SpotSelection(viewer, self)
         self._keeper = FrameKeeper(self)
-        self._click = SpotClick(viewer, self.inspect)
-        self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
-        self.refit = Refit(viewer, self.panel.refit, self._history, self)
+        self.refit = Refit(viewer, self.panel.refit, history, self)
         self.refit.changed.connect(self._later)
         self.panel.refit_button.toggled.connect(self._later)
-        self.panel.list_button.clicked.connect(self._list)
         self._moved, self._watch = Follower(self._later), Follower(self._later)
         self._soon = delayed(self._refresh, 0, self)
         self._patience = delayed(lambda: self._show_without_pixels(_READING), _PATIENCE, self)
-        self._selection.changed.connect(self._on_selection)
+        selection.changed.connect(self._on_selection)
+        spots.replaced.connect(self._on_selection)
+        spots.changed.connect(self._later)
         self._keeper.ready.connect(self._refresh)
         self._keeper.failed.connect(self._on_failed)
-        self.bind()
 
-    def inspect(self, layer: Points, row: int) -> None:
-        """Show a spot of a layer, and select it there."""
-        select(layer, {row})
-        self._show_next(layer, row)
-
-    def go_to(self, layer: Points, row: int | None = None) -> None:
-        """Let the viewer show a spot of a layer, and show it here.
+    def go_to(self, row: int | None = None) -> None:
+        """Let the viewer show a spot, and show it here.
 
         Without a row it is the one that is selected, or else the first doubtful one.
         """
+        if (layer := self._spots.layer) is None:
+            return
         if row is None:
             candidates = sorted(layer.selected_data) or doubtful_shown(layer).tolist()
             row = next((one for one in candidates if one < len(layer.data)), None)
@@ -114,56 +116,51 @@ class InspectSpot(Docked):
             self._show_next(layer, None)
             return
         go_to(self._viewer, layer, row, canvas_beside(self))
-        if row in layer.selected_data:
-            self._show_next(layer, row)
-        else:
-            self.inspect(layer, row)
+        if row not in layer.selected_data:
+            select(layer, {row})
+        self._show_next(layer, row)
 
     def step(self, step: int) -> None:
         """Go on to the next doubtful spot that is shown, 1, or back to the one before, -1."""
-        layers = self._viewer.layers
-        active = layers.selection.active
-        candidates = [self._layer, active, *reversed(layers)]
-        layer = next((one for one in candidates if one in layers and is_result(one)), None)
-        if layer is None:
-            return
-        rows = doubtful_shown(layer)
-        if len(rows):
+        layer = self._spots.layer
+        rows = np.zeros(0, np.intp) if layer is None else doubtful_shown(layer)
+        if layer is not None and len(rows):
             row = following(rows, self._row if layer is self._layer else None, step)
             select(layer, {row})
-            self.go_to(layer, row)
+            self.go_to(row)
 
-    def follow_viewer(self) -> None:
-        """Connect to the viewer and show its state."""
-        self._history.join(self)
-        self._click.bind()
-        self._keys.bind()
+    def set_on_top(self, on_top: bool) -> None:
+        """Work only while the page is seen."""
+        super().set_on_top(on_top)
+        self._later()
+
+    def bind(self) -> None:
+        """Follow the viewer."""
+        self._bound = True
         layers, dims = self._viewer.layers.events, self._viewer.dims.events
         self._moved.follow(layers.inserted, layers.removed, dims.current_step, dims.ndisplay)
-        self._selection.bind()
         self._on_selection()
 
-    def leave_viewer(self) -> None:
+    def unbind(self) -> None:
         """Leave no callback behind."""
-        self._history.leave(self)
+        self._bound = False
         self._soon.stop()
         self._patience.stop()
         self._keeper.forget()
         self.refit.forget()
-        self._selection.unbind()
         self._watch.follow()
         self._moved.follow()
-        self._keys.unbind()
-        self._click.unbind()
         self.panel.unbind()
         self._layer = self._row = self._spot = None
 
-    def _list(self) -> None:
-        if self._layer is not None and self._row is not None:
-            list_spot(self._viewer, self._layer, self._row)
-
     def _on_selection(self) -> None:
-        self._show_next(self._selection.layer, self._selection.row)
+        """Show the spot that was selected last, of this layer."""
+        layer, row = self._spots.layer, None
+        if layer is not None and layer is self._selection.layer:
+            row = self._selection.row
+        elif layer is not None:
+            row = max((one for one in layer.selected_data if one < len(layer.data)), default=None)
+        self._show_next(None if row is None else layer, row)
 
     def _show_next(self, layer: Points | None, row: int | None) -> None:
         self._layer, self._row, self._frame = layer, row, None
@@ -171,7 +168,7 @@ class InspectSpot(Docked):
 
     def _later(self, event: Any = None) -> None:
         """Refresh once, however many things change at a time."""
-        if self.bound:
+        if self._bound and self._on_top:
             self._soon.start()
 
     def _refresh(self) -> None:
@@ -261,7 +258,8 @@ class InspectSpot(Docked):
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""
         self._patience.stop()
-        self.panel.show_spot(spot, layer.name, pixel_size(layer))
+        physical = self._spots.units.pixel is not None
+        self.panel.show_spot(spot, layer.name, pixel_size(layer), physical=physical)
         self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
             self.refit.forget(_NO_REFIT)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from event_loop import no_worker
 from hand import LEFT, NO_KEY, RIGHT, SHIFT
-from inspector import add_spots, message, shows
+from inspector import add_spots, message, results_of, shows
 from qtpy.QtCore import QPointF
 
 import napari_spotfit
@@ -126,13 +126,17 @@ def test_four_axes_of_dask_on_a_transformed_layer(viewer, inspector, hand, until
     layer.selected_data = {rows[1]}
     until(lambda: shows(inspector, layer, rows[1]))
     assert read == [(1, 2)]
+    results_of(inspector).units.setCurrentIndex(1)
+    until(lambda: "µm" in inspector.panel.numbers.texts()["y"])
     values, texts = layer.features.iloc[rows[1]], inspector.panel.numbers.texts()
     for name, factor in (("y", 0.2), ("x", 0.1)):
-        number, unit = texts[name][1].partition(" ±")[0], texts[name][1].rpartition(" ")[2]
+        number, unit = texts[name].partition(" ±")[0], texts[name].rpartition(" ")[2]
         assert float(number) == pytest.approx(values[name] * factor, abs=0.01)
         assert unit == "µm"
     # Pixels are not square: a width along neither axis has no length.
-    assert texts["sigma"][1] == ""
+    assert texts["sigma"].endswith(" px")
+    results_of(inspector).units.setCurrentIndex(0)
+    until(lambda: "px" in inspector.panel.numbers.texts()["y"])
     viewer.dims.set_current_step(1, 0)
     (row,) = (
         row

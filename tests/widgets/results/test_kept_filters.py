@@ -27,7 +27,7 @@ def test_filters_are_kept_when_the_widget_is_closed(viewer, layer):
     assert again.spots.filters == Filters({"sigma": (1.0, 2.0)}, {"MIN_STEP"})
     assert not again.filters.legend.boxes["MIN_STEP"].isChecked()
     np.testing.assert_array_equal(again.table.spots_model.rows, np.flatnonzero(expected))
-    viewer.window.add_dock_widget(spots, name="Spots once more")
+    viewer.window.add_dock_widget(spots, name="Results once more")
     assert spots.spots.filters == again.spots.filters
 
 
@@ -53,7 +53,7 @@ def test_a_refit_is_filtered_too(viewer, layer, watched):
     update_points_layer(layer, points_arguments(make_fits(90, seed=5)), viewer.layers["movie"])
     settle()
     if not watched:
-        viewer.window.add_dock_widget(spots, name="Spots")
+        viewer.window.add_dock_widget(spots, name="Results")
         settle()
     expected = layer.features["sigma"].to_numpy() >= 1.0
     assert len(expected) == 90

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from event_loop import no_worker, settle
 from hand import LEFT
-from inspector import add_spots, shows
+from inspector import add_spots, go_to, shows
 from qtpy.QtCore import Qt
 from scenes import light
 
@@ -30,7 +30,7 @@ def refitted(viewer, inspector, until, press, qtbot):
     """Return the function that inspects a spot and lets it be fitted again."""
 
     def change(layer, row, **settings):
-        inspector.go_to(layer, row)
+        go_to(inspector, layer, row)
         until(lambda: shows(inspector, layer, row))
         if not inspector.panel.refit_button.isChecked():
             press(inspector.panel.refit_button)
@@ -76,7 +76,7 @@ def test_other_settings_and_back_to_the_bit(viewer, inspector, until, refitted, 
     assert texts["ROI size"] == ("9", "7")
     assert texts["Neighbours"] == ("exclude", "ignore")
     for column, spot in enumerate((old, new)):
-        value, _, error = texts["σ (px)"][column].partition(" ± ")
+        value, _, error = texts["σ [px]"][column].partition(" ± ")
         assert float(value) == pytest.approx(spot.values["sigma"], abs=spot.values["sigma_stderr"])
         assert float(error) == pytest.approx(spot.values["sigma_stderr"], rel=0.06)
     # Both in the colours of one scale.
@@ -100,7 +100,7 @@ def test_other_settings_and_back_to_the_bit(viewer, inspector, until, refitted, 
     until(lambda: bar.text.text().startswith("⚠ Not fitted with these settings: "))
     assert panel.comparison.isHidden()
     # Another spot begins anew.
-    inspector.go_to(layer, row + 1)
+    go_to(inspector, layer, row + 1)
     until(lambda: shows(inspector, layer, row + 1))
     assert bar.controls["estimator"].value == "lse"
     assert bar.text.text() == CHANGE
@@ -162,7 +162,7 @@ def test_either_is_kept_and_the_layer_knows(
     assert columns["sigma_x"][row] == np.float32(new.values["sigma_x"])
     (opened,) = viewer.open(str(path), plugin="napari-spotfit")
     assert is_result(opened)
-    inspector.go_to(opened, row)
+    go_to(inspector, opened, row)
     until(lambda: shows(inspector, opened, row))
     assert "sigma_y" in panel.numbers.texts()
     # Undo takes it back, redo does it again, and so does the button.

@@ -11,7 +11,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QPalette
 from spot_table import add_spots, click_row, dock, selected_texts
 
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.table.filters import Filters
 
 
@@ -82,7 +82,7 @@ def test_plots_have_the_colours_of_the_window(viewer, layer):
 
 
 def test_the_layout_follows_the_shape(viewer, layer, qtbot):
-    spots = Spots(viewer)
+    spots = Results(viewer)
     qtbot.addWidget(spots)
     spots.show()
     spots.resize(1000, 300)

@@ -19,7 +19,7 @@ from napari_spotfit import (
     to_points_layer,
 )
 from napari_spotfit.widgets.layers.points import fits_of_features
-from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.table.filters import Filters
 
 SPREAD = 1.482602218505602
@@ -166,7 +166,7 @@ def test_the_numbers_of_every_frame_are_saved(spots, layer, page, qtbot, tmp_pat
 
 @pytest.mark.parametrize(("size", "beside"), [((1280, 230), True), ((420, 800), False)])
 def test_a_low_page_has_the_plot_beside_the_table(viewer, layer, qtbot, size, beside):
-    spots = Spots(viewer)
+    spots = Results(viewer)
     qtbot.addWidget(spots)
     spots.resize(*size)
     spots.show()
