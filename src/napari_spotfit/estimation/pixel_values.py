@@ -258,8 +258,8 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
 
 
 #: By how much most pixels differ, at least and at most, so that the squares of their noise and
-#: those of spots a thousand times as bright are numbers of single precision; the share of pixels that
-#: differ by less; and how many are looked at.
+#: those of spots a thousand times as bright are numbers of single precision; the share of pixels
+#: that differ by less; and how many are looked at.
 _SCALES, _DIFFER, _COMPARED = (1e-16, 1e14), 99, 1 << 16
 
 
