@@ -246,7 +246,11 @@ def test_anything_goes(detect, frames, threshold, false_spots, sigma, distance):
     options = Settings(sigma=sigma, min_distance=distance, threshold=threshold)
     if threshold is None:
         options = options.changed(false_spots=false_spots)
-    options = told(frames, options)
+    try:
+        options = told(frames, options)
+    except ValueError as error:
+        assert "single precision" in str(error)
+        return
     found = detect(frames, options)
     place = (found.frame, found.y, found.x)
     frames[place]  # inside

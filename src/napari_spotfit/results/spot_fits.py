@@ -198,12 +198,12 @@ class SpotFits:
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Mask of the fits that have parameters."""
-        return np.not_equal(self.stop_condition, StopCondition.INVALID)
+        return np.not_equal(self.stop_condition, int(StopCondition.INVALID))
 
     @property
     def judged(self) -> NDArray[np.bool_]:
         """Mask of the fits of which is known how they ended; not those of most other programs."""
-        return np.not_equal(self.stop_condition, StopCondition.UNKNOWN)
+        return np.not_equal(self.stop_condition, int(StopCondition.UNKNOWN))
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
