@@ -21,7 +21,9 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,6 +126,8 @@ class Writer(NamedTuple):
     between: Callable[[Any, Any, int], bool] = lambda found, new, said: False
     #: Whether it ends as files reach a size, too.
     sizes: bool = True
+    #: What all its processes begin with.
+    ready: Callable[[], object] = lambda: None
 
 
 def save(name: str, **more: Any) -> Callable[[], object]:
@@ -182,6 +186,23 @@ def rows_of_log() -> list[int]:
     return spotfit.read_log("log.parquet")["frame"].tolist()
 
 
+@cache
+def layer(count: int) -> tuple[Any, dict[str, Any]]:
+    from napari_spotfit.widgets.saved_layers import attributes_of
+
+    points = spotfit.to_points_layer(FITS[:count])
+    return points.data, attributes_of(points)
+
+
+def recovery(count: int) -> Callable[[], object]:
+    def write() -> None:
+        from napari_spotfit.widgets.fitting import recovery
+
+        recovery._write(Path("1.spots.parquet"), *layer(count))
+
+    return write
+
+
 def drift(frames: int) -> spotfit.Drift:
     moved = np.linspace(0, 1, frames)
     return spotfit.Drift(moved, -moved, 0.1 + moved, 0.1 + moved, np.full(frames, 3))
@@ -237,6 +258,9 @@ WRITERS: dict[str, Writer] = {
     "resume": Writer(lambda: spotfit.save_fits(parts(), "a.spots.csv")),
     "folder": Writer(folder, read=files_of_parts, between=each_whole),
     "batch": Writer(batch, read=tables_of_batch, between=each_whole),
+    "recovery": Writer(
+        recovery(9), recovery(3), ready=lambda: [layer(count) for count in (3, 9)]
+    ),
     "log": Writer(
         rows_to_log(3, 4, 5), rows_to_log(0, 1, 2), rows_of_log, no_row_lost, sizes=False
     ),
@@ -250,6 +274,7 @@ def faults_of(name: str, root: Path) -> dict[str, Any]:
     np.save(own / "movie.npy", MOVIE)
     base, whole = own / "base", own / "whole"
     base.mkdir()
+    writer.ready()
     in_process(writer.before, base)
     old, *_ = in_process(writer.read, base)
     shutil.copytree(base, whole)
@@ -259,15 +284,14 @@ def faults_of(name: str, root: Path) -> dict[str, Any]:
         writer.write()
         return [name for name in sys.modules if name not in known]
 
-    imported, count, faults = in_process(write, whole)
+    imported, _, faults = in_process(write, whole)
     for module in imported:  # once, and not in each process
         with suppress(ImportError):
             import_module(module)
     new, *_ = in_process(writer.read, whole)
     largest = max((path.stat().st_size for path in whole.rglob("*") if path.is_file()), default=0)
-    ends = [Killed(step=step) for step in range(count)]
-    if writer.sizes:
-        ends += [Killed(size=size) for size in (1, largest // 2, largest - 1)]
+    sizes = (1, largest // 2, largest - 1) if writer.sizes else ()
+    ends = chain((Killed(size=size) for size in sizes), map(Killed, count()))
     killed = 0
 
     def go_on() -> tuple[Any, Any]:
@@ -280,7 +304,8 @@ def faults_of(name: str, root: Path) -> dict[str, Any]:
         shutil.copytree(base, again)
         os.ftruncate(SAID, 0)
         os.lseek(SAID, 0, os.SEEK_SET)
-        killed += in_process(writer.write, again, end) is None
+        is_killed = in_process(writer.write, again, end) is None
+        killed += is_killed
         said = os.fstat(SAID).st_size
         try:
             (left, done), *_ = in_process(go_on, again)
@@ -291,7 +316,9 @@ def faults_of(name: str, root: Path) -> dict[str, Any]:
         except RuntimeError as error:
             faults.append(f"{end}: {error}")
         shutil.rmtree(again)
-    return {"kills": killed, "operations": count, "changed": old != new, "faults": faults}
+        if not is_killed and end.step is not None:  # there are no more
+            break
+    return {"kills": killed, "changed": old != new, "faults": faults}
 
 
 if __name__ == "__main__":
