@@ -39,6 +39,8 @@ _LONGEST_HEADER = 50
 class Drift:
     """By how much a sample has moved in each frame of a movie.
 
+    Threads: it does not change, so that any number may use one; leave its arrays as they are.
+
     Attributes
     ----------
     y, x : ndarray of float64, shape (frames,)

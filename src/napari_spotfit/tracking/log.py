@@ -38,6 +38,8 @@ class TrackingLog:
     complete; :meth:`close` makes one file of them, which says of which. :func:`read_log` reads
     either. It has one owner: another log of its name cannot be opened before it is closed.
 
+    Threads: one at a time. It writes by a thread of its own.
+
     Parameters
     ----------
     path : str or path
