@@ -129,7 +129,9 @@ def test_any_thread_asks_a_session():
     for at, frame in scope.frames(rate=10, count=60):
         queue.put(frame, at)
     controller = spotfit.Controller(scope.stage, spotfit.StageCalibration.of_pixel_size(0.1))
-    session = spotfit.TrackingSession(queue, spotfit.Tracker(scope.fiducials), controller)
+    session = spotfit.TrackingSession(
+        queue, spotfit.Tracker(scope.fiducials), controller=controller
+    )
     session.start()
 
     def ask(number):
