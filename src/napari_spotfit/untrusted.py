@@ -114,7 +114,7 @@ def brief(error: BaseException) -> str:
 
     Examples
     --------
-    >>> brief(ValueError("a\\nb")), len(brief(ValueError("a" * 10**6)))
+    >>> brief(ValueError("a\nb")), len(brief(ValueError("a" * 10**6)))
     ('a b', 501)
     """
     text = " ".join(str(error)[: 4 * _LONGEST_REASON].split())
@@ -151,12 +151,13 @@ def named(
     except (ImportError, Warning):
         raise
     except Exception as error:  # what is in a damaged file, nobody foresees
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+        is_of_place = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+        if is_of_place or isinstance(error, FileNotFoundError):
             raise
         if str(error).startswith(start):
             raise
         why = " ".join(str(error).split())
-        if isinstance(error, kind):
+        if isinstance(error, kind) and type(error).__init__ is kind.__init__:
             raise type(error)(f"{start}: {why}") from None
         if not isinstance(error, (PromiseError, *plain)):
             cause = f"{type(error).__name__}: {why}" if why else type(error).__name__

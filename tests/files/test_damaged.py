@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import damage
 import pytest
+
+import napari_spotfit as spotfit
+from napari_spotfit.widgets.table.filters import read_filters
 
 
 @pytest.fixture(scope="module", params=damage.KINDS)
@@ -25,3 +30,35 @@ def test_damaged_files(damaged_files, block):
     for seed in range(block * 20, (block + 1) * 20):
         path = files.path(seed)
         assert damage.outcome(path, read) in damage.GOOD, f"{path.name}, seed {seed}"
+
+
+OTHERS = {
+    "a.drift.csv": (spotfit.load_drift, ValueError),
+    "a.drift.txt": (spotfit.load_drift, ValueError),
+    "a.parquet": (spotfit.read_log, ValueError),
+    "a.json": (spotfit.ChannelRegistration.load, ValueError),
+    "a.filters.json": (read_filters, ValueError),
+    "a.toml": (spotfit.load_settings, ValueError),
+}
+CONTENTS = {
+    "nothing": b"",
+    "zeros": bytes(3000),
+    "deep": b"[" * 100_000,
+    "deeper": b'{"a":' * 100_000,
+    "digits": b"a = " + b"9" * 9000,
+    "bytes": bytes(range(256)) * 20,
+    "text": b"frame,y,x,y_stderr,x_stderr,used\n0,1e999,a,b,c,9999999999999999999999\n",
+    "numbers": b"1 2 3 4\n" * 20,
+    "parquet": b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1",
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_files_end_in_the_documented_error(name, content, tmp_path):
+    path, (read, error) = tmp_path / name, OTHERS[name]
+    path.write_bytes(CONTENTS[content])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(error, match=f"“{name}”"):
+            read(path)

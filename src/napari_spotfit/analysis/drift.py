@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..files.exchange.image_info import as_pixel_size
 from ..files.exchange.picasso import MARKER, convention_of
+from ..files.table import UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import PLANES, TRACK
 from ..results.spot_fits import SpotFits
+from ..untrusted import named
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
 from .tracks import leading_axes
 
@@ -38,6 +40,8 @@ _LONGEST_HEADER = 50
 @dataclass(frozen=True)
 class Drift:
     """By how much a sample has moved in each frame of a movie.
+
+    Threads: it does not change, so that any number may use one; leave its arrays as they are.
 
     Attributes
     ----------
@@ -301,9 +305,15 @@ def load_drift(
 
     place = Path(path)
     ending = _ending(place)
-    try:
+    start = f"“{place.name}” is no table of a drift"
+    with named(start, UnreadableFileError, (KeyError, ValueError)):
         if ending == ".csv":
-            table = pd.read_csv(place).sort_values("frame")
+            table = pd.read_csv(place)
+            if missing := [name for name in _COLUMNS if name not in table]:
+                raise ValueError(
+                    f"it has no column {missing[0]!r}; the columns are {', '.join(_COLUMNS)}"
+                )
+            table = table.sort_values("frame")
             if (table["frame"].to_numpy() != np.arange(len(table))).any():
                 raise ValueError(
                     "its column frame must have each number from 0 on once; "
@@ -314,13 +324,6 @@ def load_drift(
             more = {name: table[name].to_numpy(float) for name in _ALONG_Z if name in table}
             return Drift(y, x, errors[0], errors[1], table["used"].to_numpy(np.int64), **more)
         return _of_picasso(place, as_pixel_size(pixel_size))
-    except KeyError as error:
-        raise ValueError(
-            f"“{place.name}” is no table of a drift: it has no column {error}; the columns are "
-            f"{', '.join(_COLUMNS)}"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"“{place.name}” is no table of a drift: {error}") from None
 
 
 def _of_picasso(path: Path, pixel_size: tuple[float, float] | None) -> Drift:

@@ -38,6 +38,8 @@ _DIRECTIONS, _LEAST_DIRECTIONS, _MANY = 8, 4, 4_000_000
 class SpotPairs:
     """Pairs of spots of two channels, and how many there are by chance.
 
+    Threads: it does not change, so that any number may use one; leave its arrays as they are.
+
     Attributes
     ----------
     a, b : ndarray of int64, shape (pairs,)

@@ -17,6 +17,7 @@ from ..files.table import UnreadableFileError, check_format
 from ..files.writing import unfinished
 from ..models.columns import IN_PLANE, REGISTERED, STDERR
 from ..results.spot_fits import SpotFits
+from ..untrusted import named
 from ..version import __version__
 from .matching import Fit, Matches, Model, Spots, find_matches
 from .pairing import Floats, frames_of, of_one_channel
@@ -47,6 +48,8 @@ class ChannelRegistration:
     """Where the positions of one channel lie in another.
 
     :func:`register_channels` and :meth:`load` make it.
+
+    Threads: it does not change, so that any number may use one; leave its arrays as they are.
 
     Attributes
     ----------
@@ -206,7 +209,8 @@ class ChannelRegistration:
             If it cannot be read.
         """
         place = Path(path)
-        try:
+        known = (AttributeError, KeyError, QhullError, TypeError, ValueError)
+        with named(f"“{place.name}” is no registration", UnreadableFileError, known):
             values = json.loads(place.read_text(encoding="utf-8"))
             check_format(values.pop(FORMAT_KEY, None), FORMAT, values.pop("version", None))
             arrays: dict[str, Any] = {
@@ -216,9 +220,7 @@ class ChannelRegistration:
             found = cls(**arrays)
             found.covers(SpotFits({"y": np.zeros(1), "x": np.zeros(1)}))
             found._fit.mapped(found._fit.variances(np.zeros((1, 2))))
-        except (AttributeError, KeyError, QhullError, TypeError, ValueError) as error:
-            raise UnreadableFileError(f"“{place.name}” is no registration: {error}") from None
-        return found
+            return found
 
 
 def _to_world(layer: Any) -> Floats:

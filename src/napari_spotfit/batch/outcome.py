@@ -134,7 +134,7 @@ class CompletedTables:
 
     def _read(self) -> dict[str, Any]:
         # A damaged or newer record only means that all tables are made again.
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with suppress(OSError, ValueError, KeyError, RecursionError, TypeError, AttributeError):
             found = json.loads(self._path.read_text(encoding="utf-8"))
             return dict(found["tables"]) if found["format"] == _FORMAT else {}
         return {}

@@ -189,7 +189,7 @@ def read_run(folder: Path) -> Run | None:
         if found["format"] != _FORMAT:
             return None
         return Run(dict(found["asked"]), Settings(**found["settings"]), list(found["firsts"]))
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, RecursionError, TypeError, ValueError):
         return None
 
 

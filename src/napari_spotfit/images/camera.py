@@ -24,6 +24,8 @@ class Camera:
     Each quantity is one number, or a map: as large as a frame, of the same pixels as the
     image that is fitted; for cut-outs as large as a cut-out, or one map for each of them.
 
+    Threads: it does not change, so that any number may use one; leave its maps as they are.
+
     Parameters
     ----------
     offset : float or array, optional

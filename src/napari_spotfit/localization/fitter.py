@@ -65,12 +65,14 @@ class Fitter:
 
     Notes
     -----
-    A Fitter is for the shape and the dtype that come first, for cut-outs and frames each, and for
-    one thread at a time; several threads have a Fitter each. What ``sigma``, ``noise`` and
-    ``roi_size`` leave open is measured in the first frame and kept.
+    A Fitter is for the shape and the dtype that come first, for cut-outs and frames each. What
+    ``sigma``, ``noise`` and ``roi_size`` leave open is measured in the first frame and kept.
 
     The columns of the fits are views of the Fitter's memory: **the next call overwrites them**.
     ``fits.copy()`` is for keeps.
+
+    Threads: one at a time; a call while another one's runs is a RuntimeError. The next call of any
+    thread overwrites what this one still looks at: give each thread a Fitter of its own.
 
     Examples
     --------

@@ -55,6 +55,8 @@ class Profile:
 
     Amplitude and background are implicit in every least-squares fit (variable
     projection), so a profile knows its shape parameters alone.
+
+    Threads: it does not change, so that any number may use one.
     """
 
     name: str

@@ -54,6 +54,9 @@ class SpotFits:
     Invalid fits keep their row: their parameters are NaN and their stop condition
     is INVALID.
 
+    Threads: they do not change, so that any number may use them; leave the columns as they are, and
+    copy those of a :class:`Fitter` first.
+
     Examples
     --------
     >>> from napari_spotfit import fit_spots, simulate_spots

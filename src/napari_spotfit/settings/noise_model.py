@@ -73,6 +73,8 @@ class NoiseModel:
     It is ``correlation² · max(slope · counts + intercept, least)`` in counts², where
     ``correlation`` says how much stronger noise as coarse as spots is than that of independent
     pixels.
+
+    Threads: it does not change, so that any number may use one.
     """
 
     #: Counts² per count: the gain in counts per electron, where pixels are independent. Of a flat

@@ -61,6 +61,8 @@ def _explained(kinds: Iterable[Estimator | Profile]) -> str:
 class Settings:
     """All settings of detection and fit, checked when they are made.
 
+    Threads: it does not change, so that any number may use one.
+
     Raises
     ------
     TypeError

@@ -21,6 +21,8 @@ _JUMP_FRAMES = 3
 class Correction:
     """The correction of a displacement.
 
+    Threads: it does not change, so that any number may use one.
+
     Attributes
     ----------
     dy, dx, dz : float
@@ -43,6 +45,9 @@ class Controller:
 
     Nothing moves before :meth:`arm`. The stage is held while displacements are
     unreliable, and the correction has the reason.
+
+    Threads: one calls :meth:`step` and :meth:`watch`; any may :meth:`arm` and :meth:`disarm`, which
+    count from the next step on.
 
     Parameters
     ----------

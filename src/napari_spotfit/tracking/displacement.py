@@ -50,6 +50,8 @@ _NO_POSITIONS = np.empty((0, 2))
 class Displacement:
     """Displacement of a sample since the reference, in one frame.
 
+    Threads: it does not change, so that any number may use one.
+
     Attributes
     ----------
     frame : int

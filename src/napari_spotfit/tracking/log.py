@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..files.table import UnreadableFileError
 from ..files.writing import FileLockedError, file_lock, made_beside, publish, unfinished
+from ..untrusted import named
 from .controller import Correction
 from .displacement import Displacement
 
@@ -37,6 +39,8 @@ class TrackingLog:
     While it is open, its rows are in a folder beside it, ``<name>.parts``, in files that are
     complete; :meth:`close` makes one file of them, which says of which. :func:`read_log` reads
     either. It has one owner: another log of its name cannot be opened before it is closed.
+
+    Threads: one at a time. It writes by a thread of its own.
 
     Parameters
     ----------
@@ -210,12 +214,15 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
     ------
     FileNotFoundError
         If there is no such log.
+    ValueError
+        If it is damaged.
     """
     place = Path(path)
     for _ in range(_TRIES):
         before = _state(place)
         try:
-            table = _read(place)
+            with named(f"the log “{place.name}” cannot be read", UnreadableFileError):
+                table = _read(place)
         except FileNotFoundError:
             if _state(place) == before and not _parts_of(place).is_dir():
                 raise

@@ -76,6 +76,8 @@ class SimulatedMicroscope:
 
     The background has fringes, as thinned sensors show them, which wander slowly.
 
+    Threads: one takes frames, and one, which may be another, moves the stage.
+
     Parameters
     ----------
     count : int
@@ -218,6 +220,8 @@ class SimulatedMicroscope:
 
 class SimulatedCamera:
     """Puts frames of a simulated microscope into a queue, as they come in real time.
+
+    Threads: it has one of its own; start and stop it from one.
 
     Parameters
     ----------

@@ -31,6 +31,8 @@ _SHARE = 0.01
 class FrameQueue:
     """Frames between a camera and the tracking; the oldest are dropped and counted.
 
+    Threads: any number may put and take.
+
     Parameters
     ----------
     size : int
@@ -78,6 +80,8 @@ class FrameQueue:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """State of a session so far.
+
+    Threads: it does not change, so that any number may use one.
 
     Attributes
     ----------
@@ -136,6 +140,9 @@ class Snapshot:
 
 class TrackingSession:
     """Tracks the frames of a queue in a thread of its own.
+
+    Threads: it has one of its own, which alone uses tracker, controller and log while it runs; its
+    methods may be called from any other.
 
     Parameters
     ----------

@@ -30,6 +30,8 @@ class Stage(Protocol):
 class StageCalibration:
     """How far the image moves, in pixels, for each micrometre of a stage.
 
+    Threads: it does not change, so that any number may use one.
+
     Attributes
     ----------
     matrix : ndarray of float64, shape (2, 2)
@@ -184,6 +186,8 @@ def _measured(tracker: Tracker, grab: Callable[[], Any]) -> Floats:
 
 class CoreStage:
     """XY and Z stages of a microscope that pymmcore-plus controls.
+
+    Threads: one at a time; of what else uses the microscope, its core takes care.
 
     Parameters
     ----------

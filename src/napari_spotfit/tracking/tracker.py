@@ -82,7 +82,7 @@ class Tracker:
 
     Notes
     -----
-    One thread at a time. The first frame is the reference: there the displacement is 0.
+    Threads: one at a time. The first frame is the reference: there the displacement is 0.
 
     Examples
     --------

@@ -31,6 +31,8 @@ class ImageFile:
 
     It keeps no file open between two readings, and no frames.
 
+    Threads: one reads at a time; others open the file once more.
+
     Parameters
     ----------
     path : path

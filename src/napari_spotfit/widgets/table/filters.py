@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.quality.flags import NOT_GOOD, RULES, Flag
+from ...files.table import UnreadableFileError
 from ...files.writing import unfinished
 from ...models.columns import STOP
 from ...models.stopping import STOP_NAMES, StopCondition
+from ...untrusted import named
 from .features import Units
 from .gate import Gate, gate_from_dict
 
@@ -297,10 +299,8 @@ def read_filters(path: Path) -> Filters:
     ValueError
         If the file is something else; the message says what is accepted.
     """
-    try:
+    with named(f"“{path.name}” cannot be loaded", UnreadableFileError, (ValueError,)):
         return Filters.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise ValueError(f"“{path.name}” cannot be loaded: {error}") from None
 
 
 def flag_bits(values: NDArray[Any]) -> NDArray[np.uint32]:
