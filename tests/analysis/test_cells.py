@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from channel_scenes import fits_at, textured_cells
+from scenes_of_channels import fits_at, textured_cells
 
 from napari_spotfit import (
     Camera,

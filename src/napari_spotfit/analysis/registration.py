@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
 
 from ..caller import warn_caller
 from ..files.table import UnreadableFileError, check_format
@@ -145,6 +144,8 @@ class ChannelRegistration:
     def covers(self, fits: SpotFits) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return which fits of channel b are in the hull of the pairs, or have no place at all."""
         places = np.column_stack([fits.y, fits.x])
+        from scipy.spatial import ConvexHull  # here, as SciPy takes its time to import
+
         sides = ConvexHull(self.hull).equations
         with np.errstate(invalid="ignore"):
             beyond = places @ sides[:, :2].T + sides[:, 2] > _ROUNDED
@@ -216,7 +217,7 @@ class ChannelRegistration:
             found = cls(**arrays)
             found.covers(SpotFits({"y": np.zeros(1), "x": np.zeros(1)}))
             found._fit.mapped(found._fit.variances(np.zeros((1, 2))))
-        except (AttributeError, KeyError, QhullError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise UnreadableFileError(f"“{place.name}” is no registration: {error}") from None
         return found
 
@@ -312,6 +313,8 @@ def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
 
 def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelRegistration:
     """Return the registration of matches, or raise where they do not determine it."""
+    from scipy.spatial import ConvexHull
+
     one, other, fit = a.part(found.a), b.part(found.b), found.fit
     variances = fit.of_both(one, other)
     away = one.places - fit.mapped(other.places)
