@@ -15,7 +15,7 @@ constexpr double SIDE = 1.001, FAR_AWAY = 1e15;
 struct Cell { long long at[3]; };
 
 inline long long along(double x) {
-    const double side = x / SIDE;
+    const double side = x * (1 / SIDE);
     const long long cell = static_cast<long long>(side > FAR_AWAY ? FAR_AWAY : side < -FAR_AWAY ? -FAR_AWAY : side);
     return cell - (static_cast<double>(cell) > side);
 }
@@ -26,12 +26,14 @@ inline Cell cell_of(const double* place) { return {{along(place[0]), along(place
 class Lists {
     const PairedSpots& s;
 
+    // Those of a group lie side by side, as far as it has spots, and those of a line in it.
     long long& head(long long group, long long z, long long y, long long x) const {
         using Number = unsigned long long;
-        const Number plane =
-            static_cast<Number>(group) * 0x9E3779B97F4A7C15u + static_cast<Number>(z) * 0xC2B2AE3D27D4EB4Fu;
+        const Number own = static_cast<Number>(s.lists_of_group - 1), all = static_cast<Number>(s.lists - 1);
+        const Number plane = static_cast<Number>(z) * 0xC2B2AE3D27D4EB4Fu;
         const Number line = plane + static_cast<Number>(y) * 0x165667B19E3779F9u;
-        return s.heads[(line + static_cast<Number>(x)) & static_cast<Number>(s.lists - 1)];
+        const Number place = (line + static_cast<Number>(x)) & own;
+        return s.heads[(static_cast<Number>(group) * static_cast<Number>(s.lists_of_group) + place) & all];
     }
 
   public:

@@ -9,8 +9,9 @@ struct PairedSpots {
     const long long *a_group, *b_group;
     long long a_count, b_count;
     int is_flat;  // whether all lie in one plane
-    // Lists of b by the cells that they lie in: the first of each list, whose number is a power of two, and the next.
-    long long lists;
+    // Lists of b by the cells that they lie in: the first of each list and the next. Their number is a power of two,
+    // and so is that of a group, which follows from the largest one.
+    long long lists, lists_of_group;
     long long *heads, *next;
     // The partners within reach of each a, from first[i] to first[i + 1], and the squared distance less 1, which is
     // what the pair costs: is written.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from channel_scenes import fits_at, textured_cells
+from scenes_of_channels import fits_at, textured_cells, two_channels
 
+import napari_spotfit
 from napari_spotfit import (
     Camera,
     SpotFits,
@@ -147,3 +152,21 @@ def test_some_of_all_channels_are_fitted_and_others_refused(tmp_path):
     some = fit_at(path, np.vstack([centers, [[1, 9, 9]]]), channel=(3, 0), sigma=1.3)
     np.testing.assert_array_equal(some.y[:-1], every.y)
     assert not some.valid[-1]
+
+
+def test_the_lines_of_the_documentation_run(tmp_path, monkeypatch):
+    layers = pytest.importorskip("napari.layers")
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "channels.md").read_text(encoding="utf-8")
+    red, green, _ = two_channels(0, 150, shift=(3, 2))
+    names = {
+        "spotfit": napari_spotfit, "red_beads": red, "green_beads": green, "red": red,
+        "green": green, "viewer": SimpleNamespace(layers={"green": layers.Image(np.eye(9))}),
+        "cells": np.ones((512, 512), int), "places": [(12, 12)],
+        "movie": simulate_movie(3, shape=(48, 48), seed=1)[0],
+    }  # fmt: skip
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "docs/channels.md", "exec"), names)
+    assert names["pairs"].observed > 100
+    assert names["table"]["red+green_pairs"].tolist() == [names["pairs"].observed]
+    assert len(names["trace"]) == 3

@@ -115,3 +115,17 @@ def test_what_does_not_fit_is_said():
         label_spots(one, np.ones((5, 5), int), np.eye(4))
     with pytest.raises(ValueError, match="got 'brightness'"):
         per_label(one, np.ones((5, 5), int), ["brightness"])
+
+
+@pytest.mark.parametrize("axes", [("frame", "channel"), ("channel", "frame")])
+def test_labels_of_frames_are_those_of_all_channels(axes):
+    places = {"frame": np.array([0, 1, 1]), "channel": np.array([1, 0, 1])}
+    fits = SpotFits(places | {"y": np.ones(3), "x": np.ones(3)}, axes)
+    labels = np.stack([np.full((4, 4), 5), np.full((4, 4), 6)])
+    assert label_spots(fits, labels).tolist() == [5, 6, 6]
+    of_channels = np.empty((2, 2, 4, 4), int)
+    for channel in range(2):
+        index = [slice(None)] * 2
+        index[axes.index("channel")] = channel
+        of_channels[tuple(index)] = labels + 10 * channel
+    assert label_spots(fits, of_channels).tolist() == [15, 6, 16]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from channel_scenes import fits_at, textured_cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes_of_channels import fits_at, textured_cells
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 

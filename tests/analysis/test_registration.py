@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from channel_scenes import fits_at, textured_cells, two_channels
+from scenes_of_channels import fits_at, textured_cells, two_channels
 
 from napari_spotfit import ChannelRegistration, SpotFits, register_channels
 

@@ -34,7 +34,7 @@ def label_spots(
         The fits.
     labels : array of int
         Labels, 0 for the background: as large as the image, or with fewer leading axes, which
-        then count for all frames. NumPy, Dask, Zarr and the like.
+        then count for all channels and frames. NumPy, Dask, Zarr and the like.
     to_labels : array_like, shape (labels.ndim, n + 1) or (labels.ndim + 1, n + 1), optional
         The affine matrix that takes a spot's n coordinates (leading axes, y, x) and a 1 to the
         labels' pixels, where these lie on another grid than the image's.
@@ -62,6 +62,9 @@ def label_spots(
     """
     labels = _labels(labels)
     points = fits.points()
+    if CHANNEL in fits.index_names and to_labels is None and labels.ndim < points.shape[1]:
+        # Labels of frames are those of all channels, on whichever axis these are.
+        points = np.delete(points, fits.index_names.index(CHANNEL), axis=1)
     matrix = _matrix(to_labels, labels.ndim, points.shape[1])
     places = np.floor(points @ matrix[:, :-1].T + matrix[:, -1] + 0.5)
     inside = np.all((places >= 0) & (places < labels.shape), axis=1)

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import uniform_filter
-from scipy.spatial import cKDTree
 
 from .pairing import Floats, Integers
 
@@ -152,15 +150,18 @@ class _Matcher:
     """The search for matches: votes for a shift, then pairs that fit better and better."""
 
     def __init__(self, a: Spots, b: Spots, degree: int) -> None:
+        from scipy.spatial import cKDTree  # here, as SciPy takes its time to import
+
+        self.tree_of = cKDTree
         self.a, self.b, self.degree = a, b, degree
         self.extent = float(np.ptp(a.places, axis=0).max() + np.ptp(b.places, axis=0).max())
         #: Frames are so far apart that no spots of two of them are near.
         self.apart = 100.0 * self.extent
-        self.tree = cKDTree(self.with_frame(a.places, a.frame))
+        self.tree = self.tree_of(self.with_frame(a.places, a.frame))
         self.error = math.sqrt(float(np.median(a.variances) + np.median(b.variances)))
         known = np.unique(self.with_frame(b.places, b.frame), axis=0)
         # The third neighbour: the first may be the same spot, found twice.
-        near = cKDTree(known).query(known, min(4, len(known)))[0][:, -1]
+        near = self.tree_of(known).query(known, min(4, len(known)))[0][:, -1]
         self.spacing = 1.1 * float(np.median(near[np.isfinite(near)]))
         self.spacing = min(self.spacing, self.extent / 4)
         self.middle = np.median(a.places, axis=0)
@@ -220,6 +221,8 @@ class _Matcher:
 
     def _peak(self, shifts: Floats, width: float) -> tuple[float, Floats, NDArray[np.float64]]:
         """Return how far the highest peak of shifts stands out, where it is, and all counts."""
+        from scipy.ndimage import uniform_filter
+
         if not len(shifts):
             return 0.0, np.zeros(2), np.zeros((1, 1))
         low, high = shifts.min(axis=0), shifts.max(axis=0)
@@ -247,7 +250,7 @@ class _Matcher:
         there = np.flatnonzero(np.isfinite(distance))
         if not len(there):
             return there, there
-        back = cKDTree(own).query(self.tree.data[nearest[there]])[1]
+        back = self.tree_of(own).query(self.tree.data[nearest[there]])[1]
         both = there[back == there]
         return nearest[both].astype(np.int64), rows[both]
 

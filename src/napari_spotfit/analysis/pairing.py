@@ -129,7 +129,7 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     (array([0, 1]), array([-1,  1]))
     """
     found = np.full(len(a), ALONE, np.int64)
-    a_rows, b_rows = (np.flatnonzero(np.isfinite(one).all(axis=1)) for one in (a, b))
+    a_rows, b_rows = (np.flatnonzero(np.isfinite(one.sum(axis=1))) for one in (a, b))
     if not (len(a_rows) and len(b_rows)):
         return found
     places = []
@@ -142,7 +142,7 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
         for frame, rows in ((a_frame, a_rows), (b_frame, b_rows))
     ]
     counts = len(a_rows), len(b_rows)
-    lists = 1 << (2 * counts[1] - 1).bit_length()
+    lists = _lists(counts[1])
     heads, first = np.empty(lists, np.int64), np.empty(counts[0] + 1, np.int64)
     own, of_b, numbers = (
         np.empty(counts[0], np.int64),
@@ -151,6 +151,7 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     )
     given = PairedSpots(
         *map(address, (*places, *groups)), *counts, int(a.shape[1] < 3), lists,
+        min(_lists(_largest(groups[1])), lists),
         *map(address, (heads, of_b[0], first)), 0, 0,
         *map(address, (own, of_b[1], *numbers, *of_b[2:])),
     )  # fmt: skip
@@ -170,12 +171,26 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     return found
 
 
+def _lists(count: int) -> int:
+    """Return the power of two that is twice as large as a number of spots, or more."""
+    return 1 << (2 * count - 1).bit_length()
+
+
+def _largest(frame: Integers) -> int:
+    """Return how many spots are in the same frame at most, or a higher number."""
+    steps = np.diff(frame)
+    if (steps < 0).any():
+        return len(frame)
+    firsts = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(frame)]])
+    return int(np.diff(firsts).max())
+
+
 def in_order(places: Floats, frame: Integers, side: float) -> Integers:
     """Return the rows with positions, frame by frame and line by line: neighbours lie together.
 
     Pairing takes several times less than in any other order.
     """
-    rows = np.flatnonzero(np.isfinite(places).all(axis=1))
+    rows = np.flatnonzero(np.isfinite(places.sum(axis=1)))
     lines = np.floor(places[rows, -2:] / side)
     lines -= lines.min(axis=0, initial=0)
     key = frame[rows] * (lines[:, 0].max(initial=0) + 1) + lines[:, 0]

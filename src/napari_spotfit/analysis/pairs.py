@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: two ways the number of pairs without any is extrapolated, as it falls with the square of the way.
 _NEAR, _FAR = 2.1, 3.0
 #: Directions of the shifts; fewer for more spots than this in one.
-_DIRECTIONS, _LEAST_DIRECTIONS, _MANY = 8, 4, 4_000_000
+_DIRECTIONS, _LEAST_DIRECTIONS, _MANY = 8, 3, 4_000_000
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
 
 from ..caller import warn_caller
 from ..files.table import UnreadableFileError, check_format
@@ -148,6 +147,8 @@ class ChannelRegistration:
     def covers(self, fits: SpotFits) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return which fits of channel b are in the hull of the pairs, or have no place at all."""
         places = np.column_stack([fits.y, fits.x])
+        from scipy.spatial import ConvexHull  # here, as SciPy takes its time to import
+
         sides = ConvexHull(self.hull).equations
         with np.errstate(invalid="ignore"):
             beyond = places @ sides[:, :2].T + sides[:, 2] > _ROUNDED
@@ -209,7 +210,7 @@ class ChannelRegistration:
             If it cannot be read.
         """
         place = Path(path)
-        known = (AttributeError, KeyError, QhullError, TypeError, ValueError)
+        known = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
         with named(f"“{place.name}” is no registration", UnreadableFileError, known):
             values = json.loads(place.read_text(encoding="utf-8"))
             check_format(values.pop(FORMAT_KEY, None), FORMAT, values.pop("version", None))
@@ -314,6 +315,8 @@ def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
 
 def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelRegistration:
     """Return the registration of matches, or raise where they do not determine it."""
+    from scipy.spatial import ConvexHull
+
     one, other, fit = a.part(found.a), b.part(found.b), found.fit
     variances = fit.of_both(one, other)
     away = one.places - fit.mapped(other.places)
