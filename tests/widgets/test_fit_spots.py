@@ -400,6 +400,7 @@ def test_settings_that_have_room_are_shown_without_a_scroll_bar(
 ):
     viewer = make_napari_viewer(show=True)
     viewer.window.resize(1280, 1000)
+    viewer.add_image(np.zeros((8, 8)))
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     widget.settings.controls["backend"].value = "cpu"

@@ -22,9 +22,8 @@ from qtpy.QtWidgets import (
 from spot_table import dock, make_fits
 
 from napari_spotfit import SpotFits, widgets
-from napari_spotfit.widgets.fit_files import FitFiles
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.import_localisations import ImportLocalisations
+from napari_spotfit.widgets.import_localisations import ImportDialog
 from napari_spotfit.widgets.saved_layers import read_layer, read_localisations
 from napari_spotfit.widgets.table.legend import CanvasLegend
 
@@ -126,9 +125,9 @@ def test_no_other_widget_draws_a_name(viewer, table, qtbot, tmp_path):
     fit = FitSpots(viewer)
     viewer.window.add_dock_widget(fit, name="Fit spots")
     inspector = docked(viewer)
-    files, imports = FitFiles(viewer), ImportLocalisations(viewer)
-    for one in (files, imports):
-        viewer.window.add_dock_widget(one, name=one.title)
+    fit.pages.switch.setCurrentIndex(1)
+    files, imports = fit.pages.files, ImportDialog(viewer)
+    imports.open()
     layer.selected_data = {3}
     viewer.layers.selection.active = layer
     settle()
@@ -140,6 +139,7 @@ def test_no_other_widget_draws_a_name(viewer, table, qtbot, tmp_path):
     fit.status.fail(EVIL)
     seen = (fit, inspector, files, imports, CanvasLegend(fit, shown))
     assert [text for one in seen for text in drawn(one)] == []
+    imports.reject()
 
 
 @pytest.mark.parametrize("name", ["plain.csv", "a.napari.csv", "a.trackmate.csv"])

@@ -50,15 +50,16 @@ def test_from_fit_spots_to_results_and_back(viewer, way, qtbot, press, make_movi
     fit = opened(viewer, FitSpots.title)
     viewer.layers.selection.active = layer
     qtbot.waitUntil(lambda: fit.result.layer is layer)
+    doubtful = np.arange(len(layer.data)) != 6
+    layer.features = layer.features.assign(good=doubtful.astype(float))
     for _ in range(2):  # the second time it is open
-        press(fit.result.list_button)
+        press(fit.steps.table)
         settle()
         results = opened(viewer, Results.title)
         assert results.layer.layer is layer
         assert in_front(results)
         results.tabs.setCurrentWidget(results.filters)
-        layer.selected_data = {6}
-        press(fit.result.inspect_button)
+        press(fit.steps.doubtful)
         qtbot.waitUntil(lambda results=results: shows(results.inspect, layer, 6))
         assert in_front(results.inspect)
     assert viewer.dims.current_step[0] == layer.data[6, 0]
@@ -72,12 +73,12 @@ def test_from_fit_spots_to_results_and_back(viewer, way, qtbot, press, make_movi
     # Hidden, it comes back as it is; closed, it opens anew.
     docks(viewer, Results)[0].hide()
     settle()
-    press(fit.result.inspect_button)
+    press(fit.steps.doubtful)
     settle()
     assert in_front(results.inspect)
     docks(viewer, Results)[0].close()
     settle()
-    press(fit.result.list_button)
+    press(fit.steps.table)
     settle()
     assert len(docks(viewer, Results)) == 1
     assert opened(viewer, Results.title).layer.layer is layer

@@ -15,7 +15,7 @@ ALL = ["molecules", "beads", "smfish"]
 
 @pytest.fixture(scope="module", params=ALL)
 def sample(request):
-    ((data, options, kind),) = getattr(samples, request.param)()
+    data, options, kind = getattr(samples, request.param)()[0]
     return data, options, kind
 
 

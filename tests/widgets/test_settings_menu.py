@@ -206,7 +206,7 @@ def test_copied_python_opens_a_sample_or_file_that_is_not_open(viewer, widget, f
 
     from napari_spotfit.widgets.samples import smfish
 
-    (image,) = viewer.open_sample("napari-spotfit", "smfish")
+    image, _ = viewer.open_sample("napari-spotfit", "smfish")
     fit(widget)
     layer = widget.result.layer
     made = fits_of_features(layer.features, layer.metadata)

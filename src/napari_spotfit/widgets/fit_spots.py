@@ -29,6 +29,7 @@ from .layers.history import history_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .napari_compat import draw_thumbnail
+from .next_steps import NextSteps
 from .parts import remember
 from .parts.docking import Docked, Follower, Keys
 from .parts.layout import fill
@@ -97,7 +98,7 @@ class FitSpots(Docked):
             self.history,
         )
         self.status = FitStatusLine(self.settings)
-        self.result = ResultPanel(viewer)
+        self.result, self.steps = ResultPanel(viewer), NextSteps(viewer)
         self._image_key = Keys(viewer, {IMAGE_KEY: hide_spots})
         self._recovery = Recovery(viewer, self)
         self.left = LeftResult(self._recovery)
@@ -346,6 +347,7 @@ class FitSpots(Docked):
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
         self.result.spots.said.connect(self.status.fail)
+        self.result.spots.replaced.connect(lambda: self.steps.show_layer(self.result.spots.layer))
         self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._noise.show)
@@ -380,9 +382,10 @@ class FitSpots(Docked):
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         form = QWidget()
         column = fill(QVBoxLayout(form))
-        for widget in (self.settings, self.buttons, self.picking, self.left, self.status):
+        for widget in (self.settings, self.buttons, self.picking, self.status):
             column.addWidget(widget)
+        column.addWidget(self.steps)
         column.addWidget(self.result)
         column.addStretch()
-        self.pages = FitPages(self._viewer, form)
+        self.pages = FitPages(self._viewer, form, self.left)
         fill(QVBoxLayout(self), self.pages, margins=(6, 4, 6, 4))

@@ -103,6 +103,11 @@ def canvas_beside(widget: QWidget) -> QWidget | None:
     return next(drawn, None)
 
 
+def ask_for_files(viewer: Viewer) -> None:
+    """Show napari's own dialog of File ▸ Open, which knows the readers of all plugins."""
+    itself(viewer).window._qt_viewer._open_files_dialog()
+
+
 @cache
 def draws_hidden_points() -> bool:
     """Whether what is not shown is drawn once all axes of a layer are displayed (0.9)."""

@@ -176,6 +176,8 @@ class Results(Docked):
             self.tabs.setCurrentIndex(list(_PAGES).index(page))
         if self.spots.layer is not layer:
             return
+        if page == "Cells":
+            self.cells.choose_cells()
         if page == "Inspect":
             self.inspect.go_to(row)
         elif row is not None and row < len(self.spots.shown):

@@ -85,7 +85,8 @@ def smfish() -> list[LayerData]:
     -------
     list of layer data tuples
         One image of 512×512 pixels: 700 dots of varying brightness, some overlapping, on
-        the uneven background of cells; ``metadata["truth"]`` is the table of all dots.
+        the uneven background of cells; ``metadata["truth"]`` is the table of all dots. And the
+        labels of the cells.
     """
     rng = np.random.default_rng(3)
     shape, dots, per_side = (512, 512), 700, 4
@@ -108,6 +109,7 @@ def smfish() -> list[LayerData]:
     light = np.full(shape, 15.0)
     add_spots(light, truth)
     pixel_y, pixel_x = np.ogrid[: shape[0], : shape[1]]
+    cells, nearest = np.zeros(shape, np.uint8), np.full(shape, 1.1)
     for number in range(count):
         far = np.hypot(
             (pixel_y - center_y[number]) / radius_y[number],
@@ -115,7 +117,11 @@ def smfish() -> list[LayerData]:
         )
         # A soft edge, and a nucleus that is half as bright.
         light += glow[number] * (ndtr(6 * (1.1 - far)) - 0.5 * ndtr(8 * (0.4 - far)))
-    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH")]
+        cells[far < nearest] = number + 1
+        nearest = np.minimum(nearest, far)
+    labels = _map_layer(cells, "cells", "labels")
+    labels[1].update(visible=True, opacity=0.2)
+    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH"), labels]
 
 
 def scmos() -> list[LayerData]:
@@ -146,7 +152,7 @@ def scmos() -> list[LayerData]:
 
 
 def _map_layer(values: NDArray[Any], name: str, kind: str = "image") -> LayerData:
-    """Return a map of a camera's pixels, to be chosen rather than looked at."""
+    """Return a map of pixels, to be chosen rather than looked at."""
     place = {"scale": (_PIXEL, _PIXEL), "units": ("um", "um"), "axis_labels": ("y", "x")}
     return values, {"name": name, "visible": False, **place}, kind
 

@@ -25,21 +25,18 @@ from ..layers.history import history_of
 from ..layers.images import bind_image, image_of, images_for
 from ..layers.points import is_result
 from ..parts.color_legend import BarOnCanvas, ColorBar
-from ..parts.docking import inspect_spot, list_spot
 from ..parts.layout import Label, Scrolled, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
 from ..table.legend import CanvasLegend, Legend
 from ..table.shown_spots import ShownSpots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from napari import Viewer
     from napari.layers import Image, Points
 
 _TIE_TIP = (
     "<p>Choose the open image that these spots were fitted in, if it has another name; it must "
-    "have as many pixels. Then Inspect spot shows their data, and can fit them again.</p>"
+    "have as many pixels. Then Results shows their data, and can fit them again.</p>"
 )
 #: The key that hides all spots while it is held down over the canvas.
 IMAGE_KEY = "."
@@ -60,13 +57,8 @@ _MAP_TIP = (
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
 )
-_LIST_TIP = "<p>List these spots in the widget <i>Spots</i>, with filters, plots and sums.</p>"
-_INSPECT_TIP = (
-    "<p>Show data, model and residual of the selected spot, or of the first doubtful one, in the "
-    "widget <i>Inspect spot</i>.</p>"
-)
 _SHOWN_TIP = (
-    "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
+    "<p>How many of the layer's spots are shown, and which, in words. The widget Results has more: "
     "limits on every quantity, and these filters for other layers.</p>"
 )
 #: Height in pixels that the legend has in any case, if it is that high.
@@ -97,10 +89,9 @@ class ResultPanel(QWidget):
         # Names are the user's: what looks like HTML in them is none.
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setStyleSheet("font-weight: bold")
-        self.list_button, self.inspect_button = QPushButton("Spots"), QPushButton("Inspect")
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
-        #: The layer's filters, which the widget Spots has, too.
+        #: The layer's filters, which the widget Results has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
         self.legend_area = Scrolled(self.legend, _LEAST)
@@ -120,12 +111,6 @@ class ResultPanel(QWidget):
             box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
             box.setMinimumContentsLength(least)
         self._lay_out()
-        for button, tip, show in (
-            (self.list_button, _LIST_TIP, list_spot),
-            (self.inspect_button, _INSPECT_TIP, inspect_spot),
-        ):
-            button.setToolTip(tip)
-            button.clicked.connect(lambda checked=False, show=show: self._go_on(viewer, show))
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._color)
@@ -150,11 +135,6 @@ class ResultPanel(QWidget):
             self.marks.look(layer)
             self._list_features(layer)
             self._show_colors(layer)
-
-    def _go_on(self, viewer: Viewer, show: Callable[[Viewer, Points], None]) -> None:
-        """Show the layer in another widget."""
-        if self.layer is not None:
-            show(viewer, self.layer)
 
     def look(self) -> None:
         """Show the layer's colours again if they were changed elsewhere."""
@@ -239,10 +219,7 @@ class ResultPanel(QWidget):
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        head = fill(
-            QHBoxLayout(), (self.title, 1), self.list_button, self.inspect_button, spacing=4
-        )
-        form.addRow(head)
+        form.addRow(self.title)
         form.addRow(self.image)
         form.addRow(label, row)
         form.addRow(self.bar)

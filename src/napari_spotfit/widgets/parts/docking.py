@@ -190,14 +190,9 @@ def _dock_where_there_is_room(widget: QWidget) -> None:
     dock.setMinimumSize(0, 0)
 
 
-def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
-    """Show a spot of a layer in *Results*: without a row, the selected or a doubtful one."""
-    _bring_up(viewer, RESULTS).go_to(layer, row, "Inspect")
-
-
-def list_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
-    """Show a layer in *Results*, and one of its spots."""
-    _bring_up(viewer, RESULTS).go_to(layer, row)
+def show_result(viewer: Viewer, layer: Points, page: str = "", row: int | None = None) -> None:
+    """Show a layer in *Results*, at a page of this title, and one of its spots."""
+    _bring_up(viewer, RESULTS).go_to(layer, row, page)
 
 
 class Follower:

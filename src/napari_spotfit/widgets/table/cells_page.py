@@ -125,6 +125,11 @@ class CellsPage(Page):
         self._follow(None, None)
         self.labels.unbind()
 
+    def choose_cells(self) -> None:
+        """Choose the topmost Labels layer, unless one is chosen."""
+        if self.labels.layer is None:
+            self.labels.setCurrentIndex(min(1, self.labels.count() - 1))
+
     def _connect(self) -> None:
         self.table_due.connect(self.feature.show_features)
         self.rows_due.connect(self._ask_soon)
