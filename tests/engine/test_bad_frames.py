@@ -248,8 +248,7 @@ def test_anything_goes(detect, frames, threshold, false_spots, sigma, distance):
         options = options.changed(false_spots=false_spots)
     try:
         options = told(frames, options)
-    except ValueError as error:
-        assert "single precision" in str(error)
+    except ValueError:  # single precision has no squares of these
         return
     found = detect(frames, options)
     place = (found.frame, found.y, found.x)
