@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from event_loop import settle
-from inspector import docked
 from qtpy.QtCore import QAbstractItemModel, QAbstractListModel, Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
@@ -98,7 +97,7 @@ def test_no_page_of_the_table_draws_a_name(viewer, table, qtbot, tmp_path):
     layer = open_layer(viewer, table)
     viewer.add_labels(np.ones((3, 5, 64, 64), int), name=f"{EVIL} cells")
     spots = dock(viewer)
-    for title in ("scatter", "subpixel", "summary", "cells", "drift"):
+    for title in ("inspect", "scatter", "subpixel", "summary", "cells", "drift"):
         getattr(spots, title)
     spots.filters.histogram.feature.choose(NAMES["number"])
     spots.scatter.up.choose(NAMES["number"])
@@ -120,14 +119,16 @@ def test_no_page_of_the_table_draws_a_name(viewer, table, qtbot, tmp_path):
 def test_no_other_widget_draws_a_name(viewer, table, qtbot, tmp_path):
     image = viewer.add_image(np.zeros((3, 5, 64, 64), np.uint16), name=NAMES["image"])
     layer = open_layer(viewer, table)
-    shown = dock(viewer).spots
+    results = dock(viewer)
+    shown = results.spots
     shown.set_filters(shown.filters.with_range(NAMES["number"], 0.2, 0.8))
     fit = FitSpots(viewer)
     viewer.window.add_dock_widget(fit, name="Fit spots")
-    inspector = docked(viewer)
     fit.pages.switch.setCurrentIndex(1)
-    files, imports = fit.pages.files, ImportDialog(viewer)
+    imports = ImportDialog(viewer)
+    imports.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose, False)
     imports.open()
+    results.tabs.setCurrentWidget(results.inspect)
     layer.selected_data = {3}
     viewer.layers.selection.active = layer
     settle()
@@ -137,9 +138,11 @@ def test_no_other_widget_draws_a_name(viewer, table, qtbot, tmp_path):
     imports.file.native.editingFinished.emit()
     qtbot.waitUntil(lambda: not imports.looking.busy)
     fit.status.fail(EVIL)
-    seen = (fit, inspector, files, imports, CanvasLegend(fit, shown))
-    assert [text for one in seen for text in drawn(one)] == []
+    seen = (fit, results, imports, CanvasLegend(fit, shown))
+    found = [text for one in seen for text in drawn(one)]
     imports.reject()
+    imports.deleteLater()
+    assert found == []
 
 
 @pytest.mark.parametrize("name", ["plain.csv", "a.napari.csv", "a.trackmate.csv"])
