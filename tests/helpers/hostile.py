@@ -145,6 +145,16 @@ def yaml(folder, given):
     return _picasso(folder, given[0]), given[1]
 
 
+@hostile_kinds(objects="object", within="u2,O", texts="U3", times="M8[ns]", nothing="V8")
+def raw_without_numbers(folder, kind):
+    path = folder / "a.raw"
+    path.write_bytes(bytes(6 * 24 * 20 * 20))
+    path.with_suffix(".yaml").write_text(
+        f"Frames: 6\nHeight: 24\nWidth: 20\nByte Order: <\nData Type: '{kind}'\n"
+    )
+    return path, "instead of numbers"
+
+
 @hostile
 def yaml_of_a_movie(folder):
     path = folder / "a.raw"

@@ -158,3 +158,16 @@ def test_a_file_of_another_data_set_has_a_named_file_s_name(tmp_path):
     (tmp_path / "two" / "f1.ome.tif").replace(tmp_path / "one" / "f1.ome.tif")
     with pytest.warns(UserWarning, match="20 frames; its own 10 are read"):
         assert np.array_equal(open_image(tmp_path / "one" / "f0.ome.tif"), MOVIE[:10])
+
+
+def test_whatever_is_damaged_is_a_data_set_of_its_own(tmp_path, monkeypatch):
+    """A folder of images is listed, whatever one of them raises."""
+    from napari_spotfit.images.files import tiff
+    from napari_spotfit.images.files.opening import data_set
+
+    def fail(text):
+        raise RecursionError("too deep")
+
+    tifffile.imwrite(tmp_path / "a.tif", MOVIE)
+    monkeypatch.setattr(tiff, "ome_of", fail)
+    assert data_set(tmp_path / "a.tif") == [tmp_path / "a.tif"]

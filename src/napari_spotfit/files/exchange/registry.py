@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
@@ -56,4 +57,8 @@ def by_content(path: Path) -> Format | None:
     """Return the format that a file's beginning shows, if it is one of these."""
     with path.open("rb") as file:
         head = file.read(HEAD)
-    return next((one for one in EXCHANGE.values() if one.sniff(path, head)), None)
+    for one in EXCHANGE.values():
+        with suppress(Exception):  # of any kind where a file is damaged: then it is none of it
+            if one.sniff(path, head):
+                return one
+    return None

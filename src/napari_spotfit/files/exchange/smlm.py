@@ -55,11 +55,8 @@ class Smlm(Format):
         """Whether a file is a zip with a manifest."""
         if not head.startswith(b"PK"):
             return False
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return _MANIFEST in archive.namelist()
-        except (OSError, *_DAMAGED):
-            return False
+        with zipfile.ZipFile(path) as archive:
+            return _MANIFEST in archive.namelist()
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
         """Read the tables of a file, all of one kind; several get a column of channels."""

@@ -57,7 +57,7 @@ class ImageFile:
     Raises
     ------
     UnreadableImageError
-        If the image is empty or no image.
+        If the image is empty or no image, or its pixels are no numbers.
     """
 
     #: Marks images whose frames are read from a file.
@@ -84,6 +84,8 @@ class ImageFile:
         self.chosen: tuple[int, int] | None = None
         self._read, self._read_box = read, read_box
         check_shape(path, self.shape)
+        if self.dtype.kind not in "biufc":
+            raise unreadable(path, f"its pixels are {self.dtype} instead of numbers")
         leading = self.shape[:-2]
         #: How many indices along each axis are best read together, as arrays in chunks have it.
         self.chunks = (*(chunks or (1,) * len(leading)), *shape[-2:]) if leading else None

@@ -8,7 +8,7 @@ import re
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,17 +307,13 @@ def data_set(path: Path) -> list[Path]:
     """
     from tifffile import TiffFile
 
-    try:
-        with kept_from_log(), TiffFile(path) as file:
-            # Of most files, one look at the first page says that they are alone.
-            named = ome_of(file.ome_metadata or "").files
-            if not leads_out(file) and (
-                file.is_mmstack or (named and not has_own_pages_only(file))
-            ):
-                check_ome(file)
-                return _files_of(file)
-    except (OSError, *_DAMAGED):
-        pass
+    # Whatever a damaged file raises here, it raises again when it is read.
+    with suppress(Exception), kept_from_log(), TiffFile(path) as file:
+        # Of most files, one look at the first page says that they are alone.
+        named = ome_of(file.ome_metadata or "").files
+        if not leads_out(file) and (file.is_mmstack or (named and not has_own_pages_only(file))):
+            check_ome(file)
+            return _files_of(file)
     return [path]
 
 
