@@ -133,3 +133,15 @@ def test_to_stop_holds_the_stage_at_once() -> None:
     session = session_of(scope, FrameQueue(), controller=controller)
     session.stop(wait=False)  # not started: no thread is there to do it
     assert not controller.armed
+
+
+def test_a_log_of_more_rows_than_its_bytes_can_hold(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = pa.table({"y": pa.array(np.zeros(1 << 20))})
+    with parquet.ParquetWriter(tmp_path / "a.parquet", rows.schema, compression="zstd") as file:
+        for _ in range(64):
+            file.write_table(rows)
+    with pytest.raises(ValueError, match=r"the log “a.parquet” cannot be read: it promises"):
+        read_log(tmp_path / "a.parquet")

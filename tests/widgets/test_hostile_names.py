@@ -117,7 +117,11 @@ def test_no_page_of_the_table_draws_a_name(viewer, table, qtbot, tmp_path):
 
 
 def test_no_other_widget_draws_a_name(viewer, table, qtbot, tmp_path):
-    image = viewer.add_image(np.zeros((3, 5, 64, 64), np.uint16), name=NAMES["image"])
+    image = viewer.add_image(
+        np.zeros((3, 5, 64, 64), np.uint16),
+        name=NAMES["image"],
+        axis_labels=(NAMES["axis"], EVIL, "y", "x"),
+    )
     layer = open_layer(viewer, table)
     results = dock(viewer)
     shown = results.spots

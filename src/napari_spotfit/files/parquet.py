@@ -132,8 +132,7 @@ def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
             if FORMAT_KEY.encode() not in metadata:
                 raise UnreadableFileError("it was not written by napari-spotfit")
             _check_rows(file.metadata)
-            cells = file.metadata.num_rows * file.metadata.num_columns
-            Allowance(path.stat().st_size).take(cells * 8, "it")
+            check_promise(path, file.metadata)
             names = (name for name in metadata if not name.startswith(b"ARROW:"))
             about = from_texts({name.decode(): metadata[name].decode() for name in names})
             # A long text that many rows have is there once.
@@ -146,6 +145,11 @@ def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
             )
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
+
+
+def check_promise(path: Path, said: parquet.FileMetaData) -> None:
+    """Raise an error if a file cannot hold the numbers that are said to be in it."""
+    Allowance(path.stat().st_size).take(said.num_rows * said.num_columns * 8, "it")
 
 
 def _check_rows(said: parquet.FileMetaData) -> None:

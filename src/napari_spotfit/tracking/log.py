@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..files.parquet import check_promise
 from ..files.table import UnreadableFileError
 from ..files.writing import FileLockedError, file_lock, made_beside, publish, unfinished
 from ..untrusted import named
@@ -241,6 +242,7 @@ _HAS = b"napari-spotfit parts"
 def _read(path: Path) -> pd.DataFrame:
     """Return the rows of a log: those of its file, and of the parts that this has not."""
     import pandas as pd
+    from pyarrow import parquet
 
     parts = _parts_of(path)
     files = [path] if path.is_file() else []
@@ -250,6 +252,8 @@ def _read(path: Path) -> pd.DataFrame:
         if parts.is_dir():
             return _table([])
         raise FileNotFoundError(f"there is no log “{path}”")
+    for file in files:
+        check_promise(file, parquet.read_metadata(file))
     return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
 
 
