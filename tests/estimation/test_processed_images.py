@@ -118,6 +118,58 @@ def test_counts_that_were_cut_off_without_a_filter_are_raw():
     assert f1([places], [truth], 2) > 0.95
 
 
+@pytest.mark.parametrize(("width", "gain"), [(0.7, 0.2), (1.0, 0.3), (1.5, 0.5), (2, 0.5)])
+def test_what_was_blurred_and_rounded_has_few_false_spots(width, gain):
+    """Most pixels are as the next ones, and what is left of noise stands out: 2000 per Mpx."""
+    counts, truth = with_spots(40, 1.3 * BRIGHT, 10.0)
+    recorded = np.rint(gain * counts + 100.0)
+    image = np.rint(blurred(recorded, width)).astype(np.uint16)
+    places, _, _ = looked_at(image, sigma=float(np.hypot(SIGMA, width)))
+    right = hits(places, truth, 2)
+    assert len(places) - right <= 2
+    assert right >= 0.9 * len(truth)
+
+
+@pytest.mark.parametrize("width", [1.5, 2.0])
+def test_means_that_were_blurred_and_rounded_keep_their_spots(width):
+    """Nearly all pixels have one value, and no spot was found, without a word."""
+    rng = np.random.default_rng(5)
+    places = rng.uniform(8, SIDE - 8, (40, 2))
+    lights = 20 + light(places, 2000, SIGMA, SHAPE)
+    mean = np.mean([np.rint(0.5 * rng.poisson(lights) + 100) for _ in range(8)], axis=0)
+    image = np.rint(blurred(mean, width)).astype(np.uint16)
+    found, noise, said = looked_at(image, sigma=float(np.hypot(SIGMA, width)))
+    assert noise.process == "filtered"
+    assert said
+    right = hits(found, places, 2)
+    assert len(found) - right <= 1
+    assert right >= 0.85 * len(places)
+
+
+@pytest.mark.parametrize(("shift", "order"), [(0.25, 3), (0.3, 5), (0.2, 3), (0.35, 3), (0.5, 1)])
+def test_what_was_shifted_by_a_part_of_a_pixel(shift, order):
+    """Its noise is nearly white, and less in fine detail than in spots: 260 per Mpx."""
+    counts, truth = with_spots(40)
+    image = ndimage.shift(2.0 * counts + 100, (shift, shift), order=order)[4:-4, 4:-4]
+    places, _, _ = looked_at(image)
+    right = hits(places, truth + shift - 4, 2)
+    assert len(places) - right <= 2
+    assert right >= 0.95 * len(truth)
+
+
+@pytest.mark.parametrize("shift", [(0, 10), (0, 25), (30, 0), (-25, -25)])
+def test_a_shift_that_copies_the_edge_changes_no_spots(shift):
+    """Copies have no noise along one axis: 4200 false ones per Mpx."""
+    counts, truth = with_spots(40)
+    image = ndimage.shift(counts.astype(np.uint16), shift, order=0, mode="nearest")
+    places, _, said = looked_at(image)
+    inside = ((truth + shift > 1) & (truth + shift < SIDE - 2)).all(axis=1)
+    right = hits(places, truth + shift, 2)
+    assert not said
+    assert right >= inside.sum() - 1
+    assert len(places) - right <= 2
+
+
 @pytest.mark.parametrize("level", [25, 30, 40])
 def test_what_a_threshold_has_left_has_no_noise(level):
     """Nothing was found, or a third, without a word."""

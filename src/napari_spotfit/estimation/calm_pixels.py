@@ -27,7 +27,7 @@ _ALONG_ONE, _ALONG_BOTH = 6.0, 36.0
 #: A value counts as calm within so many deviations.
 _CALM = 1.5
 #: Detail along an axis over that along both, of white noise beside spots; other noise lies beyond.
-_WHITE = (0.8, 1.13)
+_WHITE = (0.8, 1.07)
 
 
 class CalmNoise(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -19,11 +20,12 @@ from ..engine.detection.detection_settings import (
     NO_NOISE,
     detection_source,
     make_detection_settings,
+    score_for,
 )
 from ..engine.filtered_noise import with_filter
 from ..engine.kernel_arguments import address
 from ..settings.noise_model import NoiseModel, Process
-from ..settings.settings import Settings
+from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
 from .noise_line import is_usable
 from .photon_transfer import (
     BLOCK_NOISE,
@@ -34,7 +36,7 @@ from .photon_transfer import (
     usual_over_line,
     without_spots,
 )
-from .pixel_values import check_scale, is_thresholded, value_step
+from .pixel_values import check_scale, is_rounded_away, is_thresholded, value_step
 from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
@@ -46,14 +48,16 @@ _ROUNDS = 4
 
 
 def without_constant_areas(frames: NDArray[Any]) -> NDArray[Any]:
-    """Return frames with NaN in their constant areas, in floating point if there are any.
+    """Return frames with NaN in constant areas and copied borders, in floating point if any.
 
     Parameters
     ----------
     frames : ndarray, shape (n, Y, X)
         Pixels of any real type.
     """
-    areas = constant_areas(frames)
+    areas, copied = constant_areas(frames), copied_borders(frames)
+    if copied is not None:
+        areas = copied if areas is None else areas | copied
     if areas is None or areas.all():
         return frames
     changed = frames.astype(np.promote_types(frames.dtype, np.float32))
@@ -98,6 +102,28 @@ def constant_areas(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
             break
         before = count
     return known if known.any() else None
+
+
+def copied_borders(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Return which pixels continue the image's edge, as a shift fills it up; None if none.
+
+    Examples
+    --------
+    >>> frames = np.random.default_rng(1).poisson(100.0, (1, 60, 60))
+    >>> copied_borders(frames) is None
+    True
+    >>> int(copied_borders(np.pad(frames, [(0, 0), (0, 0), (0, 20)], mode="edge")).sum())
+    1200
+    """
+    copied = np.zeros(frames.shape, bool)
+    for axis, order in itertools.product((1, 2), (1, -1)):
+        lines, border = (np.moveaxis(one, axis, 0)[::order] for one in (frames, copied))
+        count = 0
+        while count + 1 < len(lines) and np.array_equal(lines[count], lines[count + 1]):
+            count += 1
+        if _LEAST_SIDE <= count < len(lines) - 1:
+            border[:count] = True
+    return copied if copied.any() else None
 
 
 def _may_have_areas(frames: NDArray[Any]) -> bool:
@@ -151,6 +177,8 @@ _ENOUGH_PIXELS = 1 << 19
 BLOCK, _REACH = 16, 6
 #: Where pixels are bad, noise is not measured in fewer blocks.
 _FEW_BLOCKS = 32
+#: Steps between values that are surely no rounding of smooth noise.
+_ABOVE_ROUNDING = 2.0
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
 #: Values in steps of 1 with less variance are mostly rounded.
@@ -194,8 +222,11 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     # there is no block without bad pixels, this is all there is.
     scatter = scatter_at(settings.known_sigma)
     if not model.blocks:
-        variance = max(scatter**2, model.least)
-        process = Process.THRESHOLDED if is_thresholded(recorded) else Process.NONE
+        variance, process = max(scatter**2, model.least), Process.NONE
+        if is_rounded_away(recorded[0], step):
+            variance, process = _of_rounding(step, settings), Process.FILTERED
+        elif is_thresholded(recorded):
+            process = Process.THRESHOLDED
         return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw:
@@ -204,6 +235,16 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     return with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
     )
+
+
+def _of_rounding(step: float, settings: Settings) -> float:
+    """Return the variance with which spots stand out that are two steps of values high, or more.
+
+    Where smooth noise is less than rounding, it makes spots of one step.
+    """
+    band = make_bands(settings.known_sigma, (1, 1)).bands[0]
+    height = _ABOVE_ROUNDING * step * band.response
+    return (height / band.gain / score_for(DEFAULT_FALSE_SPOTS, settings.known_sigma)) ** 2
 
 
 def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:

@@ -112,7 +112,9 @@ def is_cut_off(frame: NDArray[Any], step: float, *, is_smooth: bool = False) -> 
     if not step > 0:
         return True
     if is_smooth:
-        return piled_up > _HALF and (piled_up < _MOST_PILED_UP or _lie_together(frame, step))
+        return piled_up > _HALF and (
+            piled_up < _MOST_PILED_UP or _lie_together(frame, float(lowest), step)
+        )
     # Of few counts, and of values that are hardly more than rounded, most are equal anyway.
     if piled_up > _MOST_PILED_UP:
         return False
@@ -146,17 +148,42 @@ def is_thresholded(frames: NDArray[Any]) -> bool:
     return bool(middle - low < _NEAR * (high - low))
 
 
-def _lie_together(frame: NDArray[Any], step: float) -> bool:
-    """Whether pixels one step above the lowest value touch others that are higher than that.
+def is_rounded_away(frame: NDArray[Any], step: float) -> bool:
+    """Whether smooth noise is less than a step: most pixels have one value, others lie together.
 
-    Single photons do not, what a filter has left does.
+    Parameters
+    ----------
+    frame : ndarray, shape (Y, X)
+        Pixels; NaN where they are bad.
+    step : float
+        The step between values.
+
+    Examples
+    --------
+    >>> from scipy import ndimage
+    >>> noise = np.random.default_rng(1).normal(100.0, 1.0, (60, 60))
+    >>> is_rounded_away(np.rint(ndimage.gaussian_filter(noise, 1)), 1.0)
+    True
+    >>> is_rounded_away(np.random.default_rng(1).poisson(0.1, (60, 60)), 1.0)
+    False
+    """
+    known = frame[np.isfinite(frame)]
+    if not (step > 0 and known.size):
+        return False
+    middle = float(np.median(known))
+    return bool(np.mean(known == middle) > _MOSTLY) and _lie_together(frame, middle, step)
+
+
+def _lie_together(frame: NDArray[Any], usual: float, step: float) -> bool:
+    """Whether pixels one step from the usual value touch others that differ from it.
+
+    Single photons, and independent noise that is rounded, do not; what a filter has left does.
     """
     from scipy import ndimage  # takes longer to import than a few fits
 
-    lowest = np.nanmin(frame)
-    higher = frame > lowest
-    around = ndimage.uniform_filter(higher.astype(np.float32), 3, mode="constant")
-    by_one = abs(frame - lowest - step) < step / 2
+    away = abs(frame - usual)
+    around = ndimage.uniform_filter((away > 0).astype(np.float32), 3, mode="constant")
+    by_one = abs(away - step) < step / 2
     alone = int(np.count_nonzero(by_one & (around * 9 < 1.5)))
     return alone < _MOST_ALONE * int(np.count_nonzero(by_one))
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
 from .photon_transfer import MOST_SCATTER, FineDetail
-from .pixel_values import is_cut_off, mosaic_period, times_enlarged
+from .pixel_values import is_cut_off, is_rounded_away, mosaic_period, times_enlarged
 from .second_witness import USUAL_SHARE, WORSE_SHARE, BandNoise, band_noise, some_parts
 
 Numbers = NDArray[np.float64]
@@ -113,13 +113,19 @@ def second_opinion(
     band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
-    if process is not Process.CUT and _is_crowd(noise, band, detail):
-        return replace(noise, process=process)
-    # Where half of the noise is cut off, the other half stands out the more. Elsewhere spots widen
-    # the scatter, and the lowest maxima lie between them.
-    worse = (
-        _SURELY * max(band.tail, 1.0) if process is Process.CUT else min(band.low, 1.0) ** _OF_LOW
+    is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
+    is_rounded = is_smooth and band.tail > _WARNS
+    may_be_crowd = process is not Process.CUT and not (
+        is_rounded and is_rounded_away(parts[0], detail.step)
     )
+    if may_be_crowd and _is_crowd(noise, band, detail):
+        return replace(noise, process=process)
+    # Where half of the noise is cut off, or smooth noise is rounded to whole numbers, what is left
+    # stands out the more. Elsewhere spots widen the scatter, the lowest maxima lie between them.
+    if process is Process.CUT or is_rounded:
+        worse = _SURELY * max(band.tail, 1.0)
+    else:
+        worse = min(max(band.low, 0.0), 1.0) ** _OF_LOW
     changed, times = _by_band(
         noise,
         band,
