@@ -18,11 +18,4 @@ template <class T> constexpr bool MAY_BE_BAD = T(0.5f) > T(0);
 
 template <class L> SPOTFIT_INLINE MaskOf<L> is_good(L value) { return absolute(value) < TOO_FAR; }
 
-// Whether all of a ROI is in a frame, given the frame's number and the first row and column: a ROI that is not has no
-// pixels.
-SPOTFIT_INLINE bool is_inside(const long long* corner, long long height, long long width, int rows, int columns) {
-    return corner[0] >= 0 && 0 <= corner[1] && corner[1] <= height - rows && 0 <= corner[2] &&
-           corner[2] <= width - columns;
-}
-
 }  // namespace spotfit::SPOTFIT_ISA

@@ -4,6 +4,7 @@
 
 #include "detection_functions.h"
 #include "fit_rois.h"
+#include "inside.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
 #include "verdicts.h"
@@ -75,6 +76,7 @@ void fetch(const BlockFits& b, long long first, long long last) {
     const char* const frames = static_cast<const char*>(b.source.frames);
     for (long long i = first; i < last; ++i) {
         const long long* const corner = b.source.corners + 3 * i;
+        if (!is_inside(corner, b.source.height, b.source.width, b.roi.rows, b.roi.columns)) continue;
         const char* const frame = frames + corner[0] * b.source.height * row;
         const char* const end = frame + b.source.height * row - 1;
         const long long ends[] = {0, (b.roi.columns + 2) * bytes - 1};

@@ -2,7 +2,7 @@
 #define SPOTFIT_ISA any_machine
 // Decisions are written for masks of many lanes; here a mask is one bool.
 #pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
-#include "../pixels.h"
+#include "../lanes.h"
 // Many parameters, few fits: loops stay loops, and functions functions.
 #undef SPOTFIT_INLINE
 #undef SPOTFIT_INLINE_LAMBDA
@@ -13,6 +13,7 @@
 #define UNROLL
 #define UNROLL_MATRIX(N)
 #include "fit_rois.h"
+#include "inside.h"
 #include "instruction_sets.h"
 #include "large_search.h"
 

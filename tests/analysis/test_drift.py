@@ -248,6 +248,7 @@ def test_movies_of_several_axes_are_linked_apart():
     ("call", "message"),
     [
         (lambda fits: link_spots(fits, -1.0), "max_distance"),
+        (lambda fits: link_spots(fits, 1e300), "max_distance"),
         (lambda fits: link_spots(fits, 1.0, memory=-1), "memory"),
         (lambda fits: fiducial_drift(fits), "link_spots"),
         (lambda fits: fiducial_drift(link_spots(fits, 1.0), frames=100), "no track is seen in 50%"),

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scenes import light, scattered
 
-from napari_spotfit import Camera, fit_at, localize, localize_iter, localize_to_folder
+from napari_spotfit import (
+    Camera,
+    fit_at,
+    localize,
+    localize_iter,
+    localize_to_folder,
+    simulate_movie,
+)
 
 SHAPE, OFFSET = (128, 128), 100.0
 RNG = np.random.default_rng(5)
@@ -75,3 +82,16 @@ def test_a_flat_image_without_spots(gain):
     assert said_of(lambda: localize(image, sigma=1.3, gain=1 / gain, offset=OFFSET))
     high = OFFSET + 21 * gain
     assert "fewer counts" in said_of(lambda: localize(image, sigma=1.3, gain=gain, offset=high))
+
+
+@pytest.mark.parametrize("side", [24, 40, 64])
+def test_few_blocks_tell_a_camera_that_is_far_too_noisy(side):
+    movie, _ = simulate_movie(1, shape=(side, side), spots_per_frame=2, photons=3000, seed=1)
+    image, known = movie[0], {"sigma": 1.3, "roi_size": 9}
+    for wrong in ({"variance": 1e4}, {"variance": 1e30}, {"gain": 30.0}, {"gain": 1e30}):
+        with pytest.warns(UserWarning, match="the image has"):
+            localize(image, **known, **{"gain": 1.0, "offset": 100.0} | wrong)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        localize(image, **known, gain=1.0, offset=100.0, variance=1.0)
+        localize(image, **known, gain=1.0, offset=100.0)

@@ -72,7 +72,6 @@ def test_a_lazy_table_is_the_same(movie: np.ndarray, tmp_path: Path, kind: str) 
     assert 0 < len(first) < len(fits) / 3
 
 
-@pytest.mark.filterwarnings("ignore:the image has:UserWarning")  # of no such camera
 def test_a_worker_of_another_version_makes_nothing(
     movie: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +84,7 @@ def test_a_worker_of_another_version_makes_nothing(
     assert not list(tmp_path.glob("*.parquet"))
 
 
+@pytest.mark.filterwarnings("ignore:the image has:UserWarning")  # of no such camera
 def test_each_map_goes_with_its_frames(movie: np.ndarray) -> None:
     rng = np.random.default_rng(1)
     shape = movie.shape

@@ -1,6 +1,7 @@
 #include "../load_rois.h"
 
 #include "../../pixels.h"
+#include "../inside.h"
 
 namespace spotfit::SPOTFIT_ISA {
 namespace {

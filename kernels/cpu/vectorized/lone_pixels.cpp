@@ -1,5 +1,6 @@
 // Lone pixels in ROIs, where they lie in the frames.
 #include "../filtered_strip.h"
+#include "../inside.h"
 #include "tables.h"
 
 namespace spotfit::SPOTFIT_ISA {

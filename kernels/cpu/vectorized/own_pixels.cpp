@@ -3,6 +3,7 @@
 
 #include "../../flat_areas.h"
 #include "../detection_frame.h"
+#include "../inside.h"
 #include "tables.h"
 
 namespace spotfit::SPOTFIT_ISA {

@@ -14,6 +14,9 @@ from ..results.spot_fits import SpotFits
 #: The number of the track of a spot that is in none.
 NO_TRACK = -1
 
+#: Pixels: no frame is as wide, and the square of more is no number.
+_FARTHEST = 1e6
+
 
 def link_spots(
     fits: SpotFits, max_distance: float, *, memory: int = 0, least_frames: int = 1
@@ -60,8 +63,10 @@ def link_spots(
         raise ValueError(
             "these fits have no column frame: spots are linked over the frames of a movie"
         )
-    if not (max_distance > 0 and np.isfinite(max_distance)):
-        raise ValueError(f"max_distance must be above 0 px; got {max_distance!r}")
+    if not 0 < max_distance < _FARTHEST:
+        raise ValueError(
+            f"max_distance must be above 0 and below {_FARTHEST:g} px; got {max_distance!r}"
+        )
     if memory < 0 or least_frames < 1:
         raise ValueError(
             f"memory must be 0 or above, and least_frames 1 or above; got {memory!r} and "

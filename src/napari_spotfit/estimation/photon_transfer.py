@@ -219,6 +219,8 @@ def _least_of_sets(blocks: NDArray[np.void]) -> float:
 
 #: Fewer blocks of a frame, or of a part of all frames, are ignored.
 _LEAST_BLOCKS = 12
+#: They tell only that there is less noise than this share of what there should be.
+_OF_FEW = 0.1
 #: The logarithm of a block's fine detail scatters by so much at least, a median's error is so many
 #: times that of a mean, and two of them have to differ by so many errors.
 _SCATTER, _OF_MEDIAN, _MODEL_CHANCE = 0.4, 1.25, 3.0
@@ -291,12 +293,14 @@ def _steeper_between_frames(
 
 
 def usual_over_line(blocks: NDArray[np.void], noise: NoiseModel) -> float:
-    """Return how many times a line's variance blocks have; NaN where there are too few."""
+    """Return how many times a line's variance blocks have; NaN where too few tell."""
     ratios = _over_line(blocks, noise)
     ratios = ratios[ratios > 0]
-    if len(ratios) < _LEAST_BLOCKS:
+    if not len(ratios):
         return math.nan
-    return median(ratios) / MEDIAN_OVER_MEAN
+    usual = median(ratios) / MEDIAN_OVER_MEAN
+    # In few blocks spots may be taken for noise; they make none less noisy.
+    return usual if len(ratios) >= _LEAST_BLOCKS or usual < _OF_FEW else math.nan
 
 
 def _over_line(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.float64]:

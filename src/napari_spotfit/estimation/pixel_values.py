@@ -288,6 +288,8 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
 #: those of spots a thousand times as bright are numbers of single precision; the share of pixels
 #: that differ by less; and how many are looked at.
 _SCALES, _DIFFER, _COMPARED = (1e-16, 1e14), 99, 1 << 16
+#: TOO_FAR of kernels/pixels.h.
+_TOO_FAR = 1e30
 
 
 def check_scale(frames: NDArray[Any]) -> None:
@@ -309,6 +311,9 @@ def check_scale(frames: NDArray[Any]) -> None:
         return
     known = frames.ravel()[:: max(frames.size // _COMPARED, 1) | 1]
     known = known[np.isfinite(known)].astype(float)
+    # Others are as bad as infinite ones, unless all are.
+    near = known[abs(known) < _TOO_FAR]
+    known = near if near.size else known
     if not known.size:
         return
     apart = abs(known - np.median(known))
