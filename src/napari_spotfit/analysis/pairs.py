@@ -157,10 +157,10 @@ def pair_spots(
     axes = _axes(channels[0], channels[1], z_scale)
     scale = 1.0 if z_scale is None else z_scale
     region = _region(channels, labels, to_labels, shape, scale if "z" in axes else None)
-    one, other = (
-        _channel(fits, frame, region, axes, radius, scale)
-        for fits, frame in zip(channels, frames_of(*channels), strict=True)
-    )
+    one, other = threads.pool().map(
+        lambda fits, frame: _channel(fits, frame, region, axes, radius, scale),
+        channels, frames_of(*channels),
+    )  # fmt: skip
     found = partners(one.places, other.places, one.unit, other.unit, radius)
     paired = np.flatnonzero(found != ALONE)
     paired = paired[np.argsort(one.row[paired])]
