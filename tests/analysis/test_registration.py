@@ -21,6 +21,7 @@ CASES = {
     "dense": {"count": 5000, "alone": 0.5, "error": 0.2, "shift": (3, 4)},
     "dense and turned": {"count": 5000, "alone": 0.5, "error": 0.2, "turned": 5, "scale": 0.95},
     "few": {"count": 12},
+    "few in each frame": {"count": 3000, "frames": 2000, "alone": 0.4, "shift": (30, 8)},
     "frames": {"count": 5000, "frames": 500, "alone": 0.5, "shift": (3, 8), "turned": 3},
 }
 
@@ -112,6 +113,14 @@ def test_cells_that_channels_share_are_no_map(model):
     _, a, b = textured_cells(1, per_cell=30)
     with pytest.raises(ValueError, match="than by chance"):
         register_channels(fits_at(a), fits_at(b), model)
+
+
+def test_channels_of_other_frames_are_refused():
+    a, b, _ = two_channels(0, 60)
+    frames = [SpotFits({"frame": np.full(60, number)} | fits.columns, ("frame",))
+              for number, fits in enumerate((a, b))]  # fmt: skip
+    with pytest.raises(ValueError, match="than by chance"):
+        register_channels(*frames)
 
 
 def test_lattices_are_refused():

@@ -158,7 +158,6 @@ class _Matcher:
         #: Frames are so far apart that no spots of two of them are near.
         self.apart = 100.0 * self.extent
         self.tree = self.tree_of(self.with_frame(a.places, a.frame))
-        self.error = math.sqrt(float(np.median(a.variances) + np.median(b.variances)))
         known = np.unique(self.with_frame(b.places, b.frame), axis=0)
         # The third neighbour: the first may be the same spot, found twice.
         near = self.tree_of(known).query(known, min(4, len(known)))[0][:, -1]
@@ -198,7 +197,7 @@ class _Matcher:
 
     def _best(self, maps: list[Floats]) -> list[Fit]:
         """Return the few maps for which most spots vote, with the shift they vote for."""
-        ranked = []
+        ranked: list[tuple[float, int, Floats, Floats]] = []
         one, other = self.votes
         if len(maps) > 1:  # near the middle, as each takes its time
             near = np.argsort(
@@ -210,10 +209,8 @@ class _Matcher:
             shifts = self.a.places[one] - self.b.places[other] @ linear.T
             score, shift, _ = self._peak(shifts, _BIN * self.spacing)
             ranked.append((score, -number, linear, shift))
-        starts = []
-        for _, _, linear, shift in sorted(ranked, key=lambda entry: entry[:2])[
-            : -_FOLLOWED - 1 : -1
-        ]:
+        starts, best = [], sorted(ranked, key=lambda entry: entry[:2], reverse=True)
+        for _, _, linear, shift in best[:_FOLLOWED]:
             model = Model(1, np.zeros(2), 1.0)
             coefficients = np.vstack([shift, (linear - np.eye(2)).T])
             starts.append(Fit(model, coefficients, np.zeros((2, 3, 3))))
@@ -240,13 +237,10 @@ class _Matcher:
         top = np.unravel_index(int(np.argmax(score)), score.shape)
         return float(score[top]), low + (np.array(top) + 1) * width, four
 
-    def pairs(
-        self, mapped: Floats, rows: Integers, gate: float | Floats
-    ) -> tuple[Integers, Integers]:
+    def pairs(self, mapped: Floats, rows: Integers, gate: float) -> tuple[Integers, Integers]:
         """Return spots that are each other's nearest, and no farther apart than the gate."""
         own = self.with_frame(mapped[rows], self.b.frame[rows])
-        most = float(np.max(gate)) if len(rows) else 0.0
-        distance, nearest = self.tree.query(own, distance_upper_bound=max(most, 1e-12))
+        distance, nearest = self.tree.query(own, distance_upper_bound=max(gate, 1e-12))
         there = np.flatnonzero(np.isfinite(distance))
         if not len(there):
             return there, there
@@ -256,6 +250,8 @@ class _Matcher:
 
     def grown(self, start: Fit) -> Matches | None:
         """Return the matches to which a start leads, from the middle outwards."""
+        if not len(self.votes[0]):
+            return None
         fit, gate = start, 2 * _BIN * self.spacing
         middle = self.middle
         reach = np.abs(self.a.places[self.votes[0]] - middle).max() + self.spacing
@@ -278,17 +274,9 @@ class _Matcher:
                 return None
             same = np.array_equal(before, other)
             degree = self.degree if len(one) >= 4 * terms else min(self.degree, 1)
-            degree = degree if len(one) >= 6 or self.degree == 0 else 0
-            model = Model(degree, center, scale)
             shifts = self.a.places[one] - self.b.places[other]
-            if degree < 1 <= self.degree:  # too few for more: the start's linear part stays
-                shifts = self.a.places[one] - mapped[other]
-                moved = Fit.of(model, self.b.places[other], shifts, np.ones((len(one), 2)))
-                coefficients = fit.coefficients.copy()
-                coefficients[0] += moved.coefficients[0]
-                fit = Fit(fit.model, coefficients, fit.inverse)
-            else:
-                fit = Fit.of(model, self.b.places[other], shifts, np.ones((len(one), 2)))
+            even = np.ones((len(one), 2))
+            fit = Fit.of(Model(degree, center, scale), self.b.places[other], shifts, even)
             away = self.a.places[one] - fit.mapped(self.b.places[other])
             spread = max(float(np.median(np.hypot(*away.T))) / 1.1774, _FINEST)
             smaller = 4 * spread
