@@ -24,6 +24,8 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 #: The share of the window's height that a widget below the canvas gets; a window that is lower than
 #: this, in pixels, has no room there beside napari's own controls.
 _SHARE, _LOW = 0.4, 760
+#: The width in pixels that it gets on the right then, where it is alone.
+_WIDTH = 360
 #: Title of a widget in the manifest.
 RESULTS = "Results"
 
@@ -186,6 +188,8 @@ def _dock_where_there_is_room(widget: QWidget) -> None:
         dock.raise_()
     elif area == _BOTTOM:
         window.resizeDocks([dock], [round(_SHARE * window.height())], Qt.Orientation.Vertical)
+    else:
+        window.resizeDocks([dock], [_WIDTH], Qt.Orientation.Horizontal)
     # Qt would never let it be lower than it had to be on the right, with its title on top.
     dock.setMinimumSize(0, 0)
 
