@@ -18,6 +18,7 @@ from viewer_window import Canvas, Heartbeat, Spent, open_viewer, rest, settle, s
 import napari_spotfit as spotfit
 from napari_spotfit import SpotFits, to_points_layer
 from napari_spotfit.widgets.layers.appearance import color_faces
+from napari_spotfit.widgets.layers.selection import select
 from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.track import Track
@@ -109,9 +110,9 @@ def _table(viewer: napari.Viewer, widget: Results, layer: Any, repeats: int) -> 
     rows = [spent(partial(widget.table.selectRow, 1000 + i)) for i in range(2 * repeats)]
     show("select a row: seen in the viewer", rows, 60)
     here = np.flatnonzero(layer.data[:, 0] == layer.data[0, 0])[: 2 * repeats]
-    # As a click on it does.
-    spots = [spent(partial(setattr, layer, "selected_data", {int(row)})) for row in here]
-    show("select a spot: seen in the table", spots, 60)
+    # As a click on it does; by assignment napari works out colours for points to come, alone.
+    spots = [_without_drawing(canvas, partial(select, layer, {int(row)}))[0] for row in here]
+    show("select a spot: seen in the table", spots, 150)
     show("scroll to the end", [spent(widget.table.scrollToBottom)])
     for index in range(1, widget.tabs.count()):
         name = widget.tabs.tabText(index).lower()

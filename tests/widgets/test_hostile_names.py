@@ -97,7 +97,7 @@ def test_no_page_of_the_table_draws_a_name(viewer, table, qtbot, tmp_path):
     layer = open_layer(viewer, table)
     viewer.add_labels(np.ones((3, 5, 64, 64), int), name=f"{EVIL} cells")
     spots = dock(viewer)
-    for title in ("inspect", "scatter", "subpixel", "summary", "cells", "drift"):
+    for title in ("inspect", "scatter", "subpixel", "summary", "cells", "channels", "drift"):
         getattr(spots, title)
     spots.filters.histogram.feature.choose(NAMES["number"])
     spots.scatter.up.choose(NAMES["number"])

@@ -66,7 +66,7 @@ def test_the_format_is_guessed_whatever_the_name(name, widget, look, press, view
     assert widget.rows.rowCount() == 50
     column = next(
         place for place in range(widget.rows.columnCount())
-        if widget.rows.horizontalHeaderItem(place).text() == "y, px"
+        if widget.rows.horizontalHeaderItem(place).text() == "y [px]"
     )  # fmt: skip
     assert float(widget.rows.item(7, column).text()) == pytest.approx(expected.y[7], rel=1e-5)
     press(widget.import_button)

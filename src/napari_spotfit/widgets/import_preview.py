@@ -173,7 +173,7 @@ class FirstRows(QTableWidget):
         self.setColumnCount(table.shape[1])
         units = fits.units
         titles = [
-            f"{name}, {units[name]}" if units.get(name) not in (None, "", name) else name
+            f"{name} [{units[name]}]" if units.get(name) not in (None, "", name) else name
             for name in table
         ]
         self.setHorizontalHeaderLabels(titles)

@@ -29,6 +29,7 @@ from .parts.docking import RESULTS, Docked, Keys
 from .parts.layout import Label, TwoParts, explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .table.cells_page import CellsPage
+from .table.channels_page import ChannelsPage
 from .table.drift_page import DriftPage
 from .table.export import ExportBar
 from .table.filter_page import FilterPage
@@ -64,6 +65,7 @@ _PAGES = {
     "Sub-pixel": "subpixel",
     "Summary": "summary",
     "Cells": "cells",
+    "Channels": "channels",
     "Drift": "drift",
 }
 _AnyPage = TypeVar("_AnyPage", bound=Page)
@@ -126,6 +128,11 @@ class Results(Docked):
     def cells(self) -> CellsPage:
         """The table of cells."""
         return self._placed(CellsPage(self._viewer, self.spots), "Cells")
+
+    @cached_property
+    def channels(self) -> ChannelsPage:
+        """The table of cells and several results."""
+        return self._placed(ChannelsPage(self._viewer, self.spots), "Channels")
 
     @cached_property
     def drift(self) -> DriftPage:
@@ -294,5 +301,7 @@ class Results(Docked):
             self.tabs.addTab(QWidget(), title)
         self.tabs.setMinimumSize(240, 140)
         self.tabs.setDocumentMode(True)
+        if (bar := self.tabs.tabBar()) is not None:
+            bar.setDrawBase(False)
         left = (choice, counting, (self.table, 1), self.status)
         self.splitter = TwoParts(self, left, self.tabs, _SHARES)

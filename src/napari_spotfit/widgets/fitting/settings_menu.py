@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 #: Keys or clicks, and what they do.
 KEYS = (
     ("Shift-click", "Fit the spot there; drag, and the fit follows the mouse."),
-    ("Click", "Fit the spot there while Fit on click is pressed; else Inspect spot shows it."),
+    ("Click", "Fit the spot there while Fit on click is pressed; else Results shows it."),
     ("Delete, Backspace", "Remove the selected spots."),
     ("Ctrl+Z, Ctrl+Shift+Z", "Take back what was done to layers of spots; do it again."),
-    ("Page Up, Page Down", "Go to the doubtful spot before, to the next one (Inspect spot)."),
+    ("Page Up, Page Down", "Go to the doubtful spot before, to the next one (Inspect)."),
     (".", "While it is held down, show the image without any marks."),
 )
 #: Chosen frames as plain values; see :func:`~.layer_fit.plain_frames`.
@@ -298,9 +298,7 @@ def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
         arguments.append("**maps")
     lines.append(f"fits = napari_spotfit.localize({', '.join(arguments)})")
     if fit.refits:
-        lines.append(
-            f"# Not as in the layer: {fit.refits} of its spots, which Inspect spot has fitted"
-        )
+        lines.append(f"# Not as in the layer: {fit.refits} of its spots, which Inspect has fitted")
         lines.append("# again with other settings. Its feature refit says which.")
     lines.append("viewer.add_layer(napari_spotfit.to_points_layer(fits, image))")
     return "\n".join((*lines, ""))

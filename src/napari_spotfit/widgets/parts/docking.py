@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 _PLUGIN = "napari-spotfit"
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
+#: Where the keys go, which the viewer's theme does not show.
+_FOCUS = "QPushButton:focus, QComboBox:focus, QTabBar:focus { border: 1px solid #56b4e9 }"
 #: The share of the window's height that a widget below the canvas gets; a window that is lower than
 #: this, in pixels, has no room there beside napari's own controls.
 _SHARE, _LOW = 0.4, 760
+#: The width in pixels that it gets on the right then, where it is alone.
+_WIDTH = 360
 #: Title of a widget in the manifest.
 RESULTS = "Results"
 
@@ -54,6 +58,7 @@ class Docked(QWidget):
         self._viewer: Viewer = itself(viewer)
         self._bound = self._closing = False
         self._below = below
+        self.setStyleSheet(_FOCUS)
         self._placing = qdebounced(self._place, 0, parent=self)
         if below:
             # Else the window grows where there is less room than the layout asks for.
@@ -186,6 +191,8 @@ def _dock_where_there_is_room(widget: QWidget) -> None:
         dock.raise_()
     elif area == _BOTTOM:
         window.resizeDocks([dock], [round(_SHARE * window.height())], Qt.Orientation.Vertical)
+    else:
+        window.resizeDocks([dock], [_WIDTH], Qt.Orientation.Horizontal)
     # Qt would never let it be lower than it had to be on the right, with its title on top.
     dock.setMinimumSize(0, 0)
 

@@ -126,9 +126,13 @@ def in_words(error: object, labels: Mapping[str, str] | None = None) -> str:
     '“Amplitude at most” = 2 must be above “Amplitude at least” = 3'
     >>> in_words("link with a larger memory", {"memory": "Missing"})
     'Link with a larger “Missing”'
+    >>> in_words("channels differ. Fit them one by one, as image[:, 1], and without gain")
+    'Channels differ. Fit them one by one, and without gain'
     """
     text = str(error) or type(error).__name__
     called = {**_settings(), **(labels or {})}
+    # Code is no advice in a window.
+    text = re.sub(r",? (?:such )?as image\[[^\]]*\]", "", text)
     # What its label stands before.
     text = re.sub(rf" \((?:{'|'.join(_settings())})\)", "", text)
     text = _names(tuple(labels or ())).sub(lambda found: f"“{called[found[1]]}”", text)

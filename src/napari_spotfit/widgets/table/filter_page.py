@@ -42,8 +42,8 @@ _NONE = "No filter"
 _WIDE = 460
 #: Height of the legend in any case, if it is that high.
 _LEAST = 60
-#: Height of the list of filters.
-_LIST = 110
+#: Height of the list of filters; height of one of them, and how many are seen in any case.
+_LIST, _ROW, _SEEN = 110, 24, 2
 
 
 class FilterList(QWidget):
@@ -174,6 +174,7 @@ class FilterList(QWidget):
             self.rows.append((label, button))
         if not count:
             column.addWidget(Label(_NONE))
+        self._area.setMinimumHeight(_ROW * min(max(count, 1), _SEEN))
         column.addStretch()
         self._area.setWidget(inner)
 
@@ -181,7 +182,6 @@ class FilterList(QWidget):
         self._area = QScrollArea()
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QFrame.Shape.NoFrame)
-        self._area.setMinimumHeight(24)
         # The room beside the legend, not that of the longest sentence.
         self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         buttons = fill(QHBoxLayout(), self.clear, self.others, self.save, self.load, spacing=4)
