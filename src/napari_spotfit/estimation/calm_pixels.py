@@ -26,8 +26,9 @@ _SIDE, _LEAST = 64, 200
 _ALONG_ONE, _ALONG_BOTH = 6.0, 36.0
 #: A value counts as calm within so many deviations.
 _CALM = 1.5
-#: Detail along an axis over that along both, of white noise beside spots; other noise lies beyond.
-_WHITE = (0.8, 1.07)
+#: Detail along an axis over that along both, of white noise beside spots; other noise lies beyond,
+#: and the chance of a single area.
+_WHITE, _CHANCE = (0.8, 1.06), 0.15
 
 
 class CalmNoise(NamedTuple):
@@ -42,7 +43,8 @@ class CalmNoise(NamedTuple):
     @property
     def is_white(self) -> bool:
         """Whether neighbouring pixels have noise of their own."""
-        return all(_WHITE[0] <= ratio <= _WHITE[1] for ratio in self.along)
+        most = _WHITE[1] + _CHANCE / math.sqrt(len(self.level))
+        return all(_WHITE[0] <= ratio <= most for ratio in self.along)
 
 
 def calm_noise(parts: list[NDArray[np.float64]]) -> CalmNoise | None:

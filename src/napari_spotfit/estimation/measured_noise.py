@@ -121,7 +121,8 @@ def copied_borders(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
         count = 0
         while count + 1 < len(lines) and np.array_equal(lines[count], lines[count + 1]):
             count += 1
-        if _LEAST_SIDE <= count < len(lines) - 1:
+        # What has one value is no copy of an edge.
+        if _LEAST_SIDE <= count < len(lines) - 1 and (lines[0] != lines[0].flat[0]).any():
             border[:count] = True
     return copied if copied.any() else None
 
@@ -224,7 +225,10 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     if not model.blocks:
         variance, process = max(scatter**2, model.least), Process.NONE
         if is_rounded_away(recorded[0], step):
-            variance, process = _of_rounding(step, settings), Process.FILTERED
+            variance = _of_rounding(step, settings)
+            # Of spots without a background, the usual value is the lowest.
+            if np.nanmin(recorded[0]) < np.nanmedian(recorded[0]):
+                process = Process.FILTERED
         elif is_thresholded(recorded):
             process = Process.THRESHOLDED
         return NoiseModel(0.0, variance, variance, process=process)

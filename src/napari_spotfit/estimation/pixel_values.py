@@ -31,8 +31,9 @@ _MOST_ALONE = 0.15
 #: Of sparse counts more pixels than this have it. Neighbours differ by so many steps.
 _MOST_PILED_UP = 0.85
 _CLEARLY = 1.5
-#: Above a threshold there are fewer pixels than this, half of them in the lower part of its range.
-_MOSTLY, _NEAR = 0.5, 0.5
+#: Above a threshold there are fewer pixels than this, half of them in the lower part of a range
+#: that begins so far above the rest.
+_MOSTLY, _NEAR, _FAR = 0.5, 0.5, 0.1
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
@@ -127,9 +128,9 @@ def is_cut_off(frame: NDArray[Any], step: float, *, is_smooth: bool = False) -> 
 
 
 def is_thresholded(frames: NDArray[Any]) -> bool:
-    """Whether most pixels have the lowest value, and most others are nearer to it than to the top.
+    """Whether most pixels have the lowest value, others begin far above it, and most near there.
 
-    Noise of what lies in a mask is around its own middle.
+    Noise of what lies in a mask is around its own middle; few photons begin one step above it.
 
     Examples
     --------
@@ -141,15 +142,16 @@ def is_thresholded(frames: NDArray[Any]) -> bool:
     False
     """
     known = frames[np.isfinite(frames)]
-    others = known[known > known.min()] if known.size else known
+    lowest = known.min() if known.size else math.nan
+    others = known[known > lowest]
     if not 0 < others.size < _MOSTLY * known.size:
         return False
     low, middle, high = np.quantile(others, (0, 0.5, 0.9)).tolist()
-    return bool(middle - low < _NEAR * (high - low))
+    return bool(low - lowest > _FAR * (high - low) and middle - low < _NEAR * (high - low))
 
 
 def is_rounded_away(frame: NDArray[Any], step: float) -> bool:
-    """Whether smooth noise is less than a step: most pixels have one value, others lie together.
+    """Whether noise is less than a step: most pixels have one value, others lie together.
 
     Parameters
     ----------

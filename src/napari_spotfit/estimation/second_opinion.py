@@ -114,7 +114,8 @@ def second_opinion(
     if band is None:
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
-    is_rounded = is_smooth and band.tail > _WARNS
+    has_noise = np.nanmin(parts[0]) < np.nanmedian(parts[0])
+    is_rounded = is_smooth and bool(has_noise) and band.tail > _WARNS
     may_be_crowd = process is not Process.CUT and not (
         is_rounded and is_rounded_away(parts[0], detail.step)
     )
