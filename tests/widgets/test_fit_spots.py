@@ -31,7 +31,7 @@ def near(points, spots, distance=0.3):
 def test_choose_fit_and_look(viewer, widget, fit, make_movie, spots):
     viewer.add_image(make_movie(5), name="other")
     image = viewer.add_image(make_movie(3), name="movie")
-    choose(widget.settings.image, image)
+    widget.settings.image.layer = image
     text = fit(widget)
     assert text.startswith("12 spots in ")
     assert text.endswith(", none doubtful")
@@ -127,7 +127,7 @@ def test_stop_shows_what_was_found(viewer, widget, qtbot, start, press, fit, gat
     assert widget.result.layer is layer
     # The next one is whole again.
     assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
-    choose(widget.settings.image, viewer.add_image(make_movie(2), name="other"))
+    widget.settings.image.layer = viewer.add_image(make_movie(2), name="other")
     assert "Stopped" not in fit(widget)
 
 
@@ -135,7 +135,7 @@ def test_a_fit_after_a_cancelled_one(viewer, widget, start, press, fit, gate, ma
     viewer.add_image(gate.movie, name="slow", contrast_limits=(90, 600))
     start(widget)
     press(widget.running.cancel_button)
-    choose(widget.settings.image, viewer.add_image(make_movie(2), name="movie"))
+    widget.settings.image.layer = viewer.add_image(make_movie(2), name="movie")
     assert fit(widget).startswith("8 spots")
     gate.open()
     assert "slow spots" not in viewer.layers
@@ -152,7 +152,7 @@ def test_closing_the_widget_stops_the_fit(viewer, widget, qtbot, start, gate):
     viewer.add_labels(np.zeros((5, 5), int))
     viewer.layers[0].name = "renamed"
     assert widget.settings.limit.count() == 1
-    assert widget.settings.image.currentText() == "movie"
+    assert widget.settings.image.rows.item(0).text() == "movie"
 
 
 def test_a_widget_that_is_docked_again_works(viewer, widget, fit, make_movie):

@@ -17,15 +17,15 @@ from superqt.utils import qdebounced
 
 from .fit_pages import FitPages
 from .fitting.camera_form import GainOffer
-from .fitting.fit_status import FitStatusLine, RunBar, shown_by
-from .fitting.layer_fit import Job, LayerFit
+from .fitting.fit_status import FitStatusLine, RunBar
+from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
-from .layers import images
 from .layers.appearance import Look
 from .layers.history import history_of
+from .layers.images import image_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .napari_compat import draw_thumbnail
@@ -73,7 +73,7 @@ class FitSpots(Docked):
         super().__init__(viewer)
         viewer = self._viewer
         self.history = history_of(viewer)
-        self._run: LayerFit | None = None
+        self._run: FitRun | None = None
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
         self.running, self.buttons = RunBar(), QStackedWidget()
@@ -166,21 +166,21 @@ class FitSpots(Docked):
         return handled
 
     def fit(self) -> None:
-        """Start to fit the chosen image."""
+        """Start to fit the ticked images."""
         if self._run is not None:
             return
         try:
-            image, job = self._job()
+            fits = self._fits()
         except (TypeError, ValueError) as error:
             self.status.fail(in_words(error))
             return
-        self._run = LayerFit(image, job, self._viewer, self)
+        self._run = FitRun(fits, self)
         self._run.progressed.connect(self._on_progress)
+        self._run.went_on.connect(self._on_went_on)
         self._run.fitted.connect(self._on_fitted)
         self._run.shown.connect(self._show_fitted)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
-        self.status.fitting(image)
         self._run.start()
 
     def stop(self) -> None:
@@ -198,34 +198,65 @@ class FitSpots(Docked):
         image = self.settings.image.layer
         if image is None:
             raise ValueError(
-                "there is no image to fit; open one, or a sample in File ▸ Open Sample"
+                "there is no image to fit; tick one, or open one or a sample in File ▸ Open Sample"
             )
         return image
 
     def _picked_maps(self, image: Image) -> LayerMaps:
         return layer_maps(image, self.settings.layers())
 
-    def _job(self) -> tuple[Image, Job]:
-        image = self._image()
-        return image, Job(
-            image=images.full_resolution(image),
-            settings=self.settings.settings(),
-            frames=self.settings.frames.frames(self._viewer, image),
-            maps=layer_maps(image, self.settings.layers()),
-            noise=self._noise.get(),
-            look=self._look,
-            channels=images.channels_of(image),
-        )
+    def _fits(self) -> list[LayerFit]:
+        """Return the fits of the ticked images, those that cannot be made with the reason.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the settings do not go together, or the only image cannot be fitted.
+        """
+        self._image()
+        ticked, settings = self.settings.image.ticked, self.settings.settings()
+        fits = []
+        for image, look in zip(
+            ticked, looks_of(ticked, self._look, self._viewer.layers), strict=True
+        ):
+            try:
+                frames = self.settings.frames.frames(self._viewer, image)
+                noise = self._noise.get(image)
+                job = job_of(image, settings, self.settings.layers(), frames, noise, look)
+            except (TypeError, ValueError) as error:
+                if len(ticked) == 1:
+                    raise
+                fits.append(LayerFit(image, error, self._viewer))
+            else:
+                fits.append(LayerFit(image, job, self._viewer))
+        return fits
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
-        if self._run is not None:
-            self.status.fitting(self._run.image)
+        self._on_went_on()
         self.running.show_progress(done, total)
 
+    def _on_went_on(self) -> None:
+        if self._run is not None:
+            self.status.fitting(self._run)
+
     def _on_image(self) -> None:
-        """Clear the status of another image, or show which image is being fitted."""
-        self.status.look() if self._run is None else self.status.fitting(self._run.image)
+        """Show the result of the image that is looked at, or which image is being fitted."""
+        if self._run is not None:
+            self.status.fitting(self._run)
+            return
+        self.status.look()
+        image, shown, layers = self.settings.image.layer, self.result.layer, self._viewer.layers
+        if image is not None and (shown is None or image_of(shown, layers) not in (image, None)):
+            self.result.show_layer(layer := self._last_result())
+            if layer is not None:
+                self.status.summarize(layer)
+
+    def _last_result(self) -> Points | None:
+        """Return the result to describe: the active one, or the topmost, of the image looked at."""
+        image, layers = self.settings.image.layer, self._viewer.layers
+        found = (one for one in (layers.selection.active, *reversed(layers)) if is_result(one))
+        return next((one for one in found if image_of(one, layers) in (image, None)), None)
 
     def _on_fitted(self) -> None:
         """Announce what takes napari a while where there are many spots."""
@@ -237,15 +268,14 @@ class FitSpots(Docked):
         """Show how a fit has ended."""
         run, self._run = self._run, None
         assert run is not None
-        layer = shown_by(run)
-        if layer is not None and self.preview.image is run.image:
+        if any(fit.shown is not None and fit.image is self.preview.image for fit in run.fits):
             # The same spots would lie on top of each other.
             self.preview.box.setChecked(False)
         self._show_running(False)
         self._noise.show()
         self.status.end(run)
         self.finished.emit()
-        if layer is not None:
+        for layer in run.layers:
             self._recovery.keep(layer)
 
     def _on_error(self, error: Exception) -> None:
@@ -257,7 +287,7 @@ class FitSpots(Docked):
     def _on_put_back(self, layer: Points) -> None:
         # The history outlasts the widget, whatever is undone then.
         if self.bound:
-            self.result.show_layer(layer)
+            self._show_result(layer)
             self._recovery.keep(layer)
 
     def _on_stepped(self, what: str) -> None:
@@ -287,7 +317,13 @@ class FitSpots(Docked):
     def _show_fitted(self, layer: Points) -> None:
         """Describe what was fitted, without returning to an earlier pick."""
         self._picked_soon.flush(restart_timer=False)
-        self.result.show_layer(layer)
+        self._show_result(layer)
+
+    def _show_result(self, layer: Points) -> None:
+        """Describe a result and look at its image, unless other images are pinned."""
+        image = image_of(layer, self._viewer.layers)
+        if image is None or self.settings.image.look_at(image):
+            self.result.show_layer(layer)
 
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
@@ -305,14 +341,15 @@ class FitSpots(Docked):
             self._picked_soon.cancel()
             self._picked = None
         if event.value is self.result.layer:
-            left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
-            self.result.show_layer(next(left, None))
+            self.result.show_layer(self._last_result())
 
     def _on_active(self, event: Any = None) -> None:
         active = self._viewer.layers.selection.active
+        self.settings.image.follow()
         if is_result(active):
-            self.result.show_layer(active)
-            self.status.switch_to(active)
+            self._show_result(active)
+            if self.result.layer is active:
+                self.status.switch_to(active)
 
     def _show_look(self, look: Look) -> None:
         """Draw the spots of the next fits, clicks and previews like this."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
+    from .image_choice import ImageChoice
+
 #: Settings that a map may stand for.
 QUANTITIES = ("offset", "gain", "variance")
 #: Width in pixels of a number, and how many letters of a layer's name have room beside it.
@@ -167,8 +169,8 @@ class GainOffer(QObject):
     ----------
     camera : CameraForm
         The controls of the camera, with the button.
-    image : LayerChoice
-        The choice of the image.
+    image : ImageChoice
+        The choice of the images.
     settings : callable
         Returns the settings that are shown.
     measured : callable
@@ -185,7 +187,7 @@ class GainOffer(QObject):
     def __init__(
         self,
         camera: CameraForm,
-        image: LayerChoice,
+        image: ImageChoice,
         settings: Callable[[], Settings],
         measured: Callable[[], MeasuredNoise],
         shown: Callable[[], bool],

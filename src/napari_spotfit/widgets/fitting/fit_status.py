@@ -12,12 +12,12 @@ from ..layers.points import is_preview
 from ..parts.layout import fill
 from ..parts.messages import StatusLine, number, report, time_left
 from ..parts.work import delayed
-from .layer_fit import CancelledError, ImageChangedError, IncompleteFitError
+from .layer_fit import CancelledError, ImageChangedError
 
 if TYPE_CHECKING:
     from napari.layers import Layer, Points
 
-    from .layer_fit import LayerFit
+    from .layer_fit import FitRun, LayerFit
     from .settings_panel import SettingsPanel
 
 _STOP_TIP = "<p>Stop fitting, and show the spots found until now.</p>"
@@ -83,27 +83,30 @@ class FitStatusLine(StatusLine):
             part.changed.connect(self.drop_error)
         settings.maps_changed.connect(self.drop_error)
 
-    def fitting(self, image: Layer) -> None:
-        """Show that an image is being fitted."""
-        self.say(f"Fitting {self._which(image)}".rstrip() + "…")
+    def fitting(self, run: FitRun) -> None:
+        """Show which image is being fitted."""
+        image, count = run.now.image, len(run.fits)
+        which = self._which(image)
+        if count > 1:
+            which = f"“{image.name}”, {list(run.fits).index(run.now) + 1} of {count} images"
+        self.say(f"Fitting {which}".rstrip() + "…")
 
-    def end(self, run: LayerFit) -> None:
-        """Show how a fit has ended."""
-        error, which = run.error, self._which(run.image)
-        if isinstance(error, ImageChangedError):
-            self.fail(f"{error}. The layers are as they were.")
-            # Another image takes the place of the one that was removed.
-            self._lasts = True
+    def end(self, run: FitRun) -> None:
+        """Show how each fit has ended, first those that have failed."""
+        if all(type(fit.error) is CancelledError for fit in run.fits):
+            self.say("Cancelled; the layers are as they were.")
             return
-        if isinstance(error, CancelledError):
-            text = "Cancelled; the layers are as they were."
-        elif error is None or isinstance(error, IncompleteFitError):
-            text = run.summary if error is None else report(error)
-            text += ". They replace those of the last fit." * run.replaced
-        else:
-            text = report(error)
-        failed = error is not None and not isinstance(error, CancelledError)
-        self._say_of(f"{which}: {text}" if which else text, shown_by(run), failed=failed)
+        several = len(run.fits) > 1
+        lines = []
+        for fit in sorted(run.fits, key=_failed, reverse=True):
+            which = f"“{fit.image.name}”" if several else self._which(fit.image)
+            if isinstance(fit.error, ImageChangedError):  # which names it
+                which = ""
+            lines.append(f"{which}: {_end_in_words(fit)}" if which else _end_in_words(fit))
+        failed = any(_failed(fit) for fit in run.fits)
+        self._say_of("\n".join(lines), next(iter(run.layers), None), failed=failed)
+        # Another image takes the place of one that was removed.
+        self._lasts = any(isinstance(fit.error, ImageChangedError) for fit in run.fits)
 
     def say_briefly(self, text: str) -> None:
         """Show a message for a while, such as that a click did nothing."""
@@ -138,7 +141,11 @@ class FitStatusLine(StatusLine):
         """Show the summary of another layer of spots, if the status is about a layer."""
         described = None if self._layer is None else self._layer()
         if described is not None and described is not layer and not is_preview(layer):
-            self._say_of(str(layer.metadata.get("summary", "")), layer)
+            self.summarize(layer)
+
+    def summarize(self, layer: Points) -> None:
+        """Show the summary of a layer of spots."""
+        self._say_of(str(layer.metadata.get("summary", "")), layer)
 
     def forget(self, layer: Layer) -> None:
         """Clear the status of a layer that is gone, and errors that it may have caused."""
@@ -166,7 +173,13 @@ class FitStatusLine(StatusLine):
         super().put(text, failed=failed)
 
 
-def shown_by(run: LayerFit) -> Points | None:
-    """Return the layer of a fit's result, if there is one."""
-    whole = run.error is None or isinstance(run.error, IncompleteFitError)
-    return run.layer if whole else None
+def _end_in_words(fit: LayerFit) -> str:
+    error = fit.error
+    if isinstance(error, CancelledError):
+        return f"{error}. The layers are as they were."
+    text = fit.summary if error is None else report(error)
+    return text + ". They replace those of the last fit." * fit.replaced
+
+
+def _failed(fit: LayerFit) -> bool:
+    return fit.error is not None and type(fit.error) is not CancelledError

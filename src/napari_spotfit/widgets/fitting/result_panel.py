@@ -15,6 +15,7 @@ from ..layers.appearance import (
     COLORMAPS,
     MARK,
     MARKS,
+    OWN_COLOR,
     PREVIEW,
     automatic_limits,
     choose_mark,
@@ -23,7 +24,7 @@ from ..layers.appearance import (
 )
 from ..layers.history import history_of
 from ..layers.images import bind_image, image_of, images_for
-from ..layers.points import is_result
+from ..layers.points import is_result, width_of
 from ..parts.color_legend import BarOnCanvas, ColorBar
 from ..parts.layout import Label, Scrolled, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
@@ -50,6 +51,11 @@ MARK_TIP = (
 _FACE_TIP = (
     "<p>What colours the faces of the rings: a fitted quantity, or the stop condition. It is "
     "remembered for the next fit.</p>"
+)
+_CHANNELS_TIP = (
+    "<p>The spots of several images that were fitted together have one colour for each image, or, "
+    "as those of one image have, the colour of their fitted width. Borders have that of the stop "
+    "condition.</p>"
 )
 _MAP_TIP = (
     "<p>The colours that stand for the numbers. All maps but <i>turbo</i> rise evenly in "
@@ -96,7 +102,7 @@ class ResultPanel(QWidget):
         self.bar, self.legend = ColorBar(), Legend(self.spots)
         self.legend_area = Scrolled(self.legend, _LEAST)
         self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
-        self.marks = MarkBox(viewer)
+        self.marks, self.channels = MarkBox(viewer), ChannelColors(viewer)
         self.shown, self.image = sentence(), ImageTie(viewer)
         self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
@@ -114,6 +120,7 @@ class ResultPanel(QWidget):
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._color)
+        self.channels.changed.connect(self.look)
         self.spots.replaced.connect(self._on_table)
         self.spots.changed.connect(self._on_shown)
         self._look = QTimer(self)
@@ -133,12 +140,14 @@ class ResultPanel(QWidget):
             self.title.setText(layer.name)
             self.title.setToolTip(f"<p>{html.escape(layer.name)}</p>")
             self.marks.look(layer)
+            self.channels.look()
             self._list_features(layer)
             self._show_colors(layer)
 
     def look(self) -> None:
         """Show the layer's colours again if they were changed elsewhere."""
         self.marks.look(self.layer)
+        self.channels.look()
         self.image.look(self.layer)
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
@@ -173,6 +182,8 @@ class ResultPanel(QWidget):
         units = layer.metadata.get("units", {})
         names = [*number_names(layer.features), "stop_condition"]
         texts = [f"{name} ({units[name]})" if name in units else str(name) for name in names]
+        if OWN_COLOR in layer.metadata:
+            names, texts = [*names, OWN_COLOR], [*texts, "one colour"]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:
             self.face.clear()
             for text, name in zip(texts, names, strict=True):
@@ -188,13 +199,14 @@ class ResultPanel(QWidget):
         if self.colormap.findText(name) < 0:
             self.colormap.addItem(name)
         self.colormap.setCurrentText(name)
-        self.colormap.setEnabled(self.face.currentData() != "stop_condition")
+        self.colormap.setEnabled(self.face.currentData() not in ("stop_condition", OWN_COLOR))
         self.bar.show_layer(layer)
         self.on_canvas.show_layer(layer)
 
     def _on_face(self) -> None:
         self._color()
-        self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
+        if self.face.currentData() != OWN_COLOR:
+            self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
 
     def _on_colormap(self) -> None:
         if self.layer is not None:
@@ -222,6 +234,7 @@ class ResultPanel(QWidget):
         form.addRow(self.title)
         form.addRow(self.image)
         form.addRow(label, row)
+        form.addRow(self.channels)
         form.addRow(self.bar)
         form.addRow(self.legend_area)
         form.addRow(self.shown)
@@ -241,6 +254,51 @@ def _colors(layer: Points) -> _Colors:
     chosen = layer.metadata.get("face"), layer.metadata.get("face_limits")
     mode, limits = str(layer.face_color_mode), layer.face_contrast_limits
     return _Colors(mode, limits, layer.face_colormap.name, chosen)
+
+
+class ChannelColors(QPushButton):
+    """Colours the spots of several images by what was fitted, or those of each image alike.
+
+    It is hidden where no results were told apart by colours.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    """
+
+    #: The faces of layers have other colours.
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self.setToolTip(_CHANNELS_TIP)
+        self.clicked.connect(self._on_clicked)
+        self.hide()
+
+    def look(self) -> None:
+        """Offer the colours that the results do not have."""
+        layers = self._layers()
+        self.setText("Colour by width" if _of_channels(layers) else "Colour by image")
+        self.setVisible(bool(layers))
+
+    def _layers(self) -> list[Points]:
+        return [layer for layer in self._viewer.layers if OWN_COLOR in layer.metadata]
+
+    def _on_clicked(self) -> None:
+        layers, run = self._layers(), object()
+        by_image = not _of_channels(layers)
+        for layer in layers:
+            feature = OWN_COLOR if by_image else width_of(layer.features)
+            history_of(self._viewer).record_view(layer, "the colours of the images", run=run)
+            color_faces(layer, feature)
+        self.look()
+        self.changed.emit()
+
+
+def _of_channels(layers: list[Points]) -> bool:
+    return any(layer.metadata.get("face") == OWN_COLOR for layer in layers)
 
 
 class MarkBox(QComboBox):

@@ -31,7 +31,8 @@ from ..parts.layout import explain, fill, scroll_upright, sentence
 from ..parts.work import Latest
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
-from .image_choice import FrameChoice, ImageChoice
+from .frame_choice import FrameChoice
+from .image_choice import IMAGE_TIP, ImageChoice
 from .model_form import ModelForm
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     from ..layers.measured_noise import ImageEstimates
 
-_IMAGE_TIP = (
-    "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"
-)
 _LIMIT_TIP = (
     "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
@@ -92,7 +90,7 @@ class SettingsPanel(QScrollArea):
 
     def __init__(self, viewer: Viewer):
         super().__init__()
-        self.image = ImageChoice(viewer.layers, lambda: self.layers().values())
+        self.image = ImageChoice(viewer, lambda: self.layers().values())
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice(viewer)
         self.controls = SettingsForm(Settings)
@@ -272,7 +270,7 @@ class SettingsPanel(QScrollArea):
     def _add_rows(self) -> None:
         """Put the other controls between those of the settings."""
         form = self.controls
-        form.row_below("", "Image", self.image, _IMAGE_TIP, self.image.pin)
+        form.row_below("", "Images", self.image, IMAGE_TIP, self.image.pin)
         self._frames_row = form.row_below("", "Frames", self.frames, _FRAMES_TIP)
         explain(self.estimate_button, "Estimate the PSF's σ", _ESTIMATE_TIP)
         for name, button in self.automatic_buttons.items():

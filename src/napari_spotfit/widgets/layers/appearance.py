@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
-from ..napari_compat import draws_hidden_points, refreshed_once
+from ..napari_compat import draws_hidden_points, follow_no_feature, refreshed_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,11 @@ FACE_COLORMAP = "viridis"
 COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
 #: Percentiles of the good fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)
+#: In the metadata, the one colour of all faces, by which results of several images are told apart;
+#: and what stands for it among the features that colour faces.
+OWN_COLOR = "own_color"
+#: Those colours, none of which is a stop condition's; in the order of the images.
+CHANNEL_COLORS = ("#ffd500", "#00e5ff", "#ff4fd8", "#ff8c1a", "#a6ff4d", "#f5f5f5")
 #: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
 #: one would cover the image of a whole field, and bring back points without a size.
 CANVAS_SIZES = (0, 10000)
@@ -110,7 +115,8 @@ def color_faces(
         A layer made by :func:`~napari_spotfit.to_points_layer`.
     feature : str
         Name of one of its features. Numbers get the colours of the map, words those of
-        the stop conditions; where a number is NaN, there is no face.
+        the stop conditions; where a number is NaN, there is no face. With :data:`OWN_COLOR` all
+        faces have the colour in the metadata.
     colormap : str or Colormap, optional
         The colour map; by default the one that the layer has.
     limits : (float, float), optional
@@ -122,8 +128,12 @@ def color_faces(
     ValueError
         If the limits are not two numbers, the lower one first.
     """
-    column = layer.features[feature]
-    numbers = is_number(column)
+    if feature == OWN_COLOR:
+        follow_no_feature(layer, "face")
+        layer.face_color = layer.metadata[OWN_COLOR]
+        layer.metadata = {**layer.metadata, "face": OWN_COLOR, "face_limits": None}
+        return
+    numbers = is_number(layer.features[feature])
     if limits is not None and not -np.inf < limits[0] < limits[1] < np.inf:
         raise ValueError(f"limits must be two finite numbers, the lower one first; got {limits!r}")
     with refreshed_once(layer, moved=False):
@@ -283,11 +293,14 @@ def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict
     return {name: np.where(good, *both) for name, both in values.items()}
 
 
-def with_mark(arguments: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Return the arguments of napari's Points with another mark for good fits."""
-    metadata = {**arguments["metadata"], MARK: mark}
+def with_look(arguments: dict[str, Any], look: Look) -> dict[str, Any]:
+    """Return the arguments of napari's Points with another mark for good fits, or one colour."""
+    metadata, own = {**arguments["metadata"], MARK: look.mark}, {}
+    if look.color:
+        metadata |= {"face": OWN_COLOR, OWN_COLOR: look.color}
+        own["face_color"] = look.color
     marks = mark_arguments(good_rows(arguments["features"]), metadata)
-    return {**arguments, **marks, "metadata": metadata}
+    return {**arguments, **marks, **own, "metadata": metadata}
 
 
 def is_marked(layer: Points) -> bool:
@@ -335,16 +348,18 @@ def _mark(metadata: Mapping[str, Any]) -> Mark:
 
 
 class Look(NamedTuple):
-    """How the spots of a fit are drawn: what colours the faces, the colour map, and the mark."""
+    """How the spots of a fit are drawn."""
 
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
     mark: str = "ring"
+    #: One colour for all faces instead.
+    color: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Look:
         """Return the look among remembered values; the default for what is unknown."""
-        face, colormap, mark = (values.get(name) for name in cls._fields)
+        face, colormap, mark = (values.get(name) for name in ("face", "colormap", "mark"))
         return cls(
             str(face or cls().face),
             colormap if colormap in COLORMAPS else cls().colormap,

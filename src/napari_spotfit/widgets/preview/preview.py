@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QCheckBox
 from superqt.utils import qdebounced
 
 from ..layers import images
-from ..layers.appearance import FACE_COLORMAP, PREVIEW, color_faces, with_mark
+from ..layers.appearance import FACE_COLORMAP, PREVIEW, Look, color_faces, with_look
 from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
 from ..layers.points import (
@@ -275,7 +275,7 @@ class PreviewLayer:
         """
         self.image = image
         if self.layer is None:
-            arguments = with_mark(arguments, PREVIEW)
+            arguments = with_look(arguments, Look(mark=PREVIEW))
             arguments["metadata"][PASSING] = True
             layer = make_points_layer(arguments, image, f"{image.name} (preview)")
             layer.opacity = _OPACITY
