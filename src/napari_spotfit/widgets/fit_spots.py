@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, Signal
+from qtpy.QtCore import QSize, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QPushButton,
@@ -16,6 +17,7 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from .fit_pages import FitPages
+from .fitting.advice import AdviceLine
 from .fitting.camera_form import GainOffer
 from .fitting.fit_status import FitStatusLine, RunBar
 from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
@@ -32,9 +34,9 @@ from .napari_compat import draw_thumbnail
 from .next_steps import NextSteps
 from .parts import remember
 from .parts.docking import Docked, Follower, Keys
-from .parts.layout import fill
+from .parts.layout import Scrolled, fill
 from .parts.messages import in_words, report
-from .picking.pick_bar import PickBar
+from .picking.pick_bar import PickControls
 from .preview.estimates import ImageNoise, SigmaEstimate
 from .preview.preview import Preview
 
@@ -49,7 +51,8 @@ _FIT_TIP = (
 )
 _SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
-_LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
+#: Pixels that the form is wide, and in windows narrower than so many.
+_WIDTH, _LEAST, _SMALL_WINDOW = 320, 270, 1200
 #: Milliseconds without a first frame after which the status line explains the wait.
 _PATIENCE = 1500
 #: Milliseconds after a pick until the form shows its effect: a drag has many picks.
@@ -75,7 +78,7 @@ class FitSpots(Docked):
         self.history = history_of(viewer)
         self._run: FitRun | None = None
         self.settings = SettingsPanel(viewer)
-        self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
+        self.fit_button = QPushButton("Fit")
         self.running, self.buttons = RunBar(), QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
@@ -88,7 +91,7 @@ class FitSpots(Docked):
             self.settings.advanced.isExpanded,
             self,
         )
-        self.picking = PickBar(
+        self.picking = PickControls(
             viewer,
             self._image,
             self.settings.settings,
@@ -96,8 +99,9 @@ class FitSpots(Docked):
             self._noise,
             lambda: (self._look.face, self._look.colormap),
             self.history,
+            self,
         )
-        self.status = FitStatusLine(self.settings)
+        self.status, self.advice = FitStatusLine(self.settings), AdviceLine()
         self.result, self.steps = ResultPanel(viewer), NextSteps(viewer)
         self._image_key = Keys(viewer, {IMAGE_KEY: hide_spots})
         self._recovery = Recovery(viewer, self)
@@ -112,8 +116,11 @@ class FitSpots(Docked):
         self.settings.put(values)
         self._show_look(Look.of(values))
         self.picking.snap.setChecked(values.get("snap") is not False)
+        self.result.heading.setChecked(values.get("unfolded") is True)
+        self.preview.opens = values.get("preview") is not False
         self._lay_out()
         self._connect()
+        self.status.fold(self.result.heading.isChecked())
         self.bind()
 
     def follow_viewer(self) -> None:
@@ -132,6 +139,13 @@ class FitSpots(Docked):
         layer = self.result.layer
         self.result.show_layer(layer if layer in layers else None)
         self._on_active()
+
+    def sizeHint(self) -> QSize:
+        """Ask for the usual width, and for less in a small window, whose canvas needs it."""
+        window = self.window()
+        width = _WIDTH if window is None or window.width() >= _SMALL_WINDOW else _LEAST
+        least = self.minimumSizeHint()
+        return QSize(max(width, least.width()), least.height())
 
     def leave_viewer(self) -> None:
         """Cancel a running fit and leave no callback behind."""
@@ -154,16 +168,6 @@ class FitSpots(Docked):
         self.result.spots.show_layer(None)
         self._removed.follow()
         self._active.follow()
-
-    def event(self, event: QEvent | None) -> bool:
-        """Let the legend give way to the settings where there is no room for both."""
-        handled = bool(super().event(event))
-        # Any other event may have deleted this widget.
-        if event is None or event.type() not in _LAYS_OUT:
-            return handled
-        if (layout := self.layout()) is not None:
-            self.result.legend_area.shorten(layout.totalSizeHint().height() - self.height())
-        return handled
 
     def fit(self) -> None:
         """Start to fit the ticked images."""
@@ -246,6 +250,7 @@ class FitSpots(Docked):
             self.status.fitting(self._run)
             return
         self.status.look()
+        self.advice.show_advice(None)
         image, shown, layers = self.settings.image.layer, self.result.layer, self._viewer.layers
         if image is not None and (shown is None or image_of(shown, layers) not in (image, None)):
             self.result.show_layer(layer := self._last_result())
@@ -274,6 +279,10 @@ class FitSpots(Docked):
         self._show_running(False)
         self._noise.show()
         self.status.end(run)
+        advised = next((fit for fit in run.fits if fit.advice is not None), None)
+        if advised is not None:
+            name = advised.image.name if len(run.fits) > 1 else ""
+            self.advice.show_advice(advised.advice, name)
         self.finished.emit()
         for layer in run.layers:
             self._recovery.keep(layer)
@@ -293,6 +302,7 @@ class FitSpots(Docked):
     def _on_stepped(self, what: str) -> None:
         if self.bound and self._run is None:
             self.status.say(what)
+            self.advice.show_advice(None)
 
     def _on_preview_drawn(self) -> None:
         layer = self.preview.layer
@@ -366,9 +376,16 @@ class FitSpots(Docked):
 
     def _remember(self) -> None:
         own = {**self._look._asdict(), "snap": self.picking.snap.isChecked()}
+        own |= {"unfolded": self.result.heading.isChecked(), "preview": self.preview.opens}
         remember.save("fit_spots", {**self.settings.values(), **own})
 
+    def _on_advice(self, settings: Mapping[str, Any]) -> None:
+        """Fit again with other settings."""
+        self.settings.controls.put(settings)
+        self.fit()
+
     def _show_running(self, running: bool) -> None:
+        self.advice.show_advice(None)
         self._patience() if running else self._patience.cancel()
         self.running.begin()
         self.buttons.setCurrentIndex(int(running))
@@ -377,9 +394,11 @@ class FitSpots(Docked):
         self.fit_button.clicked.connect(self.fit)
         self.running.stop_button.clicked.connect(self.stop)
         self.running.cancel_button.clicked.connect(self.cancel)
-        self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
+        self.advice.accepted.connect(self._on_advice)
         self.settings.image.changed.connect(self._on_image)
+        self.result.heading.toggled.connect(self.status.fold)
+        self.result.heading.toggled.connect(self._remember)
         self.status.listen(self.settings_menu, self.left)
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
@@ -387,6 +406,7 @@ class FitSpots(Docked):
         self.result.spots.replaced.connect(lambda: self.steps.show_layer(self.result.spots.layer))
         self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
+        self.preview.chosen.connect(self._remember)
         self.preview.drawn.connect(self._noise.show)
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
@@ -410,19 +430,25 @@ class FitSpots(Docked):
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)
-        self.defaults_button.setToolTip("<p>Set every control to its default.</p>")
+        self.settings.controls.below("false_spots", self.preview.box)
+        fill(self.settings.first_folded, self.picking.snap, 1, self.settings_menu)
         at_rest = QWidget()
-        beside = (self.preview.box, self.settings_menu, self.defaults_button)
-        fill(QHBoxLayout(at_rest), (self.fit_button, 1), *beside)
+        fill(QHBoxLayout(at_rest), (self.fit_button, 1), self.picking.click)
         for page in (at_rest, self.running):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        form = QWidget()
-        column = fill(QVBoxLayout(form))
-        for widget in (self.settings, self.buttons, self.picking, self.status):
-            column.addWidget(widget)
-        column.addWidget(self.steps)
-        column.addWidget(self.result)
-        column.addStretch()
-        self.pages = FitPages(self._viewer, form, self.left)
-        fill(QVBoxLayout(self), self.pages, margins=(6, 4, 6, 4))
+        found = fill(QHBoxLayout(), (self.result.heading, 1), self.picking.undo, self.picking.redo)
+        parts = (
+            self.buttons,
+            found,
+            self.result.channels,
+            self.status,
+            self.advice,
+            self.steps,
+            self.result,
+        )
+        fill(self.settings.middle, *parts, spacing=4)
+        self.area = Scrolled(self.settings, least=200)
+        self.area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        self.pages = FitPages(self._viewer, self.area, self.left)
+        fill(QVBoxLayout(self), self.pages, margins=(4, 4, 0, 4))

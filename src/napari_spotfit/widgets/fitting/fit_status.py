@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _STOP_TIP = "<p>Stop fitting, and show the spots found until now.</p>"
 _CANCEL_TIP = "<p>Stop fitting; the layers stay as they are.</p>"
+#: What a summary must not be folded with.
+_NOTABLE = ("⚠", "No spots", "could not be fitted", "Stopped after")
 #: Milliseconds for which a brief message is shown.
 _PASSES = 10_000
 
@@ -72,8 +74,10 @@ class FitStatusLine(StatusLine):
     """
 
     def __init__(self, settings: SettingsPanel):
-        super().__init__()
+        super().__init__(hides=True)
         self._choice = settings.image
+        #: Whether the text has nothing to add to the heading of the result; then it is folded, too.
+        self._quiet = self._unfolded = False
         self._image: ref[Layer] | None = None
         self._layer: ref[Points] | None = None
         self._of_preview = self._lasts = False
@@ -96,17 +100,28 @@ class FitStatusLine(StatusLine):
         if all(type(fit.error) is CancelledError for fit in run.fits):
             self.say("Cancelled; the layers are as they were.")
             return
-        several = len(run.fits) > 1
-        lines = []
+        several, lines = len(run.fits) > 1, []
         for fit in sorted(run.fits, key=_failed, reverse=True):
             which = f"“{fit.image.name}”" if several else self._which(fit.image)
             if isinstance(fit.error, ImageChangedError):  # which names it
                 which = ""
-            lines.append(f"{which}: {_end_in_words(fit)}" if which else _end_in_words(fit))
+            text = fit.counts if several and _is_plain(fit.summary) else _end_in_words(fit)
+            lines.append(f"{which}: {text}" if which else text)
         failed = any(_failed(fit) for fit in run.fits)
         self._say_of("\n".join(lines), next(iter(run.layers), None), failed=failed)
         # Another image takes the place of one that was removed.
         self._lasts = any(isinstance(fit.error, ImageChangedError) for fit in run.fits)
+        if several:
+            self._show_unless_folded(False)
+
+    def fold(self, unfolded: bool) -> None:
+        """Show or hide a text that has nothing to add to the heading of the result."""
+        self._unfolded = unfolded
+        self._show_unless_folded(self._quiet)
+
+    def _show_unless_folded(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self.setVisible(bool(self.text()) and (self._unfolded or not quiet))
 
     def say_briefly(self, text: str) -> None:
         """Show a message for a while, such as that a click did nothing."""
@@ -159,6 +174,7 @@ class FitStatusLine(StatusLine):
         (self.fail if failed else self.say)(text)
         if layer is not None:
             self.describe(layer)
+            self._show_unless_folded(not failed and _is_plain(text))
 
     def _which(self, image: Layer) -> str:
         """Return the name of an image unless it is the chosen one."""
@@ -169,7 +185,7 @@ class FitStatusLine(StatusLine):
         self._passing.stop()
         chosen = self._choice.layer
         self._image = None if chosen is None else ref(chosen)
-        self._layer, self._of_preview, self._lasts = None, False, False
+        self._layer, self._of_preview, self._lasts, self._quiet = None, False, False, False
         super().put(text, failed=failed)
 
 
@@ -179,6 +195,11 @@ def _end_in_words(fit: LayerFit) -> str:
         return f"{error}. The layers are as they were."
     text = fit.summary if error is None else report(error)
     return text + ". They replace those of the last fit." * fit.replaced
+
+
+def _is_plain(summary: str) -> bool:
+    """Whether a summary says no more than how many spots are good, and why others are not."""
+    return bool(summary) and not any(word in summary for word in _NOTABLE)
 
 
 def _failed(fit: LayerFit) -> bool:

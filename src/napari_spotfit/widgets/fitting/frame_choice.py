@@ -24,7 +24,9 @@ _FRAME_TIP = (
     "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
     "to a last one, both included; the first frame is 0.</p>"
 )
-_KINDS, _QUESTION = ("time", "z", "channel"), "time, z or channel?"
+#: Least width of a choice in pixels.
+_CHOICE = 64
+_KINDS, _QUESTION = ("time", "z", "channel"), "time, z, channel?"
 _KIND_TIP = (
     "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
     "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
@@ -63,6 +65,7 @@ class FrameChoice(QWidget):
         self._grid = QGridLayout()
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setColumnStretch(1, 1)
+        self._grid.setColumnStretch(2, 2)
         fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
 
     @property
@@ -177,6 +180,7 @@ class AxisChoice(QWidget):
         for control in (self.mode, self.first, self.last):
             control.setToolTip(_FRAME_TIP)
         self.mode.setAccessibleName(name)
+        self.mode.setMinimumWidth(_CHOICE)
         self.mode.currentIndexChanged.connect(self._on_mode)
         self.first.valueChanged.connect(self.last.setMinimum)
         self.last.valueChanged.connect(self.first.setMaximum)
@@ -210,6 +214,7 @@ class AxisKind(QComboBox):
             self.addItem(word, word)
         self.setCurrentIndex(max(self.findData(kind), 0))
         explain(self, f"What {name} is", _KIND_TIP)
+        self.setMinimumWidth(_CHOICE)
         guard_wheel(self)
         self.activated.connect(self._on_activated)
 

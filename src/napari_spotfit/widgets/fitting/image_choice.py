@@ -39,8 +39,8 @@ _PIN_TIP = (
     "pixels. A tick of yours pins them.</p>"
 )
 _NONE = "no image"
-#: Rows of the list in sight, and what is around them in pixels.
-_ROWS, _FRAME = 5, 6
+#: Rows of the list in sight, and pixels around the words of each and around all.
+_ROWS, _AROUND, _FRAME = 5, 6, 4
 
 
 class ImageChoice(QWidget):
@@ -259,7 +259,8 @@ class _Rows(QListWidget):
     def sizeHint(self) -> QSize:
         """Ask for the height of the rows."""
         rows = min(self.count(), _ROWS)
-        return QSize(120, rows * self.sizeHintForRow(0) + 2 * self.frameWidth() + _FRAME)
+        height = self.fontMetrics().height() + _AROUND
+        return QSize(120, rows * height + 2 * self.frameWidth() + _FRAME)
 
     def minimumSizeHint(self) -> QSize:
         """Ask for the same height."""
@@ -282,6 +283,7 @@ class _Rows(QListWidget):
         self.clear()
         for layer, name in listed:
             item = QListWidgetItem(name)
+            item.setSizeHint(QSize(0, self.fontMetrics().height() + _AROUND))
             item.setToolTip(f"<p>{html.escape(name)}</p>{IMAGE_TIP}")
             item.setData(Qt.ItemDataRole.UserRole, layer)
             self.addItem(item)

@@ -25,12 +25,13 @@ from ..layers.measured_noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 from ..parts.messages import number
 from ..parts.work import Steps
+from .advice import Advice, advice, most_are_doubtful
 
 #: Bytes of the image that are read at once.
 _BLOCK = 1 << 26
 _NO_NUMBERS = (
     "there are pixels in their ROIs that are no numbers (NaN). Mark these in a layer, and choose "
-    "it under Advanced ▸ Bad pixels, to exclude them"
+    "it under More settings ▸ Bad pixels, to exclude them"
 )
 
 
@@ -66,6 +67,8 @@ class Fitted:
     why_invalid: str = ""
     #: A warning of the camera's gain or offset.
     doubts: str = ""
+    #: Why most fits are doubtful, if they are.
+    advice: Advice | None = None
 
 
 def fit_job(job: Job, enough: threading.Event) -> Steps:
@@ -93,7 +96,23 @@ def fit_job(job: Job, enough: threading.Event) -> Steps:
     why = _why_invalid(job.image, fits)
     found = check.doubts()
     doubts = f". ⚠ {found[0].upper()}{found[1:]}." if found else ""
-    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why, doubts)
+    share, advised = _share(parts[-1]), _advice(job, fits, maps)
+    return Fitted(fits, points, parts[-1].device, share, stopped, why, doubts, advised)
+
+
+def _advice(job: Job, fits: SpotFits, maps: Mapping[str, Any]) -> Advice | None:
+    """Return why most fits are doubtful, if they are; then the image is asked for its σ."""
+    valid = to_host(fits.valid)
+    if not most_are_doubtful(to_host(fits.good)[valid]):
+        return None
+    sigma = None
+    if job.settings.sigma is not None and job.channels is None:
+        known = {name: one for name, one in maps.items() if name in ("bad_pixels", "camera")}
+        unset = job.settings.changed(sigma=None, roi_size=None)
+        job.noise.put_into(unset, job.image, known)
+        found = job.noise.known(unset)
+        sigma = found.sigma if found is not None and not found.warning else None
+    return advice(to_host(fits.flags)[valid], job.settings, sigma)
 
 
 def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
@@ -179,6 +198,19 @@ def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") 
         f"; {number(invalid)} could not be fitted and {'is' if invalid == 1 else 'are'} not drawn"
     )
     return f"{text}: {why_invalid}" if why_invalid else text
+
+
+def counts_in_words(good: Any) -> str:
+    """Return how many fits are good, and how many are not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counts_in_words(np.array([True, False, True]))
+    '2 good, 1 doubtful'
+    """
+    count = int(np.count_nonzero(to_host(good)))
+    return f"{number(count)} good, {number(len(good) - count)} doubtful"
 
 
 def _check_searched(job: Job, maps: Mapping[str, Any]) -> None:

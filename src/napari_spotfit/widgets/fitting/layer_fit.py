@@ -21,12 +21,14 @@ from ..layers.measured_noise import MeasuredNoise
 from ..layers.result_layers import show_result, unchanged_result
 from ..parts.remember import remember_fit
 from ..parts.work import Work
-from .job import Fitted, IncompleteFitError, Job, fit_job, summary
+from .job import Fitted, IncompleteFitError, Job, counts_in_words, fit_job, summary
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.components import LayerList
     from napari.layers import Image, Layer, Points
+
+    from .advice import Advice
 
 
 #: Seconds for which steps of showing results are done in a row.
@@ -118,8 +120,10 @@ class LayerFit(QObject):
         self._showing = self._done = False
         #: What ended the fit without a whole result, if anything did.
         self.error: Exception | None = None
-        #: What was found, in one sentence.
-        self.summary = ""
+        #: What was found, in one sentence, and how many of it are good.
+        self.summary = self.counts = ""
+        #: Why most spots are doubtful, if they are.
+        self.advice: Advice | None = None
         #: Whether the spots replace those of an earlier fit.
         self.replaced = False
 
@@ -294,6 +298,8 @@ class LayerFit(QObject):
         self.summary = text + _planes_in_words(image, fits) + result.doubts
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": self.summary}
+        self.advice = result.advice
+        self.counts = counts_in_words(fits.good[fits.valid])
         self._fits, self._layer = fits, layer
         self._end(result.stopped)
 

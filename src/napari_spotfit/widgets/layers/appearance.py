@@ -42,7 +42,7 @@ OWN_COLOR = "own_color"
 CHANNEL_COLORS = ("#ffd500", "#00e5ff", "#ff4fd8", "#ff8c1a", "#a6ff4d", "#f5f5f5")
 #: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
 #: one would cover the image of a whole field, and bring back points without a size.
-CANVAS_SIZES = (0, 10000)
+CANVAS_SIZES = (0, 200)
 #: In the metadata, the sizes of hidden points.
 _SIZES = "sizes_when_shown"
 #: The mark of the preview: a ring around that of a result, which is seen inside.
@@ -264,6 +264,10 @@ _ALL = {**MARKS, PREVIEW: Mark("ring", 10.0, 0.04)}
 
 #: The mark of doubtful fits, found among thousands that are points of light.
 _DOUBTFUL = Mark("x", 11.0, 0.18)
+#: Their mark where they are many: small and thin, and of so many pixels at most.
+_ONE_OF_MANY, _MOST = Mark("x", 4.0, 0.08), 8.0
+#: From which number and share on they are many.
+_MANY, _SHARE = 20, 0.25
 
 
 def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
@@ -280,11 +284,12 @@ def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
 
 def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the symbols, sizes and borders of fits as napari's Points take them."""
-    mark, sigma = _mark(metadata), metadata.get(SIGMA, _USUAL_SIGMA)
-    kinds = (mark, _DOUBTFUL)
+    doubtful = len(good) - int(np.count_nonzero(good))
+    many = doubtful >= _MANY and doubtful >= _SHARE * len(good)
+    kinds = (_mark(metadata), _ONE_OF_MANY if many else _DOUBTFUL)
     values: dict[str, Any] = {
         "symbol": [kind.symbol for kind in kinds],
-        "size": [round(kind.size * sigma, 2) for kind in kinds],
+        "size": [_size(kind, metadata) for kind in kinds],
         "border_width": [kind.border for kind in kinds],
     }
     if not len(good) or good.all() or not good.any():
@@ -305,13 +310,17 @@ def with_look(arguments: dict[str, Any], look: Look) -> dict[str, Any]:
 
 def is_marked(layer: Points) -> bool:
     """Whether a layer has the symbols and sizes of marks, not others that the user chose."""
-    kinds = _mark(layer.metadata), _DOUBTFUL
+    kinds = _mark(layer.metadata), _DOUBTFUL, _ONE_OF_MANY
     if not names_of(layer.symbol) <= own_symbols(layer.metadata):
         return False
     sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
-    sigma = layer.metadata.get(SIGMA, _USUAL_SIGMA)
-    ours = [sizes == round(kind.size * sigma, 2) for kind in kinds]
-    return bool(np.all(ours[0] | ours[1]))
+    return bool(np.isin(sizes, [_size(kind, layer.metadata) for kind in kinds]).all())
+
+
+def _size(kind: Mark, metadata: Mapping[str, Any]) -> float:
+    """Return the diameter of a mark in pixels of the image."""
+    size: float = round(kind.size * metadata.get(SIGMA, _USUAL_SIGMA), 2)
+    return min(size, _MOST) if kind is _ONE_OF_MANY else size
 
 
 def names_of(symbols: Any) -> set[str]:
