@@ -114,6 +114,8 @@ def test_a_click_gives_the_row_of_the_fit(viewer, widget, scene, hand, spots, qt
 
 
 def test_the_estimate_does_not_see_hot_pixels(widget, scene, press, qtbot):
+    widget.settings.advanced.expand()
+    qtbot.waitUntil(widget.settings.estimate_button.isVisible)
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=PATIENCE)
     assert widget.settings.controls["sigma"].value == pytest.approx(1.43, abs=0.05)

@@ -187,6 +187,9 @@ class FitStatusLine(StatusLine):
         self._image = None if chosen is None else ref(chosen)
         self._layer, self._of_preview, self._lasts, self._quiet = None, False, False, False
         super().put(text, failed=failed)
+        parent = self.parentWidget()
+        if parent is not None and (layout := parent.layout()) is not None:
+            layout.activate()  # later the window would be drawn once more
 
 
 def _end_in_words(fit: LayerFit) -> str:

@@ -40,8 +40,8 @@ _NUMBERS = ("fixed", "low", "high")
 #: What an empty box means: of the centre, of a width, of anything else.
 _EMPTY = {
     "fixed": ("fitted", "fitted", "fitted"),
-    "low": ("ROI edge", f"{SIGMA_MIN}", "open"),
-    "high": ("ROI edge", "ROI side", "open"),
+    "low": ("edge", f"{SIGMA_MIN}", "open"),
+    "high": ("edge", "side", "open"),
 }
 #: A number as long as usual ones, and the width of a start value's text in pixels.
 _SAMPLE, _START = "1.23", 50

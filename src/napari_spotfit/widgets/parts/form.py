@@ -20,7 +20,7 @@ from .layout import Label, explain, fill, guard_wheel
 #: Pixels that a label is wider in the viewer's font than before it has it.
 _SPARE = 12
 #: Pixels from which on labels are broken into lines, and the least ones of a choice.
-_WIDEST, _CHOICE = 94, 90
+_WIDEST, _CHOICE = 98, 90
 
 
 class Number(ValuedContainerWidget[float | None]):

@@ -185,6 +185,7 @@ class Scrolled(QScrollArea):
     def __init__(self, content: QWidget, least: int):
         super().__init__()
         self._least = least
+        self._asked: tuple[QSize, QSize] | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         scroll_upright(self, content)
 
@@ -197,9 +198,12 @@ class Scrolled(QScrollArea):
         return QSize(self._width(), min(self._height(), self._least))
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Ask again when the contents ask for another height."""
+        """Ask again when the contents ask for another size: the whole window is laid out then."""
         if event is not None and event.type() == QEvent.Type.LayoutRequest:
-            self.updateGeometry()
+            asked = self.sizeHint(), self.minimumSizeHint()
+            if asked != self._asked:
+                self._asked = asked
+                self.updateGeometry()
         return bool(super().eventFilter(watched, event))
 
     def _height(self) -> int:
