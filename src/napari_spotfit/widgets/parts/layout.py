@@ -218,4 +218,4 @@ class Scrolled(QScrollArea):
         content = self.widget()
         bar = self.verticalScrollBar()
         wide = 0 if bar is None else bar.sizeHint().width()
-        return wide if content is None else content.minimumSizeHint().width() + wide
+        return wide if content is None else content.minimumSizeHint().width() + wide + _FRAME
