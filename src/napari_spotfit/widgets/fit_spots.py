@@ -53,6 +53,8 @@ _SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
 #: Pixels that the form is wide, and in windows narrower than so many.
 _WIDTH, _LEAST, _SMALL_WINDOW = 320, 270, 1200
+#: Least width of the buttons in pixels.
+_BUTTONS = 200
 #: Milliseconds without a first frame after which the status line explains the wait.
 _PATIENCE = 1500
 #: Milliseconds after a pick until the form shows its effect: a drag has many picks.
@@ -437,6 +439,8 @@ class FitSpots(Docked):
         for page in (at_rest, self.running):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        # What they need in the viewer's style, which they have only once they are shown.
+        self.buttons.setMinimumWidth(_BUTTONS)
         found = fill(QHBoxLayout(), (self.result.heading, 1), self.picking.undo, self.picking.redo)
         parts = (
             self.buttons,
