@@ -223,7 +223,7 @@ class Legend(QWidget):
         flags: Iterable[Flag],
     ) -> None:
         """Add a heading with the number of its fits, and the rows of what they may have."""
-        heading, count = QLabel(text), QLabel()
+        heading, count = Label(text), Label()
         for label in (heading, count):
             label.setStyleSheet("font-weight: bold; padding-top: 4px")
             label.setToolTip(_GROUP_TIP)
