@@ -42,7 +42,10 @@ def test_a_width_that_is_far_off_is_named_and_mended(viewer, widget, field, fit,
 
 
 def test_a_few_doubtful_ones_stay_large(viewer, widget, field, fit):
-    field.data[20:23, 20:60] += 900  # a line
+    y, x = np.indices(field.data.shape)
+    for row, column in ((30, 30), (90, 120)):  # two that are far too wide
+        wide = 900 * np.exp(-(np.hypot(y - row, x - column) ** 2) / (2 * 4.0**2))
+        field.data = field.data + wide.astype(field.data.dtype)
     fit(widget)
     layer = viewer.layers["field spots"]
     doubtful = layer.features["good"].to_numpy() == 0
