@@ -137,6 +137,32 @@ def field(options: argparse.Namespace) -> None:
         show("next doubtful one, without drawing", _doubtful(viewer, clicks), 60)
 
 
+def several(options: argparse.Namespace) -> None:
+    """From the Fit button to the points of three images, which are fitted in one run."""
+    print("\nSeveral: three images of 1024×1024 with 1500 spots each, in one run")
+    heart = Heartbeat()
+    with open_viewer() as (viewer, widget):
+        channels = []
+        for seed in range(3):
+            frame, _ = simulate_movie(1, shape=(1024, 1024), spots_per_frame=1500, seed=seed)
+            channels.append(viewer.add_image(frame[0], name=f"channel {seed}"))
+        fitted(widget, heart)  # the first one had the engine to load
+        times, pauses, again = [], [], []
+        for _ in range(options.repeats):
+            for layer in [one for one in viewer.layers if one not in channels]:
+                viewer.layers.remove(layer)
+            viewer.layers.selection.clear()
+            viewer.layers.selection.update(channels)
+            rest(300)
+            times.append(fitted(widget, heart))
+            pauses.append(heart.longest)
+            again.append(fitted(widget, heart))
+        print(f"  {widget.status.text()}")
+        show("button to points", times, 1500)
+        show("longest pause of the viewer", pauses)
+        show("button to points, in the layers of the last fit", again, 1500)
+
+
 def _doubtful(viewer: napari.Viewer, repeats: int) -> list[Spent]:
     """Return what is spent from one doubtful spot to the next, without drawing, with its table."""
     results = Results(viewer)
@@ -308,7 +334,8 @@ def long(options: argparse.Namespace) -> None:
 
 
 SECTIONS = {
-    "open": opening, "fit": fit, "field": field, "click": click, "preview": preview,
+    "open": opening, "fit": fit, "field": field, "several": several, "click": click,
+    "preview": preview,
     "million": viewer_tables.million, "one-image": viewer_tables.one_image, "long": long,
     "tracking": viewer_tables.tracking,
 }  # fmt: skip

@@ -105,8 +105,7 @@ def show_camera(sample: str) -> None:
     viewer.layers.selection.active = viewer.layers["sCMOS"]
     fit(viewer, widget)
     fit(viewer, widget)  # the first one had the engine to load
-    bar = panel.verticalScrollBar()
-    bar.setValue(panel.advanced.y())
+    widget.area.verticalScrollBar().setValue(panel.advanced.y())
     save_window(viewer, IMAGES / "camera.png")
     print(widget.status.text())
     viewer.close()

@@ -20,6 +20,7 @@ from qtpy.QtCore import QSettings, Qt
 
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.parts import remember
+from napari_spotfit.widgets.preview import preview
 
 #: Places of the spots in every frame of the images made here, in pixels.
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
@@ -128,9 +129,16 @@ def viewer(open_viewer):
     return open_viewer()
 
 
+@pytest.fixture(autouse=True)
+def _no_preview_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the preview open where a test asks for it only."""
+    monkeypatch.setattr(preview, "_QUICK", 0)
+
+
 @pytest.fixture
 def widget(viewer):
     widget = FitSpots(viewer)
+    widget.result.heading.setChecked(True)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     return widget
 

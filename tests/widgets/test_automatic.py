@@ -106,6 +106,7 @@ def test_another_image_is_asked_by_itself(viewer, widget, wide, fit, make_movie,
 
 
 def test_a_number_is_held_and_let_go(widget, wide, fit, press, qtbot):
+    widget.settings.advanced.expand()
     fit(widget)
     told = texts(widget)
     box = widget.settings.controls["sigma"].box

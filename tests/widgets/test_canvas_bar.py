@@ -32,7 +32,7 @@ def test_quantity_unit_and_limits_are_read_on_the_canvas(fitted):
     canvas = viewer.window._qt_viewer.canvas.native
     assert bar.parentWidget() is canvas
     assert bar.isVisible()
-    assert bar.title == "sigma (px)"
+    assert bar.title == "sigma [px]"
     low, high = layer.face_contrast_limits
     assert (float(bar.low), float(bar.high)) == pytest.approx((low, high), rel=0.01)
     assert canvas.rect().contains(bar.geometry())
@@ -44,7 +44,7 @@ def test_its_colours_are_those_of_the_map(fitted):
     color_faces(layer, "photons", "magma")
     bar = widget.result.on_canvas.bar
     bar.look()
-    assert bar.title.startswith("photons (")
+    assert bar.title.startswith("photons [")
     QApplication.processEvents()
     picture = bar.grab().toImage()
     strip = bar._gradient.geometry()

@@ -168,7 +168,7 @@ def test_feature_colormap_and_limits_are_chosen_in_the_panel(panel, layer, qtbot
     chosen = []
     panel.face_chosen.connect(lambda *names: chosen.append(names))
     panel.show()
-    pick(panel.face, qtbot, "photons (")
+    pick(panel.face, qtbot, "photons [")
     pick(panel.colormap, qtbot, "plasma")
     is_colored_by(layer, "photons", "plasma")
     assert chosen[-1] == ("photons", "plasma")
@@ -190,7 +190,7 @@ def test_feature_colormap_and_limits_are_chosen_in_the_panel(panel, layer, qtbot
     is_colored_by(layer, "stop_condition")
     assert panel.bar.isHidden()
     assert not panel.colormap.isEnabled()
-    pick(panel.face, qtbot, "sigma (")
+    pick(panel.face, qtbot, "sigma [")
     is_colored_by(layer, "sigma", "gray")
     assert panel.bar.isVisible()
 
@@ -234,7 +234,7 @@ def test_numbers_have_the_digits_they_need(panel, layer, limits, texts):
 def test_the_choice_is_remembered_and_used_for_the_next_fit(viewer, widget, fit, make_movie, qtbot):
     viewer.add_image(make_movie(2), name="movie")
     fit(widget)
-    pick(widget.result.face, qtbot, "photons (")
+    pick(widget.result.face, qtbot, "photons [")
     pick(widget.result.colormap, qtbot, "magma")
     again = FitSpots(viewer)
     viewer.window.add_dock_widget(again, name="Again")

@@ -114,8 +114,8 @@ def test_a_long_reason_is_not_cut_off(viewer, qtbot, described, width):
         )
     )
     assert panel.why_no_gpu.height() > 3 * panel.device.fontMetrics().height()
-    right = panel.why_no_gpu.mapTo(panel.viewport(), panel.why_no_gpu.rect().bottomRight()).x()
-    assert right < panel.viewport().width()
+    right = panel.why_no_gpu.mapTo(panel, panel.why_no_gpu.rect().bottomRight()).x()
+    assert right < widget.area.viewport().width()
     widget.unbind()
 
 

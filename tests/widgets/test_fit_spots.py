@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import weakref
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ def near(points, spots, distance=0.3):
 def test_choose_fit_and_look(viewer, widget, fit, make_movie, spots):
     viewer.add_image(make_movie(5), name="other")
     image = viewer.add_image(make_movie(3), name="movie")
-    choose(widget.settings.image, image)
+    widget.settings.image.layer = image
     text = fit(widget)
     assert text.startswith("12 spots in ")
     assert text.endswith(", none doubtful")
@@ -83,7 +82,7 @@ def test_legend_and_face_choice(viewer, widget, fit, make_movie):
     low, high = layer.face_contrast_limits
     assert low < layer.features["photons"].median() < high
     assert widget.result.bar.high.text() == f"{high:.0f}"
-    assert face.currentText() == "photons (counts)"  # as the gain is not known
+    assert face.currentText() == "photons [counts]"  # as the gain is not known
 
 
 def test_a_message_without_an_image(widget, press):
@@ -127,7 +126,7 @@ def test_stop_shows_what_was_found(viewer, widget, qtbot, start, press, fit, gat
     assert widget.result.layer is layer
     # The next one is whole again.
     assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
-    choose(widget.settings.image, viewer.add_image(make_movie(2), name="other"))
+    widget.settings.image.layer = viewer.add_image(make_movie(2), name="other")
     assert "Stopped" not in fit(widget)
 
 
@@ -135,7 +134,7 @@ def test_a_fit_after_a_cancelled_one(viewer, widget, start, press, fit, gate, ma
     viewer.add_image(gate.movie, name="slow", contrast_limits=(90, 600))
     start(widget)
     press(widget.running.cancel_button)
-    choose(widget.settings.image, viewer.add_image(make_movie(2), name="movie"))
+    widget.settings.image.layer = viewer.add_image(make_movie(2), name="movie")
     assert fit(widget).startswith("8 spots")
     gate.open()
     assert "slow spots" not in viewer.layers
@@ -152,7 +151,7 @@ def test_closing_the_widget_stops_the_fit(viewer, widget, qtbot, start, gate):
     viewer.add_labels(np.zeros((5, 5), int))
     viewer.layers[0].name = "renamed"
     assert widget.settings.limit.count() == 1
-    assert widget.settings.image.currentText() == "movie"
+    assert widget.settings.image.rows.item(0).text() == "movie"
 
 
 def test_a_widget_that_is_docked_again_works(viewer, widget, fit, make_movie):
@@ -328,12 +327,32 @@ def test_values_are_remembered(viewer, widget, qtbot):
     assert again.settings.advanced.isExpanded()
 
 
-def test_defaults_button(viewer, widget, press):
-    before = widget.settings.settings()
-    widget.settings.controls["sigma"].value = 3
-    widget.settings.controls["background_min"].value = 0
-    press(widget.defaults_button)
-    assert widget.settings.settings() == before
+def test_what_is_not_at_its_default_is_named_and_reset(viewer, widget, press, qtbot):
+    panel = widget.settings
+    before = panel.settings()
+    assert panel.changes.isHidden()
+    assert panel.reset_button.isHidden()
+    panel.controls["sigma"].value = 3
+    panel.controls["background_min"].value = 0
+    panel.controls["model"].value = "gaussian_elliptical"
+    panel.controls["emccd"].value = True
+    panel.model.shape.boxes["sigma_x", "low"].setValue(1)
+    gain = viewer.add_image(np.ones((9, 9)), name="map")
+    panel.camera.maps["gain"].layer = gain
+    told = (
+        "PSF σ 3 px · Model elliptical Gaussian · Background at least 0 counts/px · EMCCD on · "
+        "bounds of sigma_x · the camera gain in “map”"
+    )
+    assert set(panel.changes.text().split(" · ")) == set(told.split(" · "))
+    assert not panel.advanced.isExpanded()
+    # Those of another day, too.
+    again = FitSpots(viewer)
+    qtbot.addWidget(again)
+    assert "PSF σ 3 px" in again.settings.changes.text()
+    press(panel.reset_button)
+    assert panel.settings() == before
+    assert panel.changes.isHidden()
+    assert panel.reset_button.isHidden()
 
 
 def test_every_control_explains_itself(widget):
@@ -392,41 +411,3 @@ def test_napari_finds_the_viewer_argument():
     from napari._qt._qplugins._qnpe2 import _get_widget_viewer_param
 
     assert _get_widget_viewer_param(FitSpots, "Fit spots") == "viewer"
-
-
-@pytest.mark.parametrize("advanced", [False, True])
-def test_settings_that_have_room_are_shown_without_a_scroll_bar(
-    make_napari_viewer, qtbot, advanced
-):
-    viewer = make_napari_viewer(show=True)
-    viewer.window.resize(1280, 1000)
-    viewer.add_image(np.zeros((8, 8)))
-    widget = FitSpots(viewer)
-    viewer.window.add_dock_widget(widget, name="Fit spots")
-    widget.settings.controls["backend"].value = "cpu"
-    widget.settings.advanced.expand() if advanced else None
-    last = widget.settings.advanced
-
-    def all_shown():
-        content = widget.settings.widget()
-        assert widget.settings.viewport().height() >= min(last.geometry().bottom(), 600)
-        assert advanced or content.height() <= widget.settings.viewport().height()
-
-    qtbot.waitUntil(all_shown)
-    # Tab goes through the controls as they are seen, whenever they were made.
-    widget.settings.controls["model"].value = "gaussian_elliptical"
-    widget.settings.image.setFocus()
-    seen = []
-    for _ in range(30 if advanced else 7):
-        seen.append(widget.window().focusWidget())
-        qtbot.keyClick(seen[-1], Qt.Key.Key_Tab)
-    content = widget.settings.widget()
-    assert all(content.isAncestorOf(one) for one in seen)
-
-    def in_order():
-        places = [one.mapTo(content, one.rect().center()) for one in seen]
-        for before, after in pairwise(places):
-            beside = abs(after.y() - before.y()) <= 8 and after.x() > before.x()
-            assert beside or after.y() > before.y() + 8
-
-    qtbot.waitUntil(in_order)

@@ -134,10 +134,10 @@ def test_filters_colours_and_marks_are_taken_back(viewer, widget, hand, fit, mak
     done("the filter of photons")
     qtbot.mouseClick(result.legend.good, Qt.MouseButton.LeftButton)
     done("the filter of good")
-    for box, name in ((result.face, "photons (counts)"), (result.marks, "cross")):
+    for box, name in ((result.face, "photons [counts]"), (result.marks, "cross")):
         box.setCurrentText(name)
         box.activated.emit(box.currentIndex())
-        done("the marks" if box is result.marks else "the colours by photons (counts)")
+        done("the marks" if box is result.marks else "the colours by photons [counts]")
     assert {str(one) for one in layer.symbol} == {"cross"}
     for step in reversed(steps[:-1]):
         hand.key(Qt.Key.Key_Z, CONTROL)

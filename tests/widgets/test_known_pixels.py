@@ -7,6 +7,7 @@ import pytest
 from event_loop import no_worker
 from hand import SHIFT
 from inspector import docked, go_to, note, shows
+from qtpy.QtCore import Qt
 
 from napari_spotfit import Camera, localize
 from napari_spotfit.engine.detection.detection_settings import score_for
@@ -113,8 +114,11 @@ def test_a_click_gives_the_row_of_the_fit(viewer, widget, scene, hand, spots, qt
     assert picked.metadata["maps"].keys() == layers.keys()
 
 
-def test_the_estimate_does_not_see_hot_pixels(widget, scene, press, qtbot):
-    press(widget.settings.estimate_button)
+def test_the_estimate_does_not_see_hot_pixels(widget, scene, qtbot):
+    widget.settings.advanced.expand()
+    qtbot.waitUntil(widget.settings.estimate_button.isVisible)
+    widget.settings.estimate_button.setFocus()
+    qtbot.keyClick(widget.settings.estimate_button, Qt.Key.Key_Space)
     qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=PATIENCE)
     assert widget.settings.controls["sigma"].value == pytest.approx(1.43, abs=0.05)
 

@@ -16,9 +16,10 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.appearance import (
     MARKS,
     PREVIEW,
+    Look,
     choose_mark,
     is_marked,
-    with_mark,
+    with_look,
 )
 from napari_spotfit.widgets.layers.points import (
     make_points_layer,
@@ -128,7 +129,7 @@ def test_a_doubtful_fit_is_found_among_thousands(viewer, image):
 def test_a_preview_surrounds_the_result_that_lies_below(viewer, image):
     place = np.array([(SIDE / 2, SIDE / 2)])
     result = viewer.add_layer(to_points_layer(fits_at(place), image))
-    arguments = with_mark(points_arguments(fits_at(place)), PREVIEW)
+    arguments = with_look(points_arguments(fits_at(place)), Look(mark=PREVIEW))
     preview = make_points_layer(arguments, image, "preview")
     assert preview.size[0] > 1.3 * result.size[0]
     assert preview.size[0] / 2 < result.size[0]

@@ -72,7 +72,7 @@ def test_what_a_crash_left_is_offered_and_opened(viewer, ends, files, press, qtb
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     assert not widget.left.isHidden()
-    assert "was not saved" in widget.left.label.text()
+    qtbot.waitUntil(lambda: f"“movie spots”, {count} spots, " in widget.left.label.text())
     other = FitSpots(viewer)  # does not offer it as well
     qtbot.addWidget(other)
     assert other.left.isHidden()
@@ -90,19 +90,26 @@ def test_what_a_crash_left_is_offered_and_opened(viewer, ends, files, press, qtb
     assert str(layer.metadata["kept_for_recovery"]) == str(kept)
 
 
-def test_what_a_crash_left_is_discarded_one_after_the_other(viewer, ends, files, press):
-    for frames in (1, 2):
-        ends("crash", frames)
+@pytest.mark.parametrize("choice", ["open", "discard"])
+def test_all_that_crashes_have_left_is_kept_or_discarded_at_once(
+    viewer, ends, files, press, qtbot, choice
+):
+    counts = [ends("crash", frames) for frames in (1, 2)]
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
-    assert "1 more waits." in widget.left.label.text()
-    press(widget.left.discard_button)
-    assert len(files()) == 1
-    assert not widget.left.isHidden()
-    press(widget.left.discard_button)
-    assert files() == []
+    qtbot.waitUntil(lambda: len(widget.left.label.text().splitlines()) == 3)
+    for count in counts:
+        assert f"“movie spots”, {count} spots, " in widget.left.label.text()
+    if choice == "open":
+        press(widget.left.open_button)
+        qtbot.waitUntil(lambda: len(viewer.layers) == 2)
+        assert sorted(len(layer.data) for layer in viewer.layers) == sorted(counts)
+        assert len(files()) == 2  # which this process keeps
+    else:
+        press(widget.left.discard_button)
+        assert files() == []
+        assert list(viewer.layers) == []
     assert widget.left.isHidden()
-    assert list(viewer.layers) == []
 
 
 def test_nothing_is_left_of_an_end_in_order(viewer, widget, ends, files):
@@ -119,7 +126,7 @@ def test_a_damaged_file_is_named_and_stays(viewer, ends, files, press, qtbot):
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     press(widget.left.open_button)
-    qtbot.waitUntil(lambda: "not opened" in widget.status.text())
+    qtbot.waitUntil(lambda: "Not all was opened" in widget.status.text())
     assert widget.left.discard_button.isEnabled()
     assert not widget.left.isHidden()
     assert kept.exists()

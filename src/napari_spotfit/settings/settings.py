@@ -97,7 +97,6 @@ class Settings:
         none_means="estimated from the image",
         automatic=1.3,
         step=0.1,
-        shown="first",
     )
     false_spots: float = setting(
         DEFAULT_FALSE_SPOTS,
@@ -133,7 +132,6 @@ class Settings:
         minimum=1,
         maximum=64,
         step=0.5,
-        shown="first",
     )
     roi_size: int | tuple[int, ...] | None = setting(
         None,
@@ -148,7 +146,6 @@ class Settings:
         automatic=9,
         step=2,
         odd=True,
-        shown="first",
     )
     model: ModelName | VolumeModelName | Profile = setting(
         "gaussian",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, Signal
+from qtpy.QtCore import QSize, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QPushButton,
@@ -16,25 +17,26 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from .fit_pages import FitPages
+from .fitting.advice import AdviceLine
 from .fitting.camera_form import GainOffer
-from .fitting.fit_status import FitStatusLine, RunBar, shown_by
-from .fitting.layer_fit import Job, LayerFit
+from .fitting.fit_status import FitStatusLine, RunBar
+from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
-from .layers import images
 from .layers.appearance import Look
 from .layers.history import history_of
+from .layers.images import image_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .napari_compat import draw_thumbnail
 from .next_steps import NextSteps
 from .parts import remember
 from .parts.docking import Docked, Follower, Keys
-from .parts.layout import fill
+from .parts.layout import Scrolled, fill
 from .parts.messages import in_words, report
-from .picking.pick_bar import PickBar
+from .picking.pick_bar import PickControls
 from .preview.estimates import ImageNoise, SigmaEstimate
 from .preview.preview import Preview
 
@@ -49,7 +51,10 @@ _FIT_TIP = (
 )
 _SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
-_LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
+#: Pixels that the form is wide, and in windows narrower than so many.
+_WIDTH, _LEAST, _SMALL_WINDOW = 320, 270, 1200
+#: Least width of the buttons in pixels.
+_BUTTONS = 200
 #: Milliseconds without a first frame after which the status line explains the wait.
 _PATIENCE = 1500
 #: Milliseconds after a pick until the form shows its effect: a drag has many picks.
@@ -73,9 +78,9 @@ class FitSpots(Docked):
         super().__init__(viewer)
         viewer = self._viewer
         self.history = history_of(viewer)
-        self._run: LayerFit | None = None
+        self._run: FitRun | None = None
         self.settings = SettingsPanel(viewer)
-        self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
+        self.fit_button = QPushButton("Fit")
         self.running, self.buttons = RunBar(), QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
@@ -88,7 +93,7 @@ class FitSpots(Docked):
             self.settings.advanced.isExpanded,
             self,
         )
-        self.picking = PickBar(
+        self.picking = PickControls(
             viewer,
             self._image,
             self.settings.settings,
@@ -96,8 +101,9 @@ class FitSpots(Docked):
             self._noise,
             lambda: (self._look.face, self._look.colormap),
             self.history,
+            self,
         )
-        self.status = FitStatusLine(self.settings)
+        self.status, self.advice = FitStatusLine(self.settings), AdviceLine()
         self.result, self.steps = ResultPanel(viewer), NextSteps(viewer)
         self._image_key = Keys(viewer, {IMAGE_KEY: hide_spots})
         self._recovery = Recovery(viewer, self)
@@ -112,8 +118,11 @@ class FitSpots(Docked):
         self.settings.put(values)
         self._show_look(Look.of(values))
         self.picking.snap.setChecked(values.get("snap") is not False)
+        self.result.heading.setChecked(values.get("unfolded") is True)
+        self.preview.opens = values.get("preview") is not False
         self._lay_out()
         self._connect()
+        self.status.fold(self.result.heading.isChecked())
         self.bind()
 
     def follow_viewer(self) -> None:
@@ -132,6 +141,13 @@ class FitSpots(Docked):
         layer = self.result.layer
         self.result.show_layer(layer if layer in layers else None)
         self._on_active()
+
+    def sizeHint(self) -> QSize:
+        """Ask for the usual width, and for less in a small window, whose canvas needs it."""
+        window = self.window()
+        width = _WIDTH if window is None or window.width() >= _SMALL_WINDOW else _LEAST
+        least = self.minimumSizeHint()
+        return QSize(max(width, least.width()), least.height())
 
     def leave_viewer(self) -> None:
         """Cancel a running fit and leave no callback behind."""
@@ -155,32 +171,22 @@ class FitSpots(Docked):
         self._removed.follow()
         self._active.follow()
 
-    def event(self, event: QEvent | None) -> bool:
-        """Let the legend give way to the settings where there is no room for both."""
-        handled = bool(super().event(event))
-        # Any other event may have deleted this widget.
-        if event is None or event.type() not in _LAYS_OUT:
-            return handled
-        if (layout := self.layout()) is not None:
-            self.result.legend_area.shorten(layout.totalSizeHint().height() - self.height())
-        return handled
-
     def fit(self) -> None:
-        """Start to fit the chosen image."""
+        """Start to fit the ticked images."""
         if self._run is not None:
             return
         try:
-            image, job = self._job()
+            fits = self._fits()
         except (TypeError, ValueError) as error:
             self.status.fail(in_words(error))
             return
-        self._run = LayerFit(image, job, self._viewer, self)
+        self._run = FitRun(fits, self)
         self._run.progressed.connect(self._on_progress)
+        self._run.went_on.connect(self._on_went_on)
         self._run.fitted.connect(self._on_fitted)
         self._run.shown.connect(self._show_fitted)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
-        self.status.fitting(image)
         self._run.start()
 
     def stop(self) -> None:
@@ -198,34 +204,66 @@ class FitSpots(Docked):
         image = self.settings.image.layer
         if image is None:
             raise ValueError(
-                "there is no image to fit; open one, or a sample in File ▸ Open Sample"
+                "there is no image to fit; tick one, or open one or a sample in File ▸ Open Sample"
             )
         return image
 
     def _picked_maps(self, image: Image) -> LayerMaps:
         return layer_maps(image, self.settings.layers())
 
-    def _job(self) -> tuple[Image, Job]:
-        image = self._image()
-        return image, Job(
-            image=images.full_resolution(image),
-            settings=self.settings.settings(),
-            frames=self.settings.frames.frames(self._viewer, image),
-            maps=layer_maps(image, self.settings.layers()),
-            noise=self._noise.get(),
-            look=self._look,
-            channels=images.channels_of(image),
-        )
+    def _fits(self) -> list[LayerFit]:
+        """Return the fits of the ticked images, those that cannot be made with the reason.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the settings do not go together, or the only image cannot be fitted.
+        """
+        self._image()
+        ticked, settings = self.settings.image.ticked, self.settings.settings()
+        fits = []
+        for image, look in zip(
+            ticked, looks_of(ticked, self._look, self._viewer.layers), strict=True
+        ):
+            try:
+                frames = self.settings.frames.frames(self._viewer, image)
+                noise = self._noise.get(image)
+                job = job_of(image, settings, self.settings.layers(), frames, noise, look)
+            except (TypeError, ValueError) as error:
+                if len(ticked) == 1:
+                    raise
+                fits.append(LayerFit(image, error, self._viewer))
+            else:
+                fits.append(LayerFit(image, job, self._viewer))
+        return fits
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
-        if self._run is not None:
-            self.status.fitting(self._run.image)
+        self._on_went_on()
         self.running.show_progress(done, total)
 
+    def _on_went_on(self) -> None:
+        if self._run is not None:
+            self.status.fitting(self._run)
+
     def _on_image(self) -> None:
-        """Clear the status of another image, or show which image is being fitted."""
-        self.status.look() if self._run is None else self.status.fitting(self._run.image)
+        """Show the result of the image that is looked at, or which image is being fitted."""
+        if self._run is not None:
+            self.status.fitting(self._run)
+            return
+        self.status.look()
+        self.advice.show_advice(None)
+        image, shown, layers = self.settings.image.layer, self.result.layer, self._viewer.layers
+        if image is not None and (shown is None or image_of(shown, layers) not in (image, None)):
+            self.result.show_layer(layer := self._last_result())
+            if layer is not None:
+                self.status.summarize(layer)
+
+    def _last_result(self) -> Points | None:
+        """Return the result to describe: the active one, or the topmost, of the image looked at."""
+        image, layers = self.settings.image.layer, self._viewer.layers
+        found = (one for one in (layers.selection.active, *reversed(layers)) if is_result(one))
+        return next((one for one in found if image_of(one, layers) in (image, None)), None)
 
     def _on_fitted(self) -> None:
         """Announce what takes napari a while where there are many spots."""
@@ -237,15 +275,18 @@ class FitSpots(Docked):
         """Show how a fit has ended."""
         run, self._run = self._run, None
         assert run is not None
-        layer = shown_by(run)
-        if layer is not None and self.preview.image is run.image:
+        if any(fit.shown is not None and fit.image is self.preview.image for fit in run.fits):
             # The same spots would lie on top of each other.
             self.preview.box.setChecked(False)
         self._show_running(False)
         self._noise.show()
         self.status.end(run)
+        advised = next((fit for fit in run.fits if fit.advice is not None), None)
+        if advised is not None:
+            name = advised.image.name if len(run.fits) > 1 else ""
+            self.advice.show_advice(advised.advice, name)
         self.finished.emit()
-        if layer is not None:
+        for layer in run.layers:
             self._recovery.keep(layer)
 
     def _on_error(self, error: Exception) -> None:
@@ -257,12 +298,13 @@ class FitSpots(Docked):
     def _on_put_back(self, layer: Points) -> None:
         # The history outlasts the widget, whatever is undone then.
         if self.bound:
-            self.result.show_layer(layer)
+            self._show_result(layer)
             self._recovery.keep(layer)
 
     def _on_stepped(self, what: str) -> None:
         if self.bound and self._run is None:
             self.status.say(what)
+            self.advice.show_advice(None)
 
     def _on_preview_drawn(self) -> None:
         layer = self.preview.layer
@@ -287,7 +329,13 @@ class FitSpots(Docked):
     def _show_fitted(self, layer: Points) -> None:
         """Describe what was fitted, without returning to an earlier pick."""
         self._picked_soon.flush(restart_timer=False)
-        self.result.show_layer(layer)
+        self._show_result(layer)
+
+    def _show_result(self, layer: Points) -> None:
+        """Describe a result and look at its image, unless other images are pinned."""
+        image = image_of(layer, self._viewer.layers)
+        if image is None or self.settings.image.look_at(image):
+            self.result.show_layer(layer)
 
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
@@ -305,14 +353,15 @@ class FitSpots(Docked):
             self._picked_soon.cancel()
             self._picked = None
         if event.value is self.result.layer:
-            left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
-            self.result.show_layer(next(left, None))
+            self.result.show_layer(self._last_result())
 
     def _on_active(self, event: Any = None) -> None:
         active = self._viewer.layers.selection.active
+        self.settings.image.follow()
         if is_result(active):
-            self.result.show_layer(active)
-            self.status.switch_to(active)
+            self._show_result(active)
+            if self.result.layer is active:
+                self.status.switch_to(active)
 
     def _show_look(self, look: Look) -> None:
         """Draw the spots of the next fits, clicks and previews like this."""
@@ -329,9 +378,16 @@ class FitSpots(Docked):
 
     def _remember(self) -> None:
         own = {**self._look._asdict(), "snap": self.picking.snap.isChecked()}
+        own |= {"unfolded": self.result.heading.isChecked(), "preview": self.preview.opens}
         remember.save("fit_spots", {**self.settings.values(), **own})
 
+    def _on_advice(self, settings: Mapping[str, Any]) -> None:
+        """Fit again with other settings."""
+        self.settings.controls.put(settings)
+        self.fit()
+
     def _show_running(self, running: bool) -> None:
+        self.advice.show_advice(None)
         self._patience() if running else self._patience.cancel()
         self.running.begin()
         self.buttons.setCurrentIndex(int(running))
@@ -340,9 +396,11 @@ class FitSpots(Docked):
         self.fit_button.clicked.connect(self.fit)
         self.running.stop_button.clicked.connect(self.stop)
         self.running.cancel_button.clicked.connect(self.cancel)
-        self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
+        self.advice.accepted.connect(self._on_advice)
         self.settings.image.changed.connect(self._on_image)
+        self.result.heading.toggled.connect(self.status.fold)
+        self.result.heading.toggled.connect(self._remember)
         self.status.listen(self.settings_menu, self.left)
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
@@ -350,6 +408,7 @@ class FitSpots(Docked):
         self.result.spots.replaced.connect(lambda: self.steps.show_layer(self.result.spots.layer))
         self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
+        self.preview.chosen.connect(self._remember)
         self.preview.drawn.connect(self._noise.show)
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
@@ -373,19 +432,27 @@ class FitSpots(Docked):
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)
-        self.defaults_button.setToolTip("<p>Set every control to its default.</p>")
+        self.settings.controls.below("false_spots", self.preview.box)
+        fill(self.settings.first_folded, self.picking.snap, 1, self.settings_menu)
         at_rest = QWidget()
-        beside = (self.preview.box, self.settings_menu, self.defaults_button)
-        fill(QHBoxLayout(at_rest), (self.fit_button, 1), *beside)
+        fill(QHBoxLayout(at_rest), (self.fit_button, 1), self.picking.click)
         for page in (at_rest, self.running):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        form = QWidget()
-        column = fill(QVBoxLayout(form))
-        for widget in (self.settings, self.buttons, self.picking, self.status):
-            column.addWidget(widget)
-        column.addWidget(self.steps)
-        column.addWidget(self.result)
-        column.addStretch()
-        self.pages = FitPages(self._viewer, form, self.left)
-        fill(QVBoxLayout(self), self.pages, margins=(6, 4, 6, 4))
+        # What they need in the viewer's style, which they have only once they are shown.
+        self.buttons.setMinimumWidth(_BUTTONS)
+        found = fill(QHBoxLayout(), (self.result.heading, 1), self.picking.undo, self.picking.redo)
+        parts = (
+            self.buttons,
+            found,
+            self.result.channels,
+            self.status,
+            self.advice,
+            self.steps,
+            self.result,
+        )
+        fill(self.settings.middle, *parts, spacing=4)
+        self.area = Scrolled(self.settings, least=200)
+        self.area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        self.pages = FitPages(self._viewer, self.area, self.left)
+        fill(QVBoxLayout(self), self.pages, margins=(4, 4, 0, 4))

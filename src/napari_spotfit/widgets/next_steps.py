@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from .inspecting.panel import doubtful_shown
 from .napari_compat import is_labels
@@ -43,7 +43,9 @@ class NextSteps(QWidget):
         for button, (page, tip) in zip(buttons, _TIPS.items(), strict=True):
             button.setToolTip(f"<p>{tip}</p>")
             button.clicked.connect(partial(self._show, page))
-        fill(QHBoxLayout(self), *buttons, 1, spacing=4)
+        # On two lines: the form is narrow.
+        first = fill(QHBoxLayout(), (self.table, 1), (self.cells, 1), spacing=4)
+        fill(QVBoxLayout(self), first, self.doubtful, spacing=4)
         self.hide()
 
     def show_layer(self, layer: Points | None) -> None:

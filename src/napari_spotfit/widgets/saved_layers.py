@@ -21,6 +21,7 @@ from ..results.saving import fits_of
 from .layers.appearance import (
     FACE_COLORMAP,
     MARK,
+    OWN_COLOR,
     SIGMA,
     hidden_arguments,
     mark_arguments,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 #: The metadata of a layer that a file keeps beside the settings, which it has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels", AXES, REFITS, MARK, SIGMA,
+    "map_names", "frames", "labels", AXES, REFITS, MARK, SIGMA, OWN_COLOR,
 )  # fmt: skip
 #: The metadata of the image.
 _IMAGE = ("name", "shape", "file")
@@ -248,6 +249,8 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
     )
     made["metadata"] |= metadata
     made["metadata"] |= {f"image_{name}": value for name, value in (about.image or {}).items()}
+    if face == OWN_COLOR and isinstance(metadata.get(OWN_COLOR), str):
+        made["face_color"] = metadata[OWN_COLOR]
     if about.layer is not None:
         made |= mark_arguments(fits.accepted, made["metadata"])
     if "features" in layer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from ..images.frames import FrameSelection
@@ -73,30 +73,107 @@ def fit_layer(
         fit = napari_spotfit.fit_layer(viewer.layers["molecules"], sigma=1.3)
         fit.wait().good.sum()
     """
-    from qtpy.QtWidgets import QApplication
-
-    from .fitting.layer_fit import Job, LayerFit
-    from .layers import images
-    from .layers.appearance import Look
-    from .layers.history import history_of
-    from .layers.maps import layer_maps
-    from .parts import remember
-
     settings = with_roi(settings, roi_size, options, fit_layer)
     viewer, layer = _viewer_of(layer, viewer)
-    job = Job(
-        image=images.full_resolution(layer),
-        settings=settings,
-        frames=frames,
-        maps=layer_maps(layer, {role: itself(one) for role, one in (maps or {}).items()}),
-        look=Look.of(remember.load("fit_spots")),
-        channels=images.channels_of(layer),
-    )
-    # With Qt's application as its parent it goes on although no name refers to it.
-    fit = LayerFit(layer, job, viewer, QApplication.instance())
-    fit.shown.connect(history_of(viewer).shown)
-    fit.start()
+    (fit,) = _start([layer], viewer, settings, frames, maps, skip=False)
     return fit
+
+
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+def fit_layers(
+    layers: Iterable[Image],
+    viewer: Viewer | None = None,
+    *,
+    roi_size: int | tuple[int, ...] | None = None,
+    frames: FrameSelection = None,
+    maps: Mapping[str, Layer] | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> dict[str, LayerFit]:
+    """Fit several image layers, one after the other in the background, with shared settings.
+
+    σ and noise are each image's own, where they are not given. The spots of each image are shown
+    in a layer of one colour, to tell them apart, once all are fitted; they are undone together.
+
+    Parameters
+    ----------
+    layers : iterable of napari.layers.Image
+        The layers to fit, in one viewer.
+    viewer : napari.Viewer, optional
+        The viewer that has the layers; by default the current one.
+    roi_size : int or tuple of int, optional
+        Side of the ROI, or rows and columns; odd. By default about 6 σ of each, at least 9.
+    frames : slice, int or indices, or a tuple of these, optional
+        Which frames of each, one choice per leading axis; all by default.
+    maps : mapping of str to layer, optional
+        Layers that describe the pixels of all, as :func:`fit_layer` takes them.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    dict of str to LayerFit
+        By the name of the layer, what :func:`fit_layer` returns. An image that cannot be fitted
+        has the reason as the ``error`` of its fit; the others are fitted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one is no image layer of the viewer, or the settings are wrong.
+
+    Examples
+    --------
+    In napari's console::
+
+        fits = napari_spotfit.fit_layers(viewer.layers.selection, sigma=1.3)
+        {name: fit.wait().good.sum() for name, fit in fits.items()}
+    """
+    settings = with_roi(settings, roi_size, options, fit_layers)
+    chosen = []
+    for layer in layers:
+        viewer, own = _viewer_of(layer, viewer)
+        chosen.append(own)
+    if viewer is None:
+        raise ValueError("layers must have an image layer at least; got none")
+    ordered = [layer for layer in viewer.layers if layer in chosen]
+    fits = _start(ordered, viewer, settings, frames, maps, skip=True)
+    return {fit.image.name: fit for fit in fits}
+
+
+def _start(
+    layers: list[Image],
+    viewer: Viewer,
+    settings: Settings,
+    frames: FrameSelection,
+    maps: Mapping[str, Layer] | None,
+    *,
+    skip: bool,
+) -> list[LayerFit]:
+    """Start to fit layers; skip those that cannot be fitted, or raise what is wrong."""
+    from qtpy.QtWidgets import QApplication
+
+    from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
+    from .layers.appearance import Look
+    from .layers.history import history_of
+    from .parts import remember
+
+    known = {role: itself(one) for role, one in (maps or {}).items()}
+    looks = looks_of(layers, Look.of(remember.load("fit_spots")), viewer.layers)
+    fits = []
+    for layer, look in zip(layers, looks, strict=True):
+        try:
+            job = job_of(layer, settings, known, frames, look=look)
+        except (TypeError, ValueError) as error:
+            if not skip:
+                raise
+            fits.append(LayerFit(layer, error, viewer))
+        else:
+            fits.append(LayerFit(layer, job, viewer))
+    # With Qt's application as its parent it goes on although no name refers to it.
+    run = FitRun(fits, QApplication.instance())
+    run.shown.connect(history_of(viewer).shown)
+    run.start()
+    return fits
 
 
 def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPoint, Qt
 
 from napari_spotfit import localize
 
@@ -28,7 +28,7 @@ def tick(qtbot):
     def run(widget):
         box = widget.preview.box
         with qtbot.waitSignal(widget.preview.drawn, timeout=120_000):
-            qtbot.mouseClick(box, Qt.MouseButton.LeftButton, pos=box.rect().center())
+            qtbot.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.rect().center().y()))
 
     return run
 

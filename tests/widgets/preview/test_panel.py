@@ -126,7 +126,7 @@ def test_a_threshold_in_counts_takes_the_place_of_false_spots(
     about = controls["false_spots"].box.toolTip()
     controls["threshold"].value = 40
     assert not controls["false_spots"].box.isEnabled()
-    assert "threshold is set under Advanced" in controls["false_spots"].box.toolTip()
+    assert "threshold is set under More settings" in controls["false_spots"].box.toolTip()
     assert widget.settings.settings().threshold == 40
     assert len(shows(widget, image, frame)) == 4
     qtbot.waitUntil(lambda: panel.count.text() == "4 spots · 100\u202f% good")

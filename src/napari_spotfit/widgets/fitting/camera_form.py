@@ -13,7 +13,7 @@ from ...models.estimators import ESTIMATORS
 from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
 from ..layers.images import full_resolution
-from ..layers.maps import LayerMaps, layer_maps
+from ..layers.maps import ROLES, LayerMaps, layer_maps
 from ..layers.measured_noise import MeasuredNoise
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.boxes import LayerChoice
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
+    from .image_choice import ImageChoice
+
 #: Settings that a map may stand for.
 QUANTITIES = ("offset", "gain", "variance")
-#: Width in pixels of a number, and how many letters of a layer's name have room beside it.
-_NUMBER, _LETTERS = 58, 11
+#: Least widths in pixels of a number and of the choice of a layer beside it.
+_NUMBER, _CHOICE = 46, 76
 _DEFAULTS = Settings()
 _MAP_TIP = (
     "<p>One {what} for all pixels, or an image layer with that of each pixel (sCMOS), as large "
@@ -106,12 +108,16 @@ class CameraForm(QObject):
         alike = "weights" not in chosen and "variance" not in chosen
         if _needs_weights(values["estimator"]) and alike and not values["variance"]:
             raise ValueError(
-                "weighted least squares needs weights: under Advanced ▸ Camera choose a layer with "
-                "them, or the read-out variance whose inverse they are"
+                "weighted least squares needs weights: under More settings ▸ Camera choose a layer "
+                "with them, or the read-out variance whose inverse they are"
             )
         return values | {
             name: getattr(_DEFAULTS, name) for name in QUANTITIES if self.maps[name].layer
         }
+
+    def changes(self) -> list[str]:
+        """Return the maps that are chosen, in words."""
+        return [f"{ROLES[role]} in “{layer.name}”" for role, layer in self.layers().items()]
 
     def reset(self) -> None:
         """Choose no layer."""
@@ -133,7 +139,7 @@ class CameraForm(QObject):
         form = self.controls
         for name, choice in self.maps.items():
             form.number(name).box.make_narrow(_NUMBER)
-            choice.setMinimumContentsLength(_LETTERS)
+            choice.setMinimumWidth(_CHOICE)
             explain(choice, f"Map of the {_WHAT[name]}", _MAP_TIP.format(what=_WHAT[name]))
             form.beside(name, choice, stretch=2)
         form.below("gain", self.gain_button)
@@ -167,8 +173,8 @@ class GainOffer(QObject):
     ----------
     camera : CameraForm
         The controls of the camera, with the button.
-    image : LayerChoice
-        The choice of the image.
+    image : ImageChoice
+        The choice of the images.
     settings : callable
         Returns the settings that are shown.
     measured : callable
@@ -185,7 +191,7 @@ class GainOffer(QObject):
     def __init__(
         self,
         camera: CameraForm,
-        image: LayerChoice,
+        image: ImageChoice,
         settings: Callable[[], Settings],
         measured: Callable[[], MeasuredNoise],
         shown: Callable[[], bool],
@@ -245,7 +251,7 @@ class GainOffer(QObject):
     def _show(self) -> None:
         found, button = self._suggested(), self._camera.gain_button
         if found:
-            text = f"The image suggests {found['gain']:g} counts/e⁻: use it"
+            text = f"Use {found['gain']:g} counts/e⁻ of the image"
             button.setText(text)
             button.setAccessibleName(text)
         button.setVisible(bool(found))

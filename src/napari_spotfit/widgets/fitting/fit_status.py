@@ -12,16 +12,18 @@ from ..layers.points import is_preview
 from ..parts.layout import fill
 from ..parts.messages import StatusLine, number, report, time_left
 from ..parts.work import delayed
-from .layer_fit import CancelledError, ImageChangedError, IncompleteFitError
+from .layer_fit import CancelledError, ImageChangedError
 
 if TYPE_CHECKING:
     from napari.layers import Layer, Points
 
-    from .layer_fit import LayerFit
+    from .layer_fit import FitRun, LayerFit
     from .settings_panel import SettingsPanel
 
 _STOP_TIP = "<p>Stop fitting, and show the spots found until now.</p>"
 _CANCEL_TIP = "<p>Stop fitting; the layers stay as they are.</p>"
+#: What a summary must not be folded with.
+_NOTABLE = ("⚠", "No spots", "could not be fitted", "Stopped after")
 #: Milliseconds for which a brief message is shown.
 _PASSES = 10_000
 
@@ -72,8 +74,10 @@ class FitStatusLine(StatusLine):
     """
 
     def __init__(self, settings: SettingsPanel):
-        super().__init__()
+        super().__init__(hides=True)
         self._choice = settings.image
+        #: Whether the text has nothing to add to the heading of the result; then it is folded, too.
+        self._quiet = self._unfolded = False
         self._image: ref[Layer] | None = None
         self._layer: ref[Points] | None = None
         self._of_preview = self._lasts = False
@@ -83,27 +87,41 @@ class FitStatusLine(StatusLine):
             part.changed.connect(self.drop_error)
         settings.maps_changed.connect(self.drop_error)
 
-    def fitting(self, image: Layer) -> None:
-        """Show that an image is being fitted."""
-        self.say(f"Fitting {self._which(image)}".rstrip() + "…")
+    def fitting(self, run: FitRun) -> None:
+        """Show which image is being fitted."""
+        image, count = run.now.image, len(run.fits)
+        which = self._which(image)
+        if count > 1:
+            which = f"“{image.name}”, {list(run.fits).index(run.now) + 1} of {count} images"
+        self.say(f"Fitting {which}".rstrip() + "…")
 
-    def end(self, run: LayerFit) -> None:
-        """Show how a fit has ended."""
-        error, which = run.error, self._which(run.image)
-        if isinstance(error, ImageChangedError):
-            self.fail(f"{error}. The layers are as they were.")
-            # Another image takes the place of the one that was removed.
-            self._lasts = True
+    def end(self, run: FitRun) -> None:
+        """Show how each fit has ended, first those that have failed."""
+        if all(type(fit.error) is CancelledError for fit in run.fits):
+            self.say("Cancelled; the layers are as they were.")
             return
-        if isinstance(error, CancelledError):
-            text = "Cancelled; the layers are as they were."
-        elif error is None or isinstance(error, IncompleteFitError):
-            text = run.summary if error is None else report(error)
-            text += ". They replace those of the last fit." * run.replaced
-        else:
-            text = report(error)
-        failed = error is not None and not isinstance(error, CancelledError)
-        self._say_of(f"{which}: {text}" if which else text, shown_by(run), failed=failed)
+        several, lines = len(run.fits) > 1, []
+        for fit in sorted(run.fits, key=_failed, reverse=True):
+            which = f"“{fit.image.name}”" if several else self._which(fit.image)
+            if isinstance(fit.error, ImageChangedError):  # which names it
+                which = ""
+            text = fit.counts if several and _is_plain(fit.summary) else _end_in_words(fit)
+            lines.append(f"{which}: {text}" if which else text)
+        failed = any(_failed(fit) for fit in run.fits)
+        self._say_of("\n".join(lines), next(iter(run.layers), None), failed=failed)
+        # Another image takes the place of one that was removed.
+        self._lasts = any(isinstance(fit.error, ImageChangedError) for fit in run.fits)
+        if several:
+            self._show_unless_folded(False)
+
+    def fold(self, unfolded: bool) -> None:
+        """Show or hide a text that has nothing to add to the heading of the result."""
+        self._unfolded = unfolded
+        self._show_unless_folded(self._quiet)
+
+    def _show_unless_folded(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self.setVisible(bool(self.text()) and (self._unfolded or not quiet))
 
     def say_briefly(self, text: str) -> None:
         """Show a message for a while, such as that a click did nothing."""
@@ -138,7 +156,11 @@ class FitStatusLine(StatusLine):
         """Show the summary of another layer of spots, if the status is about a layer."""
         described = None if self._layer is None else self._layer()
         if described is not None and described is not layer and not is_preview(layer):
-            self._say_of(str(layer.metadata.get("summary", "")), layer)
+            self.summarize(layer)
+
+    def summarize(self, layer: Points) -> None:
+        """Show the summary of a layer of spots."""
+        self._say_of(str(layer.metadata.get("summary", "")), layer)
 
     def forget(self, layer: Layer) -> None:
         """Clear the status of a layer that is gone, and errors that it may have caused."""
@@ -152,6 +174,7 @@ class FitStatusLine(StatusLine):
         (self.fail if failed else self.say)(text)
         if layer is not None:
             self.describe(layer)
+            self._show_unless_folded(not failed and _is_plain(text))
 
     def _which(self, image: Layer) -> str:
         """Return the name of an image unless it is the chosen one."""
@@ -162,11 +185,25 @@ class FitStatusLine(StatusLine):
         self._passing.stop()
         chosen = self._choice.layer
         self._image = None if chosen is None else ref(chosen)
-        self._layer, self._of_preview, self._lasts = None, False, False
+        self._layer, self._of_preview, self._lasts, self._quiet = None, False, False, False
         super().put(text, failed=failed)
+        parent = self.parentWidget()
+        if parent is not None and (layout := parent.layout()) is not None:
+            layout.activate()  # later the window would be drawn once more
 
 
-def shown_by(run: LayerFit) -> Points | None:
-    """Return the layer of a fit's result, if there is one."""
-    whole = run.error is None or isinstance(run.error, IncompleteFitError)
-    return run.layer if whole else None
+def _end_in_words(fit: LayerFit) -> str:
+    error = fit.error
+    if isinstance(error, CancelledError):
+        return f"{error}. The layers are as they were."
+    text = fit.summary if error is None else report(error)
+    return text + ". They replace those of the last fit." * fit.replaced
+
+
+def _is_plain(summary: str) -> bool:
+    """Whether a summary says no more than how many spots are good, and why others are not."""
+    return bool(summary) and not any(word in summary for word in _NOTABLE)
+
+
+def _failed(fit: LayerFit) -> bool:
+    return fit.error is not None and type(fit.error) is not CancelledError

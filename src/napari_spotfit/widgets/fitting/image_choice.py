@@ -1,315 +1,305 @@
-"""Which image is fitted, and which of its frames."""
+"""Which images are fitted: a list with ticks, which follows the layer list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+import html
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QSignalBlocker, QSize, Qt, Signal
+from qtpy.QtGui import QKeyEvent
 from qtpy.QtWidgets import (
-    QComboBox,
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
+    QListWidget,
+    QListWidgetItem,
     QPushButton,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
-from ...images.arrays import fitted_by_plane, plane_axis
-from ...images.frames import FrameSelection
-from ...settings.parameter import Parameter
-from ..layers import images
-from ..layers.points import is_preview
+from ..layers.images import image_of
+from ..layers.points import is_preview, is_result
 from ..napari_compat import is_image
-from ..parts.boxes import LayerChoice, NumberBox
-from ..parts.layout import Label, explain, fill, guard_wheel, sentence
+from ..parts.docking import Follower
+from ..parts.layout import explain, fill, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.components import LayerList
     from napari.layers import Image, Layer
 
+IMAGE_TIP = (
+    "<p>The images whose spots are fitted: those selected in the layer list, until you tick some "
+    "here. Each is fitted with its own σ and noise.</p><p>Click a name to look at that image: "
+    "preview, estimates and clicks are of it.</p>"
+)
 _PIN_TIP = (
-    "<p>Stay with this image, whichever layer is selected. Without, selecting an image in the "
-    "layer list chooses it here, unless it is hidden, or a map of the camera's pixels.</p>"
+    "<p>Keep these ticks, whichever layers are selected. Without, the images that are selected in "
+    "the layer list are ticked here, unless one alone is hidden, or is a map of the camera's "
+    "pixels. A tick of yours pins them.</p>"
 )
-_ALL, _CURRENT, _RANGE = "all", "current", "range"
-_FRAME_TIP = (
-    "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
-    "to a last one, both included; the first frame is 0.</p>"
-)
-_KINDS, _QUESTION = ("time", "z", "channel"), "time, z or channel?"
-_KIND_TIP = (
-    "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
-    "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
-    "are no frames: each is fitted with its own noise and σ, and its spots have its number as the "
-    "feature channel.</p><p>The answer is kept with the layer and with its results. An axis label "
-    "of the layer gives it, too.</p>"
-)
+_NONE = "no image"
+#: Rows of the list in sight, and pixels around the words of each and around all.
+_ROWS, _AROUND, _FRAME = 5, 6, 4
 
 
-class ImageChoice(LayerChoice):
-    """Chooses an image, and follows the layer list.
-
-    Parameters
-    ----------
-    layers : napari.components.LayerList
-        The viewer's layers.
-    maps : callable
-        Returns the layers that describe the image's pixels, which are not fitted themselves.
-    """
-
-    def __init__(
-        self,
-        layers: LayerList,
-        maps: Callable[[], Iterable[Layer]],
-    ):
-        super().__init__(layers, is_image, nothing="no image")
-        self._maps = maps
-        #: The layers chosen before, the latest last.
-        self._earlier: list[ref[Layer]] = []
-        #: The layer that was selected last.
-        self._selected: ref[Layer] | None = None
-        #: Keeps the image, whichever layer is selected.
-        self.pin = QPushButton("Pin")
-        self.pin.setCheckable(True)
-        explain(self.pin, "Pin the image", _PIN_TIP)
-        self.pin.toggled.connect(self._choose_selected)
-        self.changed.connect(self._on_changed)
-
-    def bind(self) -> None:
-        """Follow the viewer's layers, and which of them is selected."""
-        self._layers.selection.events.active.connect(self._follow)
-        super().bind()
-        self._choose_selected()
-
-    def unbind(self) -> None:
-        """Stop following them."""
-        self._layers.selection.events.active.disconnect(self._follow)
-        super().unbind()
-
-    def leave_maps(self) -> None:
-        """Choose the image of before if this one has become a map."""
-        if self._is_map(self.layer):
-            self.layer = self._first()
-
-    def _first(self) -> Layer | None:
-        """Return the image chosen before, else a visible one, but no map if possible."""
-        earlier = [layer for one in reversed(self._earlier) if (layer := one()) is not None]
-        topmost = list(reversed(self._layers))
-        seen = [layer for layer in topmost if layer.visible]
-        listed = [one for one in (*earlier, *seen, *topmost) if one in self._layers]
-        images = [layer for layer in listed if is_image(layer)]
-        return next((one for one in images if not self._is_map(one)), next(iter(images), None))
-
-    def _is_map(self, layer: Layer | None) -> bool:
-        return any(one is layer for one in self._maps())
-
-    def _follow(self, event: Any) -> None:
-        active = self._layers.selection.active
-        # A new preview is selected for a moment, and then what was selected before.
-        if active is None or is_preview(active):
-            return
-        last = self._selected and self._selected()
-        self._selected = ref(active)
-        if active is not last:
-            self._choose_selected()
-
-    def _choose_selected(self) -> None:
-        active = self._layers.selection.active
-        if self.pin.isChecked() or not is_image(active):
-            return
-        if active.visible and not self._is_map(active):
-            self.layer = active
-
-    def _on_changed(self) -> None:
-        layer = self.layer
-        if layer is None:
-            self.pin.setChecked(False)
-        else:
-            others = [one for one in self._earlier if one() not in (None, layer)]
-            self._earlier = [*others, ref(layer)]
-
-
-class FrameChoice(QWidget):
-    """One :class:`AxisChoice` for every axis of an image before y and x.
-
-    For an axis without a name it asks whether that is time, z or one of channels, and it warns that
-    the planes of a stack are fitted one by one.
+class ImageChoice(QWidget):
+    """Ticks the images that are fitted; one of them is looked at.
 
     Parameters
     ----------
     viewer : napari.Viewer
-        The viewer that shows the image.
+        The viewer that shows them.
+    maps : callable
+        Returns the layers that describe the images' pixels, which are not fitted themselves.
     """
 
+    #: Another image is looked at.
     changed = Signal()
+    #: Other images are ticked.
+    ticks_changed = Signal()
 
-    def __init__(self, viewer: Viewer):
+    def __init__(self, viewer: Viewer, maps: Callable[[], Iterable[Layer]]):
         super().__init__()
-        self._viewer = viewer
+        self._layers, self._maps = viewer.layers, maps
         self._layer: Image | None = None
-        self.axes: list[AxisChoice] = []
-        #: The questions, by axis.
-        self.kinds: dict[int, AxisKind] = {}
-        self._labels: list[QLabel] = []
-        #: The warning about planes.
-        self.planes = sentence()
-        self.planes.hide()
-        self._mode = _ALL
-        self._grid = QGridLayout()
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setColumnStretch(1, 1)
-        fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
+        self._ticked: list[Image] = []
+        #: The images looked at before, the latest last.
+        self._earlier: list[ref[Image]] = []
+        #: The layers that were selected last.
+        self._selected: set[str] = set()
+        self._list, self._selection = Follower(self._refresh), Follower(self.follow)
+        self.rows, self.skipped = _Rows(), sentence()
+        #: Keeps the ticks, whichever layers are selected.
+        self.pin = QPushButton("Pin")
+        self.pin.setCheckable(True)
+        explain(self.rows, "Images", IMAGE_TIP)
+        explain(self.pin, "Pin the images", _PIN_TIP)
+        self.setFocusProxy(self.rows)
+        self.skipped.hide()
+        fill(QVBoxLayout(self), self.rows, self.skipped, spacing=2)
+        self.pin.toggled.connect(self._on_pin)
+        self.rows.itemChanged.connect(self._on_tick)
+        self.rows.named.connect(self._on_name)
 
     @property
-    def mode(self) -> str:
-        """How frames are chosen along the first axis; kept where an image has no frames."""
-        return self.axes[0].mode.currentData() if self.axes else self._mode
+    def layer(self) -> Image | None:
+        """The image that is looked at, one of those that are ticked; set, it is ticked alone."""
+        return self._layer
 
-    @mode.setter
-    def mode(self, mode: str) -> None:
-        self._mode = mode if mode in (_ALL, _CURRENT, _RANGE) else _ALL
-        if self.axes:
-            self.axes[0].mode.setCurrentIndex(self.axes[0].mode.findData(self._mode))
+    @layer.setter
+    def layer(self, layer: Image) -> None:
+        self._choose([layer], layer)
 
-    def show_layer(self, layer: Image | None) -> None:
-        """Make the controls for a layer's axes."""
-        self._mode = self.mode
-        while (item := self._grid.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.deleteLater()
-        lengths = images.leading_shape(layer) if layer is not None else ()
-        self._layer = layer
-        if layer is not None:
-            images.recall_axes(layer, self._viewer.layers)
-        names = images.leading_names(layer) if layer is not None else ()
-        self.axes, self._labels = [], []
-        for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
-            axis = AxisChoice(name, length)
-            axis.changed.connect(self.changed)
-            self.axes.append(axis)
-            self._labels.append(Label(name))
-            if len(lengths) > 1:
-                self._grid.addWidget(self._labels[-1], row, 0)
-            self._grid.addWidget(axis, row, 1)
-        self._ask_kinds()
-        self._show_planes()
-        self.mode = self._mode
+    @property
+    def ticked(self) -> list[Image]:
+        """The images that are fitted, as they lie in the viewer, the lowest first."""
+        return [layer for layer in self._layers if layer in self._ticked]
 
-    def _ask_kinds(self) -> None:
-        self.kinds = {}
-        if self._layer is None:
+    def tick(self, layers: Iterable[Image]) -> None:
+        """Tick these images and no others, as the user does, whatever is selected."""
+        self.pin.setChecked(True)
+        self._choose(list(layers), self._layer)
+
+    def look_at(self, image: Image) -> bool:
+        """Look at an image; return whether that is so, as no others are pinned."""
+        if image not in self._ticked and self.pin.isChecked():
+            return False
+        self._choose(self._ticked if image in self._ticked else [image], image)
+        return True
+
+    def bind(self) -> None:
+        """Follow the viewer's layers, and which of them are selected."""
+        events = self._layers.events
+        self._list.follow(events.inserted, events.removed, events.reordered, events.renamed)
+        self._selection.follow(self._layers.selection.events.changed)
+        self._refresh()
+        self._choose_selected()
+
+    def unbind(self) -> None:
+        """Stop following them."""
+        self._list.follow()
+        self._selection.follow()
+
+    def leave_maps(self) -> None:
+        """Untick images that have become maps; look at that of before if none is left."""
+        if any(self._is_map(layer) for layer in self._ticked):
+            left = [layer for layer in self._ticked if not self._is_map(layer)]
+            self._choose(left or self._first(), self._layer)
+        self._show_skipped()
+
+    def follow(self, event: Any = None) -> None:
+        """Tick what is selected now, if that has changed and no images are pinned."""
+        selected = list(self._layers.selection)
+        # A new preview is selected for a moment, and then what was selected before.
+        if not selected or any(is_preview(layer) for layer in selected):
             return
-        known = self._layer.metadata.get(images.AXES, {})
-        for axis in images.unnamed_axes(self._layer):
-            kind = AxisKind(f"axis {axis}", known.get(str(axis)))
-            kind.chosen.connect(partial(self._on_kind, axis))
-            self.kinds[axis] = kind
-            self._grid.addWidget(kind, axis, 2, Qt.AlignmentFlag.AlignTop)
+        before, self._selected = self._selected, {str(layer.unique_id) for layer in selected}
+        if self._selected != before:
+            self._choose_selected()
 
-    def _on_kind(self, axis: int, kind: str) -> None:
-        if self._layer is not None:
-            images.name_axis(self._layer, axis, kind, self._viewer.layers)
-            self._labels[axis].setText(kind)
-            self._show_planes()
+    def _choose_selected(self) -> None:
+        selected = [layer for layer in reversed(self._layers) if layer in self._layers.selection]
+        self._show_skipped()
+        if self.pin.isChecked() or not selected:
+            return
+        if len(selected) == 1 and is_result(selected[0]):
+            image = image_of(selected[0], self._layers)
+            if image is not None:
+                self.look_at(image)
+            return
+        images = [one for one in selected if is_image(one) and not self._is_map(one)]
+        if len(selected) == 1:  # one that is added hidden is selected, too
+            images = [layer for layer in images if layer.visible]
+        if images:
+            self._choose(images, self._layer)
 
-    def _show_planes(self) -> None:
-        """Warn that planes are fitted one by one, if there are some."""
-        layer = self._layer
-        planes = None
-        if layer is not None and not layer.rgb:
-            planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
-        if planes is not None:
-            words = fitted_by_plane(planes)
-            self.planes.setText(f"⚠ {words[0].upper()}{words[1:]}.")
-        self.planes.setVisible(planes is not None)
+    def _show_skipped(self) -> None:
+        """Name what is selected beside images and not fitted."""
+        selected, known = list(self._layers.selection), list(self._maps())
+        words = []
+        for layer in selected if len(selected) > 1 and not self.pin.isChecked() else ():
+            if is_image(layer):
+                words += [f"“{layer.name}” (it is chosen as a map)"] * self._is_map(layer)
+            elif not is_result(layer) and not any(one is layer for one in known):
+                words.append(f"“{layer.name}” ({type(layer).__name__}, no image)")
+        self.skipped.setText(f"Not fitted: {', '.join(words)}.")
+        self.skipped.setVisible(bool(words))
 
-    def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
-        """Return the chosen frames as ``localize`` takes them.
+    def _choose(self, ticked: Sequence[Image], look: Image | None) -> None:
+        """Tick images, and look at one of them: if not at that, at the topmost."""
+        others = {id(one) for one in ticked} != {id(one) for one in self._ticked}
+        self._ticked = [layer for layer in reversed(self._layers) if layer in ticked]
+        if look not in self._ticked:
+            look = next(iter(self._ticked), None)
+        before, self._layer = self._layer, look
+        self.rows.show_layers(self._images(), self._ticked, look)
+        if look is not None and look is not before:
+            earlier = [one for one in self._earlier if one() not in (None, look)]
+            self._earlier = [*earlier, ref(look)]
+        if others:
+            self.ticks_changed.emit()
+        if look is not before:
+            self.changed.emit()
 
-        Raises
-        ------
-        ValueError
-            If the current frame is asked for and the viewer shows none of the layer.
-        """
-        current: tuple[int, ...] | None = None
-        if any(axis.mode.currentData() == _CURRENT for axis in self.axes):
-            current = images.current_frame(viewer, layer)
-        chosen = tuple(
-            axis.indices(None if current is None else current[number])
-            for number, axis in enumerate(self.axes)
-        )
-        if not chosen or all(indices == slice(None) for indices in chosen):
-            return None
-        return chosen[0] if len(chosen) == 1 else chosen
+    def _images(self) -> list[Image]:
+        return [layer for layer in reversed(self._layers) if is_image(layer)]
+
+    def _first(self) -> list[Image]:
+        """Return the image looked at before, else a visible one, but no map if possible."""
+        images = self._images()
+        earlier = [layer for one in reversed(self._earlier) if (layer := one()) in images]
+        listed = [*earlier, *(layer for layer in images if layer.visible), *images]
+        first = next((one for one in listed if not self._is_map(one)), next(iter(images), None))
+        return [] if first is None else [first]
+
+    def _is_map(self, layer: Layer) -> bool:
+        return any(one is layer for one in self._maps())
+
+    def _refresh(self, event: Any = None) -> None:
+        """List the images that there are; where no ticked one is left, tick one."""
+        left = [layer for layer in self._ticked if layer in self._layers]
+        if not left and (self._ticked or not self.pin.isChecked()):
+            self.pin.setChecked(False)
+            left = self._first()
+        self._choose(left, self._layer)
+
+    def _on_pin(self, pinned: bool) -> None:
+        if not pinned:
+            self._choose_selected()
+
+    def _on_tick(self) -> None:
+        """Take a tick of the user's, which pins all of them."""
+        self.tick(layer for layer in self.rows.ticked() if layer in self._layers)
+
+    def _on_name(self, layer: Image) -> None:
+        """Look at the image that was clicked, which is ticked alone if it was not before."""
+        self._choose(self._ticked if layer in self._ticked else [layer], layer)
 
 
-class AxisChoice(QWidget):
-    """All, current or a range of the indices along one axis."""
+class _Rows(QListWidget):
+    """The images with their ticks, as high as they are, up to a few rows."""
 
-    changed = Signal()
+    #: The image whose name was clicked, or on which Return was pressed.
+    named = Signal(object)
 
-    def __init__(self, name: str, length: int):
+    def __init__(self) -> None:
         super().__init__()
-        self.mode = QComboBox()
-        for mode in (_ALL, _CURRENT, _RANGE):
-            self.mode.addItem(mode, mode)
-        about = Parameter("Frame", "", "fit", minimum=0, maximum=length - 1)
-        self.first = NumberBox(about, whole=True, sample="12345")
-        self.last = NumberBox(about, whole=True, sample="12345")
-        self.ends = QWidget()
-        fill(QHBoxLayout(self.ends), (self.first, 1), Label("–"), (self.last, 1))
-        fill(QVBoxLayout(self), self.mode, self.ends, spacing=4)
-        for box, what in ((self.first, "First"), (self.last, "Last")):
-            box.setAccessibleName(f"{what} index, {name}")
-        self.last.setValue(length - 1)
-        guard_wheel(self.mode)
-        for control in (self.mode, self.first, self.last):
-            control.setToolTip(_FRAME_TIP)
-        self.mode.setAccessibleName(name)
-        self.mode.currentIndexChanged.connect(self._on_mode)
-        self.first.valueChanged.connect(self.last.setMinimum)
-        self.last.valueChanged.connect(self.first.setMaximum)
-        self._on_mode()
+        self._listed: list[tuple[Image, str]] = []
+        self._before = Qt.CheckState.Unchecked
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.itemPressed.connect(self._on_pressed)
+        self.itemClicked.connect(self._on_clicked)
 
-    def indices(self, current: int | None) -> int | slice:
-        """Return the chosen indices."""
-        if self.mode.currentData() == _CURRENT:
-            assert current is not None
-            return current
-        if self.mode.currentData() == _RANGE:
-            return slice(round(self.first.value()), round(self.last.value()) + 1)
-        return slice(None)
+    def show_layers(self, layers: list[Image], ticked: list[Image], look: Image | None) -> None:
+        """List images, with ticks at some of them; that which is looked at is highlighted."""
+        with QSignalBlocker(self):
+            listed = [(layer, layer.name) for layer in layers]
+            # In the middle of a click the rows must stay.
+            if listed != self._listed or not listed:
+                self._list(listed)
+            for row, layer in enumerate(layers):
+                on = Qt.CheckState.Checked if layer in ticked else Qt.CheckState.Unchecked
+                item = self._row(row)
+                item.setCheckState(on)
+                item.setSelected(layer is look)
+                if layer is look:
+                    self.setCurrentItem(item)
 
-    def _on_mode(self) -> None:
-        self.ends.setVisible(self.mode.currentData() == _RANGE)
-        self.changed.emit()
+    def ticked(self) -> list[Image]:
+        """Return the images with a tick."""
+        return [
+            layer
+            for row, (layer, _) in enumerate(self._listed)
+            if self._row(row).checkState() == Qt.CheckState.Checked
+        ]
 
+    def sizeHint(self) -> QSize:
+        """Ask for the height of the rows."""
+        rows = min(self.count(), _ROWS)
+        height = self.fontMetrics().height() + _AROUND
+        return QSize(120, rows * height + 2 * self.frameWidth() + _FRAME)
 
-class AxisKind(QComboBox):
-    """Asks whether an axis without a name is time, z or channel; the answer can be changed."""
+    def minimumSizeHint(self) -> QSize:
+        """Ask for the same height."""
+        return QSize(60, self.sizeHint().height())
 
-    #: The answer.
-    chosen = Signal(str)
+    def keyPressEvent(self, event: QKeyEvent | None) -> None:
+        """Look at an image with Return; Space ticks it."""
+        if event is not None and event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._name(self.currentItem())
+        else:
+            super().keyPressEvent(event)
 
-    def __init__(self, name: str, kind: str | None):
-        super().__init__()
-        if kind is None:
-            self.addItem(_QUESTION, None)
-        for word in _KINDS:
-            self.addItem(word, word)
-        self.setCurrentIndex(max(self.findData(kind), 0))
-        explain(self, f"What {name} is", _KIND_TIP)
-        guard_wheel(self)
-        self.activated.connect(self._on_activated)
+    def _row(self, row: int) -> QListWidgetItem:
+        item = self.item(row)
+        assert item is not None
+        return item
 
-    def _on_activated(self) -> None:
-        kind = self.currentData()
-        if kind is not None:
-            if self.itemData(0) is None:
-                self.removeItem(0)
-            self.chosen.emit(kind)
+    def _list(self, listed: list[tuple[Image, str]]) -> None:
+        self._listed = listed
+        self.clear()
+        for layer, name in listed:
+            item = QListWidgetItem(name)
+            item.setSizeHint(QSize(0, self.fontMetrics().height() + _AROUND))
+            item.setToolTip(f"<p>{html.escape(name)}</p>{IMAGE_TIP}")
+            item.setData(Qt.ItemDataRole.UserRole, layer)
+            self.addItem(item)
+        if not listed:
+            item = QListWidgetItem(_NONE)
+            item.setFlags(Qt.ItemFlag.NoItemFlags)
+            self.addItem(item)
+        self.updateGeometry()
+
+    def _on_pressed(self, item: QListWidgetItem) -> None:
+        self._before = item.checkState()
+
+    def _on_clicked(self, item: QListWidgetItem) -> None:
+        if item.checkState() == self._before:  # else the tick was clicked
+            self._name(item)
+
+    def _name(self, item: QListWidgetItem | None) -> None:
+        if item is not None and (layer := item.data(Qt.ItemDataRole.UserRole)) is not None:
+            self.named.emit(layer)

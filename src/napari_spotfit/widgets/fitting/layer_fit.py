@@ -1,47 +1,38 @@
-"""The fit of an image layer in the background, from its start to the layer of its spots."""
+"""Fits of image layers in the background, from their start to the layers of their spots."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
-from ...engine.quality.flags import reasons_in_words
-from ...estimation.camera_check import CameraCheck
-from ...images.arrays import fitted_by_plane, to_host
-from ...images.channels import Maps, channels_along
-from ...images.frames import FrameReader, FrameSelection, indices_along
-from ...localization.channels import joined_channels
-from ...localization.localize import Part, localize_parts, parts_by_channel
+from ...images.arrays import fitted_by_plane
+from ...images.frames import FrameReader, FrameSelection
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
-from ..layers.appearance import Look, with_mark
-from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.appearance import CHANNEL_COLORS, OWN_COLOR, Look
+from ..layers.maps import layer_maps
 from ..layers.measured_noise import MeasuredNoise
-from ..layers.points import default_face, points_arguments
 from ..layers.result_layers import show_result, unchanged_result
-from ..parts.messages import number
 from ..parts.remember import remember_fit
-from ..parts.work import Steps, Work
+from ..parts.work import Work
+from .job import Fitted, IncompleteFitError, Job, counts_in_words, fit_job, summary
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.layers import Image, Points
+    from napari.components import LayerList
+    from napari.layers import Image, Layer, Points
 
-#: Bytes of the image that are read at once.
-_BLOCK = 1 << 26
-_NO_NUMBERS = (
-    "there are pixels in their ROIs that are no numbers (NaN). Mark these in a layer, and choose "
-    "it under Advanced ▸ Bad pixels, to exclude them"
-)
+    from .advice import Advice
+
+
+#: Seconds for which steps of showing results are done in a row.
+_MOMENT = 0.04
 
 
 class CancelledError(RuntimeError):
@@ -52,90 +43,114 @@ class ImageChangedError(CancelledError):
     """The image is gone, or another one than was fitted, so there is no result."""
 
 
-class IncompleteFitError(RuntimeError):
-    """An error has stopped the fit; the spots of the frames before are shown."""
+def job_of(
+    image: Image,
+    settings: Settings,
+    layers: Mapping[str, Layer],
+    frames: FrameSelection = None,
+    noise: MeasuredNoise | None = None,
+    look: Look | None = None,
+) -> Job:
+    """Return what to fit of an image layer, which is accessed now, on the GUI thread.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image cannot be fitted, or the layers that describe its pixels do not go with it.
+    """
+    return Job(
+        image=images.full_resolution(image),
+        settings=settings,
+        frames=frames,
+        maps=layer_maps(image, layers),
+        noise=noise or MeasuredNoise(),
+        look=look or Look(),
+        channels=images.channels_of(image),
+    )
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to fit, and how to show it; made on the GUI thread, used in the worker."""
+def looks_of(images: Sequence[Image], look: Look, layers: LayerList) -> list[Look]:
+    """Return how the spots of images are drawn: those of several have one colour each.
 
-    image: Any
-    settings: Settings
-    frames: FrameSelection = None
-    maps: LayerMaps = NO_MAPS
-    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
-    look: Look = field(default_factory=Look)
-    #: The axis of channels, which are fitted one by one.
-    channels: int | None = None
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """All fits, the arguments of their Points layer, and the device they ran on."""
-
-    fits: SpotFits
-    points: dict[str, Any]
-    device: str
-    #: How much of the image was fitted, in words, if not all; and the error that stopped the fit.
-    share: str = ""
-    stopped: IncompleteFitError | None = None
-    #: Why some fits are invalid, if that is known.
-    why_invalid: str = ""
-    #: A warning of the camera's gain or offset.
-    doubts: str = ""
+    An image keeps the colour that it had, and gets none that another one has.
+    """
+    if len(images) == 1:
+        return [look]
+    spots = (layer.metadata for layer in layers if OWN_COLOR in layer.metadata)
+    colors = {known.get("image"): known[OWN_COLOR] for known in spots}
+    for image in images:
+        free = [color for color in CHANNEL_COLORS if color not in colors.values()]
+        again = CHANNEL_COLORS[len(colors) % len(CHANNEL_COLORS)]
+        colors.setdefault(image.unique_id, next(iter(free), again))
+    return [look._replace(face=OWN_COLOR, color=colors[image.unique_id]) for image in images]
 
 
 class LayerFit(QObject):
     """A fit of an image layer that runs in the background, and its result.
 
-    :func:`~napari_spotfit.fit_layer` returns one, and the button of *Fit spots* makes one.
+    :func:`~napari_spotfit.fit_layer` and :func:`~napari_spotfit.fit_layers` return them, and the
+    button of *Fit spots* makes them.
 
     Parameters
     ----------
     image : napari.layers.Image
         The layer that is fitted.
-    job : Job
-        What to fit, and how.
+    job : Job or Exception
+        What to fit, and how; or why that cannot be done.
     viewer : napari.Viewer
         The viewer that shows it, and is to show the spots.
-    parent : QObject, optional
-        Qt parent; when it goes, the fit is cancelled.
     """
 
     #: How many frames are done, and how many there are.
     progressed = Signal(int, int)
-    #: All is fitted; the layer is made next.
+    #: All is fitted; the layer is made once all of its run is.
     fitted = Signal()
-    #: The layer that shows the spots.
-    shown = Signal(object)
     #: The fit has ended: with a result, with an error, or cancelled.
     ended = Signal()
 
-    def __init__(self, image: Image, job: Job, viewer: Viewer, parent: QObject | None = None):
-        super().__init__(parent)
-        self.image, self._viewer = image, viewer
+    def __init__(self, image: Image, job: Job | Exception, viewer: Viewer):
+        super().__init__()
+        self.image, self._viewer, self._job = image, viewer, job
         self._pixels = images.own_pixels(image)
         self._enough = threading.Event()
-        self._work = Work(partial(_fit, job, self._enough), self)
-        self._work.progressed.connect(self.progressed)
-        self._work.done.connect(self._on_fitted)
-        self._work.failed.connect(self._end)
+        self._work: Work | None = None
+        self._result: Fitted | None = None
         self._fits: SpotFits | None = None
         self._layer: Points | None = None
-        self._showing: Iterator[None] | None = None
+        self._showing = self._done = False
         #: What ended the fit without a whole result, if anything did.
         self.error: Exception | None = None
-        #: What was found, in one sentence.
-        self.summary = ""
+        #: What was found, in one sentence, and how many of it are good.
+        self.summary = self.counts = ""
+        #: Why most spots are doubtful, if they are.
+        self.advice: Advice | None = None
         #: Whether the spots replace those of an earlier fit.
         self.replaced = False
-        self._done = False
 
     @property
     def done(self) -> bool:
         """Whether the fit has ended: with a result, with an error, or cancelled."""
         return self._done
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is still to be started."""
+        return self._work is None and not self._done
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is under way, before its spots are there."""
+        return self._work is not None and self._result is None and not self._done
+
+    @property
+    def frames(self) -> int:
+        """How many frames are to be fitted; 0 if none can be."""
+        if isinstance(self._job, Exception):
+            return 0
+        try:
+            return len(FrameReader(self._job.image).select(self._job.frames))
+        except (IndexError, TypeError, ValueError):  # reported by the fit
+            return 0
 
     @property
     def fits(self) -> SpotFits:
@@ -162,15 +177,30 @@ class LayerFit(QObject):
             self._check()
         return self._layer
 
+    @property
+    def shown(self) -> Points | None:
+        """The layer of a result, be it of a part of the image; None if there is none."""
+        whole = self.error is None or isinstance(self.error, IncompleteFitError)
+        return self._layer if whole else None
+
     def start(self) -> None:
         """Start to fit."""
+        if isinstance(self._job, Exception):
+            self._end(self._job)
+            return
         self._started = time.perf_counter()
+        self._work = Work(partial(fit_job, self._job, self._enough), self)
+        self._work.progressed.connect(self.progressed)
+        self._work.done.connect(self._on_fitted)
+        self._work.failed.connect(self._end)
         self.image.events.data.connect(self._on_pixels)
         self._work.start()
 
     def stop(self) -> None:
         """Fit no further, and show what was found; no-op if the fit has ended."""
-        if not self._done:
+        if self.waits:
+            self.cancel(CancelledError("the fits were stopped before this one had begun"))
+        elif not self._done:
             self._enough.set()
 
     def cancel(self, why: CancelledError | None = None) -> None:
@@ -178,8 +208,9 @@ class LayerFit(QObject):
 
         Asking for the result then raises a RuntimeError.
         """
-        if not self._done and self._showing is None:
-            self._work.cancel()
+        if not self._done and not self._showing:
+            if self._work is not None:
+                self._work.cancel()
             self._end(why or CancelledError("the fit was cancelled; the layers are as they were"))
 
     def cancel_if_gone(self) -> None:
@@ -221,10 +252,21 @@ class LayerFit(QObject):
             )
         return self.fits
 
-    def finish(self) -> None:
-        """Do the remaining steps of showing the result now."""
-        for _ in self._showing or ():
-            pass
+    def show(self, what: str, run: object = None) -> Iterator[None]:
+        """Show the result in steps, each short enough not to be felt.
+
+        Parameters
+        ----------
+        what : str
+            What is done, as in “take back …”.
+        run : object, optional
+            All fits of the same one are taken back together.
+        """
+        self._showing = True
+        try:
+            yield from self._show(what, run)
+        except Exception as error:
+            self._end(error)
 
     def _check(self) -> None:
         if not self._done:
@@ -236,40 +278,29 @@ class LayerFit(QObject):
 
     def _on_fitted(self, result: Fitted) -> None:
         self.cancel_if_gone()
-        if self._done:
-            return
-        self._showing = self._show(result)
-        self.fitted.emit()
-        # The status is drawn first: napari takes seconds for millions of spots.
-        QTimer.singleShot(0, self._show_next)
+        if not self._done:
+            self._result, self._took = result, time.perf_counter() - self._started
+            self.fitted.emit()
 
-    def _show_next(self) -> None:
-        """Do one step of showing the result, then let the viewer draw and respond."""
-        try:
-            if self._showing is not None and next(self._showing, self) is None:
-                QTimer.singleShot(0, self._show_next)
-        except Exception as error:
-            self._end(error)
-
-    def _show(self, result: Fitted) -> Iterator[None]:
-        """Show the result in steps, each short enough not to be felt."""
+    def _show(self, what: str, run: object) -> Iterator[None]:
+        result = self._result
+        assert result is not None
         image, layer, fits = self.image, None, result.fits
         earlier = unchanged_result(self._viewer, image)
         self.replaced = earlier is not None
         if len(result.points["data"]) or self.replaced:
-            for layer in show_result(self._viewer, image, result.points, earlier):  # noqa: B007
+            for layer in show_result(self._viewer, image, result.points, earlier, what, run):  # noqa: B007
                 yield
         remember_fit(image.name, fits)
-        seconds = time.perf_counter() - self._started
-        text = summary(fits, seconds, result.device, result.why_invalid)
+        text = summary(fits, self._took, result.device, result.why_invalid)
         if result.share:
             text += f". Stopped after {result.share}"
         self.summary = text + _planes_in_words(image, fits) + result.doubts
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": self.summary}
+        self.advice = result.advice
+        self.counts = counts_in_words(fits.good[fits.valid])
         self._fits, self._layer = fits, layer
-        if layer is not None:
-            self.shown.emit(layer)
         self._end(result.stopped)
 
     def _on_pixels(self, event: Any = None) -> None:
@@ -279,99 +310,135 @@ class LayerFit(QObject):
             self.cancel(ImageChangedError(text))
 
     def _end(self, error: Exception | None = None) -> None:
-        self._showing = None
-        self.image.events.data.disconnect(self._on_pixels)
+        if self._work is not None:
+            self.image.events.data.disconnect(self._on_pixels)
         self.error, self._done = error, True
+        self.ended.emit()
+
+
+class FitRun(QObject):
+    """Fits of images one after the other, whose spots are shown once all are there.
+
+    Parameters
+    ----------
+    fits : sequence of LayerFit
+        The fits.
+    parent : QObject
+        Qt parent; when it goes, they are cancelled.
+    """
+
+    #: How many frames of all images are done, and how many there are.
+    progressed = Signal(int, int)
+    #: Another image is fitted now.
+    went_on = Signal()
+    #: All is fitted; the layers are made next.
+    fitted = Signal()
+    #: A layer that shows spots.
+    shown = Signal(object)
+    #: All fits have ended.
+    ended = Signal()
+
+    def __init__(self, fits: Sequence[LayerFit], parent: QObject | None):
+        super().__init__(parent)
+        self.fits = fits
+        self._frames = [fit.frames for fit in fits] if len(fits) > 1 else []
+        self._showing: Iterator[None] | None = None
+        for fit in fits:
+            fit.setParent(self)
+            fit.progressed.connect(self._on_progress)
+            fit.fitted.connect(self._go_on)
+            fit.ended.connect(self._go_on)
+
+    @property
+    def now(self) -> LayerFit:
+        """The fit that is under way, or was last."""
+        return next((fit for fit in self.fits if fit.runs), self.fits[-1])
+
+    @property
+    def layers(self) -> list[Points]:
+        """The layers of the results."""
+        return [fit.shown for fit in self.fits if fit.shown is not None]
+
+    def start(self) -> None:
+        """Start with the first image."""
+        self._go_on()
+
+    def stop(self) -> None:
+        """Fit no further, and show what was found."""
+        # Else the next one would begin.
+        for fit in reversed(self.fits):
+            fit.stop()
+
+    def cancel(self) -> None:
+        """Stop all fits unless their spots are being shown; no layer changes."""
+        for fit in reversed(self.fits):
+            fit.cancel()
+
+    def cancel_if_gone(self) -> None:
+        """Stop the fits whose image was removed from the viewer."""
+        for fit in reversed(self.fits):
+            fit.cancel_if_gone()
+
+    def finish(self) -> None:
+        """Do the remaining steps of showing the results now."""
+        while self._showing is not None:
+            self._show_next()
+
+    def _go_on(self) -> None:
+        """Fit the next image; where none is left, show the spots of all."""
+        if self._showing is not None or any(fit.runs for fit in self.fits):
+            return
+        waiting = next((fit for fit in self.fits if fit.waits), None)
+        if waiting is not None:
+            waiting.start()
+            self.went_on.emit()
+            return
+        if all(fit.done for fit in self.fits):
+            self._end()
+            return
+        self._showing = self._show()
+        self.fitted.emit()
+        # The status is drawn first: napari takes seconds for millions of spots.
+        QTimer.singleShot(0, self._step)
+
+    def _step(self) -> None:
+        """Show the results for a moment, then let the viewer draw and respond."""
+        end = time.perf_counter() + _MOMENT
+        while self._showing is not None and time.perf_counter() < end:
+            self._show_next()
+        if self._showing is not None:
+            QTimer.singleShot(0, self._step)
+
+    def _show_next(self) -> None:
+        if self._showing is not None and next(self._showing, self) is self:
+            self._showing = None
+            self._end()
+
+    def _show(self) -> Iterator[None]:
+        several = len(self.fits) > 1
+        what = f"the fit of {len(self.fits)} images" if several else "the last fit of the image"
+        for fit in self.fits:
+            if not fit.done:
+                yield from fit.show(what, self if several else None)
+                if fit.shown is not None:
+                    self.shown.emit(fit.shown)
+
+    def _on_progress(self, done: int, total: int) -> None:
+        if self._frames:  # a part of a frame may be done
+            place = list(self.fits).index(self.now)
+            own, before = self._frames[place], sum(self._frames[:place])
+            done, total = before + done * own // max(total, 1), sum(self._frames)
+        self.progressed.emit(done, total)
+
+    def _end(self) -> None:
         self.ended.emit()
         QTimer.singleShot(0, self._release)
 
     def _release(self) -> None:
-        """Leave the parent, so that the fit lives only as long as its result is used."""
+        """Leave the parent, so that a fit lives only as long as its result is used."""
+        for fit in self.fits:
+            fit.setParent(None)
         self.setParent(None)
-
-
-def _fit(job: Job, enough: threading.Event) -> Steps:
-    """Fit part by part until all is done or enough is set; return what is ``Fitted``."""
-    maps, parts, stopped = job.maps.read(), list[Part](), None
-    check = CameraCheck(job.settings)
-    try:
-        with closing(_parts(job, maps)) as coming:
-            for part in coming:
-                parts.append(part)
-                check.add(part.fits)
-                yield part.done, part.total
-                if enough.is_set():
-                    break
-    except Exception as error:
-        if not any(len(part.fits) for part in parts):
-            raise
-        stopped = _incomplete(error, _share(parts[-1]))
-    if not any(len(part.fits) for part in parts) and not enough.is_set():
-        _check_searched(job, maps)
-    fits = joined_channels([part.fits for part in parts])
-    face, colormap, mark = job.look
-    face = face if face in fits.columns else default_face(fits)
-    points = with_mark(points_arguments(fits, face, colormap, job.maps), mark)
-    points["metadata"]["frames"] = plain_frames(job.frames)
-    why = _why_invalid(job.image, fits)
-    found = check.doubts()
-    doubts = f". ⚠ {found[0].upper()}{found[1:]}." if found else ""
-    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why, doubts)
-
-
-def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
-    """Yield the fits of an image part by part, those of channels one after the other."""
-    if job.channels is None:
-        settings = job.noise.put_into(job.settings, job.image, maps)
-        yield from localize_parts(job.image, settings, frames=job.frames, **maps)
-        return
-    axis, leading = job.channels, job.image.shape[: -job.settings.dimensions]
-    chosen = job.frames if isinstance(job.frames, tuple) else (job.frames,)
-    if job.frames is None:
-        chosen = (slice(None),) * len(leading)
-    numbers = indices_along(chosen[axis], leading[axis]).tolist()
-    others = (*chosen[:axis], *chosen[axis + 1 :]) or None
-    channels = channels_along(job.image, axis, numbers, Maps(**maps))
-    # One size for all: a layer has one size of ROIs in its settings.
-    for parts in parts_by_channel(channels, job.settings, others, same_roi=True):
-        yield from parts
-
-
-def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:
-    """Return chosen frames as plain values: an index, [first, behind last], or None for all.
-
-    Examples
-    --------
-    >>> plain_frames((slice(2, 5), 3, slice(None)))
-    [[2, 5], 3, None]
-    """
-    if frames is None:
-        return None
-    axes = frames if isinstance(frames, tuple) else (frames,)
-    return [_plain_axis(along) for along in axes]
-
-
-def _plain_axis(along: Any) -> list[int] | int | None:
-    if not isinstance(along, slice):
-        return int(along)
-    return None if along == slice(None) else [int(along.start), int(along.stop)]
-
-
-def _share(last: Part) -> str:
-    """Return how much of the image was fitted, in words; nothing if all was."""
-    if last.done == last.total:
-        return ""
-    if not last.done:
-        return f"{last.share:.0%} of the image"
-    return f"{number(last.done)} of {number(last.total)} frames"
-
-
-def _incomplete(error: Exception, share: str) -> IncompleteFitError:
-    """Return the error that says which spots are shown all the same."""
-    why = str(error) or type(error).__name__
-    incomplete = IncompleteFitError(f"{why}. The spots found before are shown, of {share}")
-    incomplete.__cause__ = error
-    return incomplete
 
 
 def _planes_in_words(image: Image, fits: SpotFits) -> str:
@@ -379,75 +446,3 @@ def _planes_in_words(image: Image, fits: SpotFits) -> str:
     planes = images.planes_of(image, fits)
     words = fitted_by_plane(planes)
     return f". ⚠ {words[0].upper()}{words[1:]}." if planes else ""
-
-
-def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") -> str:
-    """Return in one line what a fit has found.
-
-    Parameters
-    ----------
-    fits : SpotFits
-        All fits, the invalid ones too.
-    seconds : float
-        How long it took.
-    device : str
-        What it ran on.
-    why_invalid : str
-        Why some could not be fitted, and what to do, where that is known.
-    """
-    total = len(fits)
-    found = f"{number(total)} spot{'' if total == 1 else 's'}" if total else "No spots"
-    text = f"{found} in {seconds:.1f}\u202fs on {device}"
-    if not total:
-        return f"{text}: allow more false spots or try another PSF σ"
-    valid = to_host(fits.valid)
-    invalid = int((~valid).sum())
-    text += f", {reasons_in_words(to_host(fits.flags)[valid])}"
-    if not invalid:
-        return text
-    text += (
-        f"; {number(invalid)} could not be fitted and {'is' if invalid == 1 else 'are'} not drawn"
-    )
-    return f"{text}: {why_invalid}" if why_invalid else text
-
-
-def _check_searched(job: Job, maps: Mapping[str, Any]) -> None:
-    """Raise a ValueError that says why no spot can be found, if there is no pixel to search.
-
-    An image with finite pixels in its first frame is read no further.
-    """
-    mask = maps.get("mask")
-    if mask is not None and not bool(mask.any()):
-        raise ValueError(
-            f"“{job.maps.names['mask']}” marks no pixel of the image: mark where to search in it, "
-            "or search the whole image"
-        )
-    if not _any_finite(job.image, job.frames):
-        raise ValueError(
-            "the image has no finite pixel in these frames, only NaN or infinite ones: choose "
-            "another image, or other frames"
-        )
-
-
-def _any_finite(image: Any, frames: FrameSelection) -> bool:
-    if np.dtype(image.dtype).kind != "f":
-        return True
-    reader = FrameReader(image)
-    blocks = reader.blocks(reader.select(frames), 1, _BLOCK)
-    return any(bool(np.isfinite(reader.read_here(block)).any()) for block in blocks)
-
-
-def _why_invalid(image: Any, fits: SpotFits) -> str:
-    """Return why spots could not be fitted, if the first of them has NaN or infinite pixels.
-
-    So only one frame is read again.
-    """
-    rows = np.flatnonzero(~fits.valid)
-    if not len(rows) or fits.settings is None or np.dtype(image.dtype).kind != "f":
-        return ""
-    columns, row = fits.columns, rows[0]
-    index = tuple(int(columns[name][row]) for name in fits.index_names)
-    corner = (int(columns[f"roi_{axis}"][row]) for axis in fits.axes)
-    part = (slice(n, n + side) for n, side in zip(corner, fits.settings.roi_shape, strict=True))
-    roi = np.asarray(image[index][tuple(part)])
-    return "" if np.isfinite(roi).all() else _NO_NUMBERS

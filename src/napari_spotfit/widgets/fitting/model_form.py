@@ -40,11 +40,11 @@ _NUMBERS = ("fixed", "low", "high")
 #: What an empty box means: of the centre, of a width, of anything else.
 _EMPTY = {
     "fixed": ("fitted", "fitted", "fitted"),
-    "low": ("ROI edge", f"{SIGMA_MIN}", "open"),
-    "high": ("ROI edge", "ROI side", "open"),
+    "low": ("edge", f"{SIGMA_MIN}", "open"),
+    "high": ("edge", "side", "open"),
 }
 #: A number as long as usual ones, and the width of a start value's text in pixels.
-_SAMPLE, _START = "1.2345", 62
+_SAMPLE, _START = "1.23", 50
 _STEP = 0.1
 #: What is set for one parameter: its start as a text, fixed value and bounds as numbers or None.
 Row = dict[str, Any]
@@ -138,6 +138,12 @@ class ModelForm(QObject):
         """Show the defaults; the expression stays, for the next time."""
         self.fix_sigma.setChecked(False)
         self.shape.reset()
+
+    def changes(self) -> list[str]:
+        """Return what is not at its default, in words, but for the model itself."""
+        fixed, bounds = self.shape.fixed(), self.shape.bounds()
+        words = [f"{name} fixed at {value:g}" for name, value in fixed.items()]
+        return words + [f"bounds of {name}" for name in bounds]
 
     def bind(self) -> None:
         """Go on to read an unfinished expression."""
@@ -300,9 +306,11 @@ class ShapeTable(QWidget):
             self._grid.addWidget(_label(heading, tip), 0, column)
         for line, parameter in enumerate(shape, 1):
             tip = parameter.column.meaning
-            unit = f" ({parameter.unit})" if parameter.unit else ""
+            unit = f" [{parameter.unit}]" if parameter.unit else ""
             text = f"{parameter.column.label or parameter.name}{unit}"
-            self._grid.addWidget(_label(text, tip), line, 0)
+            label = _label(text, tip)
+            label.setWordWrap(True)
+            self._grid.addWidget(label, line, 0)
             for column, name in enumerate(columns, 1):
                 if name != "start":
                     self._grid.addWidget(self._number(parameter, name, tip), line, column)

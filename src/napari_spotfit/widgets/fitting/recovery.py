@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from qtpy.QtCore import QLockFile, QObject, QThreadPool, Signal
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ...files.formats import write
 from ..napari_compat import LayerData
 from ..parts import remember
 from ..parts.layout import explain, fill, sentence
+from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from ..saved_layers import KEPT, attributes_of, read_layer, table_of_layer
 
@@ -54,8 +55,8 @@ class Recovery(QObject):
 
     #: The exception that a file could not be written for.
     failed = Signal(object)
-    #: The layer that was opened; the exception that it was not.
-    opened, not_opened = Signal(object), Signal(object)
+    #: The layers that were opened, and the exceptions that others were not.
+    opened = Signal(list, list)
 
     def __init__(self, viewer: Viewer, parent: QObject):
         super().__init__(parent)
@@ -73,7 +74,6 @@ class Recovery(QObject):
         self._writing.failed.connect(self.failed)
         self._reading = Latest(self)
         self._reading.done.connect(self._on_read)
-        self._reading.failed.connect(self.not_opened)
 
     def keep(self, layer: Points) -> None:
         """Keep what a layer shows now, in the background."""
@@ -102,13 +102,14 @@ class Recovery(QObject):
         files = [one for folder in self._left for one in folder.iterdir() if _is_ours(one)]
         return sorted(files, key=lambda one: one.stat().st_mtime, reverse=True)
 
-    def open(self, path: Path) -> None:
-        """Read a file that a crash has left, in the background; open it, and keep it on."""
-        self._reading.ask(partial(_read, path))
+    def open(self, paths: list[Path]) -> None:
+        """Read files that crashes have left, in the background; open them, and keep them on."""
+        self._reading.ask(partial(_read, paths))
 
-    def discard(self, path: Path) -> None:
-        """Delete a file that a crash has left."""
-        path.unlink(missing_ok=True)
+    def discard(self, paths: list[Path]) -> None:
+        """Delete files that crashes have left."""
+        for path in paths:
+            path.unlink(missing_ok=True)
         self._drop_empty()
 
     def release(self) -> None:
@@ -117,10 +118,15 @@ class Recovery(QObject):
         while self._left:
             self._left.popitem()[1].unlock()
 
-    def _on_read(self, read: tuple[Path, LayerData]) -> None:
+    def _on_read(self, read: list[tuple[Path, LayerData | Exception]]) -> None:
+        errors = [one for _, one in read if isinstance(one, Exception)]
+        layers = [self._add(path, *one) for path, one in read if not isinstance(one, Exception)]
+        self._drop_empty()
+        self.opened.emit(layers, errors)
+
+    def _add(self, path: Path, data: Any, arguments: dict[str, Any], _: str) -> Points:
         from napari.layers import Points
 
-        path, (data, arguments, _) = read
         layer = Points(data, **arguments)
         self._viewer.add_layer(layer)
         try:
@@ -131,8 +137,7 @@ class Recovery(QObject):
         else:
             self._files[layer] = kept
             layer.metadata = {**layer.metadata, KEPT: str(kept)}
-        self._drop_empty()
-        self.opened.emit(layer)
+        return layer
 
     def _next(self, *_: Any) -> None:
         """Write the next layer that waits, unless one is being written."""
@@ -170,7 +175,7 @@ class Recovery(QObject):
 
 
 class LeftResult(QWidget):
-    """A quiet line that offers what a crash has left; hidden if there is nothing.
+    """A quiet list of what crashes have left, to be opened or discarded; hidden without any.
 
     Parameters
     ----------
@@ -184,47 +189,48 @@ class LeftResult(QWidget):
     def __init__(self, recovery: Recovery):
         super().__init__()
         self._recovery = recovery
-        self._path: Path | None = None
+        self._paths: list[Path] = []
+        self._looking = Latest(self)
+        self._looking.done.connect(self._on_looked)
         self.label = sentence()
         self.open_button, self.discard_button = QPushButton("Open"), QPushButton("Discard")
         for button, what, tip in (
-            (self.open_button, "Open", "Open the result as a layer, as it was."),
-            (self.discard_button, "Discard", "Delete the result for good."),
+            (self.open_button, "Open", "Open these results as layers, as they were."),
+            (self.discard_button, "Discard", "Delete these results for good."),
         ):
-            explain(button, f"{what} the result that was not saved", f"<p>{tip}</p>")
+            explain(button, f"{what} the results that were not saved", f"<p>{tip}</p>")
         self.open_button.clicked.connect(self._on_open)
         self.discard_button.clicked.connect(self._on_discard)
         recovery.opened.connect(self._on_opened)
-        recovery.not_opened.connect(self._on_not_opened)
-        fill(QHBoxLayout(self), (self.label, 1), self.open_button, self.discard_button)
+        buttons = fill(QHBoxLayout(), 1, self.open_button, self.discard_button)
+        fill(QVBoxLayout(self), self.label, buttons, spacing=2)
         self.hide()
 
     def look(self) -> None:
-        """Offer the newest result that a crash has left, if there is one."""
+        """List what crashes have left, if there is anything."""
         self._wait(False)
-        left = self._recovery.left()
-        self._path = left[0] if left else None
-        self.setVisible(bool(left))
-        if self._path is not None:
-            waiting = len(left) - 1
-            more = f" {waiting} more wait{'s' * (waiting == 1)}." if waiting else ""
-            self.label.setText(f"A result of {_when(self._path)} was not saved.{more}")
-            self.label.setToolTip(_LEFT_TIP.format(_root()))
+        self._paths = self._recovery.left()
+        self.setVisible(bool(self._paths))
+        self.label.setText("Not saved before napari closed:")
+        self.label.setToolTip(_LEFT_TIP.format(_root()))
+        if self._paths:
+            self._looking.ask(partial(_describe, self._paths))
+
+    def _on_looked(self, lines: list[str]) -> None:
+        self.label.setText("\n".join(["Not saved before napari closed:", *lines]))
 
     def _on_open(self) -> None:
-        if self._path is None:
-            return
         self._wait(True)
-        self._recovery.open(self._path)
+        self._recovery.open(self._paths)
 
-    def _on_opened(self, layer: Points) -> None:
+    def _on_opened(self, layers: list[Points], errors: list[Exception]) -> None:
         self._wait(False)
-        self.said.emit(f"“{layer.name}” is as it was; save it with File ▸ Save Selected Layers.")
+        names = ", ".join(f"“{layer.name}”" for layer in layers)
+        if errors:
+            self.failed.emit(f"Not all was opened: {'; '.join(map(str, errors))}")
+        elif layers:
+            self.said.emit(f"Opened as before: {names}. Save with File ▸ Save Selected Layers.")
         self.look()
-
-    def _on_not_opened(self, error: Exception) -> None:
-        self._wait(False)
-        self.failed.emit(f"The result was not opened: {error}")
 
     def _wait(self, waiting: bool) -> None:
         for button in (self.open_button, self.discard_button):
@@ -233,9 +239,8 @@ class LeftResult(QWidget):
             self.said.emit("Opening…")
 
     def _on_discard(self) -> None:
-        if self._path is not None:
-            self._recovery.discard(self._path)
-            self.look()
+        self._recovery.discard(self._paths)
+        self.look()
 
 
 def _root() -> Path:
@@ -290,8 +295,26 @@ def _remove(folder: Path, lock: QLockFile) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read(path: Path) -> tuple[Path, LayerData]:
-    return path, read_layer(str(path))
+def _read(paths: list[Path]) -> list[tuple[Path, LayerData | Exception]]:
+    return [(path, _layer_or_error(path)) for path in paths]
+
+
+def _layer_or_error(path: Path) -> LayerData | Exception:
+    try:
+        return read_layer(str(path))
+    except (ImportError, OSError, ValueError) as error:
+        return error
+
+
+def _describe(paths: list[Path]) -> list[str]:
+    """Return the layer, the number of spots and the time of each file."""
+    lines = []
+    for path in paths:
+        read, what = _layer_or_error(path), "a damaged file"
+        if not isinstance(read, Exception):
+            what = f"“{read[1]['name']}”, {number(len(read[0]))} spots"
+        lines.append(f"{what}, {_when(path)}")
+    return lines
 
 
 def _write(path: Path, data: Any, attributes: dict[str, Any]) -> None:

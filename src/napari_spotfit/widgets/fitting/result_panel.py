@@ -15,20 +15,23 @@ from ..layers.appearance import (
     COLORMAPS,
     MARK,
     MARKS,
+    OWN_COLOR,
     PREVIEW,
     automatic_limits,
     choose_mark,
     color_faces,
+    good_rows,
     number_names,
 )
 from ..layers.history import history_of
 from ..layers.images import bind_image, image_of, images_for
-from ..layers.points import is_result
+from ..layers.points import is_preview, is_result, width_of
 from ..parts.color_legend import BarOnCanvas, ColorBar
-from ..parts.layout import Label, Scrolled, add_action, explain, fill, guard_wheel, sentence
+from ..parts.layout import HEADING, Label, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
 from ..table.legend import CanvasLegend, Legend
 from ..table.shown_spots import ShownSpots
+from .job import counts_in_words
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -51,6 +54,11 @@ _FACE_TIP = (
     "<p>What colours the faces of the rings: a fitted quantity, or the stop condition. It is "
     "remembered for the next fit.</p>"
 )
+_CHANNELS_TIP = (
+    "<p>The spots of several images that were fitted together have one colour for each image, or, "
+    "as those of one image have, the colour of their fitted width. Borders have that of the stop "
+    "condition.</p>"
+)
 _MAP_TIP = (
     "<p>The colours that stand for the numbers. All maps but <i>turbo</i> rise evenly in "
     "brightness; <i>coolwarm</i> is for numbers that matter on either side of a middle, "
@@ -61,8 +69,11 @@ _SHOWN_TIP = (
     "<p>How many of the layer's spots are shown, and which, in words. The widget Results has more: "
     "limits on every quantity, and these filters for other layers.</p>"
 )
-#: Height in pixels that the legend has in any case, if it is that high.
-_LEAST = 72
+_HEADING_TIP = (
+    "<p>Show or hide the legend of the spots, which is their filter, and their colours.</p>"
+)
+#: Least width of a choice in pixels.
+_LEAST = 84
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
@@ -85,6 +96,12 @@ class ResultPanel(QWidget):
         self._viewer = viewer
         self.layer: Points | None = None
         self._seen: _Colors | None = None
+        #: How many spots are good; unfolds the panel.
+        self.heading = QPushButton()
+        self.heading.setCheckable(True)
+        self.heading.setStyleSheet(HEADING)
+        self.heading.setMinimumWidth(120)
+        self.heading.setToolTip(_HEADING_TIP)
         self.title = QElidingLabel()
         # Names are the user's: what looks like HTML in them is none.
         self.title.setTextFormat(Qt.TextFormat.PlainText)
@@ -94,9 +111,8 @@ class ResultPanel(QWidget):
         #: The layer's filters, which the widget Results has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
-        self.legend_area = Scrolled(self.legend, _LEAST)
         self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
-        self.marks = MarkBox(viewer)
+        self.marks, self.channels = MarkBox(viewer), ChannelColors(viewer)
         self.shown, self.image = sentence(), ImageTie(viewer)
         self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
@@ -106,16 +122,16 @@ class ResultPanel(QWidget):
             box.setObjectName(name)
             explain(box, name, tip)
             guard_wheel(box)
-        for box, least in ((self.marks, 4), (self.face, 6), (self.colormap, 4)):
-            # A long name does not widen the panel.
-            box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-            box.setMinimumContentsLength(least)
+        for box in (self.marks, self.face, self.colormap):
+            box.setMinimumWidth(_LEAST)  # a long name does not widen the panel
         self._lay_out()
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._color)
+        self.channels.changed.connect(self.look)
         self.spots.replaced.connect(self._on_table)
         self.spots.changed.connect(self._on_shown)
+        self.heading.toggled.connect(self._fold)
         self._look = QTimer(self)
         self._look.setInterval(_LOOK)
         self._look.timeout.connect(self.look)
@@ -126,19 +142,31 @@ class ResultPanel(QWidget):
         self.layer = layer
         self.spots.show_layer(layer)
         self.image.look(layer)
-        self.setVisible(layer is not None)
+        self._fold()
         if layer is None:
             self.on_canvas.show_layer(None)
         else:
             self.title.setText(layer.name)
             self.title.setToolTip(f"<p>{html.escape(layer.name)}</p>")
             self.marks.look(layer)
+            self.channels.look()
             self._list_features(layer)
             self._show_colors(layer)
+
+    def _fold(self) -> None:
+        """Show the panel or its heading alone, or nothing without a layer."""
+        layer, unfolded = self.layer, self.heading.isChecked()
+        self.heading.setVisible(layer is not None)
+        self.setVisible(layer is not None and unfolded)
+        if layer is not None:
+            counts = counts_in_words(good_rows(layer.features))
+            what = f"Preview: {counts}" if is_preview(layer) else counts
+            self.heading.setText(f"{what} {'▾' if unfolded else '▸'}")
 
     def look(self) -> None:
         """Show the layer's colours again if they were changed elsewhere."""
         self.marks.look(self.layer)
+        self.channels.look()
         self.image.look(self.layer)
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
@@ -160,6 +188,7 @@ class ResultPanel(QWidget):
         self._look.stop()
 
     def _on_table(self) -> None:
+        self._fold()
         self.legend.show_table()
         self._on_shown()
 
@@ -167,12 +196,17 @@ class ResultPanel(QWidget):
         self.legend.show_rows()
         shown, filters = self.spots.shown, self.spots.filters
         text = f"{number(int(shown.sum()))} of {number(len(shown))} shown"
-        self.shown.setText(f"{text}: {filters.in_words(self.spots.units)}" if filters else text)
+        words = filters.words(self.spots.units)
+        self.shown.setText(
+            ": ".join([text, *words]) if len(words) < 2 else "\n".join([text, *words])
+        )
 
     def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
         names = [*number_names(layer.features), "stop_condition"]
-        texts = [f"{name} ({units[name]})" if name in units else str(name) for name in names]
+        texts = [f"{name} [{units[name]}]" if name in units else str(name) for name in names]
+        if OWN_COLOR in layer.metadata:
+            names, texts = [*names, OWN_COLOR], [*texts, "one colour"]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:
             self.face.clear()
             for text, name in zip(texts, names, strict=True):
@@ -188,13 +222,14 @@ class ResultPanel(QWidget):
         if self.colormap.findText(name) < 0:
             self.colormap.addItem(name)
         self.colormap.setCurrentText(name)
-        self.colormap.setEnabled(self.face.currentData() != "stop_condition")
+        self.colormap.setEnabled(self.face.currentData() not in ("stop_condition", OWN_COLOR))
         self.bar.show_layer(layer)
         self.on_canvas.show_layer(layer)
 
     def _on_face(self) -> None:
         self._color()
-        self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
+        if self.face.currentData() != OWN_COLOR:
+            self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
 
     def _on_colormap(self) -> None:
         if self.layer is not None:
@@ -215,15 +250,16 @@ class ResultPanel(QWidget):
         label = Label("Marks")
         label.setToolTip(MARK_TIP)
         label.setBuddy(self.marks)
-        row = fill(QHBoxLayout(), (self.marks, 2), (self.face, 4), (self.colormap, 3), spacing=4)
+        colors = fill(QHBoxLayout(), (self.face, 3), (self.colormap, 2), spacing=4)
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
         form.addRow(self.title)
         form.addRow(self.image)
-        form.addRow(label, row)
+        form.addRow(label, self.marks)
+        form.addRow("Colour", colors)
         form.addRow(self.bar)
-        form.addRow(self.legend_area)
+        form.addRow(self.legend)
         form.addRow(self.shown)
 
 
@@ -241,6 +277,51 @@ def _colors(layer: Points) -> _Colors:
     chosen = layer.metadata.get("face"), layer.metadata.get("face_limits")
     mode, limits = str(layer.face_color_mode), layer.face_contrast_limits
     return _Colors(mode, limits, layer.face_colormap.name, chosen)
+
+
+class ChannelColors(QPushButton):
+    """Colours the spots of several images by what was fitted, or those of each image alike.
+
+    It is hidden where no results were told apart by colours.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    """
+
+    #: The faces of layers have other colours.
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self.setToolTip(_CHANNELS_TIP)
+        self.clicked.connect(self._on_clicked)
+        self.hide()
+
+    def look(self) -> None:
+        """Offer the colours that the results do not have."""
+        layers = self._layers()
+        self.setText("Colour by width" if _of_channels(layers) else "Colour by image")
+        self.setVisible(bool(layers))
+
+    def _layers(self) -> list[Points]:
+        return [layer for layer in self._viewer.layers if OWN_COLOR in layer.metadata]
+
+    def _on_clicked(self) -> None:
+        layers, run = self._layers(), object()
+        by_image = not _of_channels(layers)
+        for layer in layers:
+            feature = OWN_COLOR if by_image else width_of(layer.features)
+            history_of(self._viewer).record_view(layer, "the colours of the images", run=run)
+            color_faces(layer, feature)
+        self.look()
+        self.changed.emit()
+
+
+def _of_channels(layers: list[Points]) -> bool:
+    return any(layer.metadata.get("face") == OWN_COLOR for layer in layers)
 
 
 class MarkBox(QComboBox):

@@ -22,7 +22,7 @@ from ..layers.result_layers import count_refits
 from ..parts.layout import add_action
 from ..parts.remember import recent_fits
 from .camera_form import QUANTITIES
-from .layer_fit import plain_frames
+from .job import plain_frames
 from .settings_panel import SettingsPanel
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ KEYS = (
     ("Page Up, Page Down", "Go to the doubtful spot before, to the next one (Inspect)."),
     (".", "While it is held down, show the image without any marks."),
 )
-#: Chosen frames as plain values; see :func:`~.layer_fit.plain_frames`.
+#: Chosen frames as plain values; see :func:`~.job.plain_frames`.
 PlainFrames = list[list[int] | int | None] | None
 _DEFAULTS = Settings()
 _MENU_TIP = (
@@ -182,12 +182,17 @@ class SettingsMenu(QPushButton):
             refits = count_refits(layer.features)
             fit = Fit(settings, name, known.get("frames"), known.get("map_names", {}), refits)
             return fit_as_python(fit, image)
-        image = self._panel.image.layer
-        if image is None:
-            raise ValueError("there is no image to fit; open one")
-        frames = plain_frames(self._panel.frames.frames(self._viewer, image))
+        images = self._panel.image.ticked
+        if not images:
+            raise ValueError("there is no image to fit; tick or open one")
         maps = {role: one.name for role, one in self._panel.layers().items()}
-        return fit_as_python(Fit(self._panel.settings(), image.name, frames, maps), image)
+        settings, frames = self._panel.settings(), self._panel.frames
+        return "\n".join(
+            fit_as_python(
+                Fit(settings, one.name, plain_frames(frames.frames(self._viewer, one)), maps), one
+            )
+            for one in images
+        )
 
     def _copied(self) -> Points | None:
         """Return the layer whose fit would be copied: one that Fit has made, or None."""

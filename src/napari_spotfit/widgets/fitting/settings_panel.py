@@ -8,15 +8,14 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
+from qtpy.QtCore import QEvent, Qt, Signal
 from qtpy.QtGui import QIcon
 from qtpy.QtWidgets import (
     QGraphicsOpacityEffect,
+    QHBoxLayout,
     QLabel,
     QLayout,
     QPushButton,
-    QScrollArea,
-    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
@@ -27,11 +26,12 @@ from ...settings.settings import Settings, parameters
 from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
-from ..parts.layout import explain, fill, scroll_upright, sentence
+from ..parts.layout import HEADING, explain, fill, sentence
 from ..parts.work import Latest
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
-from .image_choice import FrameChoice, ImageChoice
+from .frame_choice import FrameChoice
+from .image_choice import IMAGE_TIP, ImageChoice
 from .model_form import ModelForm
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
     from ..layers.measured_noise import ImageEstimates
 
-_IMAGE_TIP = (
-    "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"
-)
 _LIMIT_TIP = (
     "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
@@ -57,19 +54,16 @@ _AUTOMATIC_TIP = (
     "<p>Estimate it from each image again. So does an empty box, or one with the word "
     "<i>automatic</i>.</p>"
 )
-_FRAMES_TIP = "<p>Which frames of the image are fitted.</p>"
+_FRAMES_TIP = "<p>What the axes of the image are, and which of its frames are fitted.</p>"
+_RESET_TIP = "<p>Set every control to its default: all that is named here.</p>"
 _BY_THRESHOLD_TIP = (
-    "<p>Spots are found by their height in counts, as a threshold is set under Advanced ▸ "
+    "<p>Spots are found by their height in counts, as a threshold is set under More settings ▸ "
     "Detection. Clear it to find them by a number of false spots.</p>"
 )
 _ADVANCED_TIP = (
-    "<p>Show or hide what few need: the detection, the model and its bounds, the camera, and the "
+    "<p>Show or hide what few need: σ and ROI, the model and its bounds, the camera, and the "
     "device.</p>"
 )
-#: Not the theme's filled button: it is a heading.
-_HEADING = "text-align: left; font-weight: bold; padding: 4px 0; border: none; background: none"
-#: Width in pixels in which σ has room beside its buttons.
-_WIDTH = 374
 #: What Qt takes for no limit.
 _ANY_HEIGHT = 16777215
 #: Settings that decide what a fit runs on.
@@ -77,8 +71,8 @@ _RUN = ("backend", "devices", "threads")
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
 
-class SettingsPanel(QScrollArea):
-    """All controls, as high as they need to be and scrolling where there is less room.
+class SettingsPanel(QWidget):
+    """All controls: a few in sight, then room for what follows from them, then all others folded.
 
     Parameters
     ----------
@@ -92,7 +86,7 @@ class SettingsPanel(QScrollArea):
 
     def __init__(self, viewer: Viewer):
         super().__init__()
-        self.image = ImageChoice(viewer.layers, lambda: self.layers().values())
+        self.image = ImageChoice(viewer, lambda: self.layers().values())
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice(viewer)
         self.controls = SettingsForm(Settings)
@@ -111,9 +105,16 @@ class SettingsPanel(QScrollArea):
         self.device, self.why_no_gpu = sentence(), _soft_label()
         self._describing = Latest(self)
         self._describing.done.connect(self._on_device)
-        self.advanced = QCollapsible("", None, QIcon(), QIcon())
-        self._content = QWidget()
+        #: What lies between the controls in sight and the fold.
+        self.middle = QVBoxLayout()
+        #: All other controls; above them is the first row, for what others have to add.
+        self.advanced, self.first_folded = QCollapsible("", None, QIcon(), QIcon()), QHBoxLayout()
+        #: What is not at its default, and a button that resets it.
+        self.changes, self.reset_button = _soft_label(), QPushButton("Reset")
         self._lay_out()
+        self.reset_button.clicked.connect(self.reset)
+        self.changed.connect(self._show_changes)
+        self.maps_changed.connect(self._show_changes)
         for rows in (self.controls.first, self.controls.folded):
             rows.changed.connect(self._on_changed)
         self.model.changed.connect(self.changed)
@@ -131,6 +132,7 @@ class SettingsPanel(QScrollArea):
             button.clicked.connect(partial(self.controls.put, {name: None}))
             self.controls[name].changed.connect(self._show_automatic)
         self._show_automatic()
+        self._show_changes()
 
     @cached_property
     def detection_panel(self) -> DetectionPanel:
@@ -202,22 +204,9 @@ class SettingsPanel(QScrollArea):
         for part in self._following:
             part.unbind()
 
-    def sizeHint(self) -> QSize:
-        """Ask for the height of the contents, with their sentences broken into lines."""
-        frame = 2 * self.frameWidth()
-        height = self._content.heightForWidth(self.width() - frame)
-        if height < 0:  # no sentence is shown that could be broken
-            height = self._content.sizeHint().height()
-        return QSize(self.minimumSizeHint().width(), height + frame)
-
-    def resizeEvent(self, event: Any) -> None:
-        """Ask again, as sentences break elsewhere."""
-        super().resizeEvent(event)
-        self.updateGeometry()
-
     def focusNextPrevChild(self, forward: bool) -> bool:
         """Go on in the order in which controls are seen, whenever they were made."""
-        for one, other in pairwise(_controls(self._content.layout())):
+        for one, other in pairwise(_controls(self.layout())):
             self.setTabOrder(one, other)
         return super().focusNextPrevChild(forward)
 
@@ -231,19 +220,6 @@ class SettingsPanel(QScrollArea):
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self.controls.align()
-
-    def minimumSizeHint(self) -> QSize:
-        """Leave room for the scroll bar beside the contents."""
-        bar = self.verticalScrollBar()
-        assert bar is not None
-        width = max(self._content.minimumSizeHint().width(), _WIDTH) + bar.sizeHint().width()
-        return QSize(width + 2 * self.frameWidth(), super().minimumSizeHint().height())
-
-    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Ask again when the contents have become higher or lower."""
-        if event is not None and event.type() == QEvent.Type.LayoutRequest:
-            self.updateGeometry()
-        return super().eventFilter(watched, event)
 
     def show_device(self) -> None:
         """Show the device that fits run on, or why they cannot; a worker finds it, slowly."""
@@ -263,24 +239,26 @@ class SettingsPanel(QScrollArea):
         self.controls.allow("devices", count > 1, _ONE_GPU_TIP)
 
     def _lay_out(self) -> None:
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self._add_rows()
         self._fold()
-        fill(QVBoxLayout(self._content), self.controls.first.native, self.advanced)
-        scroll_upright(self, self._content)
+        self.middle.setContentsMargins(0, 0, 0, 0)
+        self.reset_button.setToolTip(_RESET_TIP)
+        heading = fill(QHBoxLayout(), (self.advanced.toggleButton(), 1), self.reset_button)
+        parts = (self.controls.first.native, self.middle, heading, self.changes, self.advanced)
+        fill(QVBoxLayout(self), *parts, 1, margins=(0, 0, 6, 0))
 
     def _add_rows(self) -> None:
         """Put the other controls between those of the settings."""
         form = self.controls
-        form.row_below("", "Image", self.image, _IMAGE_TIP, self.image.pin)
-        self._frames_row = form.row_below("", "Frames", self.frames, _FRAMES_TIP)
+        form.row_below("", "Images", self.image, IMAGE_TIP, self.image.pin)
+        form.row_below("", "Search in", self.limit, _LIMIT_TIP)
+        self._frames_row = form.row_below("", "Axes", self.frames, _FRAMES_TIP)
         explain(self.estimate_button, "Estimate the PSF's σ", _ESTIMATE_TIP)
         for name, button in self.automatic_buttons.items():
             explain(button, f"{parameters()[name].label} automatic", _AUTOMATIC_TIP)
             form.beside(name, button)
-        form.beside("sigma", self.estimate_button)
-        form.below("sigma", self.psf_warning)
-        form.row_below("roi_size", "Search in", self.limit, _LIMIT_TIP)
+        form.below("sigma", self.estimate_button)
+        form.below("false_spots", self.psf_warning)
         self.model.add_rows()
         self.camera.add_rows()
         form.below("backend", self.device)
@@ -289,11 +267,12 @@ class SettingsPanel(QScrollArea):
 
     def _fold(self) -> None:
         """Fold what few need, as high as its rows."""
-        empty = self.advanced.content()
-        self.advanced.setContent(self.controls.folded.native)
+        empty, content = self.advanced.content(), QWidget()
+        fill(QVBoxLayout(content), self.first_folded, self.controls.folded.native, spacing=4)
+        self.advanced.setContent(content)
         empty.deleteLater()
         self.advanced.setDuration(0)
-        self.advanced.toggleButton().setStyleSheet(_HEADING)
+        self.advanced.toggleButton().setStyleSheet(HEADING)
         self.advanced.toggleButton().setToolTip(_ADVANCED_TIP)
         column = self.advanced.layout()
         assert column is not None
@@ -302,7 +281,7 @@ class SettingsPanel(QScrollArea):
         self._show_fold(False)
 
     def _show_fold(self, unfolded: bool) -> None:
-        self.advanced.setText(f"{'▾' if unfolded else '▸'} Advanced")
+        self.advanced.setText(f"{'▾' if unfolded else '▸'} More settings")
         rows = self.advanced.content()
         rows.setVisible(unfolded)  # no key leads into what is folded
         rows.setMaximumHeight(_ANY_HEIGHT)
@@ -310,6 +289,15 @@ class SettingsPanel(QScrollArea):
     def _show_automatic(self) -> None:
         for name, button in self.automatic_buttons.items():
             button.setVisible(self.controls[name].value is not None)
+
+    def _show_changes(self) -> None:
+        """Name what is not at its default, whenever it was set."""
+        words = [*self.controls.changes(), *self.model.changes(), *self.camera.changes()]
+        if self.frames.mode != "all":
+            words.append(f"Frames {self.frames.mode}")
+        self.changes.setText(" · ".join(words))
+        self.changes.setVisible(bool(words))
+        self.reset_button.setVisible(bool(words))
 
     def _on_changed(self) -> None:
         self.changed.emit()

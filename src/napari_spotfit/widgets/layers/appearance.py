@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
-from ..napari_compat import draws_hidden_points, refreshed_once
+from ..napari_compat import draws_hidden_points, follow_no_feature, refreshed_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +35,14 @@ FACE_COLORMAP = "viridis"
 COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
 #: Percentiles of the good fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)
+#: In the metadata, the one colour of all faces, by which results of several images are told apart;
+#: and what stands for it among the features that colour faces.
+OWN_COLOR = "own_color"
+#: Those colours, none of which is a stop condition's; in the order of the images.
+CHANNEL_COLORS = ("#ffd500", "#00e5ff", "#ff4fd8", "#ff8c1a", "#a6ff4d", "#f5f5f5")
 #: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
 #: one would cover the image of a whole field, and bring back points without a size.
-CANVAS_SIZES = (0, 10000)
+CANVAS_SIZES = (0, 200)
 #: In the metadata, the sizes of hidden points.
 _SIZES = "sizes_when_shown"
 #: The mark of the preview: a ring around that of a result, which is seen inside.
@@ -110,7 +115,8 @@ def color_faces(
         A layer made by :func:`~napari_spotfit.to_points_layer`.
     feature : str
         Name of one of its features. Numbers get the colours of the map, words those of
-        the stop conditions; where a number is NaN, there is no face.
+        the stop conditions; where a number is NaN, there is no face. With :data:`OWN_COLOR` all
+        faces have the colour in the metadata.
     colormap : str or Colormap, optional
         The colour map; by default the one that the layer has.
     limits : (float, float), optional
@@ -122,8 +128,12 @@ def color_faces(
     ValueError
         If the limits are not two numbers, the lower one first.
     """
-    column = layer.features[feature]
-    numbers = is_number(column)
+    if feature == OWN_COLOR:
+        follow_no_feature(layer, "face")
+        layer.face_color = layer.metadata[OWN_COLOR]
+        layer.metadata = {**layer.metadata, "face": OWN_COLOR, "face_limits": None}
+        return
+    numbers = is_number(layer.features[feature])
     if limits is not None and not -np.inf < limits[0] < limits[1] < np.inf:
         raise ValueError(f"limits must be two finite numbers, the lower one first; got {limits!r}")
     with refreshed_once(layer, moved=False):
@@ -254,6 +264,10 @@ _ALL = {**MARKS, PREVIEW: Mark("ring", 10.0, 0.04)}
 
 #: The mark of doubtful fits, found among thousands that are points of light.
 _DOUBTFUL = Mark("x", 11.0, 0.18)
+#: Their mark where they are many: small and thin, and of so many pixels at most.
+_ONE_OF_MANY, _MOST = Mark("x", 4.0, 0.08), 8.0
+#: From which number and share on they are many.
+_MANY, _SHARE = 20, 0.25
 
 
 def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
@@ -270,11 +284,12 @@ def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
 
 def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the symbols, sizes and borders of fits as napari's Points take them."""
-    mark, sigma = _mark(metadata), metadata.get(SIGMA, _USUAL_SIGMA)
-    kinds = (mark, _DOUBTFUL)
+    doubtful = len(good) - int(np.count_nonzero(good))
+    many = doubtful >= _MANY and doubtful >= _SHARE * len(good)
+    kinds = (_mark(metadata), _ONE_OF_MANY if many else _DOUBTFUL)
     values: dict[str, Any] = {
         "symbol": [kind.symbol for kind in kinds],
-        "size": [round(kind.size * sigma, 2) for kind in kinds],
+        "size": [_size(kind, metadata) for kind in kinds],
         "border_width": [kind.border for kind in kinds],
     }
     if not len(good) or good.all() or not good.any():
@@ -283,22 +298,29 @@ def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict
     return {name: np.where(good, *both) for name, both in values.items()}
 
 
-def with_mark(arguments: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Return the arguments of napari's Points with another mark for good fits."""
-    metadata = {**arguments["metadata"], MARK: mark}
+def with_look(arguments: dict[str, Any], look: Look) -> dict[str, Any]:
+    """Return the arguments of napari's Points with another mark for good fits, or one colour."""
+    metadata, own = {**arguments["metadata"], MARK: look.mark}, {}
+    if look.color:
+        metadata |= {"face": OWN_COLOR, OWN_COLOR: look.color}
+        own["face_color"] = look.color
     marks = mark_arguments(good_rows(arguments["features"]), metadata)
-    return {**arguments, **marks, "metadata": metadata}
+    return {**arguments, **marks, **own, "metadata": metadata}
 
 
 def is_marked(layer: Points) -> bool:
     """Whether a layer has the symbols and sizes of marks, not others that the user chose."""
-    kinds = _mark(layer.metadata), _DOUBTFUL
+    kinds = _mark(layer.metadata), _DOUBTFUL, _ONE_OF_MANY
     if not names_of(layer.symbol) <= own_symbols(layer.metadata):
         return False
     sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
-    sigma = layer.metadata.get(SIGMA, _USUAL_SIGMA)
-    ours = [sizes == round(kind.size * sigma, 2) for kind in kinds]
-    return bool(np.all(ours[0] | ours[1]))
+    return bool(np.isin(sizes, [_size(kind, layer.metadata) for kind in kinds]).all())
+
+
+def _size(kind: Mark, metadata: Mapping[str, Any]) -> float:
+    """Return the diameter of a mark in pixels of the image."""
+    size: float = round(kind.size * metadata.get(SIGMA, _USUAL_SIGMA), 2)
+    return min(size, _MOST) if kind is _ONE_OF_MANY else size
 
 
 def names_of(symbols: Any) -> set[str]:
@@ -335,16 +357,18 @@ def _mark(metadata: Mapping[str, Any]) -> Mark:
 
 
 class Look(NamedTuple):
-    """How the spots of a fit are drawn: what colours the faces, the colour map, and the mark."""
+    """How the spots of a fit are drawn."""
 
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
     mark: str = "ring"
+    #: One colour for all faces instead.
+    color: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Look:
         """Return the look among remembered values; the default for what is unknown."""
-        face, colormap, mark = (values.get(name) for name in cls._fields)
+        face, colormap, mark = (values.get(name) for name in ("face", "colormap", "mark"))
         return cls(
             str(face or cls().face),
             colormap if colormap in COLORMAPS else cls().colormap,

@@ -40,6 +40,8 @@ class Change(NamedTuple):
     before: LayerState | LayerView | None
     #: What was done, as in “take back …”.
     what: str
+    #: Changes in a row with the same one are undone together.
+    run: object = None
 
 
 class History(QObject):
@@ -112,7 +114,13 @@ class History(QObject):
             self._keys.bind()
             self._on_inserted()
 
-    def record(self, layer: Points, before: LayerState | LayerView | None, what: str) -> None:
+    def record(
+        self,
+        layer: Points,
+        before: LayerState | LayerView | None,
+        what: str,
+        run: object = None,
+    ) -> None:
         """Record a change of a layer, so that it can be undone.
 
         Parameters
@@ -123,13 +131,17 @@ class History(QObject):
             What it showed before, or how; None if it was not in the viewer.
         what : str
             What was done, as in “take back …”.
+        run : object, optional
+            What it is a part of: changes in a row with the same one are undone together.
         """
         self._undone.clear()
-        self._done.append(Change(layer, before, what))
+        self._done.append(Change(layer, before, what, run))
         self._limit()
         self.changed.emit()
 
-    def record_view(self, layer: Points, what: str, *, merge: bool = False) -> None:
+    def record_view(
+        self, layer: Points, what: str, *, merge: bool = False, run: object = None
+    ) -> None:
         """Record how a layer's spots are shown, before that is changed.
 
         Parameters
@@ -140,13 +152,15 @@ class History(QObject):
             What is done, as in “take back …”.
         merge : bool
             Whether it is one change with the last one if that was the same: a handle is dragged.
+        run : object, optional
+            What it is a part of, as for :meth:`record`.
         """
         if is_preview(layer) or layer not in self._followed:
             return
         last = self._done[-1] if self._done else None
         same = last is not None and last.layer is layer and last.what == what
         if not (merge and same and isinstance(last.before, LayerView)):  # type: ignore[union-attr]
-            self.record(layer, LayerView.of(layer), what)
+            self.record(layer, LayerView.of(layer), what, run)
         elif self._undone:
             self._undone.clear()
             self.changed.emit()
@@ -186,6 +200,14 @@ class History(QObject):
     def _step(self, source: list[Change], target: list[Change], words: str) -> None:
         if not source:
             return
+        run, what = source[-1].run, source[-1].what
+        self._move_last(source, target)
+        while run is not None and source and source[-1].run is run:
+            self._move_last(source, target)
+        self.stepped.emit(words.format(what))
+        self.changed.emit()
+
+    def _move_last(self, source: list[Change], target: list[Change]) -> None:
         change = source.pop()
         layer, layers = change.layer, self._viewer.layers
         kind = LayerView if isinstance(change.before, LayerView) else LayerState
@@ -201,11 +223,9 @@ class History(QObject):
                 put_view(layer, change.before, self._viewer.dims.ndisplay)
             elif change.before is not None:
                 put_state(layer, change.before, self._viewer.dims.ndisplay)
-        target.append(Change(layer, now, change.what))
+        target.append(change._replace(before=now))
         if layer in layers:
             self.shown.emit(layer)
-        self.stepped.emit(words.format(change.what))
-        self.changed.emit()
 
     @property
     def _viewer(self) -> Viewer:

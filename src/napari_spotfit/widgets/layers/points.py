@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,8 +176,13 @@ def align(layer: Points, image_layer: Image) -> None:
 def default_face(fits: SpotFits) -> str:
     """Return the column that colours the faces unless another is chosen: the first width."""
     if fits.settings is None:
-        return next((name for name in _WIDTHS if name in fits), "x")
+        return width_of(fits)
     return fits.settings.profile.widths[0] if fits.settings.profile.widths else "photons"
+
+
+def width_of(features: Container[object]) -> str:
+    """Return the column that colours the faces of spots whose settings are not known."""
+    return next((name for name in _WIDTHS if name in features), "x")
 
 
 def layer_name(image_layer: Image) -> str:

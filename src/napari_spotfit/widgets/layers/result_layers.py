@@ -60,7 +60,12 @@ def unchanged_result(viewer: Viewer, image: Image) -> Points | None:
 
 
 def show_result(
-    viewer: Viewer, image: Image, arguments: dict[str, Any], layer: Points | None
+    viewer: Viewer,
+    image: Image,
+    arguments: dict[str, Any],
+    layer: Points | None,
+    what: str,
+    run: object = None,
 ) -> Iterator[Points]:
     """Show the fits of an image, undoably, in steps that each return the layer.
 
@@ -76,6 +81,10 @@ def show_result(
         From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
     layer : napari.layers.Points or None
         The layer of an earlier fit, whose other settings stay; None for a new layer.
+    what : str
+        What is done, as in “take back …”.
+    run : object, optional
+        What it is a part of: all of the same one are taken back together.
     """
     history, before = history_of(viewer), None
     if layer is None:
@@ -91,7 +100,7 @@ def show_result(
     else:
         viewer.add_layer(layer)
     layer.metadata = {**layer.metadata, _MADE: _fingerprint(layer)}
-    history.record(layer, before, "the last fit of the image")
+    history.record(layer, before, what, run)
     yield layer
     layer.visible = True
     yield layer

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..napari_compat import emit_data, follow_no_feature, quiet
 from .appearance import (
     MARK,
+    OWN_COLOR,
     automatic_limits,
     color_faces,
     draw_marks,
@@ -101,7 +102,9 @@ def put_view(layer: Points, view: LayerView, ndisplay: int) -> None:
     # Without filters in the metadata, widgets would keep theirs.
     layer.metadata = {**others, "filters": {}, **view.metadata}
     face = view.metadata.get("face", "")
-    if view.face_color is not None and len(view.face_color) == len(layer.data):
+    if face == OWN_COLOR:
+        color_faces(layer, face)
+    elif view.face_color is not None and len(view.face_color) == len(layer.data):
         layer.face_color_mode = "direct"
         layer.face_color = view.face_color
     elif face in layer.features and _colors(now) != _colors(view):
@@ -134,7 +137,7 @@ def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
     """
     now, was_empty = layer.metadata, not len(layer.data)
     metadata = {**state.metadata, **{name: now[name] for name in _VIEW if name in now}}
-    if metadata.get("face") not in state.features:
+    if metadata.get("face") not in (*state.features, OWN_COLOR):
         metadata |= {name: state.metadata.get(name) for name in ("face", "face_limits")}
     show_all(layer)
     marked = not was_empty and is_marked(layer)
@@ -193,7 +196,9 @@ def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:
     follow_no_feature(layer, "face")
     layer.features = state.features
     face = layer.metadata.get("face", "")
-    if state.face_color is not None and (chosen or was_empty):
+    if face == OWN_COLOR:
+        color_faces(layer, face)
+    elif state.face_color is not None and (chosen or was_empty):
         layer.face_color = state.face_color
     elif not chosen and face in state.features:
         color_faces(layer, face, limits=layer.metadata.get("face_limits"))

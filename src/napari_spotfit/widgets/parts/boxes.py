@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeyEvent, QValidator
-from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QWidget
+from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip, QWidget
 
 from ...settings.parameter import Parameter
 from .docking import Follower
@@ -22,15 +22,28 @@ if TYPE_CHECKING:
 #: Spin boxes need an end; beyond it there is no meaningful count.
 _LARGEST = 1e15
 #: Width in pixels of a box with arrows, and of what is around the text in one without.
-_WIDTH, _AROUND = 120, 22
+_WIDTH, _AROUND = 94, 22
 #: How many nm units of length are, as they are written; the second µ is the Greek letter.
 _LENGTHS = {"nm": 1.0, "µm": 1e3, "\u03bcm": 1e3, "um": 1e3, "mm": 1e6}
 #: A number with a unit of length, which may not yet be typed to its end.
 _WITH_LENGTH = re.compile(r"([\d.eE+-]*\d\.?)\s*([nµ\u03bcum]m?)")
+#: The colour of a number that would be refused, seen on dark and on light.
+_REFUSED = "#e76f51"
 #: The word for a number that is estimated from the image.
 AUTOMATIC = "automatic"
 #: The number that stands for None in an optional number's spin box.
 _NONE = -1e16
+
+
+def accepted(about: Parameter) -> str:
+    """Return which numbers a setting accepts, in words; nothing if all."""
+    unit, odd = f" {about.unit}" if about.unit else "", ", odd" * about.odd
+    low, high, above = about.minimum, about.maximum, about.above_minimum
+    if low is None:
+        return ""
+    if high is None:
+        return f"{'above' if above else 'at least'} {low:g}{unit}{odd}"
+    return f"{f'above {low:g}, at most' if above else f'from {low:g} to'} {high:g}{unit}{odd}"
 
 
 class NumberBox(QDoubleSpinBox):
@@ -87,6 +100,8 @@ class NumberBox(QDoubleSpinBox):
         guard_wheel(self)
         self.valueChanged.connect(lambda: self.changed.emit(self._value()))
         self.editingFinished.connect(self._on_edited)
+        if (edit := self.lineEdit()) is not None:
+            edit.textEdited.connect(self._on_typed)
 
     def get(self) -> float | int | None:
         """Return the number, or None where the setting is left open."""
@@ -162,12 +177,12 @@ class NumberBox(QDoubleSpinBox):
         return state, text or "", position
 
     def fixup(self, text: str | None) -> str:
-        """Turn a number outside the range, or an even one, into the nearest accepted one."""
-        try:
-            value = float(self._words(text))
-        except ValueError:
-            return text or ""
-        return self.textFromValue(self._nearest(value)) + self.suffix()
+        """Say why a number is refused; the one before comes back."""
+        edit = self.lineEdit()
+        if edit is not None and edit.styleSheet():  # it was typed
+            words = f"“{self._words(text)}” is not accepted: {accepted(self._parameter)}"
+            QToolTip.showText(self.mapToGlobal(self.rect().bottomLeft()), words, self)
+        return text or ""
 
     def stepBy(self, steps: int) -> None:
         """Go up or down by the setting's own step, or in decades."""
@@ -205,10 +220,17 @@ class NumberBox(QDoubleSpinBox):
             edit.selectAll()
         super().keyPressEvent(event)
 
+    def _on_typed(self) -> None:
+        """Colour a number that would be refused."""
+        if (edit := self.lineEdit()) is not None:
+            edit.setStyleSheet("" if self.hasAcceptableInput() else f"color: {_REFUSED}")
+
     def _on_edited(self) -> None:
         edit = self.lineEdit()
         assert edit is not None
         edit.setModified(False)
+        if edit.styleSheet():
+            edit.setStyleSheet("")
         self._show_none()
 
     def _show_none(self) -> None:
@@ -303,7 +325,7 @@ class LayerChoice(QComboBox):
         self._list = Follower(self._refresh)
         # A long name does not widen the panel.
         self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(8)
+        self.setMinimumContentsLength(7)
         guard_wheel(self)
         self.currentIndexChanged.connect(self._on_index)
 

@@ -204,7 +204,7 @@ class CanvasBar(QWidget):
         unit = layer.metadata.get("units", {}).get(name)
         low, high = (float(limit) for limit in limits)
         digits = digits_apart(low, high)
-        title = f"{name} ({unit})" if unit else str(name)
+        title = f"{name} [{unit}]" if unit else str(name)
         words = title, f"{low:.{digits}g}", f"{high:.{digits}g}"
         if self.isVisible() and self._colormap is layer.face_colormap and words == self._words():
             return  # Qt would draw the whole window

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
-from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+from qtpy.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QWidget
 from superqt.utils import qdebounced
 
 from ..napari_compat import itself, main_window
@@ -28,6 +28,11 @@ _FOCUS = "QPushButton:focus, QComboBox:focus, QTabBar:focus { border: 1px solid 
 _SHARE, _LOW = 0.4, 760
 #: The width in pixels that it gets on the right then, where it is alone.
 _WIDTH = 360
+#: What has the keyboard is outlined, which napari's themes leave out.
+_FOCUS = (
+    "QPushButton:focus, QComboBox:focus, QAbstractSpinBox:focus, QListView:focus, QLineEdit:focus,"
+    "QCheckBox:focus, QSlider:focus { border: 1px solid palette(highlight) }"
+)
 #: Title of a widget in the manifest.
 RESULTS = "Results"
 
@@ -54,12 +59,14 @@ class Docked(QWidget):
 
     def __init__(self, viewer: Viewer, below: bool = False):
         super().__init__()
+        self.setStyleSheet(_FOCUS)
         # A proxy returns proxies of layers, but events name the layers themselves.
         self._viewer: Viewer = itself(viewer)
-        self._bound = self._closing = False
+        self._bound = self._closing = self._narrowed = False
         self._below = below
         self.setStyleSheet(_FOCUS)
         self._placing = qdebounced(self._place, 0, parent=self)
+        self._narrowing = qdebounced(self._narrow, 0, parent=self)
         if below:
             # Else the window grows where there is less room than the layout asks for.
             self.setMinimumSize(1, 1)
@@ -87,6 +94,7 @@ class Docked(QWidget):
         if self._bound:
             self._bound = False
             self._placing.cancel()
+            self._narrowing.cancel()
             window = main_window(self._viewer)
             if window is not None:
                 window.removeEventFilter(self)
@@ -124,10 +132,23 @@ class Docked(QWidget):
     def showEvent(self, event: QShowEvent | None) -> None:
         """Find a place at first, once napari has docked the widget."""
         super().showEvent(event)
-        if self._below:
-            self._placing()
+        self._placing()
+
+    def _narrow(self) -> None:
+        """Let the dock be as wide as the widget asks to be, not as its title was."""
+        dock = _dock_of(self)
+        if dock is not None and isinstance(window := dock.parent(), QMainWindow):
+            window.resizeDocks([dock], [self.sizeHint().width()], Qt.Orientation.Horizontal)
 
     def _place(self) -> None:
+        dock = _dock_of(self)
+        if dock is not None and (bar := dock.titleBarWidget()) is not None:
+            for label in bar.findChildren(QLabel):
+                label.setMinimumWidth(1)  # else a dock is as wide as its title at least
+            dock.setMinimumSize(0, 0)  # which Qt keeps from before
+            if not self._narrowed and not self._below:
+                self._narrowing()
+            self._narrowed = True
         if self._below:
             self._below = False
             _dock_where_there_is_room(self)

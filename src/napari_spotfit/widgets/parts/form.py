@@ -7,18 +7,20 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from magicgui.widgets import CheckBox, Container, Widget, create_widget
+from magicgui.widgets import CheckBox, ComboBox, Container, Widget, create_widget
 from magicgui.widgets.bases import BaseValueWidget, ValuedContainerWidget
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QBoxLayout, QComboBox, QLabel, QWidget
 
 from ...settings.parameter import GROUPS, Parameter, words_of
 from ...settings.settings import Settings
-from .boxes import NumberBox
+from .boxes import NumberBox, accepted
 from .layout import Label, explain, fill, guard_wheel
 
 #: Pixels that a label is wider in the viewer's font than before it has it.
 _SPARE = 12
+#: Pixels from which on labels are broken into lines, and the least ones of a choice.
+_WIDEST, _CHOICE = 98, 90
 
 
 class Number(ValuedContainerWidget[float | None]):
@@ -94,6 +96,8 @@ def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> BaseValu
     explain(control, about.label, tip)
     if not isinstance(widget, Number):  # whose box has a guard of its own
         guard_wheel(control)
+    if isinstance(control, QComboBox):
+        control.setMinimumWidth(_CHOICE)
     return widget
 
 
@@ -179,6 +183,14 @@ class SettingsForm:
         for rows in (self.first, self.folded):
             rows.update({row.name: good[row.name] for row in rows if row.name in good})
 
+    def changes(self) -> list[str]:
+        """Return what is not at its default, in words."""
+        return [
+            f"{_parameters(self._kind)[name].label} {_shown(control)}"
+            for name, control in self.controls.items()
+            if control.value != _default(self._kind, name)
+        ]
+
     def reset(self) -> None:
         """Show the defaults."""
         self.put({name: _default(self._kind, name) for name in self.controls})
@@ -243,23 +255,16 @@ class SettingsForm:
 
 def tooltip(about: Parameter, default: Any) -> str:
     """Return the meaning of a setting, what it accepts, and its default."""
-    unit = f" {about.unit}" if about.unit else ""
-    low, high, above = about.minimum, about.maximum, about.above_minimum
-    if low is not None and high is not None:
-        between = f"Above {low:g}, at most" if above else f"From {low:g} to"
-        accepted = f"{between} {high:g}{unit}; default "
-    elif low is not None:
-        accepted = f"{'Above' if above else 'At least'} {low:g}{unit}; default "
-    else:
-        accepted = "Default "
+    words = accepted(about)
+    words = f"{words[0].upper()}{words[1:]}; default " if words else "Default "
     if default is None:
-        accepted += f"{about.none_means}, for which leave it empty."
+        words += f"{about.none_means}, for which leave it empty."
     elif isinstance(default, bool):
-        accepted += "yes." if default else "no."
+        words += "yes." if default else "no."
     else:
-        accepted += f"{default}{unit}."
+        words += f"{default} {about.unit}".rstrip() + "."
     # A paragraph, so that Qt breaks the lines.
-    return f"<p>{html.escape(about.doc)}</p><p>{html.escape(accepted)}</p>"
+    return f"<p>{html.escape(about.doc)}</p><p>{html.escape(words)}</p>"
 
 
 def _parameters(kind: type[Any]) -> dict[str, Parameter]:
@@ -268,6 +273,15 @@ def _parameters(kind: type[Any]) -> dict[str, Parameter]:
 
 def _default(kind: type[Any], name: str) -> Any:
     return next(one.default for one in dataclasses.fields(kind) if one.name == name)
+
+
+def _shown(control: BaseValueWidget[Any]) -> str:
+    """Return the value of a control as it is seen."""
+    if isinstance(control, Number):
+        return control.box.text()
+    if isinstance(control, ComboBox):
+        return str(control.native.currentText())
+    return "on" if control.value else "off"
 
 
 def _heading(text: str) -> QLabel:
@@ -306,7 +320,11 @@ def align_labels(rows: Container[Widget], spare: int = _SPARE) -> None:
     labels = [(row, label) for row in rows for label in _labels(row)]
     widest = max((label.sizeHint().width() for _, label in labels), default=0)
     for row, label in labels:
-        label.setMinimumWidth(widest + spare)
+        if not spare and widest > _WIDEST:
+            label.setWordWrap(True)
+            label.setFixedWidth(_WIDEST)
+        else:
+            label.setMinimumWidth(widest + spare)
         if label.buddy() is None:
             label.setBuddy(control_of(row))
 

@@ -22,6 +22,11 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+#: The style of a button that is the heading of what it unfolds, not the theme's filled one.
+HEADING = (
+    "QPushButton { text-align: left; font-weight: bold; padding: 4px 0; border: none; "
+    "background: none } QPushButton:focus { border: 1px solid palette(highlight) }"
+)
 _Box = TypeVar("_Box", bound=QBoxLayout)
 _Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
 #: Height in pixels of the frame that the viewer's theme draws around what scrolls.
@@ -29,8 +34,6 @@ _FRAME = 2
 #: From this width in pixels on two parts may stand side by side, and where there is less height
 #: than this, from that width on they do.
 _WIDE, _LOW, _NARROW = 640, 330, 520
-#: Higher than any screen.
-_UNLIMITED = 100_000
 
 
 def fill(
@@ -181,44 +184,38 @@ class Scrolled(QScrollArea):
 
     def __init__(self, content: QWidget, least: int):
         super().__init__()
-        self._least, self._most = least, _UNLIMITED
+        self._least = least
+        self._asked: tuple[QSize, QSize] | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         scroll_upright(self, content)
 
     def sizeHint(self) -> QSize:
         """Ask for all of the contents."""
-        return QSize(self._width(), min(self._height(), self._most))
+        return QSize(self._width(), self._height())
 
     def minimumSizeHint(self) -> QSize:
         """Ask for some of the contents."""
         return QSize(self._width(), min(self._height(), self._least))
 
-    def shorten(self, missing: int) -> None:
-        """Ask for less height than the contents need, down to the least.
-
-        Parameters
-        ----------
-        missing : int
-            Pixels by which the surroundings are lower than they ask to be; negative if there is
-            room.
-        """
-        most = max(self.sizeHint().height() - missing, self._least)
-        if most != self._most:
-            self._most = most
-            self.updateGeometry()
-
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Ask again when the contents ask for another height."""
+        """Ask again when the contents ask for another size: the whole window is laid out then."""
         if event is not None and event.type() == QEvent.Type.LayoutRequest:
-            self.updateGeometry()
+            asked = self.sizeHint(), self.minimumSizeHint()
+            if asked != self._asked:
+                self._asked = asked
+                self.updateGeometry()
         return bool(super().eventFilter(watched, event))
 
     def _height(self) -> int:
+        """Return the height of the contents, with their sentences broken into lines."""
         content = self.widget()
-        return 0 if content is None else content.sizeHint().height() + _FRAME
+        if content is None:
+            return 0
+        height = content.heightForWidth(self.width()) if content.hasHeightForWidth() else -1
+        return max(height, content.sizeHint().height() if height < 0 else 0) + _FRAME
 
     def _width(self) -> int:
         content = self.widget()
         bar = self.verticalScrollBar()
         wide = 0 if bar is None else bar.sizeHint().width()
-        return wide if content is None else content.minimumSizeHint().width() + wide
+        return wide if content is None else content.minimumSizeHint().width() + wide + _FRAME

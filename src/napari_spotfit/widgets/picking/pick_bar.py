@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
+from qtpy.QtCore import QObject
+from qtpy.QtWidgets import QCheckBox, QPushButton
 
 from ..layers.points import is_result
 from ..napari_compat import camera_of
 from ..parts.docking import Keys
-from ..parts.layout import fill
 from .picker import Picker, Press, Source
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ _INSISTING = {"Control", "Shift"}
 _DELETE_KEYS = ("Delete", "Backspace")
 
 
-class PickBar(QWidget):
-    """A row of controls, and the mouse and keys on the canvas that go with them.
+class PickControls(QObject):
+    """Controls of single fits, and the mouse and keys on the canvas that go with them.
 
     Parameters
     ----------
@@ -67,6 +67,8 @@ class PickBar(QWidget):
         colour map.
     history : History
         What is undone and done again.
+    parent : QObject
+        Qt parent.
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class PickBar(QWidget):
         noise: ImageNoise,
         colors: Callable[[], tuple[str, str]],
         history: History,
+        parent: QObject,
     ):
-        super().__init__()
+        super().__init__(parent)
         self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
         self._noise = noise
         self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
@@ -88,7 +91,7 @@ class PickBar(QWidget):
         self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.missed.emit)
         self._keys = DeleteKey(viewer, self._remove_selected)
-        self._lay_out()
+        self._explain()
         self.click.toggled.connect(self._on_click)
         self.undo.clicked.connect(history.undo)
         self.redo.clicked.connect(history.redo)
@@ -137,9 +140,10 @@ class PickBar(QWidget):
             (self.redo, _REDO_TIP, following, "it"),
         ):
             button.setEnabled(bool(what))
+            button.setVisible(bool(what))
             button.setToolTip(tip.format(html.escape(what) or none))
 
-    def _lay_out(self) -> None:
+    def _explain(self) -> None:
         self.click.setCheckable(True)
         self.snap.setChecked(True)
         self.click.setToolTip(_CLICK_TIP)
@@ -151,7 +155,6 @@ class PickBar(QWidget):
             (self.redo, "Redo"),
         ):
             control.setAccessibleName(name)
-        fill(QHBoxLayout(self), (self.click, 1), self.snap, self.undo, self.redo)
 
 
 class PickMouse:

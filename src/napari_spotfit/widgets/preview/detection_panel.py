@@ -15,7 +15,7 @@ from ...engine.detection.detection_settings import expected_false_spots, score_f
 from ...estimation.psf_width import FALLBACK_SIGMA
 from ...results.spot_fits import SpotFits
 from ..parts.form import Number, SettingsForm
-from ..parts.layout import Label, explain, fill, guard_wheel
+from ..parts.layout import explain, fill, guard_wheel, sentence
 from ..parts.messages import number
 from ..parts.plots import DIM, Plot, faint
 from .previewer import Previewed
@@ -33,7 +33,7 @@ _PLOT_TIP = (
     "<p>The maxima of the filtered frame by their height: the hump on the left is noise, what "
     "lies right of it is spots. Those right of the line, in colour, are fitted. Drag the line "
     "to the gap between the two. It ends where noise never comes; a threshold in counts "
-    "(Advanced) can be higher. Both scales are logarithmic.</p>"
+    "(More settings) can be higher. Both scales are logarithmic.</p>"
 )
 _BINS = 80
 #: pyqtgraph puts the name of an axis so far below it.
@@ -113,7 +113,7 @@ class DetectionPanel(QWidget):
         #: Logarithms of the ends of the scale, and of where slider and line end.
         self._low, self._high = -1.0, 2.0
         self._first, self._last = -1.0, 2.0
-        self.slider, self.count = QSlider(Qt.Orientation.Horizontal), Label()
+        self.slider, self.count = QSlider(Qt.Orientation.Horizontal), sentence()
         self.slider.setRange(0, _STEPS)
         self.slider.setPageStep(_STEPS // 20)
         self.slider.setSingleStep(_STEPS // 200)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from qtpy.QtCore import QObject, Signal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ImageNoise(QObject):
-    """Noise and PSF of the chosen image, measured again when its pixels or camera maps change.
+    """Noise and PSF of the ticked images, measured again when pixels or camera maps change.
 
     Measured values are shown in the controls of σ and the ROI's size.
 
@@ -45,17 +46,20 @@ class ImageNoise(QObject):
     def __init__(self, settings: SettingsPanel, parent: QObject):
         super().__init__(parent)
         self._settings = settings
-        self._noise, self._bound = MeasuredNoise(), False
+        self._known: WeakKeyDictionary[Image, MeasuredNoise] = WeakKeyDictionary()
+        self._bound = False
         self._latest = Latest(self)
         self._latest.done.connect(lambda done: self.show())
         self._watch = Follower(self._renew)
         settings.changed.connect(self.show)
-        settings.image.changed.connect(self._on_layers)
+        settings.image.changed.connect(self._on_image)
+        settings.image.ticks_changed.connect(self._on_ticks)
         settings.camera.changed.connect(self._on_layers)
 
-    def get(self) -> MeasuredNoise:
-        """Return the noise of the image as it is now."""
-        return self._noise
+    def get(self, image: Image | None = None) -> MeasuredNoise:
+        """Return the noise of an image as it is now; by default of that which is looked at."""
+        image = image or self._settings.image.layer
+        return MeasuredNoise() if image is None else self._known.setdefault(image, MeasuredNoise())
 
     def prepare(self) -> None:
         """Measure in the background, so that the first fit does not wait."""
@@ -67,13 +71,13 @@ class ImageNoise(QObject):
             maps = layer_maps(image, self._settings.camera.layers())
         except (TypeError, ValueError):  # reported by the next fit
             return
-        pixels, noise = images.full_resolution(image), self._noise
+        pixels, noise = images.full_resolution(image), self.get()
         self._latest.ask(lambda: noise.put_into(settings, pixels, maps.read()))
 
     def show(self) -> None:
         """Show the values measured so far in the controls."""
         try:
-            values = self._noise.known(self._settings.settings())
+            values = self.get().known(self._settings.settings())
         except (TypeError, ValueError):  # reported by the next fit
             values = None
         self._settings.show_estimate(values)
@@ -91,18 +95,29 @@ class ImageNoise(QObject):
         self._renew()
 
     def _on_layers(self) -> None:
+        self._on_ticks()
+        self._renew()
+
+    def _on_ticks(self) -> None:
+        """Follow the ticked images, and forget the others, whose changes go unnoticed."""
         if self._bound:
+            ticked = self._settings.image.ticked
+            for image in [one for one in self._known if one not in ticked]:
+                del self._known[image]
             self._watch.follow(
-                *events_of(("data",), self._settings.image.layer),
+                *events_of(("data",), *ticked),
                 *events_of(CONTENTS, *self._settings.camera.layers().values()),
             )
-            self._renew()
 
     def _renew(self, event: Any = None) -> None:
         """Measure again; running work keeps the noise that it was given."""
-        self._noise = MeasuredNoise()
-        self.show()
-        self.renewed.emit()
+        self._known.clear()
+        self._on_image()
+
+    def _on_image(self) -> None:
+        if self._bound:
+            self.show()
+            self.renewed.emit()
 
 
 class SigmaEstimate(QObject):

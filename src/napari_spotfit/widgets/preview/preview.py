@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QCheckBox
+from qtpy.QtWidgets import QCheckBox, QSizePolicy
 from superqt.utils import qdebounced
 
 from ..layers import images
-from ..layers.appearance import FACE_COLORMAP, PREVIEW, color_faces, with_mark
+from ..layers.appearance import FACE_COLORMAP, PREVIEW, Look, color_faces, with_look
 from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
 from ..layers.points import (
@@ -37,6 +38,8 @@ _TIP = (
     "the settings or the frame change. They are what <b>Fit</b> finds in this frame. The layer "
     "of the preview goes when this is unticked.</p>"
 )
+#: Pixels of a frame up to which the preview opens by itself.
+_QUICK = 2**20
 #: Milliseconds without a first result after which the wait is explained.
 _PATIENCE = 1500
 #: A preview is a halo: results are as they were, and shine through it.
@@ -68,6 +71,8 @@ class Preview(QObject):
     slow = Signal()
     #: The last report no longer holds.
     recovered = Signal()
+    #: The user has opened or closed it.
+    chosen = Signal()
 
     def __init__(self, viewer: Viewer, settings: SettingsPanel, noise: ImageNoise, parent: QObject):
         super().__init__(parent)
@@ -76,7 +81,10 @@ class Preview(QObject):
         self._work = Previewer()
         self.latest = Latest(self)
         self.box = QCheckBox("Preview")
+        #: Whether it opens where it is quick; until the user has closed it.
+        self.opens = True
         explain(self.box, "Preview", _TIP)
+        self.box.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         #: What colours the faces of a new layer.
         self.face, self.colormap = "sigma", FACE_COLORMAP
         self._image: Image | None = None
@@ -109,6 +117,19 @@ class Preview(QObject):
         """Redraw, once for all changes until the next turn of the event loop."""
         if self._bound:
             self._soon()
+
+    def _on_clicked(self, ticked: bool) -> None:
+        self.opens = ticked
+        self.chosen.emit()
+
+    def _is_quick(self) -> bool:
+        """Whether the chosen image is small, at hand, and has not been fitted yet."""
+        image, layers = self._settings.image.layer, self._viewer.layers
+        if image is None or image.rgb or not isinstance(images.own_pixels(image), np.ndarray):
+            return False
+        if math.prod(images.own_pixels(image).shape[-2:]) > _QUICK:
+            return False
+        return not any(is_result(one) and images.image_of(one, layers) is image for one in layers)
 
     def _on_ticked(self, ticked: bool) -> None:
         self._settings.detection_panel.setVisible(ticked)
@@ -201,7 +222,10 @@ class Preview(QObject):
 
         The layer on the other one goes later: napari may be in the middle of removing layers.
         """
-        if not self._bound or self._image is self._settings.image.layer:
+        if not self._bound:
+            self.box.setChecked(self.opens and self._is_quick())
+            return
+        if self._image is self._settings.image.layer:
             return
         self._image = self._settings.image.layer
         if self._image is None:
@@ -241,6 +265,7 @@ class Preview(QObject):
 
     def _connect(self) -> None:
         self.box.toggled.connect(self._on_ticked)
+        self.box.clicked.connect(self._on_clicked)
         self._settings.changed.connect(self.ask)
         self._settings.image.changed.connect(self._on_image)
         self._settings.maps_changed.connect(self._on_maps_chosen)
@@ -275,7 +300,7 @@ class PreviewLayer:
         """
         self.image = image
         if self.layer is None:
-            arguments = with_mark(arguments, PREVIEW)
+            arguments = with_look(arguments, Look(mark=PREVIEW))
             arguments["metadata"][PASSING] = True
             layer = make_points_layer(arguments, image, f"{image.name} (preview)")
             layer.opacity = _OPACITY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 
 import numpy as np
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
@@ -21,7 +22,7 @@ from qtpy.QtWidgets import (
 from ...engine.quality.flags import RULES, Flag, reasons_in_words
 from ...models.columns import STOP
 from ...models.stopping import StopCondition
-from ..layers.appearance import STOP_COLORS
+from ..layers.appearance import STOP_COLORS, good_rows
 from ..layers.points import stop_counts
 from ..parts.color_legend import Cross, Ring
 from ..parts.layout import Label, Scrolled, fill
@@ -46,6 +47,10 @@ _HOW = (
     "Nothing is deleted.</p>"
 )
 _COUNT_TIP = "<p>How many of the layer's fits, shown or not. A fit may have several flags.</p>"
+_GROUP_TIP = (
+    "<p>A fit is good, perhaps with a remark, such as a neighbour, or doubtful. Below are the stop "
+    "conditions and flags of all fits; a fit may have several of them.</p>"
+)
 _ALL_TIP = (
     "<p>Tick all stop conditions and flags. Limits that were set in a histogram or in the scatter "
     "plot stay.</p>"
@@ -104,6 +109,8 @@ class Legend(QWidget):
         self.boxes: dict[str, LegendBox] = {}
         self.counts: dict[str, QLabel] = {}
         self._rows: dict[str, tuple[QWidget, ...]] = {}
+        #: Heading and number of each group of fits.
+        self.groups: list[tuple[QLabel, QLabel]] = []
         self.all, self.good = QPushButton("All"), QPushButton("Good ones")
         self.all.setToolTip(_ALL_TIP)
         self.good.setToolTip(_GOOD_TIP)
@@ -122,6 +129,7 @@ class Legend(QWidget):
             label.setText(number(count))
             for widget in self._rows[name]:
                 widget.setVisible(count > 0)
+        self._count_groups()
         self.boxes[StopCondition.INVALID.name].setEnabled(self._draws_invalid())
         good, reasons = self._spots.columns.get(GOOD), ""
         bits = self._spots.columns.get(FLAGS)
@@ -141,6 +149,18 @@ class Legend(QWidget):
         for name, box in self.boxes.items():
             with QSignalBlocker(box):
                 box.setChecked(box.isEnabled() and not self._spots.filters.hides(name))
+
+    def _count_groups(self) -> None:
+        """Count the good fits, those of them with a flag, and the doubtful ones."""
+        layer, bits = self._spots.layer, self._spots.columns.get(FLAGS)
+        good = np.zeros(0, bool) if layer is None else good_rows(layer.features)
+        remarked = np.zeros(len(good), bool) if bits is None else flag_bits(bits.values) != 0
+        if len(remarked) == len(good):
+            counts = good, good & remarked, ~good
+            for (heading, label), group in zip(self.groups, counts, strict=True):
+                label.setText(number(int(np.count_nonzero(group))))
+                for widget in (heading, label):
+                    widget.setVisible(bool(group.any()))
 
     def _count(self) -> dict[str, int]:
         """Return how many fits have each stop condition and flag."""
@@ -187,7 +207,32 @@ class Legend(QWidget):
         grid.setColumnStretch(1, 1)
         buttons = fill(QHBoxLayout(), self.all, (self.good, 1), spacing=4)
         grid.addLayout(buttons, 0, 0, 1, 3)
-        for condition in _STOPS:
+        remarks = [flag for flag in _FLAGS if not RULES[flag].spoils]
+        for text, conditions, flags in (
+            ("Good", _STOPS[:3], ()),
+            ("Of these, with a remark", (), remarks),
+            ("Doubtful", _STOPS[3:], [flag for flag in _FLAGS if RULES[flag].spoils]),
+        ):
+            self._add_group(grid, text, conditions, flags)
+
+    def _add_group(
+        self,
+        grid: QGridLayout,
+        text: str,
+        conditions: Iterable[StopCondition],
+        flags: Iterable[Flag],
+    ) -> None:
+        """Add a heading with the number of its fits, and the rows of what they may have."""
+        heading, count = Label(text), Label()
+        for label in (heading, count):
+            label.setStyleSheet("font-weight: bold; padding-top: 4px")
+            label.setToolTip(_GROUP_TIP)
+        count.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.groups.append((heading, count))
+        row = grid.rowCount()
+        grid.addWidget(heading, row, 0, 1, 2)
+        grid.addWidget(count, row, 2)
+        for condition in conditions:
             color = STOP_COLORS.get(condition.name)
             self._add_row(
                 grid,
@@ -196,7 +241,7 @@ class Legend(QWidget):
                 f"{condition.explanation} {condition.advice}",
                 QWidget() if color is None else Ring(color),
             )
-        for flag in _FLAGS:
+        for flag in flags:
             rule = RULES[flag]
             symbol = Cross() if rule.spoils else QWidget()
             self._add_row(grid, str(flag.name), rule.word, f"{rule.sentence} {rule.advice}", symbol)

@@ -1,0 +1,226 @@
+"""Which frames of the images are fitted, and what their axes are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from ...images.arrays import fitted_by_plane, plane_axis
+from ...images.frames import FrameSelection
+from ...settings.parameter import Parameter
+from ..layers import images
+from ..parts.boxes import NumberBox
+from ..parts.layout import Label, explain, fill, guard_wheel, sentence
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Image
+
+_ALL, _CURRENT, _RANGE = "all", "current", "range"
+_FRAME_TIP = (
+    "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
+    "to a last one, both included; the first frame is 0.</p>"
+)
+#: Least width of a choice in pixels.
+_CHOICE = 64
+_KINDS, _QUESTION = ("time", "z", "channel"), "time, z, channel?"
+_KIND_TIP = (
+    "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
+    "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
+    "are no frames: each is fitted with its own noise and σ, and its spots have its number as the "
+    "feature channel.</p><p>The answer is kept with the layer and with its results. An axis label "
+    "of the layer gives it, too.</p>"
+)
+
+
+class FrameChoice(QWidget):
+    """One :class:`AxisChoice` for every axis of an image before y and x.
+
+    For an axis without a name it asks whether that is time, z or one of channels, and it warns that
+    the planes of a stack are fitted one by one.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the image.
+    """
+
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Image | None = None
+        self.axes: list[AxisChoice] = []
+        #: The questions, by axis.
+        self.kinds: dict[int, AxisKind] = {}
+        self._labels: list[QLabel] = []
+        #: The warning about planes.
+        self.planes = sentence()
+        self.planes.hide()
+        self._mode = _ALL
+        self._grid = QGridLayout()
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setColumnStretch(1, 1)
+        self._grid.setColumnStretch(2, 2)
+        fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
+
+    @property
+    def mode(self) -> str:
+        """How frames are chosen along the first axis; kept where an image has no frames."""
+        return self.axes[0].mode.currentData() if self.axes else self._mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        self._mode = mode if mode in (_ALL, _CURRENT, _RANGE) else _ALL
+        if self.axes:
+            self.axes[0].mode.setCurrentIndex(self.axes[0].mode.findData(self._mode))
+
+    def show_layer(self, layer: Image | None) -> None:
+        """Make the controls for a layer's axes."""
+        self._mode = self.mode
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        lengths = images.leading_shape(layer) if layer is not None else ()
+        self._layer = layer
+        if layer is not None:
+            images.recall_axes(layer, self._viewer.layers)
+        names = images.leading_names(layer) if layer is not None else ()
+        self.axes, self._labels = [], []
+        for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
+            axis = AxisChoice(name, length)
+            axis.changed.connect(self.changed)
+            self.axes.append(axis)
+            self._labels.append(Label(name))
+            if len(lengths) > 1:
+                self._grid.addWidget(self._labels[-1], row, 0)
+            self._grid.addWidget(axis, row, 1)
+        self._ask_kinds()
+        self._show_planes()
+        self.mode = self._mode
+
+    def _ask_kinds(self) -> None:
+        self.kinds = {}
+        if self._layer is None:
+            return
+        known = self._layer.metadata.get(images.AXES, {})
+        for axis in images.unnamed_axes(self._layer):
+            kind = AxisKind(f"axis {axis}", known.get(str(axis)))
+            kind.chosen.connect(partial(self._on_kind, axis))
+            self.kinds[axis] = kind
+            self._grid.addWidget(kind, axis, 2, Qt.AlignmentFlag.AlignTop)
+
+    def _on_kind(self, axis: int, kind: str) -> None:
+        if self._layer is not None:
+            images.name_axis(self._layer, axis, kind, self._viewer.layers)
+            self._labels[axis].setText(kind)
+            self._show_planes()
+
+    def _show_planes(self) -> None:
+        """Warn that planes are fitted one by one, if there are some."""
+        layer = self._layer
+        planes = None
+        if layer is not None and not layer.rgb:
+            planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
+        if planes is not None:
+            words = fitted_by_plane(planes)
+            self.planes.setText(f"⚠ {words[0].upper()}{words[1:]}.")
+        self.planes.setVisible(planes is not None)
+
+    def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
+        """Return the chosen frames of a layer, whose axes are shown or alike.
+
+        Raises
+        ------
+        ValueError
+            If the current frame is asked for and the viewer shows none of the layer; if not all
+            frames are chosen, and the layer has other axes than the one whose axes are shown.
+        """
+        if all(axis.mode.currentData() == _ALL for axis in self.axes):
+            return None
+        if layer is not self._layer and len(images.leading_shape(layer)) != len(self.axes):
+            raise ValueError(
+                f"“{layer.name}” has other axes than the image whose frames are chosen here: fit "
+                "all frames, or this image alone"
+            )
+        current: tuple[int, ...] | None = None
+        if any(axis.mode.currentData() == _CURRENT for axis in self.axes):
+            current = images.current_frame(viewer, layer)
+        chosen = tuple(
+            axis.indices(None if current is None else current[number])
+            for number, axis in enumerate(self.axes)
+        )
+        return chosen[0] if len(chosen) == 1 else chosen
+
+
+class AxisChoice(QWidget):
+    """All, current or a range of the indices along one axis."""
+
+    changed = Signal()
+
+    def __init__(self, name: str, length: int):
+        super().__init__()
+        self.mode = QComboBox()
+        for mode in (_ALL, _CURRENT, _RANGE):
+            self.mode.addItem(mode, mode)
+        about = Parameter("Frame", "", "fit", minimum=0, maximum=length - 1)
+        self.first = NumberBox(about, whole=True, sample="12345")
+        self.last = NumberBox(about, whole=True, sample="12345")
+        self.ends = QWidget()
+        fill(QHBoxLayout(self.ends), (self.first, 1), Label("–"), (self.last, 1))
+        fill(QVBoxLayout(self), self.mode, self.ends, spacing=4)
+        for box, what in ((self.first, "First"), (self.last, "Last")):
+            box.setAccessibleName(f"{what} index, {name}")
+        self.last.setValue(length - 1)
+        guard_wheel(self.mode)
+        for control in (self.mode, self.first, self.last):
+            control.setToolTip(_FRAME_TIP)
+        self.mode.setAccessibleName(name)
+        self.mode.setMinimumWidth(_CHOICE)
+        self.mode.currentIndexChanged.connect(self._on_mode)
+        self.first.valueChanged.connect(self.last.setMinimum)
+        self.last.valueChanged.connect(self.first.setMaximum)
+        self._on_mode()
+
+    def indices(self, current: int | None) -> int | slice:
+        """Return the chosen indices."""
+        if self.mode.currentData() == _CURRENT:
+            assert current is not None
+            return current
+        if self.mode.currentData() == _RANGE:
+            return slice(round(self.first.value()), round(self.last.value()) + 1)
+        return slice(None)
+
+    def _on_mode(self) -> None:
+        self.ends.setVisible(self.mode.currentData() == _RANGE)
+        self.changed.emit()
+
+
+class AxisKind(QComboBox):
+    """Asks whether an axis without a name is time, z or channel; the answer can be changed."""
+
+    #: The answer.
+    chosen = Signal(str)
+
+    def __init__(self, name: str, kind: str | None):
+        super().__init__()
+        if kind is None:
+            self.addItem(_QUESTION, None)
+        for word in _KINDS:
+            self.addItem(word, word)
+        self.setCurrentIndex(max(self.findData(kind), 0))
+        explain(self, f"What {name} is", _KIND_TIP)
+        self.setMinimumWidth(_CHOICE)
+        guard_wheel(self)
+        self.activated.connect(self._on_activated)
+
+    def _on_activated(self) -> None:
+        kind = self.currentData()
+        if kind is not None:
+            if self.itemData(0) is None:
+                self.removeItem(0)
+            self.chosen.emit(kind)

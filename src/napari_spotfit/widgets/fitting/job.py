@@ -1,0 +1,255 @@
+"""What is fitted of an image, and the fit itself, in the worker thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...engine.quality.flags import reasons_in_words
+from ...estimation.camera_check import CameraCheck
+from ...images.arrays import to_host
+from ...images.channels import Maps, channels_along
+from ...images.frames import FrameReader, FrameSelection, indices_along
+from ...localization.channels import joined_channels
+from ...localization.localize import Part, localize_parts, parts_by_channel
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
+from ..layers.appearance import Look, with_look
+from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.measured_noise import MeasuredNoise
+from ..layers.points import default_face, points_arguments
+from ..parts.messages import number
+from ..parts.work import Steps
+from .advice import Advice, advice, most_are_doubtful
+
+#: Bytes of the image that are read at once.
+_BLOCK = 1 << 26
+_NO_NUMBERS = (
+    "there are pixels in their ROIs that are no numbers (NaN). Mark these in a layer, and choose "
+    "it under More settings ▸ Bad pixels, to exclude them"
+)
+
+
+class IncompleteFitError(RuntimeError):
+    """An error has stopped the fit; the spots of the frames before are shown."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit, and how to show it; made on the GUI thread, used in the worker."""
+
+    image: Any
+    settings: Settings
+    frames: FrameSelection = None
+    maps: LayerMaps = NO_MAPS
+    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
+    look: Look = field(default_factory=Look)
+    #: The axis of channels, which are fitted one by one.
+    channels: int | None = None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All fits, the arguments of their Points layer, and the device they ran on."""
+
+    fits: SpotFits
+    points: dict[str, Any]
+    device: str
+    #: How much of the image was fitted, in words, if not all; and the error that stopped the fit.
+    share: str = ""
+    stopped: IncompleteFitError | None = None
+    #: Why some fits are invalid, if that is known.
+    why_invalid: str = ""
+    #: A warning of the camera's gain or offset.
+    doubts: str = ""
+    #: Why most fits are doubtful, if they are.
+    advice: Advice | None = None
+
+
+def fit_job(job: Job, enough: threading.Event) -> Steps:
+    """Fit part by part until all is done or enough is set; return what is ``Fitted``."""
+    maps, parts, stopped = job.maps.read(), list[Part](), None
+    check = CameraCheck(job.settings)
+    try:
+        with closing(_parts(job, maps)) as coming:
+            for part in coming:
+                parts.append(part)
+                check.add(part.fits)
+                yield part.done, part.total
+                if enough.is_set():
+                    break
+    except Exception as error:
+        if not any(len(part.fits) for part in parts):
+            raise
+        stopped = _incomplete(error, _share(parts[-1]))
+    if not any(len(part.fits) for part in parts) and not enough.is_set():
+        _check_searched(job, maps)
+    fits = joined_channels([part.fits for part in parts])
+    face = job.look.face if job.look.face in fits.columns else default_face(fits)
+    points = with_look(points_arguments(fits, face, job.look.colormap, job.maps), job.look)
+    points["metadata"]["frames"] = plain_frames(job.frames)
+    why = _why_invalid(job.image, fits)
+    found = check.doubts()
+    doubts = f". ⚠ {found[0].upper()}{found[1:]}." if found else ""
+    share, advised = _share(parts[-1]), _advice(job, fits, maps)
+    return Fitted(fits, points, parts[-1].device, share, stopped, why, doubts, advised)
+
+
+def _advice(job: Job, fits: SpotFits, maps: Mapping[str, Any]) -> Advice | None:
+    """Return why most fits are doubtful, if they are; then the image is asked for its σ."""
+    valid = to_host(fits.valid)
+    if not most_are_doubtful(to_host(fits.good)[valid]):
+        return None
+    sigma = None
+    if job.settings.sigma is not None and job.channels is None:
+        known = {name: one for name, one in maps.items() if name in ("bad_pixels", "camera")}
+        unset = job.settings.changed(sigma=None, roi_size=None)
+        job.noise.put_into(unset, job.image, known)
+        found = job.noise.known(unset)
+        sigma = found.sigma if found is not None and not found.warning else None
+    return advice(to_host(fits.flags)[valid], job.settings, sigma)
+
+
+def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
+    """Yield the fits of an image part by part, those of channels one after the other."""
+    if job.channels is None:
+        settings = job.noise.put_into(job.settings, job.image, maps)
+        yield from localize_parts(job.image, settings, frames=job.frames, **maps)
+        return
+    axis, leading = job.channels, job.image.shape[: -job.settings.dimensions]
+    chosen = job.frames if isinstance(job.frames, tuple) else (job.frames,)
+    if job.frames is None:
+        chosen = (slice(None),) * len(leading)
+    numbers = indices_along(chosen[axis], leading[axis]).tolist()
+    others = (*chosen[:axis], *chosen[axis + 1 :]) or None
+    channels = channels_along(job.image, axis, numbers, Maps(**maps))
+    # One size for all: a layer has one size of ROIs in its settings.
+    for parts in parts_by_channel(channels, job.settings, others, same_roi=True):
+        yield from parts
+
+
+def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:
+    """Return chosen frames as plain values: an index, [first, behind last], or None for all.
+
+    Examples
+    --------
+    >>> plain_frames((slice(2, 5), 3, slice(None)))
+    [[2, 5], 3, None]
+    """
+    if frames is None:
+        return None
+    axes = frames if isinstance(frames, tuple) else (frames,)
+    return [_plain_axis(along) for along in axes]
+
+
+def _plain_axis(along: Any) -> list[int] | int | None:
+    if not isinstance(along, slice):
+        return int(along)
+    return None if along == slice(None) else [int(along.start), int(along.stop)]
+
+
+def _share(last: Part) -> str:
+    """Return how much of the image was fitted, in words; nothing if all was."""
+    if last.done == last.total:
+        return ""
+    if not last.done:
+        return f"{last.share:.0%} of the image"
+    return f"{number(last.done)} of {number(last.total)} frames"
+
+
+def _incomplete(error: Exception, share: str) -> IncompleteFitError:
+    """Return the error that says which spots are shown all the same."""
+    why = str(error) or type(error).__name__
+    incomplete = IncompleteFitError(f"{why}. The spots found before are shown, of {share}")
+    incomplete.__cause__ = error
+    return incomplete
+
+
+def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") -> str:
+    """Return in one line what a fit has found.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        All fits, the invalid ones too.
+    seconds : float
+        How long it took.
+    device : str
+        What it ran on.
+    why_invalid : str
+        Why some could not be fitted, and what to do, where that is known.
+    """
+    total = len(fits)
+    found = f"{number(total)} spot{'' if total == 1 else 's'}" if total else "No spots"
+    text = f"{found} in {seconds:.1f}\u202fs on {device}"
+    if not total:
+        return f"{text}: allow more false spots or try another PSF σ"
+    valid = to_host(fits.valid)
+    invalid = int((~valid).sum())
+    text += f", {reasons_in_words(to_host(fits.flags)[valid])}"
+    if not invalid:
+        return text
+    text += (
+        f"; {number(invalid)} could not be fitted and {'is' if invalid == 1 else 'are'} not drawn"
+    )
+    return f"{text}: {why_invalid}" if why_invalid else text
+
+
+def counts_in_words(good: Any) -> str:
+    """Return how many fits are good, and how many are not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counts_in_words(np.array([True, False, True]))
+    '2 good, 1 doubtful'
+    """
+    count = int(np.count_nonzero(to_host(good)))
+    return f"{number(count)} good, {number(len(good) - count)} doubtful"
+
+
+def _check_searched(job: Job, maps: Mapping[str, Any]) -> None:
+    """Raise a ValueError that says why no spot can be found, if there is no pixel to search.
+
+    An image with finite pixels in its first frame is read no further.
+    """
+    mask = maps.get("mask")
+    if mask is not None and not bool(mask.any()):
+        raise ValueError(
+            f"“{job.maps.names['mask']}” marks no pixel of the image: mark where to search in it, "
+            "or search the whole image"
+        )
+    if not _any_finite(job.image, job.frames):
+        raise ValueError(
+            "the image has no finite pixel in these frames, only NaN or infinite ones: choose "
+            "another image, or other frames"
+        )
+
+
+def _any_finite(image: Any, frames: FrameSelection) -> bool:
+    if np.dtype(image.dtype).kind != "f":
+        return True
+    reader = FrameReader(image)
+    blocks = reader.blocks(reader.select(frames), 1, _BLOCK)
+    return any(bool(np.isfinite(reader.read_here(block)).any()) for block in blocks)
+
+
+def _why_invalid(image: Any, fits: SpotFits) -> str:
+    """Return why spots could not be fitted, if the first of them has NaN or infinite pixels.
+
+    So only one frame is read again.
+    """
+    rows = np.flatnonzero(~fits.valid)
+    if not len(rows) or fits.settings is None or np.dtype(image.dtype).kind != "f":
+        return ""
+    columns, row = fits.columns, rows[0]
+    index = tuple(int(columns[name][row]) for name in fits.index_names)
+    corner = (int(columns[f"roi_{axis}"][row]) for axis in fits.axes)
+    part = (slice(n, n + side) for n, side in zip(corner, fits.settings.roi_shape, strict=True))
+    roi = np.asarray(image[index][tuple(part)])
+    return "" if np.isfinite(roi).all() else _NO_NUMBERS
