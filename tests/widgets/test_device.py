@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 from qtpy.QtCore import Qt
 
@@ -101,6 +102,7 @@ def test_the_window_does_not_wait_for_a_driver(widget, qtbot, monkeypatch):
 @pytest.mark.parametrize("width", [310, 420])
 def test_a_long_reason_is_not_cut_off(viewer, qtbot, described, width):
     described("CPU (128 threads)", REASON, 0)
+    viewer.add_image(np.zeros((9, 9)))  # without one there is the start page
     widget = FitSpots(viewer)
     qtbot.addWidget(widget)
     widget.resize(width, 1000)

@@ -247,6 +247,7 @@ def test_every_stop_condition_has_one_sentence_of_advice(condition):
     assert condition.advice.count(".") == 1
 
 
+@pytest.mark.filterwarnings("ignore:the image has")  # the noise of another gain
 @pytest.mark.parametrize(
     "settings",
     [

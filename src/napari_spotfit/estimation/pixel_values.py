@@ -34,6 +34,8 @@ _CLEARLY = 1.5
 #: Above a threshold there are fewer pixels than this, half of them in the lower part of a range
 #: that begins so far above the rest.
 _MOSTLY, _NEAR, _FAR = 0.5, 0.5, 0.1
+#: Spots are so many steps high, where noise is less than one.
+_MANY_STEPS = 8
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
@@ -112,18 +114,18 @@ def is_cut_off(frame: NDArray[Any], step: float, *, is_smooth: bool = False) -> 
         return False
     if not step > 0:
         return True
-    if is_smooth:
-        return piled_up > _HALF and (
-            piled_up < _MOST_PILED_UP or _lie_together(frame, float(lowest), step)
-        )
+    # Scaled values are multiples of their step but for rounding.
+    one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
+    if is_smooth and piled_up < _MOST_PILED_UP:
+        return piled_up > _HALF
+    if is_smooth:  # what is left of noise is hardly ever two steps high, spots are
+        return one > _ALIKE * two and _lie_together(frame, float(lowest), step)
     # Of few counts, and of values that are hardly more than rounded, most are equal anyway.
     if piled_up > _MOST_PILED_UP:
         return False
     above = (frame[:, 1:] > lowest) & (frame[:, :-1] > lowest)
     if not above.any() or np.median(abs(frame[:, 1:] - frame[:, :-1])[above]) < _CLEARLY * step:
         return False
-    # Scaled values are multiples of their step but for rounding.
-    one, two = (float(np.mean(abs(finite - lowest - n * step) < step / 2)) for n in (1, 2))
     return piled_up > _TIMES_THE_NEXT * one and one < _ALIKE * max(two, 1 / finite.size)
 
 
@@ -173,6 +175,8 @@ def is_rounded_away(frame: NDArray[Any], step: float) -> bool:
     if not (step > 0 and known.size):
         return False
     middle = float(np.median(known))
+    if known.max() - middle < _MANY_STEPS * step:
+        return False
     return bool(np.mean(known == middle) > _MOSTLY) and _lie_together(frame, middle, step)
 
 

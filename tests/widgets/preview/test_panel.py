@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph
 import pytest
+from event_loop import settle
 from hand import Mouse, in_plot
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
 from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
 from napari_spotfit.engine.quality.flags import Flag
+from napari_spotfit.models.stopping import StopCondition
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.preview.detection_panel import _in_words
@@ -45,7 +47,9 @@ def test_the_keyboard_changes_false_spots(widget, image, tick, shows, qtbot, vie
 def test_the_frame_in_words(total, good, false, words):
     doubtful = np.arange(total) >= good
     flags = np.where(doubtful, np.uint32(Flag.MOVED), np.uint32(0))
-    fits = SpotFits({"flags": flags, "y": np.zeros(total)}, (), Settings(sigma=1.3, roi_size=9))
+    ended = np.full(total, StopCondition.MIN_DELTA, np.uint8)
+    columns = {"flags": flags, "stop_condition": ended, "y": np.zeros(total)}
+    fits = SpotFits(columns, (), Settings(sigma=1.3, roi_size=9))
     assert _in_words(fits, false).replace("\u202f", " ") == words
 
 
@@ -84,7 +88,9 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
         qtbot.keyClick(panel.slider, Qt.Key.Key_Right)
     slid = box.value()
     assert slid < before
-    for pixel in drag_slider(panel.slider, 40):
+    shows(widget, image, viewer.dims.current_step[0])  # its words may need another line
+    settle()
+    for pixel in drag_slider(panel.slider, 25):
         assert slider_handle(panel.slider).x() == pytest.approx(pixel, abs=1.5)
         assert box.value() <= slid  # it never runs back
         slid = box.value()

@@ -232,7 +232,7 @@ def test_the_label_is_saved_with_the_spots(viewer, qtbot, tmp_path):
 
 def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     image = viewer.add_image(np.zeros((5, 64, 64), np.uint8), name="movie")
-    *_, layer = show_result(viewer, image, points_arguments(make_fits(50)), None)
+    *_, layer = show_result(viewer, image, points_arguments(make_fits(50)), None, "fit")
     labels = viewer.add_labels(cells(64, 64))
     spots = dock(viewer)
     spots.layer.layer = layer
@@ -240,7 +240,7 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     assert "label" in layer.features
     spots.spots.set_filters(Filters({"label": (7.0, None)}))
     wait(spots, qtbot)
-    *_, again = show_result(viewer, image, points_arguments(make_fits(70, seed=1)), layer)
+    *_, again = show_result(viewer, image, points_arguments(make_fits(70, seed=1)), layer, "fit")
     assert again is layer
     wait(spots, qtbot)
     expected = expected_labels(layer, labels)

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _PLUGIN = "napari-spotfit"
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
-#: Where the keys go, which the viewer's theme does not show.
-_FOCUS = "QPushButton:focus, QComboBox:focus, QTabBar:focus { border: 1px solid #56b4e9 }"
 #: The share of the window's height that a widget below the canvas gets; a window that is lower than
 #: this, in pixels, has no room there beside napari's own controls.
 _SHARE, _LOW = 0.4, 760
 #: The width in pixels that it gets on the right then, where it is alone.
 _WIDTH = 360
-#: What has the keyboard is outlined, which napari's themes leave out.
+#: What has the keyboard is outlined, which napari's themes leave out; a border would move the handle
+#: of a slider.
 _FOCUS = (
     "QPushButton:focus, QComboBox:focus, QAbstractSpinBox:focus, QListView:focus, QLineEdit:focus,"
-    "QCheckBox:focus, QSlider:focus { border: 1px solid palette(highlight) }"
+    "QCheckBox:focus, QTabBar:focus { border: 1px solid #56b4e9 }"
+    "QSlider::handle:focus { background: #56b4e9 }"
 )
 #: Title of a widget in the manifest.
 RESULTS = "Results"
@@ -59,7 +59,6 @@ class Docked(QWidget):
 
     def __init__(self, viewer: Viewer, below: bool = False):
         super().__init__()
-        self.setStyleSheet(_FOCUS)
         # A proxy returns proxies of layers, but events name the layers themselves.
         self._viewer: Viewer = itself(viewer)
         self._bound = self._closing = self._narrowed = False
