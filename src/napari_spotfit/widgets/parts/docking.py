@@ -26,8 +26,8 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _SHARE, _LOW = 0.4, 760
 #: The width in pixels that it gets on the right then, where it is alone.
 _WIDTH = 360
-#: What has the keyboard is outlined, which napari's themes leave out; a border would move the handle
-#: of a slider.
+#: What has the keyboard is outlined, which napari's themes leave out; a border would move the
+#: handle of a slider.
 _FOCUS = (
     "QPushButton:focus, QComboBox:focus, QAbstractSpinBox:focus, QListView:focus, QLineEdit:focus,"
     "QCheckBox:focus, QTabBar:focus { border: 1px solid #56b4e9 }"
