@@ -50,6 +50,8 @@ def show_smfish(sample: str) -> None:
     """Preview, fit, filter, and click the worst of the bad spots."""
     viewer, widget = open_sample(sample)
     drawn: list[bool] = []
+    if widget.preview.box.isChecked():  # of small images it opens by itself
+        widget.preview.box.click()
     widget.preview.drawn.connect(lambda: drawn.append(True))
     widget.preview.box.click()
     wait_until(lambda: bool(drawn))
