@@ -166,6 +166,7 @@ def is_rounded_away(frame: NDArray[Any], step: float) -> bool:
     --------
     >>> from scipy import ndimage
     >>> noise = np.random.default_rng(1).normal(100.0, 1.0, (60, 60))
+    >>> noise[30, 30] = 400.0
     >>> is_rounded_away(np.rint(ndimage.gaussian_filter(noise, 1)), 1.0)
     True
     >>> is_rounded_away(np.random.default_rng(1).poisson(0.1, (60, 60)), 1.0)
