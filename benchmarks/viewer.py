@@ -108,6 +108,20 @@ def fit(options: argparse.Namespace) -> None:
         show("napari's own pause for a layer with one point", bare)
 
 
+def fit_again(widget: FitSpots, heart: Heartbeat, repeats: int, clear: Callable[[], None]) -> None:
+    """Print the times of fits into new layers, which are removed before, and into the same ones."""
+    times, pauses, again = [], [], []
+    for _ in range(repeats):
+        clear()
+        times.append(fitted(widget, heart))
+        pauses.append(heart.longest)
+        again.append(fitted(widget, heart))
+    print(f"  {widget.status.text()}")
+    show("button to points", times, 1500)
+    show("longest pause of the viewer", pauses)
+    show("button to points, in the layers of the last fit", again, 1500)
+
+
 def field(options: argparse.Namespace) -> None:
     """From the Fit button to the points of one large frame, to other marks, and clicks in it."""
     frame, truth = simulate_movie(1, shape=(2048, 2048), spots_per_frame=17_000, seed=1)
@@ -116,16 +130,7 @@ def field(options: argparse.Namespace) -> None:
     with open_viewer() as (viewer, widget):
         image = viewer.add_image(frame[0], name="field")
         fitted(widget, heart)  # the first one had the engine to load
-        times, pauses, again = [], [], []
-        for _ in range(options.repeats):
-            viewer.layers.remove("field spots")
-            times.append(fitted(widget, heart))
-            pauses.append(heart.longest)
-            again.append(fitted(widget, heart))
-        print(f"  {widget.status.text()}")
-        show("button to points", times, 1500)
-        show("longest pause of the viewer", pauses)
-        show("button to points, in the layer of the last fit", again, 1500)
+        fit_again(widget, heart, options.repeats, lambda: viewer.layers.remove("field spots"))
         layer = viewer.layers["field spots"]
         marks = [spent(partial(choose_mark, layer, mark)) for mark in (*MARKS, *MARKS)]
         show("another mark for all of them, drawn", marks)
@@ -147,20 +152,15 @@ def several(options: argparse.Namespace) -> None:
             frame, _ = simulate_movie(1, shape=(1024, 1024), spots_per_frame=1500, seed=seed)
             channels.append(viewer.add_image(frame[0], name=f"channel {seed}"))
         fitted(widget, heart)  # the first one had the engine to load
-        times, pauses, again = [], [], []
-        for _ in range(options.repeats):
+
+        def choose() -> None:
             for layer in [one for one in viewer.layers if one not in channels]:
                 viewer.layers.remove(layer)
             viewer.layers.selection.clear()
             viewer.layers.selection.update(channels)
             rest(300)
-            times.append(fitted(widget, heart))
-            pauses.append(heart.longest)
-            again.append(fitted(widget, heart))
-        print(f"  {widget.status.text()}")
-        show("button to points", times, 1500)
-        show("longest pause of the viewer", pauses)
-        show("button to points, in the layers of the last fit", again, 1500)
+
+        fit_again(widget, heart, options.repeats, choose)
 
 
 def _doubtful(viewer: napari.Viewer, repeats: int) -> list[Spent]:

@@ -169,6 +169,15 @@ def test_a_shift_that_copies_the_edge_changes_no_spots(shift):
     assert len(places) - right <= 2
 
 
+def test_a_first_frame_of_bad_pixels_is_no_matter():
+    counts, _ = with_spots(40)
+    smooth = blurred(counts)
+    movie = np.stack([np.full(SHAPE, np.nan), smooth, smooth])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert localize(movie, sigma=float(np.hypot(SIGMA, 1)), backend="cpu").good.sum() > 60
+
+
 def test_spots_without_a_background_are_raw():
     """All pixels but those of spots have one value, the lowest."""
     rng = np.random.default_rng(6)

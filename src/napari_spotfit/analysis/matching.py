@@ -90,7 +90,7 @@ class Fit(NamedTuple):
         return places + self.model.terms(places) @ self.coefficients
 
     def jacobian(self, places: Floats) -> Floats:
-        """Return the derivatives of mapped positions, shape (n, 2, 2): of which, along which."""
+        """Return the derivatives of mapped positions, shape (n, 2, 2): (y, x) by (y, x)."""
         slopes: Floats = self.model.slopes(places) @ self.coefficients
         return np.eye(2) + np.moveaxis(slopes, 0, 2)
 

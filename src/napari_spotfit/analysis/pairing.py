@@ -164,7 +164,7 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     if total < 0:
         raise ValueError(
             f"more than {_MOST_PARTNERS} spots of the other channel are within {radius:g} px of a "
-            "spot on average: no pairs can be told apart; choose a smaller radius"
+            "spot on average: pairs are ambiguous; choose a smaller radius"
         )
     load().functions.spotfit_pair_spots(ctypes.byref(given))
     found[a_rows] = np.where(own == ALONE, ALONE, b_rows[own])

@@ -266,7 +266,7 @@ class _Channel(NamedTuple):
     fits: SpotFits
     row: Integers
     cell: Integers
-    #: Of which frame and cell each is: pairs are of one.
+    #: The frame and cell of each: only spots of the same one are paired.
     unit: Integers
     #: In pixels along all axes, with standard errors.
     places: Floats

@@ -291,7 +291,7 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
                 f"{least} at least, seen in both channels"
             )
         if not (np.ptp(one.places, axis=0) > 0).any():
-            raise ValueError(f"all spots of channel {name} are at one place: nothing tells a map")
+            raise ValueError(f"all spots of channel {name} are at one place: no map follows")
     one, other = spots
     found = find_matches(one, other, degree, turned=degree > 0)
     return _registration(model, found, one, other)
@@ -326,8 +326,8 @@ def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelReg
     noise = math.sqrt(found.dispersion * float(variances.mean()))
     if not spread[0] > max(_LEAST_SPREAD * noise, _LEAST_SHARE * spread[1]):
         raise ValueError(
-            f"the {len(found.a)} pairs lie at one place or on one line, which tells no map of the "
-            "field: register by spots in all parts of it"
+            f"the {len(found.a)} pairs lie at one place or on one line, which determine no map of "
+            "the field: register by spots in all parts of it"
         )
     if leverage.max() > _MOST_LEVERAGE:
         y, x = other.places[int(np.argmax(leverage.max(axis=1)))]

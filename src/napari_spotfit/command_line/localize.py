@@ -17,7 +17,7 @@ from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
 from ..batch.request import ENDING, Batch, batch_tables, image_files, images_of
 from ..batch.run import Report, run_batch
 from ..version import __version__
-from .options import AboveZero, chosen_settings, takes_settings
+from .options import AboveZero, chosen_settings, takes_files, takes_settings
 from .output import (
     EXIT_STOPPED,
     QUIET,
@@ -68,15 +68,8 @@ SOME_FAILED = 1
     "(_cells.tif), or one file for all. Spots get the column “label”, and a table …cells.csv "
     "has how many good spots each cell has, and their photons.",
 )  # fmt: skip
-@click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True,
-    help="Number of files at a time, which share the cores: for small files on many cores.",
-)  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep what is done when Ctrl-C stops the run.")
-@click.option("--fresh", is_flag=True, help="Start over, whatever an earlier run has left or done.")
-@click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Write errors only.")
-@click.option("-v", "--verbose", is_flag=True, help="Write more about each file.")
+@takes_files
 @takes_settings
 @click.pass_context
 def localize(

@@ -45,6 +45,24 @@ class AboveZero(click.FloatRange):
         return number
 
 
+def takes_files(command: Command) -> Command:
+    """Give a command the options of a run over many files."""
+    for option in (
+        click.option("-v", "--verbose", is_flag=True, help="Write more about each file."),
+        click.option("-q", "--quiet", is_flag=True, help="Write errors only."),
+        click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON."),
+        click.option(
+            "--fresh", is_flag=True, help="Start over, whatever an earlier run has left or done."
+        ),
+        click.option(
+            "--workers", type=click.IntRange(1), default=1, show_default=True,
+            help="Number of files at a time, which share the cores: for small files on many cores.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def takes_settings(command: Command) -> Command:
     """Give a command an option for each setting, and ``--settings`` for a file of them."""
     hints = typing.get_type_hints(Settings)

@@ -14,7 +14,7 @@ from ..batch.outcome import FAILED
 from ..batch.pairs import PairsOutcome, PairsRequest, cells_of_all, pair_files
 from ..batch.request import Batch, image_files, images_of
 from .localize import SOME_FAILED, FileReporter, frames_of_text, summary_of
-from .options import AboveZero, chosen_settings, takes_settings
+from .options import AboveZero, chosen_settings, takes_files, takes_settings
 from .output import (
     EXIT_STOPPED,
     QUIET,
@@ -55,11 +55,7 @@ _PATH = click.Path(readable=False)
     "one cell.",
 )  # fmt: skip
 @click.option("--frames", metavar="FIRST:END:STEP", help="Frames of each movie, from 0 on.")
-@click.option("--workers", type=click.IntRange(1), default=1, help="Number of files at a time.")
-@click.option("--fresh", is_flag=True, help="Start over, whatever an earlier run has left or done.")
-@click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Write errors only.")
-@click.option("-v", "--verbose", is_flag=True, help="Write more about each file.")
+@takes_files
 @takes_settings
 @click.pass_context
 def pairs(

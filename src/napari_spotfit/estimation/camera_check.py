@@ -26,7 +26,7 @@ _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
 #: Fits that show the photon noise, at least, and how many of its standard errors it must be off.
 _LEAST_FITS, _SURE = 10, 3.0
 #: An image shows its gain where that is so many times its standard error.
-_TOLD = 4.0
+_SHOWN = 4.0
 #: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
 _FEWEST_ELECTRONS = 200.0
 #: A spot's shape may be off by so much of its height, which is no noise.
@@ -100,10 +100,10 @@ class CameraCheck:
         noise = None if self.settings is None else noise_of(self.settings)
         if self.settings is None or noise is None or found.shape[1] < _LEAST_FITS:
             return ""
-        told, error = self.settings.known_noise.gain, self.settings.known_noise.slope_error
-        if told is not None and not 1 / UNLIKE < told / noise.slope < UNLIKE:
+        shown, error = self.settings.known_noise.gain, self.settings.known_noise.slope_error
+        if shown is not None and not 1 / UNLIKE < shown / noise.slope < UNLIKE:
             return ""  # by the image
-        if told is not None and error is not None and _TOLD * error < told:
+        if shown is not None and error is not None and _SHOWN * error < shown:
             return ""  # the image, which knows no shape of spots, agrees
         least, most, light = np.median(found, axis=1)
         scatter = SIGMA_PER_MAD * np.median(np.abs(found[0] - least))

@@ -36,7 +36,13 @@ from .photon_transfer import (
     usual_over_line,
     without_spots,
 )
-from .pixel_values import check_scale, is_rounded_away, is_thresholded, value_step
+from .pixel_values import (
+    check_scale,
+    is_rounded_away,
+    is_thresholded,
+    usual_is_lowest,
+    value_step,
+)
 from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
@@ -115,16 +121,16 @@ def copied_borders(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
     >>> int(copied_borders(np.pad(frames, [(0, 0), (0, 0), (0, 20)], mode="edge")).sum())
     1200
     """
-    copied = np.zeros(frames.shape, bool)
+    copied = None
     for axis, order in itertools.product((1, 2), (1, -1)):
-        lines, border = (np.moveaxis(one, axis, 0)[::order] for one in (frames, copied))
-        count = 0
+        lines, count = np.moveaxis(frames, axis, 0)[::order], 0
         while count + 1 < len(lines) and np.array_equal(lines[count], lines[count + 1]):
             count += 1
         # What has one value is no copy of an edge.
         if _LEAST_SIDE <= count < len(lines) - 1 and (lines[0] != lines[0].flat[0]).any():
-            border[:count] = True
-    return copied if copied.any() else None
+            copied = np.zeros(frames.shape, bool) if copied is None else copied
+            np.moveaxis(copied, axis, 0)[::order][:count] = True
+    return copied
 
 
 def _may_have_areas(frames: NDArray[Any]) -> bool:
@@ -227,7 +233,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         if is_rounded_away(recorded[0], step):
             variance = _of_rounding(step, settings)
             # Of spots without a background, the usual value is the lowest.
-            if np.nanmin(recorded[0]) < np.nanmedian(recorded[0]):
+            if not usual_is_lowest(recorded[0]):
                 process = Process.FILTERED
         elif is_thresholded(recorded):
             process = Process.THRESHOLDED

@@ -152,6 +152,19 @@ def is_thresholded(frames: NDArray[Any]) -> bool:
     return bool(low - lowest > _FAR * (high - low) and middle - low < _NEAR * (high - low))
 
 
+def usual_is_lowest(frame: NDArray[Any]) -> bool:
+    """Whether half of the pixels or more have the lowest value, as of few photons, or all are bad.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> usual_is_lowest(rng.poisson(0.1, (60, 60))), usual_is_lowest(rng.poisson(9.0, (60, 60)))
+    (True, False)
+    """
+    known = frame[np.isfinite(frame)]
+    return not known.size or bool(np.median(known) == known.min())
+
+
 def is_rounded_away(frame: NDArray[Any], step: float) -> bool:
     """Whether noise is less than a step: most pixels have one value, others lie together.
 

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
 from .photon_transfer import MOST_SCATTER, FineDetail
-from .pixel_values import is_cut_off, is_rounded_away, mosaic_period, times_enlarged
+from .pixel_values import (
+    is_cut_off,
+    is_rounded_away,
+    mosaic_period,
+    times_enlarged,
+    usual_is_lowest,
+)
 from .second_witness import USUAL_SHARE, WORSE_SHARE, BandNoise, band_noise, some_parts
 
 Numbers = NDArray[np.float64]
@@ -98,7 +104,7 @@ def second_opinion(
     parts = some_parts(frames)
     counts_photons = _grows_by_steps(noise, detail)
     # Most pixels without any: single photons scatter like nothing else.
-    if counts_photons and np.nanmedian(parts[0]) == np.nanmin(parts[0]):
+    if counts_photons and usual_is_lowest(parts[0]):
         return noise
     process = _process(parts[0], detail, may_be_cut=not counts_photons)
     calm = calm_noise(parts) if process is Process.NONE else None
@@ -114,8 +120,7 @@ def second_opinion(
     if band is None:
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
-    has_noise = np.nanmin(parts[0]) < np.nanmedian(parts[0])
-    is_rounded = is_smooth and bool(has_noise) and band.tail > _WARNS
+    is_rounded = is_smooth and band.tail > _WARNS and not usual_is_lowest(parts[0])
     may_be_crowd = process is not Process.CUT and not (
         is_rounded and is_rounded_away(parts[0], detail.step)
     )

@@ -205,7 +205,7 @@ class SpotFits:
 
     @property
     def judged(self) -> NDArray[np.bool_]:
-        """Mask of the fits of which is known how they ended; not those of most other programs."""
+        """Mask of the fits with a known stop condition, which most other programs do not give."""
         return np.not_equal(self.stop_condition, int(StopCondition.UNKNOWN))
 
     @property

@@ -38,7 +38,7 @@ class TrackingLog:
     """A Parquet file of displacements and corrections, which a killed run leaves readable.
 
     While it is open, its rows are in a folder beside it, ``<name>.parts``, in files that are
-    complete; :meth:`close` makes one file of them, which says of which. :func:`read_log` reads
+    complete; :meth:`close` makes one file of them, which lists its parts. :func:`read_log` reads
     either. It has one owner: another log of its name cannot be opened before it is closed.
 
     Threads: one at a time. It writes by a thread of its own.

@@ -241,7 +241,7 @@ def _channels(layers: list[Points]) -> dict[str, SpotFits]:
     Raises
     ------
     ValueError
-        If pixels of the results are not the same places; the message says of which.
+        If pixels of the results are not the same places; the message names the results.
     """
     found: dict[str, SpotFits] = {}
     for layer in layers:
