@@ -27,6 +27,7 @@ ROOMS = (
     "files",
     "images",
     "simulate",
+    "simulate_pupil",
 )
 ROOMS += ("precision", "settings", "models", "untrusted", "caller", "workers", "version")
 #: The public names, which come from everywhere; no room imports them back.

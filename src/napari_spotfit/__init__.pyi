@@ -43,8 +43,10 @@ from .results.saving import save_fits as save_fits
 from .results.spot_fits import SpotFits as SpotFits
 from .settings.noise_model import NoiseModel as NoiseModel
 from .settings.settings import Settings as Settings
+from .simulate import simulate_beads as simulate_beads
 from .simulate import simulate_movie as simulate_movie
 from .simulate import simulate_spots as simulate_spots
+from .simulate_pupil import simulate_psf as simulate_psf
 from .tracking.controller import Controller as Controller
 from .tracking.controller import Correction as Correction
 from .tracking.displacement import Displacement as Displacement

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .models.bounds import accepted, is_wrong, number, whole
+from .models.bounds import accepted, is_wrong, number, rising, whole
 from .models.columns import IN_PLANE
 from .settings.settings import Pixel
+from .simulate_pupil import Optics, add_points, finite_array, points_at, sides
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,27 +91,27 @@ def simulate_spots(
 
     if angle is not None and (sigma_y is None or pixel == "integrated"):
         raise ValueError("turned spots need sigma_y, and are sampled: pixel='sampled'")
-    count, sides = whole("count", count), _sides("roi_size", roi_size)
+    count, roi = whole("count", count), sides("roi_size", roi_size)
     photons = number("photons", photons, 0)
     background, jitter = number("background", background, 0), number("jitter", jitter, 0)
     _check_pixel(pixel)
     rng = np.random.default_rng(seed)
     shape = {
         axis: (side - 1) / 2 + rng.uniform(-jitter, jitter, count)
-        for axis, side in zip(IN_PLANE, sides, strict=True)
+        for axis, side in zip(IN_PLANE, roi, strict=True)
     }
     shape["sigma" if sigma_y is None else "sigma_x"] = _each(rng, "sigma", sigma, count)
     if sigma_y is not None:
         shape["sigma_y"] = _each(rng, "sigma_y", sigma_y, count)
     if angle is not None:
         shape["angle"] = _each(rng, "angle", angle, count)
-    spots = np.empty((count, *sides), np.float32)
+    spots = np.empty((count, *roi), np.float32)
     offset = _map("offset", offset, spots.shape)
     gain, variance = _map("gain", gain, spots.shape), _map("variance", variance, spots.shape)
     for first in range(0, count, _PIECE):
         part = slice(first, first + _PIECE)
         piece = {name: values[part] for name, values in shape.items()}
-        electrons = rng.poisson(photons * _light(piece, sides, pixel) + background)
+        electrons = rng.poisson(photons * _light(piece, roi, pixel) + background)
         spots[part] = _counts(electrons, rng, offset[part], gain[part], variance[part])
     truth = pd.DataFrame(shape)
     return spots, truth.assign(photons=photons, background=background)
@@ -128,6 +129,8 @@ def simulate_movie(
     offset: ArrayLike = 100.0,
     gain: ArrayLike = 1.0,
     variance: ArrayLike = 0.0,
+    z: tuple[float, float] | None = None,
+    optics: Optics | None = None,
     seed: int | None = None,
 ) -> tuple[NDArray[np.uint16], pd.DataFrame]:
     """Make a movie of single molecules that light up at random places.
@@ -151,6 +154,12 @@ def simulate_movie(
     offset, gain, variance : float or array, shape (Y, X)
         Counts of the camera without light, counts per photo-electron, and variance of its
         read-out noise in counts², of all pixels or of each.
+    z : (float, float), optional
+        Lowest and highest height of molecules in nm; their images are those of
+        :func:`simulate_psf` then, and `sigma` and `pixel` count for nothing.
+    optics : mapping, optional
+        Arguments of :func:`simulate_psf`: pixel_size, numerical_aperture, wavelength,
+        refractive_index and zernike.
     seed : int, optional
         Same seed, same movie.
 
@@ -158,7 +167,7 @@ def simulate_movie(
     -------
     movie : ndarray of uint16, shape (frames, Y, X)
     truth : DataFrame
-        Columns frame, y, x, sigma, photons.
+        Columns frame, y, x, sigma (or z), photons.
 
     Raises
     ------
@@ -174,7 +183,7 @@ def simulate_movie(
     """
     import pandas as pd
 
-    frames, shape = whole("frames", frames), _sides("shape", shape)
+    frames, shape = whole("frames", frames), sides("shape", shape)
     spots_per_frame = whole("spots_per_frame", spots_per_frame)
     photons, background = number("photons", photons, 0), number("background", background, 0)
     sigma = number("sigma", sigma, 0, above=True)
@@ -191,13 +200,96 @@ def simulate_movie(
             "photons": photons * rng.uniform(0.5, 1.5, count),
         }
     )
+    if z is not None:
+        low, high = (number("z", end) for end in rising("z", z))
+        truth = truth.drop(columns="sigma").assign(z=rng.uniform(low, high, count))
     movie = np.empty((frames, *shape), np.uint16)
     for frame in range(frames):
         light = np.full(shape, float(background))
         first = frame * spots_per_frame
-        add_spots(light, truth.iloc[first : first + spots_per_frame], pixel)
+        spots = truth.iloc[first : first + spots_per_frame]
+        if z is None:
+            add_spots(light, spots, pixel)
+        else:
+            add_points(light, spots, optics or {})
         movie[frame] = expose(light, rng, offset, gain, variance)
     return movie, truth
+
+
+def simulate_beads(
+    z: ArrayLike,
+    shape: tuple[int, int] = (256, 256),
+    *,
+    count: int = 20,
+    photons: float = 20_000.0,
+    background: float = 10.0,
+    height: float = 0.0,
+    drift: tuple[float, float] = (0.0, 0.0),
+    offset: ArrayLike = 100.0,
+    gain: ArrayLike = 1.0,
+    seed: int | None = None,
+    **optics: Unpack[Optics],
+) -> tuple[NDArray[np.uint16], pd.DataFrame]:
+    """Make a z-stack of beads, to calibrate with.
+
+    Parameters
+    ----------
+    z : array, shape (n,)
+        Height of the planes in nm.
+    shape : (int, int)
+        Rows and columns.
+    count : int
+        How many beads, on a grid with random deviations.
+    photons : float
+        Photons of a bead in its brightest plane.
+    background : float
+        Expected photons per pixel besides.
+    height : float
+        Standard deviation of the beads' own heights, in nm.
+    drift : (float, float)
+        How far the beads move along y and x from the first plane to the last, in pixels.
+    offset, gain : float or array, shape (rows, columns)
+        Counts of the camera without light, and counts per photo-electron.
+    seed : int, optional
+        Same seed, same stack.
+    **optics
+        Those of :func:`simulate_psf`: pixel_size, numerical_aperture, wavelength,
+        refractive_index and zernike.
+
+    Returns
+    -------
+    stack : ndarray of uint16, shape (n, rows, columns)
+    truth : DataFrame
+        Columns y, x (in the middle plane), z (the bead's own height, in nm) and photons. In a
+        plane at z' the bead is seen at z' - z.
+
+    Examples
+    --------
+    >>> from napari_spotfit import simulate_beads
+    >>> stack, truth = simulate_beads(range(-500, 501, 50), count=9, seed=0)
+    >>> stack.shape, len(truth)
+    ((21, 256, 256), 9)
+    """
+    import pandas as pd
+
+    planes, shape = finite_array("z", z), sides("shape", shape)
+    count = whole("count", count, 1)
+    photons, background = number("photons", photons, 0), number("background", background, 0)
+    rng = np.random.default_rng(seed)
+    columns = math.ceil(math.sqrt(count * shape[1] / shape[0]))
+    rows = math.ceil(count / columns)
+    cells = np.stack(np.divmod(np.arange(count), columns), 1)
+    pitch = np.array(shape) / (rows, columns)
+    at = (cells + 0.5 + rng.uniform(-0.15, 0.15, cells.shape)) * pitch - 0.5
+    heights = rng.normal(0, number("height", height, 0), count)
+    light = np.full((len(planes), *shape), background)
+    moved = np.linspace(-0.5, 0.5, len(planes))[:, None] * np.asarray(drift, float)
+    for place, own in zip(at, heights, strict=True):
+        spots = points_at(place + moved, planes - own, shape, optics)
+        for plane, (into, psf) in zip(light, spots, strict=True):
+            plane[into] += photons * psf
+    truth = pd.DataFrame({"y": at[:, 0], "x": at[:, 1], "z": heights, "photons": photons})
+    return expose(light, rng, offset, gain), truth
 
 
 def profile(
@@ -262,14 +354,6 @@ def _each(
     return rng.uniform(low, high, count)
 
 
-def _sides(name: str, value: Any) -> tuple[int, int]:
-    """Return rows and columns."""
-    sides = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(sides) != 2:
-        raise ValueError(f"{name} must be (rows, columns); got {value!r}")
-    return whole(name, sides[0], 1), whole(name, sides[1], 1)
-
-
 def _map(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return one number for each pixel."""
     try:
@@ -292,17 +376,17 @@ def _check_pixel(pixel: str) -> None:
 
 
 def _light(
-    shape: dict[str, NDArray[np.float64]], sides: tuple[int, int], pixel: Pixel
+    shape: dict[str, NDArray[np.float64]], roi: tuple[int, int], pixel: Pixel
 ) -> NDArray[np.float64]:
     """Return normalised spots of the given shapes, (count, rows, columns)."""
     if "angle" not in shape:
         sigma_x = shape.get("sigma_x", shape.get("sigma"))
         sigma_y = shape.get("sigma_y", sigma_x)
-        v = profile(shape["y"], sides[0], sigma_y, pixel)
-        u = profile(shape["x"], sides[1], sigma_x, pixel)
+        v = profile(shape["y"], roi[0], sigma_y, pixel)
+        u = profile(shape["x"], roi[1], sigma_x, pixel)
         return v[:, :, None] * u[:, None, :]
     y0, x0, sigma_x, sigma_y, angle = (shape[name][:, None, None] for name in _TURNED)
-    y, x = np.indices(sides, float)
+    y, x = np.indices(roi, float)
     cosine, sine = np.cos(np.radians(angle)), np.sin(np.radians(angle))
     along = ((x - x0) * cosine + (y - y0) * sine) / sigma_x
     across = ((y - y0) * cosine - (x - x0) * sine) / sigma_y
