@@ -1,4 +1,4 @@
-"""What comes after a fit: its table, its counts in cells, its doubtful spots."""
+"""What comes after a fit: its table, the counts in cells, its doubtful spots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from .inspecting.panel import doubtful_shown
+from .layers.points import fitted_layers
 from .napari_compat import is_labels
 from .parts.docking import Follower, show_result
 from .parts.layout import fill
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _TIPS = {
     "": "Show the table of these spots in Results, to filter, summarise and save them.",
-    "Cells": "Count these spots in the labels of the Labels layer.",
+    "Cells": "Count these spots in the labels of the Labels layer; those of several images beside "
+    "each other, with their pairs.",
     "Inspect": "Go to the first doubtful spot: its data, model and residual, and what to try.",
 }
 
@@ -56,10 +58,12 @@ class NextSteps(QWidget):
         self._look()
 
     def _look(self, event: Any = None) -> None:
-        layer = self._layer
+        layer, layers = self._layer, self._viewer.layers
         self.setVisible(layer is not None)
         if layer is not None:
-            self.cells.setVisible(any(is_labels(one) for one in self._viewer.layers))
+            cells = any(is_labels(one) for one in layers)
+            self.cells.setText("Count in cells" if cells else "Find pairs")
+            self.cells.setVisible(cells or len(fitted_layers(layers)) > 1)
             self.doubtful.setVisible(len(doubtful_shown(layer)) > 0)
 
     def _show(self, page: str, checked: bool = False) -> None:
@@ -67,4 +71,6 @@ class NextSteps(QWidget):
         if layer is None:
             return
         rows = doubtful_shown(layer).tolist() if page == "Inspect" else []
+        if page == "Cells" and len(fitted_layers(self._viewer.layers)) > 1:
+            page = "Channels"
         show_result(self._viewer, layer, page, next(iter(rows), None))

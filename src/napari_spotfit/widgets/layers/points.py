@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -218,6 +218,11 @@ def _is_table_of_fits(features: pd.DataFrame) -> bool:
 def is_preview(layer: Layer | None) -> bool:
     """Whether a layer shows the spots of a preview, which come and go."""
     return layer is not None and bool(layer.metadata.get(PASSING))
+
+
+def fitted_layers(layers: Iterable[Layer]) -> list[Points]:
+    """Return the layers of fitted spots among others, without previews."""
+    return [one for one in layers if is_result(one) and not is_preview(one)]
 
 
 def stop_counts(layer: Points) -> dict[str, int]:

@@ -27,7 +27,7 @@ from ...settings.parameter import Parameter
 from ..inspecting.panel import doubtful_shown
 from ..layers.cells import INDEX, put_features, to_labels
 from ..layers.images import PLACE, events_of, full_resolution, transform_arguments
-from ..layers.points import is_preview, is_result
+from ..layers.points import fitted_layers
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice, NumberBox
 from ..parts.docking import Follower
@@ -141,7 +141,7 @@ class ChannelsPage(Page):
         return [layer for layer in self._results() if layer.name in names]
 
     def _results(self) -> list[Points]:
-        return [one for one in self._viewer.layers if is_result(one) and not is_preview(one)]
+        return fitted_layers(self._viewer.layers)
 
     def _refresh(self, event: Any = None) -> None:
         """List the results; those that were not unticked are ticked."""
