@@ -20,6 +20,7 @@ ROOMS = (
     "batch",
     "tracking",
     "analysis",
+    "calibration",
     "localization",
     "estimation",
     "results",

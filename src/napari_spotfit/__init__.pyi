@@ -17,6 +17,7 @@ from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
 from .batch.localize_files import localize_files as localize_files
+from .calibration.files import load_calibration as load_calibration
 from .engine.errors import BackendFallbackWarning as BackendFallbackWarning
 from .engine.errors import BackendUnavailableError as BackendUnavailableError
 from .engine.quality.flags import Flag as Flag
@@ -35,6 +36,7 @@ from .localization.localize import localize as localize
 from .localization.localize import localize_iter as localize_iter
 from .localization.to_folder import load_parts as load_parts
 from .localization.to_folder import localize_to_folder as localize_to_folder
+from .models.astigmatism import AstigmatismCalibration as AstigmatismCalibration
 from .models.profiles import Profile as Profile
 from .models.stopping import StopCondition as StopCondition
 from .precision import localization_precision as localization_precision

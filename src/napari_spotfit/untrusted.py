@@ -69,6 +69,8 @@ class Allowance:
 def yaml_documents(path: Path) -> Iterator[Any]:
     """Yield the documents of a YAML file; what stands for Python's own objects is left out.
 
+    Those of ThunderSTORM are mappings.
+
     Raises
     ------
     PromiseError
@@ -82,6 +84,9 @@ def yaml_documents(path: Path) -> Iterator[Any]:
         """Knows nothing but plain values."""
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+    Loader.add_multi_constructor(
+        "tag:yaml.org,2002:cz.cuni.", lambda loader, _, node: loader.construct_mapping(node)
+    )
     if path.stat().st_size > _LONGEST_YAML:
         raise PromiseError(
             f"“{path.name}” has {path.stat().st_size} bytes, and a description has at most "

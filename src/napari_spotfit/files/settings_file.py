@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..models.calibration import Calibration
 from ..models.profiles import Profile
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, parameters
@@ -223,6 +224,8 @@ def literal(value: Any) -> str:
     """Return plain values, and what settings hold, as Python that makes them."""
     if isinstance(value, Profile):
         return _indented(_python_call(f"{_PACKAGE}.Profile.from_expression", value.to_dict()))
+    if isinstance(value, Calibration):
+        return literal(value.to_dict())
     if isinstance(value, NoiseModel):
         return _indented(_python_call(f"{_PACKAGE}.NoiseModel", value.to_dict()))
     if isinstance(value, Mapping):

@@ -183,6 +183,10 @@ ROWS = (
         },
     ),
     Column(
+        "z_p_value", "", "Probability that widths of a spot are so far from the curves of the "
+        "calibration, by noise: below 0.001 it is most likely something else.", group="fit",
+    ),
+    Column(
         "z_px", "px", "Place along the optical axis in planes, as another program found it.", "",
         "other", formats={"rsfish": "z"},
     ),

@@ -8,6 +8,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypedDict, TypeVar
 
+from ..models.calibration import Calibration
 from ..models.estimators import EstimatorName
 from ..models.profiles import ModelName, Profile, VolumeModelName
 from .noise_model import NoiseModel
@@ -29,7 +30,7 @@ class Options(TypedDict, total=False):
     false_spots: float
     threshold: float | None
     min_distance: float
-    model: ModelName | VolumeModelName | Profile
+    model: ModelName | VolumeModelName | Profile | Calibration
     pixel: Pixel
     estimator: EstimatorName
     neighbours: Neighbours

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ..models import stopping
+from ..models.calibration import Calibration
 from ..models.columns import PLANES
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
 from ..models.profiles import ALL_MODELS, MODELS, ModelName, Profile, VolumeModelName
@@ -166,7 +167,7 @@ class Settings:
         step=2,
         odd=True,
     )
-    model: ModelName | VolumeModelName | Profile = setting(
+    model: ModelName | VolumeModelName | Profile | Calibration = setting(
         "gaussian",
         "Model",
         "The spot's shape on a constant background. " + _explained(MODELS.values()),
@@ -437,6 +438,8 @@ class Settings:
         hints, known = _hints(), parameters()
         for name, value in values.items():
             vars(self)[name] = checked(name, hints[name], known[name], value)
+        if isinstance(self.model, Calibration):
+            self._take_from_calibration(self.model, values)
         if not _OF_THRESHOLD.isdisjoint(values):
             check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
         if not _OF_PIXEL.isdisjoint(values):
@@ -449,6 +452,16 @@ class Settings:
             check_aperture(self)
         if not _OF_BOUNDS.isdisjoint(values):
             check_bounds(self)
+
+    def _take_from_calibration(self, model: Calibration, values: Mapping[str, Any]) -> None:
+        """Take the settings of the fits that a calibration is of, where none are given."""
+        own, default = vars(self), _defaults()
+        if "model" in values:
+            for name, value in model.settings.items():
+                if name not in values and own[name] == default[name]:
+                    own[name] = value
+        given = {name: own[name] for name in own if name in values or own[name] != default[name]}
+        model.check({name: value for name, value in given.items() if value is not None})
 
     @property
     def roi_shape(self) -> tuple[int, ...]:
@@ -498,7 +511,9 @@ class Settings:
 
     @property
     def profile(self) -> Profile:
-        """The model itself."""
+        """The model itself; of a calibration, what it fits."""
+        if isinstance(self.model, Calibration):
+            return self.model.profile
         return self.model if isinstance(self.model, Profile) else ALL_MODELS[self.model]
 
     @property
@@ -535,7 +550,7 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary of plain values."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        if isinstance(self.model, Profile):
+        if not isinstance(self.model, str):
             values["model"] = self.model.to_dict()
         values["fixed"] = dict(self.fixed)
         values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}

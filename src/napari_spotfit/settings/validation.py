@@ -12,7 +12,9 @@ from functools import wraps
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from ..models.astigmatism import AstigmatismCalibration as AstigmatismCalibration  # a kind
 from ..models.bounds import LARGEST, as_float, finite, number, rising
+from ..models.calibration import Calibration
 from ..models.columns import AXES, IN_PLANE
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
@@ -191,9 +193,12 @@ def _accepted(hint: Any, parameter: Parameter) -> str:
 
 
 def _checked_model(value: Any) -> Any:
-    """Check a model: the name of one, a Profile, or what :meth:`Profile.to_dict` gives."""
+    """Check a model: the name of one, a Profile, a Calibration, or what their to_dict gives."""
+    if isinstance(value, Calibration):
+        return value
     if isinstance(value, Mapping):
-        return Profile.from_expression(**value)
+        is_calibration = "calibration" in value
+        return Calibration.from_dict(value) if is_calibration else Profile.from_expression(**value)
     if isinstance(value, Profile):
         if value.expression is not None:
             return value
@@ -202,7 +207,10 @@ def _checked_model(value: Any) -> Any:
     elif isinstance(value, str) and value in ALL_MODELS:
         return value
     names = ", ".join(map(repr, ALL_MODELS))
-    raise ValueError(f"model must be {names}, or of Profile.from_expression(…); got {value!r}")
+    raise ValueError(
+        f"model must be {names}, a calibration, as of load_calibration(…), or of "
+        f"Profile.from_expression(…); got {value!r}"
+    )
 
 
 def _checked_noise(value: Any) -> NoiseModel | None:

@@ -1,0 +1,372 @@
+"""A calibration of the widths of astigmatic spots against z, and z from fitted widths.
+
+A cylindrical lens makes the two widths of a spot depend on its height z. z is found by generalised
+least squares: with r = σ - σ(z) and C the covariance of both widths, it minimises r' C⁻¹ r. Its
+variance is 1 / (a' C⁻¹ a), a = dσ/dz, and the minimum follows χ² with one degree of freedom.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bounds import number
+from .calibration import Calibration
+from .columns import COLUMNS, STDERR, Column
+from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
+
+Array = NDArray[np.float64]
+
+#: The columns of depth: z is 0 where a spot is round.
+_Z = replace(
+    COLUMNS["z"],
+    unit="nm",
+    meaning="Height of the spot, which rises with the planes of the bead stack; 0 where its widths "
+    "are equal.",
+)
+P_VALUE = COLUMNS["z_p_value"]
+#: Heights at which the curves are tabulated, and those where the search begins; spots at a time.
+_TABLE, _BEGINNINGS, _PIECE = 4001, 41, 1 << 14
+_STEPS = 8
+
+
+class Curve(NamedTuple):
+    """A width, or a shift, in pixels against z in nm.
+
+    ``"huang"``: σ0 √(1 + u² + A u³ + B u⁴) with u = (z - c) / d, of σ0, c, d, A and B.
+    ``"polynomial"``: its coefficients, the highest power first.
+    ``"spline"``: a cubic spline through values at nodes.
+    """
+
+    kind: str
+    numbers: tuple[float, ...]
+    nodes: tuple[float, ...] = ()
+
+    def __call__(self, z: Any) -> Array:
+        """Return the width at heights.
+
+        Examples
+        --------
+        >>> float(Curve("huang", (1.3, 0.0, 400.0, 0.0, 0.0))(0.0))
+        1.3
+        """
+        z = np.asarray(z, float)
+        if self.kind == "polynomial":
+            return np.asarray(np.polyval(self.numbers, z))
+        if self.kind == "huang":
+            least, center, depth, cubic, quartic = self.numbers
+            u = (z - center) / depth
+            square = 1 + u**2 * (1 + cubic * u + quartic * u**2)
+            return np.asarray(least * np.sqrt(np.maximum(square, 0)))
+        from scipy.interpolate import CubicSpline  # here, as SciPy takes its time to import
+
+        return np.asarray(CubicSpline(self.nodes, self.numbers)(z))
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if it is no curve."""
+        count = {"huang": len(self.numbers) == 5, "polynomial": len(self.numbers) > 0}.get(
+            self.kind, self.kind == "spline" and len(self.nodes) == len(self.numbers) > 1
+        )
+        finite = all(map(math.isfinite, (*self.numbers, *self.nodes)))
+        if not (count and finite and all(np.diff(self.nodes) > 0)):
+            raise ValueError(
+                f"the curve {name} must be 'huang' with 5 numbers, a 'polynomial', or a 'spline' "
+                f"with a value at each of its rising nodes; got {self!r}"
+            )
+
+
+class Quality(NamedTuple):
+    """How well z was found for the beads themselves, each left out of the calibration in turn."""
+
+    #: Heights in nm; mean and standard deviation of the error of z there; and the latter's bound.
+    z: tuple[float, ...]
+    bias: tuple[float, ...]
+    scatter: tuple[float, ...]
+    bound: tuple[float, ...]
+
+
+class Bead(NamedTuple):
+    """A bead of the stack, and what became of it."""
+
+    y: float
+    x: float
+    #: Its own height in nm: it is round at this z of the stack.
+    z: float
+    #: Photons, or counts, in its brightest plane, and the rms distance of its widths from the
+    #: curves in pixels.
+    photons: float
+    residual: float
+    used: bool
+    #: Why it was not used; "used" otherwise.
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AstigmatismCalibration(Calibration):
+    """Widths of spots against z, made by :func:`~napari_spotfit.calibrate_astigmatism`.
+
+    Parameters
+    ----------
+    x, y : Curve
+        The widths along x and y, or along axes turned by `angle`, in pixels.
+    low, high : float
+        The range in nm in which widths tell z.
+    angle : float
+        Degrees from the x axis to the first of the lens' axes, positive towards y.
+    wobble_x, wobble_y : Curve, optional
+        How far a spot appears from where it is at z = 0, in pixels.
+    index_factor : float
+        Heights of results are those of the stage times this factor, and so are their errors: 1
+        for beads on the glass, less where the sample refracts less than the immersion.
+    pixel_size : float, optional
+        Side of a pixel of the camera in nm.
+    roi_size : tuple of int, optional
+        ROI of the fits that the curves are of.
+    pixel, estimator : str
+        How these fits were made.
+    points : tuple of tuple of float
+        z in nm and both widths, averaged over the beads.
+    quality : Quality, optional
+        Errors of z by leaving out each bead in turn.
+    beads : tuple of Bead
+        Every bead that was found.
+
+    Examples
+    --------
+    >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+    >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
+    >>> calibration = AstigmatismCalibration(x, y, -400.0, 400.0)
+    >>> z, error, p = calibration.locate(1.3, calibration.y(250.0), 0.02, 0.03, 0.1)
+    >>> float(z.round(2))
+    250.0
+    """
+
+    kind: ClassVar[str] = "astigmatism"
+
+    x: Curve
+    y: Curve
+    low: float
+    high: float
+    angle: float = 0.0
+    wobble_x: Curve | None = None
+    wobble_y: Curve | None = None
+    index_factor: float = 1.0
+    pixel_size: float | None = None
+    roi_size: tuple[int, ...] | None = None
+    pixel: str = "sampled"
+    estimator: str = "mle"
+    points: tuple[tuple[float, ...], ...] = ()
+    quality: Quality | None = None
+    beads: tuple[Bead, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "wobble_x", "wobble_y"):
+            value = getattr(self, name)
+            if value is not None:
+                own = Curve(*value)
+                own.check(name)
+                object.__setattr__(self, name, own)
+        for name in ("low", "high", "angle", "index_factor"):
+            object.__setattr__(self, name, number(name, getattr(self, name)))
+        number("index_factor", self.index_factor, 0, above=True)
+        if self.pixel_size is not None:
+            number("pixel_size", self.pixel_size, 0, above=True)
+        if self.quality is not None:
+            object.__setattr__(self, "quality", Quality(*self.quality))
+        object.__setattr__(self, "beads", tuple(Bead(*bead) for bead in self.beads))
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high; got {self.low:g} and {self.high:g} nm")
+        z = np.linspace(self.low, self.high, _TABLE)
+        if not min(self.x(z).min(), self.y(z).min()) > 0:
+            raise ValueError("the curves x and y must be above 0 px in the range")
+        if unique_range(self.x, self.y, self.low, self.high) != (self.low, self.high):
+            raise ValueError(
+                f"the widths do not tell z from {self.low:g} to {self.high:g} nm: the difference "
+                "of both must rise or fall all the way. Choose a shorter range"
+            )
+
+    @property
+    def profile(self) -> Profile:
+        """The elliptical Gaussian, rotated if the lens is."""
+        return GAUSSIAN_ROTATED if self.angle else GAUSSIAN_ELLIPTICAL
+
+    @property
+    def words(self) -> str:
+        """What it is, in a few words."""
+        low, high = self.range
+        used = sum(bead.used for bead in self.beads)
+        beads = f", {used} bead{'s' * (used != 1)}" if self.beads else ""
+        return f"astigmatism, z from {low:.0f} to {high:.0f} nm{beads}"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest z of results, in nm."""
+        return self.low * self.index_factor, self.high * self.index_factor
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Z in nm, its standard error, and how well both widths go with a z."""
+        return _Z, P_VALUE, _Z.standard_error()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Fits as those of the beads, whose widths depend on how they are fitted."""
+        z = np.linspace(self.low, self.high, _BEGINNINGS)
+        width = float(np.median(np.sqrt(self.x(z) * self.y(z))))
+        given = {"estimator": self.estimator, "pixel": self.pixel, "sigma": round(width, 3)}
+        return given if self.roi_size is None else {**given, "roi_size": self.roi_size}
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise a ValueError if fits with such settings have other widths."""
+        for name in ("estimator", "pixel", "roi_size"):
+            own = getattr(self, name)
+            value = given.get(name, own)
+            if isinstance(value, int):
+                value = (value, value)
+            if own is not None and value != own:
+                raise ValueError(
+                    f"{name} must be {own!r}, as in the fits of the beads: widths depend on it; "
+                    f"got {given[name]!r}. Calibrate with this {name}, or leave it out"
+                )
+        shape = {"sigma_x", "sigma_y", "angle"}
+        limited = shape & {*given.get("fixed", ()), *given.get("bounds", ())}
+        if limited or {"sigma_min", "sigma_max"} & given.keys():
+            raise ValueError(
+                "the widths of a calibration's model cannot be fixed or bounded: they tell z"
+            )
+
+    def with_index(self, factor: float) -> AstigmatismCalibration:
+        """Return the same for a sample in which z of the stage appears times a factor.
+
+        Examples
+        --------
+        >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+        >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
+        >>> AstigmatismCalibration(x, y, -400.0, 400.0).with_index(0.75).range
+        (-300.0, 300.0)
+        """
+        return replace(self, index_factor=factor)
+
+    @cached_property
+    def _table(self) -> tuple[Array, ...]:
+        """Heights, widths and their slopes."""
+        z = np.linspace(self.low, self.high, _TABLE)
+        x, y = self.x(z), self.y(z)
+        return z, x, y, np.gradient(x, z), np.gradient(y, z)
+
+    def locate(
+        self, sigma_x: Any, sigma_y: Any, error_x: Any, error_y: Any, correlation: Any
+    ) -> tuple[Array, Array, Array]:
+        """Return z, its standard error, and the probability of widths so far from the curves.
+
+        Parameters
+        ----------
+        sigma_x, sigma_y : float or array
+            Fitted widths in pixels.
+        error_x, error_y : float or array
+            Their standard errors.
+        correlation : float or array
+            Of the errors of both.
+
+        Returns
+        -------
+        z, stderr, p_value : ndarray of float64
+            In nm, those of the stage times the factor of refraction. NaN where a width is; at an
+            end of the range z is this end, without an error.
+        """
+        given = np.broadcast_arrays(sigma_x, sigma_y, error_x, error_y, correlation)
+        shape, rows = given[0].shape, [np.ravel(one).astype(float) for one in given]
+        found = np.empty((3, rows[0].size))
+        for first in range(0, rows[0].size, _PIECE):
+            part = slice(first, first + _PIECE)
+            found[:, part] = self._located(*(one[part] for one in rows))
+        found[:2] *= self.index_factor
+        z, error, p = found.reshape(3, *shape)
+        return z, error, p
+
+    def _located(self, *given: Array) -> tuple[Array, Array, Array]:
+        width_x, width_y, *errors = given
+        table = self._table
+        xx, xy, yy = _inverse(*errors)
+
+        def distance(x: Array, y: Array) -> Array:
+            dx, dy = x - width_x, y - width_y
+            return xx * dx * dx + 2 * xy * dx * dy + yy * dy * dy
+
+        step = (_TABLE - 1) // (_BEGINNINGS - 1)
+        z, least = np.full(width_x.shape, np.nan), np.full(width_x.shape, np.inf)
+        for at, x, y in zip(*(one[::step] for one in table[:3]), strict=True):
+            own = distance(x, y)
+            nearer = own < least
+            z[nearer], least[nearer] = at, own[nearer]
+        longest = step * (table[0][1] - table[0][0])
+        for _ in range(_STEPS):
+            x, y, slope_x, slope_y = self._at(z)
+            along = slope_x * (xx * (width_x - x) + xy * (width_y - y))
+            along += slope_y * (xy * (width_x - x) + yy * (width_y - y))
+            move = along / _information(slope_x, slope_y, xx, xy, yy)
+            z = np.clip(z + np.clip(move, -longest, longest), self.low, self.high)
+        x, y, slope_x, slope_y = self._at(z)
+        error = _information(slope_x, slope_y, xx, xy, yy) ** -0.5
+        error[(z <= self.low) | (z >= self.high)] = np.nan
+        from scipy.special import erfc  # here, as SciPy takes its time to import
+
+        return z, error, erfc(np.sqrt(distance(x, y) / 2))
+
+    def _at(self, z: Array) -> tuple[Array, ...]:
+        """Return both widths and their slopes at heights."""
+        return tuple(np.interp(z, self._table[0], one) for one in self._table[1:])
+
+    def shift(self, z: Any) -> tuple[Array, Array]:
+        """Return how far spots at z of results appear along y and x from where they are."""
+        stage = np.clip(np.asarray(z) / self.index_factor, self.low, self.high)
+        curves = (self.wobble_y, self.wobble_x)
+        y, x = (np.zeros(stage.shape) if one is None else one(stage) for one in curves)
+        return y, x
+
+
+def unique_range(
+    x: Curve, y: Curve, low: float, high: float, least: float = 0.0
+) -> tuple[float, float]:
+    """Return the part of a range, around the least difference of both widths, where they tell z.
+
+    The difference of the widths has to rise, or fall, all the way; with `least`, by so much of
+    what it does at its steepest.
+
+    Examples
+    --------
+    >>> x, y = (Curve("polynomial", (1e-6, -2e-6 * focus, 2.0)) for focus in (250.0, -250.0))
+    >>> unique_range(x, y, -600.0, 600.0)
+    (-600.0, 600.0)
+    """
+    z = np.linspace(low, high, _TABLE)
+    difference = x(z) - y(z)
+    middle = min(int(np.argmin(np.abs(difference))), len(z) - 2)
+    slope = np.diff(difference)
+    slope = slope * np.sign(slope[middle])
+    wrong = np.flatnonzero(slope <= least * slope.max())
+    before, after = wrong[wrong < middle], wrong[wrong >= middle]
+    first, last = before[-1] + 1 if len(before) else 0, after[0] if len(after) else len(z) - 1
+    return float(z[first]), float(z[last])
+
+
+def _inverse(error_x: Array, error_y: Array, correlation: Array) -> tuple[Array, Array, Array]:
+    """Return the inverse of a covariance of two numbers: xx, xy and yy."""
+    common = 1 / (1 - correlation**2)
+    xy = -correlation * common / (error_x * error_y)
+    return common / error_x**2, xy, common / error_y**2
+
+
+def _information(x: Array, y: Array, xx: Array, xy: Array, yy: Array) -> Array:
+    """Return what both widths say of z, given their slopes."""
+    return xx * x * x + 2 * xy * x * y + yy * y * y
+
+
+#: The names of the columns that results have beside those of the profile.
+DEPTH_COLUMNS = ("z", P_VALUE.name, "z" + STDERR)
