@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.calibration import Calibration
 from ..models.columns import STDERR, STOP, describe
 from ..models.profiles import Profile
 from ..models.stopping import StopCondition
@@ -57,9 +58,13 @@ def invalid_columns(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     array([5, 5], dtype=uint8)
     """
     profile = settings.profile
+    shape = [parameter.column for parameter in profile.shape]
     names = (*profile.axes, *values_of(profile), "iterations", STOP)
     names += errors_of(profile) if settings.errors else ()
-    shape = [parameter.column for parameter in profile.shape]
+    if isinstance(settings.model, Calibration):
+        shape += settings.model.columns
+        more = [one.name for one in settings.model.columns if settings.errors or not one.error_of]
+        names += tuple(name for name in more if name not in names)
     values = {"iterations": 0, STOP: StopCondition.INVALID}
     return {
         name: np.full(count, values.get(name, np.nan), describe(name, shape).type) for name in names

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..models.astigmatism import AstigmatismCalibration
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
 from . import threads
@@ -104,12 +105,12 @@ class Description(NamedTuple):
 
 
 def select_backend(settings: Settings, use_gpu: bool = True) -> Backend:
-    """Return the backend that the settings ask for, for one run.
+    """Return the backend that the settings ask for, for one run; with an astigmatic z, if so.
 
     Parameters
     ----------
     settings : Settings
-        ``backend``, ``devices`` and ``threads`` count here.
+        ``backend``, ``devices``, ``threads`` and the model count here.
     use_gpu : bool
         Whether "auto" takes a GPU where there is one, see :func:`gpu_pays_off_for_fits`.
 
@@ -118,6 +119,15 @@ def select_backend(settings: Settings, use_gpu: bool = True) -> Backend:
     BackendUnavailableError
         If the settings ask for CUDA and there is no GPU to be used.
     """
+    backend = _of_widths(settings, use_gpu)
+    if isinstance(settings.model, AstigmatismCalibration):
+        from .depth import DepthBackend
+
+        return DepthBackend(backend)
+    return backend
+
+
+def _of_widths(settings: Settings, use_gpu: bool) -> Backend:
     if settings.backend == "cpu" or (settings.backend == "auto" and not use_gpu):
         return _cpu(settings)
     from .cuda import devices

@@ -66,6 +66,11 @@ class Calibration:
         raise NotImplementedError
 
     @property
+    def range(self) -> tuple[float, float] | None:
+        """The least and the largest z of results, in nm, where fits with it have a z."""
+        return None
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Columns of results beside, or instead of, those that every fit of the profile has."""
         return ()

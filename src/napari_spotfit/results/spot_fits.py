@@ -14,6 +14,7 @@ from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
 from ..engine.quality.verdicts import judge, mean_sigma
 from ..images.arrays import like, to_host
+from ..models.calibration import Calibration
 from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
@@ -453,6 +454,8 @@ def units_of(settings: Settings | None) -> dict[str, str]:
         one for one in COLUMNS.values() if one.group not in ("shape", "other") and one.axis in axes
     ]
     known = [*fixed, *shape, *(one.standard_error() for one in shape)]
+    if isinstance(settings.model, Calibration):
+        known += settings.model.columns
     units = {one.name: one.unit for one in known if one.unit}
     if settings.gain is None:
         units = {name: "counts" if unit == "photons" else unit for name, unit in units.items()}

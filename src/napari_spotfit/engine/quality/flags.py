@@ -49,6 +49,7 @@ class Flag(IntFlag):
     BAD_PIXELS = FlagBit.BAD_PIXELS
     SATURATED = FlagBit.SATURATED
     ELONGATED = FlagBit.ELONGATED
+    Z_AT_LIMIT = 1 << 18
 
 
 class Rule(NamedTuple):
@@ -135,6 +136,15 @@ RULES = {
         "nothing",
         "Look for a neighbour or an edge in the ROI, and whether ROI size and bounds suit "
         "the spots.",
+    ),
+    Flag.Z_AT_LIMIT: Rule(
+        "beyond the calibration",
+        "The height is at an end of the range of the calibration, or not determined.",
+        "z is the calibration's lowest or highest, or no number",
+        "the calibration says nothing beyond the planes of its beads, so z is not extrapolated",
+        True,
+        "a calibration as the model",
+        "Leave it out; for more depth, calibrate with beads over a longer range.",
     ),
     Flag.WIDE: Rule(
         "too wide",

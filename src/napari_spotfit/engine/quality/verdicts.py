@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.calibration import Calibration
 from ...models.columns import IN_PLANE
+from ...models.stopping import StopCondition
 from ...settings.bounds import bounds_of, light_ends
 from ...settings.camera_noise import electrons_of, noise_of
 from ...settings.noise_model import Process, excess_of
@@ -174,7 +176,18 @@ def judge(
         library.index, _FIT_COLUMNS.pack(*where, doubles), ctypes.byref(numbers), 0, count,
         address(found),
     )  # fmt: skip
-    return found
+    return found if settings is None else found | depth_flags(columns, settings)
+
+
+def depth_flags(columns: Columns, settings: Settings) -> NDArray[np.uint32]:
+    """Return the flags of fits whose z is at an end of the range of their calibration."""
+    limits = settings.model.range if isinstance(settings.model, Calibration) else None
+    if limits is None or "z" not in columns:
+        return np.zeros(len(columns["stop_condition"]), np.uint32)
+    low, high = limits
+    inside = (columns["z"] > low) & (columns["z"] < high)
+    at_limit = ~inside & (columns["stop_condition"] != int(StopCondition.INVALID))
+    return np.where(at_limit, np.uint32(flags.Flag.Z_AT_LIMIT), np.uint32(0))
 
 
 class ImageVerdicts:

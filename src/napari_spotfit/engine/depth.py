@@ -1,0 +1,179 @@
+"""Find z from the fitted widths: a backend around the one that fits.
+
+The fits are those of an elliptical Gaussian, rotated as the lens is; the calibration turns both
+widths into z, and removes the shift of the centre with z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.arrays import like, to_host
+from ..models.astigmatism import DEPTH_COLUMNS, AstigmatismCalibration
+from ..models.columns import IN_PLANE, STDERR, STOP
+from ..models.profiles import GAUSSIAN_ELLIPTICAL
+from ..settings.settings import Settings
+from .backend import Backend, BlockFitter, Columns
+from .block import Block, Positions
+from .detection.candidates import Candidates
+from .fit_job import FitJob
+from .quality.verdicts import depth_flags
+
+#: Widths, and levels of the background over the amplitude, at which the correlation is tabulated.
+_WIDTHS, _LEVELS = 12, 9
+_LEAST_WIDTH, _LEAST_LEVEL, _MOST_LEVEL = 0.5, 1e-3, 1e2
+#: A step of numerical derivatives.
+_STEP = 1e-4
+_LARGEST_ROI = 33
+
+
+class DepthBackend:
+    """Fits by another backend, whose widths an astigmatism calibration turns into z."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name, self.reads_all = backend.name, backend.reads_all
+        self.kind: Literal["cpu", "cuda"] = backend.kind
+        self.load, self.long_movies = backend.load, backend.long_movies
+
+    def ran_on(self) -> str:
+        """Return what has done the work up to now, by name."""
+        return self._backend.ran_on()
+
+    def detect(self, block: Block, settings: Settings) -> Candidates:
+        """Find spots, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        return self._backend.detect(block, settings)
+
+    def fit(
+        self,
+        job: FitJob,
+        block: Block,
+        positions: Positions | None = None,
+        start: Any = None,
+        *,
+        on_device: bool = False,
+    ) -> Columns:
+        """Fit, as :class:`~napari_spotfit.engine.backend.Backend` says; with z."""
+        own = job_of_widths(job)
+        columns = self._backend.fit(own, block, positions, start, on_device=on_device)
+        return with_depth(columns, job)
+
+    def fitter(self, job: FitJob) -> BlockFitter:
+        """Prepare fits of one job that are made again and again."""
+        return _DepthFitter(self._backend.fitter(job_of_widths(job)), job)
+
+
+class _DepthFitter:
+    """Repeats fits of one job."""
+
+    def __init__(self, fitter: BlockFitter, job: FitJob) -> None:
+        self._fitter, self._job = fitter, job
+
+    def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
+        return with_depth(self._fitter.fit(block, positions, start), self._job)
+
+
+@lru_cache(maxsize=64)
+def job_of_widths(job: FitJob) -> FitJob:
+    """Return the job of the elliptical fits, whose standard errors weigh both widths."""
+    model = job.settings.model
+    assert isinstance(model, AstigmatismCalibration)
+    fixed = {**job.settings.fixed, **({"angle": model.angle} if model.angle else {})}
+    settings = job.settings.changed(model=model.profile.name, fixed=fixed, errors=True)
+    return replace(job, settings=settings)
+
+
+def with_depth(columns: Columns, job: FitJob) -> Columns:
+    """Return the columns of elliptical fits with z in nm, and centres as at z = 0."""
+    settings = job.settings
+    model = settings.model
+    assert isinstance(model, AstigmatismCalibration)
+    host = {name: to_host(column) for name, column in columns.items()}
+    widths = [host[f"sigma_{axis}{end}"] for end in ("", STDERR) for axis in "xy"]
+    z, error, p_value = model.locate(*widths, _correlations(host, settings, job.roi_shape))
+    made = {
+        name: like(values.astype(kind), columns["y"])
+        for name, values, kind in zip(
+            DEPTH_COLUMNS, (z, p_value, error), ("f8", "f4", "f4"), strict=True
+        )
+    }
+    for axis, shift in zip(IN_PLANE, model.shift(np.nan_to_num(z)), strict=True):
+        columns[axis] -= like(shift, columns[axis])
+    if "flags" in columns:
+        columns["flags"] |= depth_flags({"z": z, STOP: host[STOP]}, settings)
+    # z stands with y and x, its error with theirs.
+    placed: Columns = {}
+    for name, column in columns.items():
+        if name == "y":
+            placed[DEPTH_COLUMNS[0]] = made[DEPTH_COLUMNS[0]]
+        if name == "y" + STDERR:
+            placed[DEPTH_COLUMNS[2]] = made[DEPTH_COLUMNS[2]]
+        if settings.errors or not name.endswith(STDERR):
+            placed[name] = column
+        if name == "reduced_chi_square":
+            placed[DEPTH_COLUMNS[1]] = made[DEPTH_COLUMNS[1]]
+    if not settings.errors:
+        placed.pop(DEPTH_COLUMNS[2])
+    return placed
+
+
+def _correlations(
+    columns: Columns, settings: Settings, roi_shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the correlation of the errors of both widths, by widths and background."""
+    axes, table = _table_of_correlations(tuple(min(side, _LARGEST_ROI) for side in roi_shape))
+    noise = settings.variance / settings.gain if settings.variance and settings.gain else 0.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        level = (columns["background"].astype(float) + noise) / columns["amplitude"]
+        found = (columns["sigma_x"], columns["sigma_y"], level)
+        places = []
+        for axis, values in zip(axes, found, strict=True):
+            logarithm = np.log(np.maximum(values.astype(float), 1e-30))
+            place = (logarithm - axis[0]) / (axis[1] - axis[0])
+            places.append(np.clip(np.nan_to_num(place), 0, len(axis) - 1.001))
+    first = [place.astype(int) for place in places]
+    part = [place - whole for place, whole in zip(places, first, strict=True)]
+    total = np.zeros(places[0].shape)
+    for corner in np.ndindex(2, 2, 2):
+        weight = np.prod([p if up else 1 - p for p, up in zip(part, corner, strict=True)], axis=0)
+        total += weight * table[tuple(f + up for f, up in zip(first, corner, strict=True))]
+    return total
+
+
+@lru_cache(maxsize=16)
+def _table_of_correlations(
+    roi_shape: tuple[int, ...],
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return logarithms of both widths and the level, and the correlation of the bound there."""
+    widths = np.linspace(np.log(_LEAST_WIDTH), np.log(max(roi_shape) / 2), _WIDTHS)
+    levels = np.linspace(np.log(_LEAST_LEVEL), np.log(_MOST_LEVEL), _LEVELS)
+    axes = [widths, widths, levels]
+    sigma_x, sigma_y, level = (
+        np.exp(axis).reshape(-1, 1, 1) for axis in np.meshgrid(*axes, indexing="ij")
+    )
+    y, x = np.indices(roi_shape, float)
+    middle = [(side - 1) / 2 for side in roi_shape]
+    at = {
+        "y": middle[0], "x": middle[1], "sigma_x": sigma_x, "sigma_y": sigma_y,
+        "amplitude": 1.0, "background": level,
+    }  # fmt: skip
+    light = GAUSSIAN_ELLIPTICAL.evaluate((y, x), at)
+    # The centre of an even spot is independent of the others.
+    names = ("sigma_x", "sigma_y", "amplitude", "background")
+    slopes = np.stack(
+        [
+            GAUSSIAN_ELLIPTICAL.evaluate((y, x), {**at, name: at[name] + _STEP})
+            - GAUSSIAN_ELLIPTICAL.evaluate((y, x), {**at, name: at[name] - _STEP})
+            for name in names
+        ],
+        axis=1,
+    ).reshape(len(light), len(names), -1)
+    information = (slopes / light.reshape(len(light), 1, -1)) @ slopes.transpose(0, 2, 1)
+    covariance = np.linalg.inv(information)
+    scale = np.sqrt(covariance[:, 0, 0] * covariance[:, 1, 1])
+    return axes, (covariance[:, 0, 1] / scale).reshape(_WIDTHS, _WIDTHS, _LEVELS)
