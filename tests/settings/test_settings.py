@@ -36,6 +36,7 @@ from napari_spotfit.models.profiles import (
     VolumeModelName,
 )
 from napari_spotfit.settings.bounds import bounds_of
+from napari_spotfit.settings.optics import expected_widths
 from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.parameter import words_of
 from napari_spotfit.settings.settings import parameters
@@ -157,7 +158,7 @@ def test_false_spots_and_threshold_are_not_both_given(call):
 
 
 def test_what_is_no_setting_is_named_when_settings_are_made():
-    with pytest.raises(TypeError, match="unknown setting sgima; the settings are sigma, false"):
+    with pytest.raises(TypeError, match="unknown setting sgima; the settings are sigma, sigma_z"):
         Settings(sgima=2)
     assert "false_spots" in inspect.signature(Settings).parameters
 
@@ -180,7 +181,8 @@ def test_a_roi_has_a_side_for_each_axis_of_the_model():
         with pytest.raises(TypeError, match=r"roi_size must be a whole number or [23], .*columns"):
             known.changed(**change)
     assert known.changed(model="gaussian", roi_size=(7, 9)).roi_shape == (7, 9)
-    for wrong in ((), (5, 7, 8), (5, 7, 3), (5, 7, True)):
+    assert known.changed(roi_size=(6, 7, 9)).roi_shape == (6, 7, 9)  # all planes of a thin stack
+    for wrong in ((), (5, 7, 8), (5, 7, 3), (5, 7, True), (2, 7, 7), (33, 7, 7), (7, 33, 7), 33):
         with pytest.raises((TypeError, ValueError), match="roi_size must be"):
             known.changed(roi_size=wrong)
 
@@ -224,11 +226,50 @@ def test_bounds_in_volumes_follow_each_axis():
         ("devices", "both", ValueError, "'one' or 'all'; got 'both'"),
         ("threads", 0, ValueError, "from 1 to 1024"),
         ("sigma_min", 0, ValueError, "above 0 px"),
+        ("sigma_z", 0.2, ValueError, r"from 0.3 to 64 planes, or None \(estimated from the image"),
+        ("voxel_size", 100, TypeError, r"three numbers in nm, \(z, y, x\); got 100"),
+        ("voxel_size", (300, 100), TypeError, "three numbers"),
+        ("voxel_size", (0, 100, 100), ValueError, "voxel_size must be a finite number above 0"),
+        ("voxel_size", (300, None, 100), TypeError, "voxel_size must be a finite number above 0"),
+        ("wavelength", 0.6, ValueError, "from 200 to 2000 nm"),
+        ("numerical_aperture", 2, ValueError, "from 0.05 to 1.7"),
+        ("refractive_index", 0.9, ValueError, "from 1 to 2"),
     ],
 )
 def test_wrong_values_are_named(name, value, error, words):
     with pytest.raises(error, match=words):
         Settings(**{name: value})
+
+
+#: NA, refractive index, and σ and σz in nm at a wavelength of 600 nm.
+@pytest.mark.parametrize(
+    ("aperture", "index", "sigma", "sigma_z"),
+    [(1.4, 1.518, 93, 254), (1.2, 1.33, 109, 312), (0.8, 1.0, 165, 587)],
+)
+def test_widths_follow_from_the_optics(aperture, index, sigma, sigma_z):
+    known = Settings(
+        voxel_size=[200, 100, 100], numerical_aperture=aperture, wavelength=600,
+        refractive_index=index,
+    )  # fmt: skip
+    widths = expected_widths(known)
+    assert widths is not None
+    assert (round(100 * widths.sigma), round(200 * widths.sigma_z)) == (sigma, sigma_z)
+    guessed = expected_widths(known.changed(refractive_index=None))
+    assert guessed == pytest.approx(widths, rel=0.02)
+    twice = expected_widths(known.changed(voxel_size=(100, 200, 50), wavelength=1200))
+    assert twice == pytest.approx((2 * widths.sigma, 4 * widths.sigma_z))
+    for name in ("voxel_size", "numerical_aperture", "wavelength"):
+        assert expected_widths(known.changed(**{name: None})) is None
+    assert Settings(**json.loads(json.dumps(known.to_dict()))) == known
+
+
+def test_an_aperture_is_below_the_refractive_index():
+    with pytest.raises(ValueError, match=r"numerical_aperture must be below .* 1.33; got 1.4"):
+        Settings(numerical_aperture=1.4, refractive_index=1.33)
+    known = Settings(numerical_aperture=1.4)
+    with pytest.raises(ValueError, match="numerical_aperture must be below"):
+        known.changed(refractive_index=1.4)
+    assert expected_widths(known.changed(voxel_size=(1, 1, 1), wavelength=500)) is not None
 
 
 OWN = Profile.from_expression("exp(-abs(x-x0)/w - abs(y-y0)/w)", start={"w": "sigma"}, name="own")

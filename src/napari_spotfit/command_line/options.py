@@ -27,6 +27,8 @@ else:  # older versions have no type in it
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Settings that are too long for a command line; a file of settings may have them.
 _LEFT_OUT = ("noise",)
+#: How settings that have a number for each axis are written.
+_SIDES = {"roi_size": "N|ROWSxCOLUMNS", "voxel_size": "ZxYxX"}
 #: The word for None, which overrides a value of a file of settings.
 _UNSET = "auto"
 
@@ -125,24 +127,24 @@ def _option(name: str, hint: Any, about: Parameter, default: Any) -> Callable[[C
         words = words_of(kinds[0])
     if words:
         return click.option(flag, name, type=click.Choice(words), default=default, help=text)
-    kind = _Number(int in kinds, type(None) in kinds, pair=name == "roi_size")
+    kind = _Number(int in kinds, type(None) in kinds, _SIDES.get(name, ""))
     return click.option(flag, name, type=kind, metavar=kind.name, default=default, help=text)
 
 
 class _Number(_ParamType):
-    """A number, or the word for none; of a ROI, rows and columns, too."""
+    """A number, or the word for none; where there are sides, one for each axis, too."""
 
-    def __init__(self, whole: bool, optional: bool, pair: bool) -> None:
-        self._kind, self._optional, self._pair = int if whole else float, optional, pair
-        self.name = "N|ROWSxCOLUMNS" if pair else "N" if whole else "NUMBER"
+    def __init__(self, whole: bool, optional: bool, sides: str) -> None:
+        self._kind, self._optional, self._sides = int if whole else float, optional, sides
+        self.name = sides or ("N" if whole else "NUMBER")
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the number of a text."""
         if not isinstance(value, str) or (self._optional and value == _UNSET):
             return None if value == _UNSET else value
         try:
-            if self._pair and "x" in value:
-                return tuple(map(int, value.split("x")))
+            if self._sides and "x" in value:
+                return tuple(map(self._kind, value.split("x")))
             return self._kind(value)
         except ValueError:
             more = f", or {_UNSET}" if self._optional else ""

@@ -25,6 +25,7 @@ class Options(TypedDict, total=False):
     """
 
     sigma: float | None
+    sigma_z: float | None
     false_spots: float
     threshold: float | None
     min_distance: float
@@ -50,6 +51,10 @@ class Options(TypedDict, total=False):
     variance: float | None
     emccd: bool
     noise: NoiseModel | None
+    voxel_size: tuple[float, float, float] | None
+    numerical_aperture: float | None
+    wavelength: float | None
+    refractive_index: float | None
     backend: Backend
     devices: Devices
     threads: int | None
@@ -71,6 +76,7 @@ def takes_settings(
             for item in fields(Settings)
             if (item.metadata["parameter"].group in groups and item.name not in without)
             or item.name in also
+            if volumes or item.name != "sigma_z"
         ]
         signature = inspect.signature(function)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -12,6 +12,7 @@ GROUPS = {
     "detection": "Detection",
     "fit": "Fit",
     "camera": "Camera",
+    "optics": "Optics",
     "bounds": "Bounds",
     "stop": "Stop a fit",
     "run": "Run",
@@ -47,7 +48,7 @@ class Parameter(NamedTuple):
 
     label: str
     doc: str
-    group: Literal["detection", "fit", "stop", "bounds", "camera", "run"]
+    group: Literal["detection", "fit", "stop", "bounds", "camera", "optics", "run"]
     unit: str = ""
     minimum: float | None = None
     maximum: float | None = None

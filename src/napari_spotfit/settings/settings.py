@@ -14,10 +14,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ..models import stopping
+from ..models.columns import PLANES
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
 from ..models.profiles import ALL_MODELS, MODELS, ModelName, Profile, VolumeModelName
 from .bounds import check_bounds, check_shape_names
 from .noise_model import NoiseModel
+from .optics import check_aperture
 from .parameter import Parameter, setting
 from .validation import (
     ROI_LARGEST,
@@ -44,6 +46,7 @@ _OF_THRESHOLD = frozenset({"false_spots", "threshold"})
 _OF_PIXEL = frozenset({"model", "pixel"})
 _OF_ROI = frozenset({"model", "roi_size"})
 _OF_SHAPE = frozenset({"model", "fixed", "bounds"})
+_OF_OPTICS = frozenset({"numerical_aperture", "refractive_index"})
 _OF_BOUNDS = (
     _OF_SHAPE
     | {f"{name}_{end}" for name in ("sigma", "amplitude", "background") for end in ("min", "max")}
@@ -98,6 +101,21 @@ class Settings:
         automatic=1.3,
         step=0.1,
     )
+    sigma_z: float | None = setting(
+        None,
+        "PSF σz",
+        "Standard deviation of a spot along z, in planes, for models of spots in volumes: it "
+        "matches the filter of the detection, says which spots are too long along z, and is that "
+        "of spots at the ends of the stack, where too few planes show it. Unset, it is estimated "
+        "with σ; the result's settings have it.",
+        "detection",
+        unit=PLANES,
+        minimum=0.3,
+        maximum=64,
+        none_means="estimated from the image",
+        step=0.1,
+        shown="apart",
+    )
     false_spots: float = setting(
         DEFAULT_FALSE_SPOTS,
         "False spots",
@@ -136,8 +154,9 @@ class Settings:
     roi_size: int | tuple[int, ...] | None = setting(
         None,
         "ROI size",
-        "Side of the square region around a spot that is fitted, or (rows, columns). "
-        "Unset, it is about 6 σ, at least 9 px: smaller loses light, larger takes in neighbours.",
+        "Side of the square region around a spot that is fitted, or (rows, columns), of spots in "
+        "volumes (planes, rows, columns). Unset, it is about 6 σ along each axis, at least 9 px: "
+        "smaller loses light, larger takes in neighbours.",
         "fit",
         unit="px",
         minimum=5,
@@ -335,6 +354,45 @@ class Settings:
         none_means="as the camera or the image has it",
         shown="apart",
     )
+    voxel_size: tuple[float, float, float] | None = setting(
+        None,
+        "Voxel size",
+        "Distance of planes, rows and columns, (z, y, x). Known, results have z in nm, too, and "
+        "the widths of spots follow from the optics.",
+        "optics",
+        unit="nm",
+        minimum=0,
+        above_minimum=True,
+        none_means="unknown",
+        shown="apart",
+    )
+    numerical_aperture: float | None = setting(
+        None,
+        "Numerical aperture",
+        "That of the objective. With wavelength and voxel size it gives the widths that spots are "
+        "expected to have, from which their estimates start.",
+        "optics",
+        minimum=0.05,
+        maximum=1.7,
+        none_means="unknown",
+        step=0.05,
+        shown="apart",
+    )
+    wavelength: float | None = setting(
+        None, "Wavelength", "That of the light that the camera sees, in vacuum.", "optics",
+        unit="nm", minimum=200, maximum=2000, none_means="unknown", step=10, shown="apart",
+    )  # fmt: skip
+    refractive_index: float | None = setting(
+        None,
+        "Refractive index",
+        "That of the objective's immersion.",
+        "optics",
+        minimum=1,
+        maximum=2,
+        none_means="that of air, water or oil, by the numerical aperture",
+        step=0.01,
+        shown="apart",
+    )
     backend: Backend = setting(
         "auto",
         "Run on",
@@ -387,6 +445,8 @@ class Settings:
             check_roi_size(self.profile, self.roi_size)
         if not _OF_SHAPE.isdisjoint(values):
             check_shape_names(self)
+        if not _OF_OPTICS.isdisjoint(values):
+            check_aperture(self)
         if not _OF_BOUNDS.isdisjoint(values):
             check_bounds(self)
 
@@ -479,6 +539,7 @@ class Settings:
             values["model"] = self.model.to_dict()
         values["fixed"] = dict(self.fixed)
         values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
+        values["voxel_size"] = None if self.voxel_size is None else list(self.voxel_size)
         values["noise"] = None if self.noise is None else self.noise.to_dict()
         return values
 

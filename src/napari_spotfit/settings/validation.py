@@ -12,7 +12,8 @@ from functools import wraps
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from ..models.bounds import LARGEST, as_float, finite, rising
+from ..models.bounds import LARGEST, as_float, finite, number, rising
+from ..models.columns import AXES, IN_PLANE
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 from .parameter import Parameter
@@ -237,16 +238,26 @@ def check_pixel(profile: Profile, pixel: str) -> None:
 
 
 def check_roi_size(profile: Profile, size: Any) -> None:
-    """Check that a ROI size has one number, or one for each axis of a model."""
+    """Check that a ROI size has one number, or one for each axis of a model, none too large."""
     if isinstance(size, tuple) and len(size) != len(profile.axes):
         raise TypeError(
             f"roi_size must be a whole number or {len(profile.axes)}, ({profile.sides}), for the "
             f"model {profile.name}; got {size}"
         )
+    if len(profile.axes) > len(IN_PLANE) and size is not None:
+        sides = size if isinstance(size, tuple) else (size,)
+        if max(sides) > ROI_MAX:
+            raise ValueError(
+                f"roi_size must be {ROI_MAX} at most along each axis for the model {profile.name}; "
+                f"got {size}"
+            )
 
 
 def _checked_roi_size(value: Any) -> int | tuple[int, ...] | None:
-    """Check a ROI size around a centre pixel: odd, one number or one for each axis."""
+    """Check a ROI size around a centre pixel: odd, one number or one for each axis.
+
+    Of three, the first is of planes: fewer than rows, and in a thin stack as many as there are.
+    """
     if value is None:
         return None
     sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -255,13 +266,25 @@ def _checked_roi_size(value: Any) -> int | tuple[int, ...] | None:
     ):
         raise TypeError(f"roi_size must be a whole number, or one for each axis; got {value!r}")
     low, high = ROI_MIN + 1, ROI_LARGEST - 1
-    if any(size % 2 == 0 or not low <= size <= high for size in sizes):
+    planes, in_plane = sizes[:-2][:1], sizes[-2:]
+    if any(size % 2 == 0 or not low <= size <= high for size in in_plane):
         raise ValueError(
             f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
             f"got {value!r}"
         )
+    if any(not PLANES_MIN <= size <= high for size in planes):
+        raise ValueError(f"roi_size must be {PLANES_MIN} planes at least; got {value!r}")
     sizes = tuple(int(size) for size in sizes)
     return sizes if isinstance(value, (tuple, list)) else sizes[0]
+
+
+def _checked_voxel_size(value: Any) -> tuple[float, ...] | None:
+    """Check the distances of planes, rows and columns."""
+    if value is None:
+        return None
+    if not isinstance(value, (tuple, list)) or len(value) != len(AXES):
+        raise TypeError(f"voxel_size must be three numbers in nm, (z, y, x); got {value!r}")
+    return tuple(number("voxel_size", size, 0, above=True) for size in value)
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -270,4 +293,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "bounds": _checked_bounds,
     "roi_size": _checked_roi_size,
     "noise": _checked_noise,
+    "voxel_size": _checked_voxel_size,
 }
