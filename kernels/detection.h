@@ -52,9 +52,10 @@ template <class T, class Int> struct Raw {
 
 constexpr int LEVEL_SAMPLES = 63;  // evenly spread
 
+// The pixels are a frame's, or a volume's.
 template <class T> SPOTFIT_INLINE T level_sample(const DetectionSettings& s, const T* pixels, int i) {
     if (s.level_known) return T(s.level);
-    return pixels[(2 * i + 1) * (s.height * s.width) / (2 * LEVEL_SAMPLES)];
+    return pixels[(2 * i + 1) * (s.depth * s.height * s.width) / (2 * LEVEL_SAMPLES)];
 }
 
 // Whether one of the pixels is the median of the good ones, the upper of two in the middle.
@@ -270,6 +271,14 @@ struct LeastHeight {
     }
 };
 
+// Whether a maximum is curved as a spot is, where its surroundings are so steep.
+SPOTFIT_INLINE bool is_curved(const DetectionSettings& s, double curvature, double score, double steepness,
+                              double deviation) {
+    const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
+    const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
+    return curvature > least && score > s.shape_score * significance * deviation;
+}
+
 // A spot's shape: how curved the band is at a maximum, in the direction where it is least, over what a
 // spot's is; the same over its noise; and how steep its surroundings are. Along a straight edge there
 // is no curvature. `at(v, u)` is the band, `mean_at(v, u)` the mean around.
@@ -287,10 +296,7 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
     const double right = double(mean_at(0, s.step)) - double(mean_at(0, -s.step));
     const double down = double(mean_at(s.step, 0)) - double(mean_at(-s.step, 0));
     const double rise = square_root(right * right + down * down) / double(2 * s.step);
-    const double steepness = rise * double(s.sigma) / double(height);
-    const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
-    const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
-    return curvature > least && score > s.shape_score * significance * deviation;
+    return is_curved(s, curvature, score, rise * double(s.sigma) / double(height), deviation);
 }
 
 // A pixel and the eight around it, or itself where there is none.
@@ -364,19 +370,41 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
 
 // ---- Non-maximum suppression: of maxima that are too close, the highest stays; of equal ones, the first ----
 
-SPOTFIT_INLINE double square_distance(const Maximum& a, const Maximum& b) {
-    return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x));
-}
-SPOTFIT_INLINE bool are_close(const Maximum& a, const Maximum& b, double distance) {
-    return square_distance(a, b) < distance * distance;
-}
+// Where maxima lie: rows of a frame, frames of a volume, and how many of them are as far apart as pixels.
+struct Space {
+    long long height, depth;
+    double planes_per_pixel;
+
+    SPOTFIT_INLINE double square_distance(const Maximum& a, const Maximum& b) const {
+        return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x)) +
+               square((double(a.frame) - double(b.frame)) / planes_per_pixel);
+    }
+    SPOTFIT_INLINE bool are_close(const Maximum& a, const Maximum& b, double distance) const {
+        return square_distance(a, b) < distance * distance;
+    }
+    // The frames of the same volume that are not farther away, the first and the last.
+    template <class Int> SPOTFIT_INLINE Int first_frame(Int frame, double distance) const {
+        if (depth == 1) return frame;
+        const Int reach = Int(planes(distance)), first = frame - frame % Int(depth);
+        return frame - first < reach ? first : frame - reach;
+    }
+    template <class Int> SPOTFIT_INLINE Int last_frame(Int frame, double distance) const {
+        if (depth == 1) return frame;
+        const Int reach = Int(planes(distance)), last = frame - frame % Int(depth) + Int(depth) - 1;
+        return last - frame < reach ? last : frame + reach;
+    }
+
+  private:
+    SPOTFIT_INLINE double planes(double distance) const { return lower_of(distance * planes_per_pixel, double(depth)); }
+};
+SPOTFIT_INLINE Space space_of(const DetectionSettings& s) { return {s.height, s.depth, s.planes_per_pixel}; }
 
 // `rows` are `maxima` in the order of frame, row and column; those of a row are from begin(frame, y)
 // to end(frame, y).
 
 // The first of a row that is not before a column.
-template <class Int, class Rows> SPOTFIT_INLINE Int first_from(const Rows& rows, int frame, Int y, double x) {
-    Int low = rows.begin(frame, y), count = rows.end(frame, y) - low;
+template <class Int, class Rows> SPOTFIT_INLINE Int first_from(const Rows& rows, Int frame, Int y, double x) {
+    Int low = rows.begin(int(frame), y), count = rows.end(int(frame), y) - low;
     while (count > 0) {
         const Int half = count / 2;
         const bool before = rows.maxima[low + half].x < x;
@@ -388,15 +416,20 @@ template <class Int, class Rows> SPOTFIT_INLINE Int first_from(const Rows& rows,
 
 // Calls use(i) for all that are close to one, it among them.
 template <class Int, class Rows, class Use>
-SPOTFIT_INLINE void each_close(const Rows& rows, Int height, const Maximum& own, double distance, Use use) {
+SPOTFIT_INLINE void each_close(const Rows& rows, const Space& space, const Maximum& own, double distance, Use use) {
     // How many rows away one may be that is closer than the distance.
-    const Int reach = double(Int(distance)) < distance ? Int(distance) : Int(distance) - 1;
+    const Int reach = double(Int(distance)) < distance ? Int(distance) : Int(distance) - 1, height = Int(space.height);
     const Int first = own.y < reach ? 0 : own.y - reach, last = own.y + reach < height ? own.y + reach : height - 1;
-    for (Int y = first; y <= last; ++y) {
-        const Int end = rows.end(own.frame, y);
-        for (Int i = first_from(rows, own.frame, y, own.x - distance); i < end; ++i) {
-            if (rows.maxima[i].x > own.x + distance) break;
-            if (are_close(own, rows.maxima[i], distance)) use(i);
+    const Int last_frame = space.last_frame(Int(own.frame), distance);
+    for (Int frame = space.first_frame(Int(own.frame), distance); frame <= last_frame; ++frame) {
+        // Of volumes, not all frames from the first to the last may have maxima.
+        if (!rows.has(int(frame))) continue;
+        for (Int y = first; y <= last; ++y) {
+            const Int end = rows.end(int(frame), y);
+            for (Int i = first_from(rows, frame, y, own.x - distance); i < end; ++i) {
+                if (rows.maxima[i].x > own.x + distance) break;
+                if (space.are_close(own, rows.maxima[i], distance)) use(i);
+            }
         }
     }
 }
@@ -404,21 +437,23 @@ SPOTFIT_INLINE void each_close(const Rows& rows, Int height, const Maximum& own,
 // Calls use(j, i) for all maxima that `wants(j)`, and all i that are close to them, they among them: those of
 // each j row by row. The rows beside a row are walked along with it, so that nothing is searched.
 template <class Rows, class Wants, class Use>
-void each_close_pair(const Rows& rows, long long count, double distance, Wants wants, Use use) {
+void each_close_pair(const Rows& rows, const Space& space, long long count, double distance, Wants wants, Use use) {
     const long long whole = static_cast<long long>(distance), reach = double(whole) < distance ? whole : whole - 1;
     const Maximum* const m = rows.maxima;
     for (long long begin = 0, end; begin < count; begin = end) {
-        const int frame = m[begin].frame;
-        const long long y = m[begin].y;
-        end = rows.end(frame, y);
-        for (long long beside = y < reach ? 0 : y - reach; beside <= y + reach && beside < rows.height; ++beside) {
-            long long first = rows.begin(frame, beside);
-            const long long last = rows.end(frame, beside);
-            for (long long j = begin; j < end && first < last; ++j) {
-                while (first < last && m[first].x < m[j].x - distance) ++first;
-                if (!wants(j)) continue;
-                for (long long i = first; i < last && m[i].x <= m[j].x + distance; ++i)
-                    if (are_close(m[j], m[i], distance)) use(j, i);
+        const long long own = m[begin].frame, y = m[begin].y, last_frame = space.last_frame(own, distance);
+        end = rows.end(int(own), y);
+        for (long long frame = space.first_frame(own, distance); frame <= last_frame; ++frame) {
+            if (!rows.has(int(frame))) continue;
+            for (long long beside = y < reach ? 0 : y - reach; beside <= y + reach && beside < space.height; ++beside) {
+                long long first = rows.begin(int(frame), beside);
+                const long long last = rows.end(int(frame), beside);
+                for (long long j = begin; j < end && first < last; ++j) {
+                    while (first < last && m[first].x < m[j].x - distance) ++first;
+                    if (!wants(j)) continue;
+                    for (long long i = first; i < last && m[i].x <= m[j].x + distance; ++i)
+                        if (space.are_close(m[j], m[i], distance)) use(j, i);
+                }
             }
         }
     }
@@ -428,10 +463,12 @@ void each_close_pair(const Rows& rows, long long count, double distance, Wants w
 template <class Int, class Rows>
 SPOTFIT_INLINE Int nearest_wide(const DetectionSettings& s, const Rows& rows, const Maximum& own) {
     Int nearest = -1;
-    each_close(rows, Int(s.height), own, s.reach, [&](Int i) {
+    const Space space = space_of(s);
+    each_close<Int>(rows, space, own, s.reach, [&](Int i) {
         const Maximum& wide = rows.maxima[i];
         if (wide.band != WIDE_BAND) return;
-        if (nearest < 0 || square_distance(own, wide) < square_distance(own, rows.maxima[nearest])) nearest = i;
+        if (nearest < 0 || space.square_distance(own, wide) < space.square_distance(own, rows.maxima[nearest]))
+            nearest = i;
     });
     return nearest;
 }
@@ -457,7 +494,7 @@ SPOTFIT_INLINE void join_with_narrow(const DetectionSettings& s, const Rows& row
     const Maximum& wide = rows.maxima[i];
     if (wide.band != WIDE_BAND) return;
     Int own = 0, last = -1;
-    each_close(rows, Int(s.height), wide, s.reach, [&](Int j) {
+    each_close<Int>(rows, space_of(s), wide, s.reach, [&](Int j) {
         const Maximum& narrow = rows.maxima[j];
         if (narrow.band != NARROW_BAND || nearest_wide<Int>(s, rows, narrow) != i) return;
         if (is_faint(wide, narrow)) drop(j);

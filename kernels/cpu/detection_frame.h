@@ -10,10 +10,11 @@ SPOTFIT_INLINE long long most(long long a, long long b) { return a > b ? a : b; 
 
 template <class T> SPOTFIT_INLINE Frame<T> frame_of(const DetectionSource& source, long long frame) {
     const DetectionSettings& s = *source.settings;
-    const T* pixels = static_cast<const T*>(source.frames) + frame * s.height * s.width;
+    const T* const all = static_cast<const T*>(source.frames);
+    const T *pixels = all + frame * s.height * s.width, *volume = pixels - frame % s.depth * s.height * s.width;
     if (s.height * s.width == 0) return {pixels, T(0)};
     T sample[LEVEL_SAMPLES];
-    for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = level_sample(s, pixels, i);
+    for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = level_sample(s, volume, i);
     for (int i = 0; i < LEVEL_SAMPLES; ++i)
         if (is_level(sample, i)) return {pixels, sample[i]};
     return {pixels, T(0)};
@@ -31,6 +32,10 @@ template <class Function> SPOTFIT_INLINE auto with_pixel_type(int type, Function
         default: return work(Pixel<double>());
     }
 }
+
+// In volume_detection.cpp: memory that a thread needs, and the maxima of a strip of all planes of a volume.
+long long slab_bytes(const DetectionSettings&);
+long long find_in_slab(const DetectionSource&, long long volume, long long strip, void* work, Maximum* found);
 
 // In noise.cpp.
 long long noise_bytes(const DetectionSettings&);

@@ -49,17 +49,18 @@ struct Rectangle {
     }
 };
 
-// How a frame is cut: as wide as what is kept of some rows has room in a core's cache, and with the
-// columns beside a whole number of vectors.
+// How a frame, or all frames of a volume, is cut: as wide as what is kept of some rows, or planes, has room in a
+// core's cache, and with the columns beside a whole number of vectors.
 struct Strips {
-    static constexpr long long PIXELS = 1 << 16, COLUMNS = 128;
-    long long height, width, rows, columns, across, count;
+    static constexpr long long PIXELS = 1 << 16, COLUMNS = 128, LEAST_ROWS = 16, CACHE = 1 << 18;
+    long long height, width, depth, rows, columns, across, count;
 
-    explicit Strips(const DetectionSettings& s) : height(s.height), width(s.width) {
+    explicit Strips(const DetectionSettings& s)
+        : height(s.height), width(s.width), depth(s.volume ? s.depth : 1) {
         across = most((width + COLUMNS - 1) / COLUMNS, 1);
         columns = across > 2 ? COLUMNS - 2 : most((width + across - 1) / across, 1);
         across = (width + columns - 1) / columns;
-        rows = least(PIXELS / columns, height);
+        rows = least(s.volume ? rows_of_slab(*s.volume) : PIXELS / columns, height);
         count = rows > 0 ? across * ((height + rows - 1) / rows) : 0;
     }
     Rectangle operator[](long long i) const {
@@ -67,7 +68,14 @@ struct Strips {
         return {y, least(y + rows, height), x, least(x + columns, width)};
     }
     // In both bands.
-    long long most_maxima() const { return BANDS * (rows / 2 + 1) * (columns / 2 + 1); }
+    long long most_maxima() const { return BANDS * (rows / 2 + 1) * (columns / 2 + 1) * ((depth + 1) / 2); }
+
+  private:
+    static long long rows_of_slab(const VolumeSettings& volume) {
+        long long planes = 0;
+        for (const int radius : volume.radius) planes += radius + volume.radius[WIDE] + 1;
+        return most(CACHE / (planes * COLUMNS), LEAST_ROWS);
+    }
 };
 
 // W neighbouring pixels less the level.
@@ -150,25 +158,23 @@ struct RingOfRows {
     Near near(long long y) const { return {y, y % kept, kept, stride}; }
 };
 
-template <class T> class FilteredStrip {
+// A part of a frame, smoothed along both axes by all kernels.
+template <class T> class SmoothedStrip {
   public:
-    // Rows and columns that can be filtered: the part, and what its maxima are compared with.
+    // Rows and columns that are smoothed.
     Rectangle inner;
 
-    // How many rows above and below are compared with a maximum.
-    static long long reach(const DetectionSettings& s) { return most(s.step, 1); }
-    static long long floats_needed(const DetectionSettings& s) {
-        const Sizes z(s);
-        return W + z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride +
-               (BANDS + 1) * z.filtered_rows * z.filtered_stride + z.filtered_stride;
+    static long long floats_needed(const DetectionSettings& s, const Rectangle& inner) {
+        const Sizes z(s, inner.width());
+        return z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride;
     }
 
-    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, float* memory)
-        : inner(part.wider(reach(settings), settings)), s(settings), z(settings), frame(pixels),
-          bad(has_bad_pixels(pixels, settings, inner.wider(s.radius[WIDE] + s.lone_distance, s))),
+    // The memory is aligned to vectors.
+    SmoothedStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, bool any_bad,
+                  float* memory)
+        : inner(part), s(settings), bad(any_bad), z(settings, part.width()), frame(pixels),
           variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
-        memory = __builtin_align_up(memory, W * sizeof(float));  // as all rows are then
         raw = {memory, z.raw_rows, z.stride};
         clean = memory + z.raw_rows * z.stride;
         memory = clean + z.stride;
@@ -178,61 +184,43 @@ template <class T> class FilteredStrip {
             return made;
         };
         for (RingOfRows& own : light) own = ring(z.smoothed_rows, z.smoothed_stride);
-        for (RingOfRows& own : filtered) own = ring(z.filtered_rows, z.filtered_stride);
         for (RingOfRows& own : good) own = ring(z.smoothed_rows, z.smoothed_stride);
-        outside = memory;
-        for (long long i = 0; i < z.filtered_stride; ++i) outside[i] = -INFINITE;
     }
 
-    // Filters the next row.
-    void filter_next() {
+    // Smooths the next row: calls use(x, BoolOf<any bad>, light, shares) for vectors of columns from inner.x0 + x on.
+    template <class Use> void smooth_next(Use use) {
         const long long y = next_row++;
         for (const long long end = least(y + s.radius[WIDE], s.height - 1); next_smoothed <= end; ++next_smoothed)
             if (bad) smooth_along_x<true>(next_smoothed);
             else smooth_along_x<false>(next_smoothed);
-        if (bad) smooth_along_y<true>(y);
-        else smooth_along_y<false>(y);
+        if (bad) smooth_along_y<true>(y, use);
+        else smooth_along_y<false>(y, use);
     }
-    // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
-    // beyond the frame, -INFINITE.
-    const float* row(int plane, long long y) const { return rows_near(y)(plane, y); }
-    // The same of several rows that are not farther than the reach from one of the frame.
-    struct RowsNear {
-        const FilteredStrip& strip;
-        RingOfRows::Near place;
-        const float* operator()(int plane, long long y) const {
-            const bool inside = 0 <= y && y < strip.s.height;
-            return (inside ? strip.filtered[plane].first + place(y) : strip.outside) + BEFORE - strip.inner.x0;
-        }
-    };
-    RowsNear rows_near(long long y) const { return {*this, filtered[0].near(y)}; }
+    long long next() const { return next_row; }
     const PixelVariance& pixel_variance() const { return variance; }
 
+  protected:
+    const DetectionSettings& s;
+    bool bad;
+
   private:
-    // Before the first column of a row: room for what lies outside of the frame.
-    static constexpr int BEFORE = W;
     struct Sizes {
-        long long margin, stride, raw_rows, smoothed_rows, smoothed_stride, filtered_rows, filtered_stride;
-        explicit Sizes(const DetectionSettings& s) {
-            const long long inner = least(Strips(s).columns + 2 * reach(s), s.width);
+        long long margin, stride, raw_rows, smoothed_rows, smoothed_stride;
+        Sizes(const DetectionSettings& s, long long width) {
             margin = round_up(s.radius[WIDE] + s.lone_distance, W);
-            stride = round_up(inner, W) + 2 * margin + 2 * W;
+            stride = round_up(width, W) + 2 * margin + 2 * W;
             raw_rows = least(2 * s.lone_distance + 1, s.height);
             smoothed_rows = least(2 * s.radius[WIDE] + 1, s.height);
-            smoothed_stride = round_up(inner, W);
-            filtered_rows = 2 * reach(s) + 1;
-            filtered_stride = round_up(inner, W) + BEFORE + W;
+            smoothed_stride = round_up(width, W);
         }
     };
 
-    const DetectionSettings& s;
     Sizes z;
     const Frame<T>& frame;
-    bool bad;
     PixelVariance variance;
     long long next_raw, next_smoothed, next_row;
-    RingOfRows raw, light[WIDTHS], good[WIDTHS], filtered[BANDS + 1];
-    float *clean, *outside;
+    RingOfRows raw, light[WIDTHS], good[WIDTHS];
+    float* clean;
 
     // Takes a row of pixels, NaN where they are bad, and mirrors what lies beside the frame.
     void take(long long y) {
@@ -305,7 +293,7 @@ template <class T> class FilteredStrip {
         });
     }
 
-    template <bool BAD> void smooth_along_y(long long y) {
+    template <bool BAD, class Use> void smooth_along_y(long long y, Use use) {
         // Where the rows above and below lie in each ring, from its beginning.
         long long up[MAX_RADIUS + 1], down[MAX_RADIUS + 1];
         const RingOfRows::Near place = light[WIDE].near(y);
@@ -314,8 +302,6 @@ template <class T> class FilteredStrip {
             up[t] = place(inside ? y - t : mirrored(y - t, s.height));
             down[t] = place(inside ? y + t : mirrored(y + t, s.height));
         }
-        float* to[BANDS + 1];
-        for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
         in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
             constexpr int K = decltype(vectors)::value;
             const auto smooth_rows = [&](const RingOfRows(&rings)[WIDTHS],
@@ -337,24 +323,103 @@ template <class T> class FilteredStrip {
             L smoothed[WIDTHS][K], shares[WIDTHS][K];
             smooth_rows(light, smoothed);
             if constexpr (BAD) smooth_rows(good, shares);
-            UNROLL
-            for (int k = 0; k < K; ++k) {
-                Filtered<L> here(smoothed[NARROW][k], smoothed[OWN][k], smoothed[WIDE][k]);
-                if constexpr (BAD) {
-                    const L sums[WIDTHS] = {smoothed[NARROW][k], smoothed[OWN][k], smoothed[WIDE][k]};
-                    const L weights[WIDTHS] = {shares[NARROW][k], shares[OWN][k], shares[WIDE][k]};
-                    here = Filtered<L>::of_good(sums, weights);
-                }
-                UNROLL
-                for (int band = 0; band < BANDS; ++band) write(to[band] + x + k * W, here.bands[band]);
-                write(to[BANDS] + x + k * W, here.mean);
-            }
+            use(x, IntOf<BAD>(), smoothed, shares);
         });
-        // Nothing is higher beyond the frame.
-        for (int band = 0; band < BANDS; ++band) {
-            if (inner.x0 == 0) to[band][-1] = -INFINITE;
-            for (int i = 0; i < W; ++i) to[band][inner.width() + i] = -INFINITE;
+    }
+};
+
+// Writes both bands and the mean of K vectors to where each of them is kept.
+template <bool BAD, int K>
+SPOTFIT_INLINE void write_filtered(const L (&smoothed)[WIDTHS][K], const L (&shares)[WIDTHS][K], long long x,
+                                   float* const (&to)[BANDS + 1]) {
+    UNROLL
+    for (int k = 0; k < K; ++k) {
+        Filtered<L> here(smoothed[NARROW][k], smoothed[OWN][k], smoothed[WIDE][k]);
+        if constexpr (BAD) {
+            const L sums[WIDTHS] = {smoothed[NARROW][k], smoothed[OWN][k], smoothed[WIDE][k]};
+            const L weights[WIDTHS] = {shares[NARROW][k], shares[OWN][k], shares[WIDE][k]};
+            here = Filtered<L>::of_good(sums, weights);
         }
+        UNROLL
+        for (int band = 0; band < BANDS; ++band) write(to[band] + x + k * W, here.bands[band]);
+        write(to[BANDS] + x + k * W, here.mean);
+    }
+}
+
+// Marks what lies beside a filtered row, which begins where `inner` does: nothing is higher beyond the frame.
+SPOTFIT_INLINE void end_row(const Rectangle& inner, float* const (&to)[BANDS + 1]) {
+    for (int band = 0; band < BANDS; ++band) {
+        if (inner.x0 == 0) to[band][-1] = -INFINITE;
+        for (int i = 0; i < W; ++i) to[band][inner.width() + i] = -INFINITE;
+    }
+}
+
+// Before the first column of a filtered row: room for what lies outside of the frame.
+constexpr int BEFORE = W;
+
+// The same, of which the bands of the last rows are kept.
+template <class T> class FilteredStrip : public SmoothedStrip<T> {
+  public:
+    using SmoothedStrip<T>::inner;
+
+    // How many rows above and below are compared with a maximum.
+    static long long reach(const DetectionSettings& s) { return most(s.step, 1); }
+    static long long floats_needed(const DetectionSettings& s) {
+        const long long width = least(Strips(s).columns + 2 * reach(s), s.width);
+        const long long stride = round_up(width, W) + BEFORE + W;
+        return W + SmoothedStrip<T>::floats_needed(s, {0, 0, 0, width}) +
+               ((BANDS + 1) * (2 * reach(s) + 1) + 1) * stride;
+    }
+
+    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, float* memory)
+        : FilteredStrip(settings, pixels, part.wider(reach(settings), settings),
+                        static_cast<float*>(__builtin_align_up(memory, W * sizeof(float))), 0) {}
+
+    // Filters the next row.
+    void filter_next() {
+        const long long y = this->next();
+        float* to[BANDS + 1];
+        for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
+        this->smooth_next([&](long long x, auto any_bad, const auto& smoothed, const auto& shares)
+                              SPOTFIT_INLINE_LAMBDA {
+                                  write_filtered<decltype(any_bad)::value>(smoothed, shares, x, to);
+                              });
+        end_row(inner, to);
+    }
+    // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
+    // beyond the frame, -INFINITE.
+    const float* row(int plane, long long y) const { return rows_near(y)(plane, y); }
+    // The same of several rows that are not farther than the reach from one of the frame.
+    struct RowsNear {
+        const FilteredStrip& strip;
+        RingOfRows::Near place;
+        const float* operator()(int plane, long long y) const {
+            const bool inside = 0 <= y && y < strip.s.height;
+            return (inside ? strip.filtered[plane].first + place(y) : strip.outside) + BEFORE - strip.inner.x0;
+        }
+    };
+    RowsNear rows_near(long long y) const { return {*this, filtered[0].near(y)}; }
+
+  private:
+    using SmoothedStrip<T>::s;
+
+    RingOfRows filtered[BANDS + 1];
+    float* outside;
+
+    // The memory is aligned.
+    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& wider, float* memory, int)
+        : SmoothedStrip<T>(settings, pixels, wider,
+                           has_bad_pixels(pixels, settings,
+                                          wider.wider(settings.radius[WIDE] + settings.lone_distance, settings)),
+                           memory) {
+        memory += SmoothedStrip<T>::floats_needed(s, inner);
+        const long long rows = 2 * reach(s) + 1, stride = round_up(inner.width(), W) + BEFORE + W;
+        for (RingOfRows& own : filtered) {
+            own = {memory, rows, stride};
+            memory += rows * stride;
+        }
+        outside = memory;
+        for (long long i = 0; i < stride; ++i) outside[i] = -INFINITE;
     }
 };
 

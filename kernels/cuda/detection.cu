@@ -416,6 +416,7 @@ struct Rows {
         return work.group_starts[row / WARP] + work.row_starts[row];
     }
     SPOTFIT_INLINE int end(int frame, int y) const { return begin(frame, y + 1); }
+    SPOTFIT_INLINE bool has(int) const { return true; }
 };
 
 // Counts the maxima of rows, a warp those of a group, a thread those of a row.
@@ -483,7 +484,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_crowded(Work work,
     Maximum own = work.ordered[i];
     own.band = work.marks[i];
     if (own.band != DROPPED)
-        each_close(Rows{work, work.ordered}, work.height(), own, work.distance, [&](int other) {
+        each_close<int>(Rows{work, work.ordered}, space_of(work.settings), own, work.distance, [&](int other) {
             if (other != i && work.marks[other] != DROPPED) own.band = CROWDED;
         });
     work.maxima[i] = own;

@@ -12,6 +12,8 @@ enum Width { NARROW, OWN, WIDE, WIDTHS };
 enum BandNumber { WIDE_BAND, NARROW_BAND, BANDS };
 // Along x, along y, and along both diagonals.
 constexpr int DIRECTIONS = 4;
+// Of volumes: along each axis, along both diagonals of two axes, and along the four of all three.
+constexpr int VOLUME_DIRECTIONS = 13;
 
 struct BandSettings {
     // What white noise of 1 becomes: sums of squares of the inner kernel, of its products with the
@@ -22,6 +24,23 @@ struct BandSettings {
     float skewness;       // of filtered counts, for a slope of the deviation's size
     // Of second differences in each direction: a spot's over its height, and the noise's over the gain.
     float curvature[DIRECTIONS], roughness[DIRECTIONS];
+};
+
+// A band of volumes, plane by plane: near the first and the last one, mirrored planes count twice.
+struct VolumeBandSettings {
+    const double* gain_z;  // as gain_y and gain_x above
+    // Of each plane, away from the borders of rows and columns: the skewness of filtered counts, times the band's
+    // noise there; and of second differences in each direction, as above, a curvature of 0 where none shows.
+    const float *skewness, *curvature, *roughness;
+};
+
+// What volumes have beside planes.
+struct VolumeSettings {
+    const float* kernels[WIDTHS];  // along z
+    VolumeBandSettings bands[BANDS];
+    float sigma_z;
+    int radius[WIDTHS];
+    int reach[VOLUME_DIRECTIONS][3];  // of second differences along z, y and x
 };
 
 struct DetectionSettings {
@@ -37,7 +56,11 @@ struct DetectionSettings {
     // with what correlates pixels; and the variance over the mean without that.
     double slope, intercept, least_variance, own_slope;
     double level;             // of frames that are a part of one, where it is known
-    long long height, width;  // of a frame
+    // Of a frame; and how many frames a volume has, 1 where each is by itself. Those of a volume are numbered one
+    // after the other, before those of the next.
+    long long height, width, depth;
+    double planes_per_pixel;  // between planes, a pixel is so many
+    const VolumeSettings* volume;  // null of frames
     int radius[WIDTHS];
     int step, diagonal;  // of second differences
     int row_step;        // noise is looked at in one row in so many
@@ -75,8 +98,9 @@ struct DetectionSource {
 
 // Which of the marked maxima of frames are spots, memory for the search, and the columns of those that are.
 struct SpotChoice {
-    long long height, width;     // of a frame
-    const unsigned char* masks;  // where spots are looked for, for all frames or for each; null: everywhere
+    long long height, width, depth;  // as in DetectionSettings
+    double planes_per_pixel;
+    const unsigned char* masks;  // where spots are looked for, for all frames, or volumes, or for each; null: everywhere
     long long mask_count;
     double distance;            // of spots that are closer only the highest stays
     int merged;                 // whether those on one plateau have been made one

@@ -25,7 +25,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel
-from napari_spotfit.engine.cpu.layouts import Mark
+from napari_spotfit.engine.cpu.layouts import DetectionSettings, Mark
 from napari_spotfit.engine.detection.candidates import choose_spots, in_order, strips_in_order
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM, score_for
 from napari_spotfit.models.bounds import LARGEST
@@ -44,7 +44,8 @@ def test_every_spot_is_found_and_nothing_else(detect, dtype):
         here = places(found)[found.frame == frame]
         assert len(here) == len(centres)
         assert matches(centres, here, 1.5) == len(centres)
-    assert [column.dtype for column in found] == [*[np.int64] * 3, *[np.float32] * 2]
+    assert [column.dtype for column in found[:5]] == [*[np.int64] * 3, *[np.float32] * 2]
+    assert found.z is None
 
 
 def test_all_pixel_types_give_the_same(detect):
@@ -252,7 +253,8 @@ def test_equally_bright_spots_that_are_close_leave_the_first(detect):
 def left_of(maxima, shape, distance):
     """Return the numbers of the maxima that stay, all of which may be too close to others."""
     maxima["band"], maxima["score"] = Mark.CROWDED, np.arange(len(maxima))
-    left = choose_spots(maxima.copy(), shape, None, distance, merge=None)
+    planes = DetectionSettings(height=shape[0], width=shape[1], depth=1, planes_per_pixel=1.0)
+    left = choose_spots(maxima.copy(), planes, None, distance, merge=None)
     rows = left.score.astype(int)
     for name in ("frame", "y", "x", "height"):
         np.testing.assert_array_equal(getattr(left, name), maxima[name][rows])
@@ -307,7 +309,7 @@ def test_mask_says_where_spots_may_be_and_changes_nothing_else(detect):
     each = rng.uniform(size=movie.shape) < 0.5
     for mask, inside in ((one, one[whole.y, whole.x]), (each, each[whole.frame, whole.y, whole.x])):
         assert 0 < inside.sum() < len(inside)
-        assert_same(detect(movie, Settings(sigma=1.3), mask), [column[inside] for column in whole])
+        assert_same(detect(movie, Settings(sigma=1.3), mask), whole.rows(inside))
     assert len(detect(movie, Settings(sigma=1.3), np.zeros((90, 70), bool)).y) == 0
     with pytest.raises(ValueError, match=r"\(90, 70\) or \(3, 90, 70\); got \(70, 90\)"):
         detect(movie, Settings(sigma=1.3), one.T)

@@ -75,6 +75,7 @@ template <class T> class Search {
 // ---- What the library shows ----
 
 long long work_bytes(const DetectionSettings& s) {
+    if (s.volume) return slab_bytes(s);
     return FilteredStrip<float>::floats_needed(s) * static_cast<long long>(sizeof(float));
 }
 long long strip_count(const DetectionSettings& s) { return Strips(s).count; }
@@ -91,6 +92,11 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
         long long strip = strips.count ? first : last;
         for (*count = 0; strip < last && *count + most_maxima(s) <= room;) {
             const long long number = strip / strips.count, end = least((number + 1) * strips.count, last);
+            if (s.volume) {
+                *count += find_in_slab(source, number, strip % strips.count, work, found + *count);
+                ++strip;
+                continue;
+            }
             const Frame<T> frame = frame_of<T>(source, number);
             for (; strip < end && *count + most_maxima(s) <= room; ++strip) {
                 const Rectangle part = strips[strip % strips.count];

@@ -5,14 +5,14 @@
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
-// Walks over equal pixels that touch by their sides, the nearest first.
+// Walks over equal pixels of a frame or a volume that touch by their sides, the nearest first.
 template <class T> class Flood {
   public:
     Flood(const DetectionSettings& settings, const Frame<T>& pixels, unsigned long long* marks, long long* memory,
           long long length)
         : s(settings), frame(pixels), visited(marks), queue(memory), room(length) {}
 
-    // Calls see(y, x) for each until it says that there is no need; marks them, or takes the marks away
+    // Calls see(z, y, x) for each until it says that there is no need; marks them, or takes the marks away
     // again. False where the queue is too short for them.
     template <class See> bool walk(long long start, bool mark, See see) {
         long long first = 0, last = 0;
@@ -23,25 +23,23 @@ template <class T> class Flood {
         };
         if (!meet(start)) return false;
         while (first < last) {
-            const long long place = queue[first++ % room], y = place / s.width, x = place % s.width;
-            if (!see(y, x)) return true;
+            const long long place = queue[first++ % room], row = place / s.width, x = place % s.width;
+            const long long z = row / s.height, y = row % s.height;
+            if (!see(z, y, x)) return true;
             const float value = frame[place];
-            const auto visit = [&](bool inside, long long v, long long u) {
-                if (!inside) return true;
-                const long long to = v * s.width + u;
-                if (is_marked(v, u) == mark) return true;
+            const auto visit = [&](bool inside, long long to) {
+                if (!inside || is_marked(to) == mark) return true;
                 return mark && frame[to] != value ? true : meet(to);
             };
-            if (!(visit(y > 0, y - 1, x) && visit(x > 0, y, x - 1) && visit(x + 1 < s.width, y, x + 1) &&
-                  visit(y + 1 < s.height, y + 1, x)))
+            const long long plane = s.height * s.width;
+            if (!(visit(y > 0, place - s.width) && visit(x > 0, place - 1) && visit(x + 1 < s.width, place + 1) &&
+                  visit(y + 1 < s.height, place + s.width) && visit(z > 0, place - plane) &&
+                  visit(z + 1 < s.depth, place + plane)))
                 return false;
         }
         return true;
     }
-    bool is_marked(long long y, long long x) const {
-        const long long place = y * s.width + x;
-        return visited[place / 64] >> place % 64 & 1;
-    }
+    bool is_marked(long long place) const { return visited[place / 64] >> place % 64 & 1; }
 
   private:
     const DetectionSettings& s;
@@ -56,23 +54,25 @@ template <class T> class Flood {
 class Rows {
   public:
     const Maximum* maxima;
-    long long height;
 
     // Needs memory for `height` numbers for each frame from the first to the last, and one more.
     Rows(const Maximum* all, long long count, long long rows, long long* memory)
-        : maxima(all), height(rows), starts(memory), first_frame(count ? all[0].frame : 0) {
+        : maxima(all), height(rows), starts(memory), first_frame(count ? all[0].frame : 0),
+          last_frame(count ? all[count - 1].frame : -1) {
         long long next = 0;
         for (long long i = 0; i < count; ++i)
             for (const long long own = index(all[i].frame, all[i].y); next <= own; ++next) starts[next] = i;
-        const long long end = count ? index(all[count - 1].frame, height) : 0;
+        const long long end = count ? index(last_frame, height) : 0;
         for (; next <= end; ++next) starts[next] = count;
     }
     long long begin(int frame, long long y) const { return starts[index(frame, y)]; }
     long long end(int frame, long long y) const { return starts[index(frame, y) + 1]; }
+    bool has(int frame) const { return first_frame <= frame && frame <= last_frame; }
 
   private:
+    long long height;
     long long* starts;
-    long long first_frame;
+    long long first_frame, last_frame;
 
     long long index(long long frame, long long y) const { return (frame - first_frame) * height + y; }
 };
@@ -99,31 +99,40 @@ template <class T> class MayHaveSpots {
 // All maxima of a plateau become one, on the pixel that is nearest to the middle. Where no spots can be, those that
 // are flat themselves become none, and others stay. Returns how many they became, or -1 where the queue is too short.
 template <class T>
-int merge_plateau(Flood<T>& flood, const MayHaveSpots<T>& may_have_spots, long long width, const Rows& rows,
+int merge_plateau(Flood<T>& flood, const MayHaveSpots<T>& may_have_spots, const DetectionSettings& s, const Rows& rows,
                   Maximum* maxima, long long own, Maximum& merged) {
     merged = maxima[own];
     // Counted from here, so that a frame and a part of it agree to the bit on what is nearest.
-    const long long from_y = merged.y, from_x = merged.x, start = from_y * width + from_x;
-    long long sum_y = 0, sum_x = 0, size = 0, lowest = merged.y, highest = merged.y;
-    const bool done = flood.walk(start, true, [&](long long y, long long x) {
-        sum_y += y - from_y, sum_x += x - from_x, ++size;
+    const long long from_z = merged.frame % s.depth, from_y = merged.y, from_x = merged.x;
+    const long long start = (from_z * s.height + from_y) * s.width + from_x, before = merged.frame - from_z;
+    long long sum_z = 0, sum_y = 0, sum_x = 0, size = 0, lowest = from_y, highest = from_y;
+    long long first = from_z, last = from_z;
+    const bool done = flood.walk(start, true, [&](long long z, long long y, long long x) {
+        sum_z += z - from_z, sum_y += y - from_y, sum_x += x - from_x, ++size;
         lowest = least(lowest, y), highest = most(highest, y);
+        first = least(first, z), last = most(last, z);
         return true;
     });
     if (!done) return -1;
     const bool has_spots = may_have_spots(size);
-    for (long long i = rows.begin(merged.frame, lowest); i < rows.end(merged.frame, highest); ++i) {
-        Maximum& other = maxima[i];
-        if (!flood.is_marked(other.y, other.x) || !(has_spots || other.on_flat_area)) continue;
-        merged.height = higher_of(merged.height, other.height);
-        merged.score = higher_of(merged.score, other.score);
-        other.on_flat_area = -1;
+    for (long long z = first; z <= last; ++z) {
+        const int frame = int(before + z);
+        if (!rows.has(frame)) continue;
+        for (long long i = rows.begin(frame, lowest); i < rows.end(frame, highest); ++i) {
+            Maximum& other = maxima[i];
+            const long long place = (z * s.height + other.y) * s.width + other.x;
+            if (!flood.is_marked(place) || !(has_spots || other.on_flat_area)) continue;
+            merged.height = higher_of(merged.height, other.height);
+            merged.score = higher_of(merged.score, other.score);
+            other.on_flat_area = -1;
+        }
     }
-    const double mean_y = double(sum_y) / size, mean_x = double(sum_x) / size;
+    const double mean_z = double(sum_z) / size, mean_y = double(sum_y) / size, mean_x = double(sum_x) / size;
     double nearest = HIGHEST;
-    const bool unmarked = flood.walk(start, false, [&](long long y, long long x) {
-        const double distance = square(y - from_y - mean_y) + square(x - from_x - mean_x);
-        if (distance < nearest) nearest = distance, merged.y = int(y), merged.x = int(x);
+    const bool unmarked = flood.walk(start, false, [&](long long z, long long y, long long x) {
+        const double along_z = square((z - from_z - mean_z) / s.planes_per_pixel);
+        const double distance = square(y - from_y - mean_y) + square(x - from_x - mean_x) + along_z;
+        if (distance < nearest) nearest = distance, merged.frame = int(before + z), merged.y = int(y), merged.x = int(x);
         return true;
     });
     return unmarked ? has_spots : -1;
@@ -143,11 +152,12 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
         long long left = 0;
         for (long long i = 0; i < count; ++i) {
             if (maxima[i].on_flat_area != 1) continue;
-            const Frame<T> frame = frame_of<T>(source, maxima[i].frame);
+            const long long z = maxima[i].frame % s.depth;
+            const Frame<T> frame = frame_of<T>(source, maxima[i].frame - z);
             Flood<T> flood(s, frame, visited, queue, room);
-            const MayHaveSpots<T> may_have_spots(frame, maxima[i].y * s.width + maxima[i].x);
+            const MayHaveSpots<T> may_have_spots(frame, (z * s.height + maxima[i].y) * s.width + maxima[i].x);
             Maximum one;
-            const int ones = merge_plateau(flood, may_have_spots, s.width, rows, maxima, i, one);
+            const int ones = merge_plateau(flood, may_have_spots, s, rows, maxima, i, one);
             if (ones < 0) return -1;
             if (ones) merged[left++] = one;
         }
@@ -187,10 +197,12 @@ void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, lo
     const Rows rows(maxima, count, s.height, row_starts);
     const auto is_narrow = [&](long long i) SPOTFIT_INLINE_LAMBDA { return maxima[i].band == NARROW_BAND; };
     for (long long i = 0; i < count; ++i) partners[i] = NONE;
-    each_close_pair(rows, count, s.reach, is_narrow, [&](long long j, long long i) SPOTFIT_INLINE_LAMBDA {
+    const Space space = space_of(s);
+    each_close_pair(rows, space, count, s.reach, is_narrow, [&](long long j, long long i) SPOTFIT_INLINE_LAMBDA {
         const Maximum &own = maxima[j], &wide = maxima[i];
         if (wide.band != WIDE_BAND) return;
-        if (partners[j] == NONE || square_distance(own, wide) < square_distance(own, maxima[partners[j]]))
+        if (partners[j] == NONE ||
+            space.square_distance(own, wide) < space.square_distance(own, maxima[partners[j]]))
             partners[j] = static_cast<int>(i);
     });
     for (long long j = 0; j < count; ++j) {
@@ -233,6 +245,8 @@ void sort_by_height(unsigned long long* numbers, unsigned long long* other, long
     }
 }
 
+Space space_of(const SpotChoice& c) { return {c.height, c.depth, c.planes_per_pixel}; }
+
 // Of crowded maxima, takes the mark from those without another one too close, where nobody has looked yet.
 void look_for_neighbours(const SpotChoice& c, const Rows& rows, Maximum* maxima, long long count) {
     for (long long i = 0; i < count; ++i)
@@ -240,7 +254,7 @@ void look_for_neighbours(const SpotChoice& c, const Rows& rows, Maximum* maxima,
     unsigned char* const crowded = reinterpret_cast<unsigned char*>(c.order);
     for (long long i = 0; i < count; ++i) crowded[i] = 0;
     const auto all = [](long long) { return true; };
-    each_close_pair(rows, count, c.distance, all, [&](long long j, long long i) { crowded[j] |= j != i; });
+    each_close_pair(rows, space_of(c), count, c.distance, all, [&](long long j, long long i) { crowded[j] |= j != i; });
     for (long long i = 0; i < count; ++i) maxima[i].band = crowded[i] ? CROWDED : ALONE;
 }
 
@@ -260,7 +274,7 @@ void drop_neighbours(const SpotChoice& c, Maximum* maxima, long long count) {
     for (long long k = 0; k < crowded; ++k) {
         const long long own = static_cast<long long>(c.order[k] & 0xFFFFFFFF);
         if (maxima[own].band == DROPPED) continue;
-        each_close(rows, c.height, maxima[own], c.distance, [&](long long j) {
+        each_close<long long>(rows, space_of(c), maxima[own], c.distance, [&](long long j) {
             if (j != own) maxima[j].band = DROPPED;
         });
     }
@@ -275,8 +289,7 @@ long long choose_spots(const SpotChoice& c, Maximum* maxima, long long count) {
     if (flat && !c.merged) return -1 - count;
     if (c.masks != nullptr)
         count = kept(maxima, count, [&](const Maximum& m) {
-            const long long mask = m.frame < c.mask_count ? m.frame : c.mask_count - 1;
-            return c.masks[(mask * c.height + m.y) * c.width + m.x] != 0;
+            return c.masks[(m.frame % c.mask_count * c.height + m.y) * c.width + m.x] != 0;
         });
     drop_neighbours(c, maxima, count);
     long long left = 0;

@@ -21,7 +21,7 @@ from .kernel_arguments import address
 def places_of(
     found: Candidates, numbers: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the number of each spot's frame, and its y and x, shape (n, 2).
+    """Return the number of each spot's frame, and its place in it, shape (n, axes).
 
     Parameters
     ----------
@@ -37,6 +37,8 @@ def places_of(
     (array([7, 9]), array([[3., 4.],
            [5., 6.]]))
     """
+    if found.z is not None:
+        return numbers[found.frame], found.places()
     count = len(found.frame)
     frame, y, x = (np.ascontiguousarray(one, np.int64) for one in found[:3])
     numbers = np.ascontiguousarray(numbers, np.int64)

@@ -331,7 +331,7 @@ class _Search:
         """
         if self._sample.places is None:
             found = self._backend.detect(block, settings)
-            frame, places = found.frame, np.column_stack([found.y, found.x]).astype(float)
+            frame, places = found.frame, found.places()
             real = np.ones(len(frame), bool)
             if settings.threshold is None:
                 real = found.score >= standing_out(

@@ -130,13 +130,13 @@ def find(
     found = joined(list(side_by_side(detect, chunks, min(load.workers, blocks.chunks))))
     if (np.diff(found.frame) < 0).any():  # chunks had frames that do not follow each other
         order = np.argsort(found.frame, kind="stable")
-        found = Candidates._make(column[order] for column in found)
+        found = found.rows(order)
     return _with_places(found, reader)
 
 
 def _with_places(found: Candidates, reader: FrameReader) -> tuple[NDArray[np.float64], Candidates]:
     index = leading_indices(found.frame, reader)
-    return np.column_stack([index, found.y, found.x]).astype(float), found
+    return np.column_stack([index, found.places()]).astype(float), found
 
 
 def peak_near(

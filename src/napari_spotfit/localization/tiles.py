@@ -279,4 +279,4 @@ def _largest(pixels: NDArray[Any]) -> float:
 def _in_rows(spots: Candidates, rows: slice) -> Candidates:
     """Return those of spots, which are in order, that are in some rows."""
     which = slice(*np.searchsorted(spots.y, (rows.start, rows.stop)).tolist())
-    return Candidates._make(column[which] for column in spots)
+    return spots.rows(which)

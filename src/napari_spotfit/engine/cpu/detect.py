@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from .. import threads
-from ..detection.band import make_bands
 from ..detection.candidates import (
     Candidates,
     Maxima,
@@ -23,7 +23,12 @@ from ..detection.candidates import (
     nothing,
     strips_in_order,
 )
-from ..detection.detection_settings import MAXIMUM, detection_source, make_detection_settings
+from ..detection.detection_settings import (
+    MAXIMUM,
+    bands_of,
+    detection_source,
+    make_detection_settings,
+)
 from ..kernel_arguments import address
 from .layouts import DetectionSettings
 from .library import load
@@ -57,13 +62,14 @@ def detect(
 
     Parameters
     ----------
-    frames : ndarray, shape (n, Y, X)
+    frames : ndarray, shape (n, Y, X), or volumes (n, Z, Y, X)
         C-contiguous, in native byte order; uint8, uint16, int16, float32 or float64.
     settings : Settings
-        ``sigma``, ``false_spots``, ``threshold``, ``noise``, ``min_distance`` and ``threads``.
-    mask : ndarray of bool, shape (Y, X) or (n, Y, X), optional
+        ``sigma``, of volumes ``sigma_z``, ``false_spots``, ``threshold``, ``noise``,
+        ``min_distance`` and ``threads``.
+    mask : ndarray of bool, shape of a frame or of all, optional
         Where to look for spots.
-    variance_map : ndarray of float32, shape (Y, X), optional
+    variance_map : ndarray of float32, shape of a frame, optional
         Variances of all pixels beside the settings' noise.
     level : float, optional
         Level of the whole frame, where only parts of it are given; by default that of each frame.
@@ -75,28 +81,30 @@ def detect(
     """
     masks = masks_of(mask, frames.shape)
     if frames.size == 0:
-        return nothing()
-    n, height, width = frames.shape
+        return nothing(frames.ndim - 1)
+    n, pixels = len(frames), math.prod(frames.shape[1:])
     workers = settings.threads or threads.available()
     if frames.size <= _THREADS_PIXELS:
         workers = 1
     detector = Detector(frames, settings, variance_map, level)
-    whole = height * width > _LARGE_PIXELS and n < workers
+    whole = pixels > _LARGE_PIXELS and n < workers
     parts: dict[int, Candidates] = {}
 
     def spots(first: int, last: int, threads_of_frame: int) -> None:
         maxima = detector.maxima(first, last, threads_of_frame)
         join_bands(maxima, detector.settings, settings.min_distance)
         parts[first] = choose_spots(
-            maxima, (height, width), masks, settings.min_distance,
-            lambda flat: merge_plateaus(flat, frames, level),
+            maxima, detector.settings, masks, settings.min_distance,
+            lambda flat: merge_plateaus(
+                flat, frames, level, detector.settings.planes_per_pixel
+            ),
         )  # fmt: skip
 
     if whole:
         for frame in range(n):
             spots(frame, frame + 1, workers)
     else:
-        share = min(-(-n // workers), max(_SHARE_PIXELS // (height * width), 1))
+        share = min(-(-n // workers), max(_SHARE_PIXELS // pixels, 1))
         threads.in_pieces(lambda first, last: spots(first, last, 1), n, share, workers)
     return joined([parts[first] for first in sorted(parts)])
 
@@ -105,7 +113,7 @@ def strip_rows(width: int) -> int:
     """Return how many rows of a frame so wide are filtered together, where it has as many."""
     library, counts = load(), list[int]()
     for height in (1, _TALL):
-        shape = DetectionSettings(height=height, width=width)
+        shape = DetectionSettings(height=height, width=width, depth=1)
         counts.append(
             library.functions.spotfit_detection_strips(library.index, ctypes.byref(shape))
         )
@@ -132,7 +140,7 @@ class Detector:
         variance_map: NDArray[np.float32] | None = None,
         level: float | None = None,
     ) -> None:
-        self._bands = make_bands(settings.known_sigma, frames.shape[1:])
+        self._bands = bands_of(settings, frames.shape[1:])
         #: As the library takes them.
         self.settings = make_detection_settings(
             settings, self._bands, address, variance_map=variance_map, level=level
@@ -146,7 +154,7 @@ class Detector:
     def maxima(self, first: int, last: int, workers: int = 1) -> Maxima:
         """Return the maxima of both bands that are spots', of some frames."""
         found = self._of_strips(first * self._strips, last * self._strips, workers)
-        if last - first == 1:
+        if last - first == 1 and not self.settings.volume:
             return strips_in_order(found, int(self.settings.height))
         return in_order(found)
 

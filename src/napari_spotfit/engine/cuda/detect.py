@@ -221,7 +221,7 @@ def detect_on(
         there = frames[first : first + step]
         maxima = _maxima(device, plan, there, made, settings.min_distance)
         part = choose_spots(
-            maxima, frames.shape[1:], own, settings.min_distance,
+            maxima, made, own, settings.min_distance,
             partial(_merged, device, there, level),
         )  # fmt: skip
         if first:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .volume_bands import VolumeBands
 
 #: Widths of the three Gaussians over the PSF's.
 WIDTHS = (0.625, 1.0, 1.6)
@@ -47,10 +50,7 @@ class Band(NamedTuple):
 
     def lowest_border(self) -> float:
         """Return the least noise of a pixel over that away from the border."""
-        # There it is the same everywhere, so that a few rows and columns are enough.
-        few_y, few_x = (_unlike_the_last(sums) for sums in (self.gain_y, self.gain_x))
-        lowest = np.einsum("i,iy,ix->yx", _SIGNS, few_y, few_x).min()
-        return math.sqrt(max(lowest, 0.0)) / self.gain
+        return lowest_noise((self.gain_y, self.gain_x)) / self.gain
 
 
 class Bands(NamedTuple):
@@ -66,6 +66,8 @@ class Bands(NamedTuple):
     lowest_border: float
     #: The scatter is looked at in one row of so many.
     row_step: int
+    #: Of volumes; gain and response of the bands are those in the middle of the stack then.
+    volume: VolumeBands | None = None
 
 
 @lru_cache(maxsize=16)
@@ -87,6 +89,16 @@ def make_bands(sigma: float, shape: tuple[int, int]) -> Bands:
         min(band.lowest_border() for band in bands),
         min(max(shape[0] * shape[1] // SAMPLES, 1), ROW_STEP),
     )
+
+
+def lowest_noise(gains: tuple[NDArray[np.float64], ...]) -> float:
+    """Return the least noise of white noise of 1, from its sums along each axis."""
+    # Away from the borders it is the same everywhere, so that a few places are enough.
+    lowest = _SIGNS[:, np.newaxis]
+    for sums in gains:
+        few = _unlike_the_last(sums)
+        lowest = (lowest[:, :, np.newaxis] * few[:, np.newaxis]).reshape(len(_SIGNS), -1)
+    return math.sqrt(max(float(lowest.sum(axis=0).min()), 0.0))
 
 
 def kernel_radius(sigma: float) -> int:
@@ -163,7 +175,7 @@ def _overlaps(
     """Return Σ of inner², inner·outer and outer² along an axis, mirrored at its ends."""
     # They are the same everywhere but near the ends, so that a short axis is enough.
     short = min(size, 4 * len(outer))
-    i, o = _folded(inner, short), _folded(outer, short)
+    i, o = folded(inner, short), folded(outer, short)
     head = short // 2
     sums = np.array([(a * b).sum(axis=1) for a, b in ((i, i), (i, o), (o, o))])
     middle = np.repeat(sums[:, head : head + 1], size - short, axis=1)
@@ -176,7 +188,7 @@ def _unlike_the_last(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums[:, np.append(True, changes)]
 
 
-def _folded(half: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def folded(half: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the weight of each pixel (columns) in each smoothed one (rows)."""
     kernel = whole_kernel(half)
     source = mirrored(size, len(half) - 1)

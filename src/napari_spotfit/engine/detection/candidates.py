@@ -7,6 +7,7 @@ library processes them: NumPy takes many steps, each of which waits for the inte
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from .detection_settings import MAXIMUM, detection_source
 
 
 class Candidates(NamedTuple):
-    """Pixels on which a spot was detected, ordered by frame, y and x."""
+    """Pixels on which a spot was detected, ordered by frame, z, y and x."""
 
     frame: NDArray[np.int64]
     y: NDArray[np.int64]
@@ -29,35 +30,49 @@ class Candidates(NamedTuple):
     score: NDArray[np.float32]
     #: Height in the wide band, in counts.
     height: NDArray[np.float32]
+    #: The plane, of volumes.
+    z: NDArray[np.int64] | None = None
+
+    def rows(self, which: Any) -> Candidates:
+        """Return those of some rows, in any order."""
+        return Candidates._make(column if column is None else column[which] for column in self)
+
+    def places(self) -> NDArray[np.float64]:
+        """Return the pixels, shape (n, axes), in the order of the array."""
+        axes = (self.y, self.x) if self.z is None else (self.z, self.y, self.x)
+        return np.column_stack(axes).astype(float)
 
 
-def nothing() -> Candidates:
-    """Return no candidates."""
+def nothing(dimensions: int = 2) -> Candidates:
+    """Return no candidates, in planes or volumes."""
     none = np.empty(0, np.int64)
     zero = np.empty(0, np.float32)
-    return Candidates(none, none, none, zero, zero)
+    return Candidates(none, none, none, zero, zero, none if dimensions > 2 else None)
 
 
 def joined(parts: list[Candidates]) -> Candidates:
     """Return the candidates of several parts as one."""
     if len(parts) == 1:
         return parts[0]
-    return Candidates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    columns = zip(*parts, strict=True)
+    return Candidates(*(None if one[0] is None else np.concatenate(one) for one in columns))
 
 
 def masks_of(mask: Any, shape: tuple[int, ...]) -> Any:
-    """Return a mask as one for each frame or one for all, (n or 1, Y, X); None stays None.
+    """Return a mask as one for each plane or for all, (planes or 1, Y, X); None stays None.
+
+    Those of volumes that are alike have the planes of one.
 
     Raises
     ------
     ValueError
-        If the mask does not fit frames of the shape (n, Y, X).
+        If the mask does not fit frames of the shape (n, Y, X), or volumes of (n, Z, Y, X).
     """
     if mask is None:
         return None
     if mask.shape not in (shape[1:], shape):
         raise ValueError(f"mask must have the shape {shape[1:]} or {shape}; got {mask.shape}")
-    return mask.reshape(-1, *shape[1:]) if mask.size else None
+    return mask.reshape(-1, *shape[-2:]) if mask.size else None
 
 
 Maxima = NDArray[np.void]
@@ -81,7 +96,7 @@ def join_bands(maxima: Maxima, settings: DetectionSettings, distance: float) -> 
 
 def choose_spots(
     maxima: Maxima,
-    shape: tuple[int, int],
+    settings: DetectionSettings,
     masks: NDArray[np.bool_] | None,
     distance: float,
     merge: Callable[[Maxima], Maxima],
@@ -94,8 +109,8 @@ def choose_spots(
     ----------
     maxima : ndarray of MAXIMUM
         In the order of frame, y and x, with marks for bands. They are changed.
-    shape : (int, int)
-        Rows and columns of a frame.
+    settings : DetectionSettings
+        Sizes of a frame, and of a volume.
     masks : ndarray of bool, shape (1 or n, Y, X), optional
         Where to look for spots.
     distance : float
@@ -107,21 +122,26 @@ def choose_spots(
     --------
     >>> maxima = np.zeros(3, MAXIMUM)
     >>> maxima["x"], maxima["height"], maxima["band"] = [0, 3, 6], [1, 2, 1], Mark.CROWDED
-    >>> choose_spots(maxima, (1, 7), None, 4.0, merge=np.copy).x
+    >>> planes = DetectionSettings(height=1, width=7, depth=1, planes_per_pixel=1.0)
+    >>> choose_spots(maxima, planes, None, 4.0, merge=np.copy).x
     array([3])
     """
-    found, count = _chosen(maxima, shape, masks, distance, merged=False)
+    found, count = _chosen(maxima, settings, masks, distance, merged=False)
     if count < 0:
         maxima = merge(maxima[: -1 - count])
         # The middles of plateaus may be closer to others than maxima are.
         maxima["band"] = Mark.CROWDED
-        found, count = _chosen(maxima, shape, masks, distance, merged=True)
-    return Candidates._make(column[:count] for column in found)
+        found, count = _chosen(maxima, settings, masks, distance, merged=True)
+    found = found.rows(slice(count))
+    if not settings.volume:
+        return found
+    frame, z = np.divmod(found.frame, settings.depth)
+    return found._replace(frame=frame, z=z)
 
 
 def _chosen(
     maxima: Maxima,
-    shape: tuple[int, int],
+    settings: DetectionSettings,
     masks: NDArray[np.bool_] | None,
     distance: float,
     *,
@@ -130,19 +150,25 @@ def _chosen(
     """Return columns, and how many spots are in them, or -1 less those that are to be merged."""
     library, count = load(), len(maxima)
     masks = None if masks is None else np.ascontiguousarray(masks, np.bool_)
-    row_starts, order = _memory_for_rows(maxima, shape[0]), np.empty(2 * count, np.uint64)
+    row_starts, order = _memory_for_rows(maxima, settings.height), np.empty(2 * count, np.uint64)
     places, light = np.empty((3, count), np.int64), np.empty((2, count), np.float32)
     found = Candidates(*places, *light)
     choice = SpotChoice(
-        *shape, address(masks), 0 if masks is None else len(masks), distance, merged,
-        address(row_starts), address(order), *map(address, found),
+        settings.height, settings.width, settings.depth, settings.planes_per_pixel,
+        address(masks), 0 if masks is None else len(masks), distance, merged,
+        address(row_starts), address(order), *map(address, found[:-1]),
     )  # fmt: skip
     return found, library.functions.spotfit_choose_spots(
         library.index, ctypes.byref(choice), address(maxima), count
     )
 
 
-def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = None) -> Maxima:
+def merge_plateaus(
+    maxima: Maxima,
+    frames: NDArray[Any],
+    level: float | None = None,
+    planes_per_pixel: float = 1.0,
+) -> Maxima:
     """Merge the maxima on one flat area of a frame to one in its middle, or to none.
 
     The band-pass of a saturated spot is highest along the edge of what is saturated. Large areas
@@ -152,13 +178,15 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
     ----------
     maxima : ndarray of MAXIMUM
         Their frames count from the first of the given ones.
-    frames : ndarray, shape (n, Y, X)
+    frames : ndarray, shape (n, Y, X) or (n, Z, Y, X)
         Pixels, C-contiguous.
     level : float, optional
         That of a frame of which they are a part.
+    planes_per_pixel : float
+        How many planes are as far apart as pixels.
     """
-    library, source = load(), _source(frames, level)
-    row_starts = _memory_for_rows(maxima, frames.shape[1])
+    library, source = load(), _source(frames, level, planes_per_pixel)
+    row_starts = _memory_for_rows(maxima, frames.shape[-2])
     merged = np.empty(len(maxima), MAXIMUM)
 
     def merge(*memory: int | None) -> int:
@@ -172,10 +200,15 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
     return in_order(merged[: _with_memory(merge, frames)])
 
 
-def _source(frames: NDArray[Any], level: float | None) -> DetectionSource:
-    height, width = frames.shape[1:]
-    known = {"level": level or 0.0, "level_known": level is not None}
-    return detection_source(frames, DetectionSettings(height=height, width=width, **known))
+def _source(
+    frames: NDArray[Any], level: float | None, planes_per_pixel: float
+) -> DetectionSource:
+    *depth, height, width = frames.shape[1:]
+    settings = DetectionSettings(
+        height=height, width=width, depth=math.prod(depth), planes_per_pixel=planes_per_pixel,
+        level=level or 0.0, level_known=level is not None,
+    )  # fmt: skip
+    return detection_source(frames, settings)
 
 
 def _with_memory(walk: Callable[..., int], frames: NDArray[Any]) -> int:
@@ -183,8 +216,8 @@ def _with_memory(walk: Callable[..., int], frames: NDArray[Any]) -> int:
 
     That is a bit for each pixel, and the places that are still to be visited: few, but who knows.
     """
-    height, width = frames.shape[1:]
-    visited, room, result = np.empty(-(-height * width // 64), np.uint64), 4 * (height + width), -1
+    size, room, result = math.prod(frames.shape[1:]), 4 * sum(frames.shape[1:]), -1
+    visited = np.empty(-(-size // 64), np.uint64)
     while result < 0:
         visited[:] = 0
         queue = np.empty(room, np.int64)

@@ -18,9 +18,17 @@ from numpy.typing import NDArray
 
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import DEFAULT_FALSE_SPOTS, Settings
-from ..cpu.layouts import BandSettings, DetectionSettings, DetectionSource, Maximum
+from ..cpu.layouts import (
+    BandSettings,
+    DetectionSettings,
+    DetectionSource,
+    Maximum,
+    VolumeBandSettings,
+    VolumeSettings,
+)
 from ..kernel_arguments import PIXEL_TYPES, address
 from .band import Band, Bands, make_bands
+from .volume_bands import VolumeBands, make_volume_bands
 
 #: Share of the field's maxima that is found in white noise at a score of 4, by the PSF's σ in px,
 #: and by how much its logarithm falls with each unit of the score up to 5. Simulated on 25 million
@@ -82,6 +90,13 @@ _CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
 _LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
 
 
+def bands_of(settings: Settings, shape: tuple[int, ...]) -> Bands:
+    """Return the bands for frames, or volumes, of a shape."""
+    if len(shape) == 2:
+        return make_bands(settings.known_sigma, (shape[0], shape[1]))
+    return make_volume_bands(settings.known_sigma, settings.known_sigma_z, (shape[0], shape[1], shape[2]))
+
+
 def reach_in_pixels(settings: DetectionSettings) -> int:
     """Return how far from a maximum the pixels lie that decide whether it is one."""
     return int(max(settings.step, 1) + settings.radius[-1] + settings.lone_distance + 1)
@@ -124,20 +139,41 @@ def make_detection_settings(
     factor = noise.correlation**2
     sigma = settings.known_sigma
     score = score_for(settings.false_spots, sigma)
+    usual_score = score_for(DEFAULT_FALSE_SPOTS, sigma)
     by_height = settings.threshold is not None
-    return DetectionSettings(
+    volume = bands.volume and _volume_settings(bands.volume, address_of)
+    made = DetectionSettings(
         tuple(address_of(kernel) for kernel in bands.kernels),
         _heights(bands, settings.threshold, address_of),
         None if variance_map is None else address_of(variance_map),
         bands.lowest_border,
         -math.inf if by_height else score,
-        score_for(DEFAULT_FALSE_SPOTS, sigma) if by_height else score,
+        usual_score if by_height else score,
         _CLEAR, max(_REACH * sigma, _LEAST_REACH),
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
-        level or 0.0, *bands.shape,
+        level or 0.0, *bands.shape, bands.volume.depth if bands.volume else 1,
+        bands.volume.sigma_z / sigma if bands.volume else 1.0,
+        volume and ctypes.addressof(volume),
         tuple(len(kernel) - 1 for kernel in bands.kernels),
         bands.step, bands.diagonal, bands.row_step, sigma, _lone_share(sigma),
         max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)), level is not None,
+    )  # fmt: skip
+    made.kept = volume
+    return made
+
+
+def _volume_settings(
+    volume: VolumeBands, address_of: Callable[[Any], int | None]
+) -> VolumeSettings:
+    return VolumeSettings(
+        tuple(map(address_of, volume.kernels)),
+        tuple(
+            VolumeBandSettings(*map(
+                address_of, (band.gain_z, band.skewness, band.curvature, band.roughness)
+            ))
+            for band in volume.bands
+        ),
+        volume.sigma_z, tuple(len(half) - 1 for half in volume.kernels), volume.reach,
     )  # fmt: skip
 
 

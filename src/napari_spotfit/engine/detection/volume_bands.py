@@ -1,0 +1,227 @@
+"""Describe the bands of detection in volumes: of each plane, as few planes are far from the ends.
+
+A volume is mirrored at its first and last planes, so that a filtered voxel is a sum over the planes
+there are, with weights of its own. Rows and columns are taken as far from their borders.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .band import WIDTHS, Bands, folded, half_kernel, lowest_noise, make_bands, whole_kernel
+
+Array = NDArray[np.float64]
+
+#: A direction counts in which a spot's second difference stands out of the noise no less than by
+#: this fraction of what it does along x.
+_LEAST_SHOWN = 0.3
+
+
+class VolumeBand(NamedTuple):
+    """One band along z; each array has numbers for each plane."""
+
+    #: As :class:`~.band.Band` has it along y and x.
+    gain_z: Array
+    #: What white noise of 1 is in the band.
+    gain: Array
+    response: Array
+    #: The skewness of filtered counts times the noise.
+    skewness: NDArray[np.float32]
+    #: Of second differences in all directions; a curvature of 0 where none shows.
+    curvature: NDArray[np.float32]
+    roughness: NDArray[np.float32]
+    #: Mean square differences of neighbours of filtered noise along z, y and x, over its variance.
+    unlikeness: tuple[float, float, float]
+
+
+class VolumeBands(NamedTuple):
+    """Both bands along z, for spots of one width in stacks of so many planes."""
+
+    sigma_z: float
+    depth: int
+    kernels: tuple[NDArray[np.float32], ...]
+    bands: tuple[VolumeBand, VolumeBand]
+    #: How far second differences reach along z, y and x, for each direction.
+    reach: tuple[tuple[int, int, int], ...]
+
+
+class _Axis:
+    """The kernels along an axis away from its borders, and a spot there."""
+
+    def __init__(self, halves: list[Array], sigma: float) -> None:
+        reach = len(halves[-1]) - 1
+        lines = [np.pad(whole_kernel(half), reach - len(half) + 1) for half in halves]
+        self._lines = np.array(lines)
+        self._places, self._sigma = np.arange(-reach, reach + 1), sigma
+
+    def power(self, *widths: int) -> float:
+        """Return the sum of products of kernels."""
+        return float(np.prod(self._lines[list(widths)], axis=0).sum())
+
+    def covariance(self, one: int, other: int, distance: int) -> float:
+        """Return that of two kernels, so far apart."""
+        line = self._lines
+        if abs(distance) >= line.shape[1]:
+            return 0.0
+        return float(np.correlate(line[one], line[other], "full")[line.shape[1] - 1 + distance])
+
+    def spot(self, width: int, distance: int) -> float:
+        """Return a spot of height 1 after a kernel, so far from its middle."""
+        profile = np.exp(-0.5 * ((self._places + distance) / self._sigma) ** 2)
+        return float(self._lines[width] @ profile)
+
+
+@lru_cache(maxsize=16)
+def make_volume_bands(sigma: float, sigma_z: float, shape: tuple[int, int, int]) -> Bands:
+    """Return the bands for spots of two widths in volumes of a shape."""
+    depth, *plane_shape = shape
+    plane_bands = make_bands(sigma, (plane_shape[0], plane_shape[1]))
+    along_z = [half_kernel(width * sigma_z) for width in WIDTHS]
+    reach = _directions(min(max(round(sigma_z), 1), depth - 1), plane_bands.step)
+    # Planes are alike between the ends: a short stack shows those of a long one.
+    short = min(depth, 4 * len(along_z[-1]) + 2 * reach[0][0])
+    weights = [folded(half, short) for half in along_z]
+    own = np.arange(depth)
+    own = np.where(own < short // 2, own, np.maximum(own - (depth - short), short // 2))
+    plane = _Axis([half_kernel(width * sigma) for width in WIDTHS], sigma)
+    wide, narrow = (
+        _band(inner, inner + 1, weights, plane, sigma_z, reach, own) for inner in (1, 0)
+    )
+    middle = depth // 2
+    bands = tuple(
+        flat._replace(gain=float(one.gain[middle]), response=float(one.response[middle]))
+        for flat, one in zip(plane_bands.bands, (wide, narrow), strict=True)
+    )
+    lowest = min(
+        lowest_noise((one.gain_z, flat.gain_y, flat.gain_x)) / flat.gain
+        for flat, one in zip(bands, (wide, narrow), strict=True)
+    )
+    kernels = tuple(half.astype(np.float32) for half in along_z)
+    volume = VolumeBands(sigma_z, depth, kernels, (wide, narrow), reach)
+    return plane_bands._replace(
+        bands=(bands[0], bands[1]), lowest_border=lowest, volume=volume
+    )
+
+
+def _directions(along_z: int, along: int) -> tuple[tuple[int, int, int], ...]:
+    def part(step: int, axes: int) -> int:
+        return step and max(round(step / math.sqrt(axes)), 1)
+
+    z, x = part(along_z, 2), part(along, 2)
+    w, u = part(along_z, 3), part(along, 3)
+    return (
+        (along_z, 0, 0), (0, along, 0), (0, 0, along),
+        (0, x, x), (0, x, -x), (z, x, 0), (z, -x, 0), (z, 0, x), (z, 0, -x),
+        (w, u, u), (w, u, -u), (w, -u, u), (w, -u, -u),
+    )  # fmt: skip
+
+
+def _band(
+    inner: int,
+    outer: int,
+    weights: list[Array],
+    plane: _Axis,
+    sigma_z: float,
+    reach: tuple[tuple[int, int, int], ...],
+    own: NDArray[np.int64],
+) -> VolumeBand:
+    """Return a band; ``own`` are the planes of the short stack that all planes are like."""
+    i, o, widest = weights[inner], weights[outer], weights[-1]
+    gain_z = np.array([(a * b).sum(axis=1) for a, b in ((i, i), (i, o), (o, o))])
+    pairs = ((inner, inner), (inner, outer), (outer, outer))
+    squares = np.array([plane.power(*pair) ** 2 for pair in pairs])
+    variance = np.array([1, -2, 1]) * squares @ gain_z
+    cubes = (
+        (i**3).sum(axis=1) * plane.power(inner, inner, inner) ** 2
+        - 3 * (i * i * o).sum(axis=1) * plane.power(inner, inner, outer) ** 2
+        + 3 * (i * o * o).sum(axis=1) * plane.power(inner, outer, outer) ** 2
+        - (o**3).sum(axis=1) * plane.power(outer, outer, outer) ** 2
+    )
+    with_mean = (i * widest).sum(axis=1) * plane.power(inner, 2) ** 2
+    with_mean -= (o * widest).sum(axis=1) * plane.power(outer, 2) ** 2
+    filtered = _Filtered(inner, outer, weights, plane, sigma_z)
+    response = filtered.spot((0, 0, 0))
+    shape = np.array([filtered.second_difference(one) for one in reach])
+    curvature, roughness = shape[:, 0] / response, np.sqrt(shape[:, 1] / variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shown = curvature / roughness
+    shows = shown >= _LEAST_SHOWN * shown[2]
+    middle = len(own) // 2
+    unlikeness = tuple(filtered.unlikeness(one)[own[middle]] / variance[own[middle]] for one in _STEPS)
+    return VolumeBand(
+        np.ascontiguousarray(gain_z[:, own]),
+        np.sqrt(variance)[own],
+        response[own],
+        (cubes / variance - 3 * with_mean)[own].astype(np.float32),
+        np.ascontiguousarray(np.where(shows, curvature, 0).T[own], np.float32),
+        np.ascontiguousarray(np.where(shows, roughness, 1).T[own], np.float32),
+        (unlikeness[0], unlikeness[1], unlikeness[2]),
+    )
+
+
+_STEPS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+
+
+class _Filtered:
+    """A band of white noise of 1, and of a spot of height 1 on each plane."""
+
+    def __init__(
+        self, inner: int, outer: int, weights: list[Array], plane: _Axis, sigma_z: float
+    ) -> None:
+        self._parts = ((inner, 1.0), (outer, -1.0))
+        self._weights, self._plane = weights, plane
+        depth = len(weights[0])
+        planes = np.arange(depth)
+        self._spots = np.exp(-0.5 * ((planes[:, np.newaxis] - planes) / sigma_z) ** 2)
+        self._planes, self._period = planes, max(2 * (depth - 1), 1)
+
+    def _at(self, distance: int) -> NDArray[np.int64]:
+        """Return the planes so far away, mirrored."""
+        away = (self._planes + distance) % self._period
+        return np.minimum(away, self._period - away) if len(self._planes) > 1 else self._planes
+
+    def spot(self, away: tuple[int, int, int]) -> Array:
+        """Return what is so far away from a spot, for one on each plane."""
+        w, v, u = away
+        total = np.zeros(len(self._planes))
+        for width, sign in self._parts:
+            along_z = np.einsum("zp,zp->z", self._weights[width][self._at(w)], self._spots)
+            total += sign * along_z * self._plane.spot(width, v) * self._plane.spot(width, u)
+        return total
+
+    def _covariance(self, one: tuple[int, int, int], other: tuple[int, int, int]) -> Array:
+        total = np.zeros(len(self._planes))
+        for a, first in self._parts:
+            for b, second in self._parts:
+                along_z = np.einsum(
+                    "zp,zp->z", self._weights[a][self._at(one[0])],
+                    self._weights[b][self._at(other[0])],
+                )  # fmt: skip
+                in_plane = [
+                    self._plane.covariance(a, b, int(one[i] - other[i])) for i in (1, 2)
+                ]
+                total += first * second * along_z * in_plane[0] * in_plane[1]
+        return total
+
+    def second_difference(self, away: tuple[int, int, int]) -> tuple[Array, Array]:
+        """Return that of a spot, and its variance of white noise."""
+        here, back = (0, 0, 0), (-away[0], -away[1], -away[2])
+        spot = self.spot(here) - (self.spot(away) + self.spot(back)) / 2
+        variance = (
+            self._covariance(here, here)
+            + (self._covariance(away, away) + self._covariance(back, back)) / 4
+            - self._covariance(here, away) - self._covariance(here, back)
+            + self._covariance(away, back) / 2
+        )  # fmt: skip
+        return spot, np.maximum(variance, 1e-12)
+
+    def unlikeness(self, away: tuple[int, int, int]) -> Array:
+        """Return the mean square difference of noise so far apart."""
+        here: Any = (0, 0, 0)
+        own = self._covariance(here, here) + self._covariance(away, away)
+        return own - 2 * self._covariance(here, away)
