@@ -42,6 +42,7 @@ SPOTFIT_INLINE void start_search(Search<L, Variant::N>& search, State<L> state, 
     search.damping = L(INITIAL_DAMPING / DAMPING_DECREASE);
     search.expected = L(0.0f);
     search.stretch = L(1.0f);
+    search.reach = L(0.0f);
     search.iterations = select(usable, L(-1.0f), L(0.0f));
     search.stop = select(usable, L(STOP_RUNNING), L(STOP_INVALID));
 }
@@ -210,6 +211,18 @@ template <class L> SPOTFIT_INLINE void add_shear(L shear, L& along, L& across, L
     along = middle + size, across = middle - size, angle = angle + turn;
 }
 
+// Shortens a step along z to a part of the depth, half as much whenever it turns back.
+template <class Variant, class L, int N>
+SPOTFIT_INLINE void limit_step(Search<L, N>& s, const FitSettings& settings, L (&step)[N]) {
+    constexpr int Z = Variant::Profile::Z;
+    const L far = DEPTH_OF_STEP * (settings.high[Z] - settings.low[Z]);
+    L reach = select(s.reach == 0.0f, far, absolute(s.reach));
+    reach = select(s.reach * step[Z] < 0.0f, 0.5f * reach, reach);
+    s.reach = select(step[Z] < 0.0f, -reach, reach);
+    if (Variant::LIKELIHOOD) reach = reach / s.stretch;
+    step[Z] = clamp(step[Z], -reach, reach);
+}
+
 // Where a step leads to.
 template <class Variant, class L, int N>
 SPOTFIT_INLINE void move(const L (&from)[N], const L (&step)[N], L stretch, const Box<L, Variant::ALL>& box,
@@ -279,6 +292,7 @@ SPOTFIT_INLINE void accept_or_reject(Search<L, Variant::N>& s, State<L> state, c
     if (!Variant::PLAIN) keep_or_restore(accepted, trial.norm, state[NORM]);
 
     damped_step<Variant>(equations, s.damping, from, box, trial.norm, step);
+    if constexpr (Variant::Profile::LATTICE) limit_step<Variant>(s, settings, step);
     s.expected = trial.scale * expected_decrease<Variant>(equations, step, s.damping, from, trial.norm);
     move<Variant>(from, step, s.stretch, box, settings, s.trial);
     const Mask nearly = accepted & is_nearly_settled<Variant>(equations, step, s.expected, change, trial, s.damping,

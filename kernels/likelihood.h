@@ -41,9 +41,13 @@ SPOTFIT_INLINE L likelihood_sums(Roi& roi, const L (&point)[Variant::ALL], const
         [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L e = roi.at(k, i);
             L h = multiply_add(amplitude, f, background);
+            MaskOf<L> dark = false;
+            if constexpr (Variant::Profile::LATTICE) dark = h < LEAST_LIGHT, h = select(dark, L(LEAST_LIGHT), h);
             if constexpr (Variant::PLANES) h += roi.plane(k, i);
             const L w = 1.0f / h, q = (e - h) * w;
-            adder.add(i, d, f, FISHER ? w : w * multiply_add(q, L(0.5f), L(1.0f)), q);
+            L own = FISHER ? w : w * multiply_add(q, L(0.5f), L(1.0f)), pull = q;
+            if constexpr (Variant::Profile::LATTICE) own = select(dark, L(0.0f), own), pull = select(dark, L(0.0f), q);
+            adder.add(i, d, f, own, pull);
             part = multiply_add(h, half_deviance_over_model(q), part);
             lowest = lower_of(h, lowest);
         },

@@ -2,6 +2,7 @@
 // parameters, amplitude, background, photons, chi-square and reduced chi-square; NaN for invalid fits.
 #pragma once
 #include "initial_values.h"
+#include "layouts/psf_lattice.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -54,6 +55,8 @@ SPOTFIT_INLINE L profile_integral(Roi& roi, const L (&shape)[Variant::SHAPE], co
         UNROLL
         for (int j = 0; j < S; ++j) slopes[j] = roi.sum(slopes[j]) / total;
         return total;
+    } else if constexpr (P::LATTICE) {
+        return L(static_cast<const PsfLattice*>(roi.constants)->light);
     } else {
         return P::integral(shape, slopes);
     }

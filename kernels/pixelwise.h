@@ -144,10 +144,10 @@ template <class Variant, class L, class Roi> struct Lines<Variant, L, Roi, 3> {
 
 // f and its derivatives, in units of steps, at the pixels of a line.
 template <class Variant, class L, class Roi, bool SEPARABLE = Variant::Profile::SEPARABLE,
-          bool EXPRESSION = Variant::Profile::EXPRESSION>
+          bool EXPRESSION = Variant::Profile::EXPRESSION, bool LATTICE = Variant::Profile::LATTICE>
 struct PixelProfile;
 
-template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, true, false> {
+template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, true, false, false> {
     using P = typename Variant::Profile;
     Roi& roi;
     Lines<Variant, L, Roi> lines;
@@ -171,7 +171,7 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     }
 };
 
-template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, false> {
+template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, false, false> {
     const Roi& roi;
     typename Variant::Profile::template Pixels<L> pixels;
     L row;

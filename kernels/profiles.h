@@ -176,7 +176,7 @@ template <class A, class B> struct OneOf<false, A, B> { using Type = B; };
 
 template <class Lateral, class Axial, int... WIDTHS> struct Product {
     static constexpr int AXES = sizeof...(WIDTHS), SHAPE = AXES + 1 + highest(WIDTHS...);
-    static constexpr bool SEPARABLE = true, EXPRESSION = false, TURNED = false;
+    static constexpr bool SEPARABLE = true, EXPRESSION = false, TURNED = false, LATTICE = false;
     static constexpr bool CENTER_SQUARED_IS_WIDTH =
         Lateral::CENTER_SQUARED_IS_WIDTH && (AXES == 2 || Axial::CENTER_SQUARED_IS_WIDTH);
     static constexpr float INTEGRAL = Lateral::integral(AXES);
@@ -212,7 +212,7 @@ template <class Lateral> using Elliptical3d = Product<Lateral, Gaussian, 0, 1, 2
 
 // What is the same for all of them.
 struct AtPixels {
-    static constexpr bool SEPARABLE = false, EXPRESSION = false, INTERPRETED = false, TURNED = false;
+    static constexpr bool SEPARABLE = false, EXPRESSION = false, INTERPRETED = false, TURNED = false, LATTICE = false;
     static constexpr float INTEGRAL = 2.0f * PI;
     static constexpr int AXES = 2;
     static SPOTFIT_INLINE constexpr float unit(int) { return 1.0f; }
@@ -289,6 +289,14 @@ struct Moffat : AtPixels {
         slopes[2] = 2.0f / p[2], slopes[EXPONENT] = -rest;
         return p[2] * p[2] * select(p[EXPONENT] > 1.0f, rest, L(NOT_A_NUMBER));
     }
+};
+
+// A measured PSF, a function of x, y and z that is given by numbers (lattice.h), seen in a plane. Its light is the same
+// wherever it is.
+struct MeasuredPsf : AtPixels {
+    static constexpr int SHAPE = 3, Z = 2;
+    static constexpr bool LATTICE = true;
+    static constexpr float INTEGRAL = 1.0f;
 };
 
 // ---- all of them ----

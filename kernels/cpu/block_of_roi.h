@@ -21,8 +21,8 @@ template <class L> struct BlockOfRoi {
     int origin_x, origin_y;
     L *pixels, *planes, *variances;  // variances: null where there are none
     AxisProfile<L>* along_x;
-    const ExpressionProgram* program;  // null where the profile is no expression
-    L* numbers;                        // its memory
+    const void* constants;  // of the profile; null: it has none
+    L* numbers;             // memory for it
     static constexpr bool unit_weights = false;
 
     SPOTFIT_INLINE int own_lines() const { return rows; }

@@ -113,13 +113,13 @@ template <int SHAPE_> struct Interpreted : AtPixels {
     static constexpr float INTEGRAL = 1.0f;  // what is integrated is the sum over the ROI
 };
 
-template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, true> {
+template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, true, false> {
     const ExpressionProgram& program;
     L *memory, *results;
     int rows, columns, pitch;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)
-        : program(*roi.program), memory(roi.numbers), results(nullptr), rows(roi.own_lines()),
+        : program(*static_cast<const ExpressionProgram*>(roi.constants)), memory(roi.numbers), results(nullptr), rows(roi.own_lines()),
           columns(roi.own_columns()), pitch(program.pitch) {
         for (int i = 0; i < program.constant_count; ++i) memory[i] = L(program.constants[i]);
         for (int j = 0; j < program.parameters; ++j) memory[program.constant_count + j] = shape[j];

@@ -14,7 +14,7 @@ template <class Variant> struct TileRows {
     using L = LaneType;
     static constexpr int SEARCH = StateRows<Variant>::COUNT;
     static constexpr int ITERATIONS = SEARCH + Variant::ALL + 3, STOP = ITERATIONS + 1, CHI = SEARCH + Variant::ALL;
-    static constexpr int STATE_COUNT = SEARCH + Variant::ALL + 7;
+    static constexpr int STATE_COUNT = SEARCH + Variant::ALL + 8;
 
     static SPOTFIT_INLINE Search<L, Variant::N> read_search(State<L> state) {
         Search<L, Variant::N> s;
@@ -22,7 +22,7 @@ template <class Variant> struct TileRows {
         for (int j = 0; j < Variant::N; ++j) s.trial[j] = state[SEARCH + j];
         const L* r = &state[CHI];
         s.chi = r[0], s.damping = r[1], s.decrease = r[2], s.iterations = r[3], s.stop = r[4];
-        s.expected = r[5], s.stretch = r[6];
+        s.expected = r[5], s.stretch = r[6], s.reach = r[7];
         return s;
     }
     static SPOTFIT_INLINE void write_search(const Search<L, Variant::N>& s, State<L> state) {
@@ -30,12 +30,12 @@ template <class Variant> struct TileRows {
         for (int j = 0; j < Variant::N; ++j) state[SEARCH + j] = s.trial[j];
         L* r = &state[CHI];
         r[0] = s.chi, r[1] = s.damping, r[2] = s.decrease, r[3] = s.iterations, r[4] = s.stop;
-        r[5] = s.expected, r[6] = s.stretch;
+        r[5] = s.expected, r[6] = s.stretch, r[7] = s.reach;
     }
 };
 // Of any variant, for those who provide the memory.
 constexpr int MOST_STATE_ROWS =
-    POINT + 2 * (MAX_SHAPE + 2) + (MAX_SHAPE + 2) * (MAX_SHAPE + 3) / 2 + (MAX_SHAPE + 2) + 7;
+    POINT + 2 * (MAX_SHAPE + 2) + (MAX_SHAPE + 2) * (MAX_SHAPE + 3) / 2 + (MAX_SHAPE + 2) + 8;
 
 // Fits of a tile, and to which ROIs its lanes belong.
 struct Tile {
@@ -43,8 +43,6 @@ struct Tile {
     long long rois[LANES];
     int count;
 };
-
-SPOTFIT_INLINE float* lanes_of(LaneType& row) { return reinterpret_cast<float*>(&row); }
 
 // A thread's memory.
 class Work {
@@ -97,6 +95,11 @@ __attribute__((noinline)) void search_fits(TileRoi<LaneType> roi, State<LaneType
     Rows::write_search(search, state);
 }
 
+// Ends a search that was just begun, at the best place along z: of a measured PSF.
+template <class Variant>
+void search_along_z(TileRoi<LaneType> roi, State<LaneType> state, const LaneType (&given)[Variant::SHAPE],
+                    const FitSettings& settings);
+
 // All that stays the same during a call.
 template <class Variant> struct TileFits {
     using L = LaneType;
@@ -118,7 +121,7 @@ template <class Variant> struct TileFits {
     TileRoi<L> roi_of(const Tile& tile) const {
         return {lines_of(shape),    shape.rows,   shape.columns,        tile.rows,    tile.rows + pixels(),
                 work.values,        nullptr,      work.along_x,         work.along_y, work.along_lines,
-                program_of(source), work.numbers, !source.planes.values};
+                source.constants, work.numbers, !source.planes.values};
     }
 
     // Shape parameters that the model has.
@@ -163,7 +166,8 @@ template <class Variant> struct TileFits {
                 for (int i = 0; i < pixels(); ++i) roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
             }
             start_fits<LeastSquares>(roi, state, start, first_settings);
-            search_fits<LeastSquares>(roi, state, first_settings, 0);
+            if constexpr (Variant::Profile::LATTICE) search_along_z<LeastSquares>(roi, state, start, first_settings);
+            else search_fits<LeastSquares>(roi, state, first_settings, 0);
             if constexpr (Variant::PLANES) {
                 for (int i = 0; i < pixels(); ++i) roi.planes[i] = work.variances[i];
             }
@@ -172,6 +176,15 @@ template <class Variant> struct TileFits {
             Rows::write_search(search, state);
         } else {
             start_fits<Variant>(roi, state, start, settings);
+            if constexpr (Variant::Profile::LATTICE) {
+                FitSettings first_settings = settings;
+                if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
+                search_along_z<Variant>(roi, state, start, first_settings);
+                state.read_point(start);
+                Search<L, Variant::N> search;
+                start_search<Variant>(search, state, start, L(state[Rows::STOP]) < STOP_INVALID);
+                Rows::write_search(search, state);
+            }
         }
     }
 

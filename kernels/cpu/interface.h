@@ -46,8 +46,8 @@ struct Functions {
     // Of the built-in profiles, by their places in BuiltIn; each of several files has every so many.
     int built_in;
     const ProfileFits* fits[FIT_FILES];
-    // Of expressions, by their EXPRESSION_SIZES.
-    const ProfileFits* expressions[sizeof EXPRESSION_SIZES / sizeof(int)];
+    // Of profiles with constants: of expressions, by their EXPRESSION_SIZES, and of measured PSFs.
+    const ProfileFits* with_constants[sizeof EXPRESSION_SIZES / sizeof(int) + 1];
     void (*run_steps)(const ExpressionStep* steps, int count, void* memory, int n, int row, int rows);
     // The same of large ROIs, and the memory that a thread needs for them.
     long long (*large_bytes)(int columns, int expression_lanes);
@@ -58,7 +58,7 @@ struct Functions {
     const VerdictFunctions* verdicts;
 
     __attribute__((always_inline)) const ProfileFits& fits_of(int profile) const {
-        if (profile >= built_in) return *expressions[profile - built_in];
+        if (profile >= built_in) return *with_constants[profile - built_in];
         return fits[profile % FIT_FILES][profile / FIT_FILES];
     }
 };

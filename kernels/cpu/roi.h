@@ -7,6 +7,9 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
+SPOTFIT_INLINE float* lanes_of(LaneType& row) { return reinterpret_cast<float*>(&row); }
+SPOTFIT_INLINE const float* lanes_of(const LaneType& row) { return reinterpret_cast<const float*>(&row); }
+
 template <class L> struct TileRoi {
     static constexpr int LINES_AT_ONCE = SPOTFIT_ISA::LINES_AT_ONCE;
     static constexpr bool KEEPS_VALUES = true;
@@ -16,8 +19,8 @@ template <class L> struct TileRoi {
     L *pixels, *planes, *values, *variances;  // variances: null where there are none
     AxisProfile<L>*along_x, *along_y;
     L* along_lines;
-    const ExpressionProgram* program;  // null where the profile is no expression
-    L* numbers;                        // its memory
+    const void* constants;             // of the profile; null: it has none
+    L* numbers;                        // memory for it
     bool unit_weights;                 // of all pixels, in least squares
 
     SPOTFIT_INLINE int own_lines() const { return lines; }

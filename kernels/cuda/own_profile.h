@@ -5,8 +5,8 @@
 namespace spotfit::SPOTFIT_ISA {
 
 template <class Variant, class L, class Roi>
-struct PixelProfile<Variant, L, Roi, false, true> : PixelProfile<Variant, L, Roi, false, false> {
-    using PixelProfile<Variant, L, Roi, false, false>::PixelProfile;
+struct PixelProfile<Variant, L, Roi, false, true, false> : PixelProfile<Variant, L, Roi, false, false, false> {
+    using PixelProfile<Variant, L, Roi, false, false, false>::PixelProfile;
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

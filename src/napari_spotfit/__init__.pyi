@@ -37,6 +37,7 @@ from .localization.localize import localize_iter as localize_iter
 from .localization.to_folder import load_parts as load_parts
 from .localization.to_folder import localize_to_folder as localize_to_folder
 from .models.astigmatism import AstigmatismCalibration as AstigmatismCalibration
+from .models.measured_psf import MeasuredPsf as MeasuredPsf
 from .models.profiles import Profile as Profile
 from .models.stopping import StopCondition as StopCondition
 from .precision import localization_precision as localization_precision

@@ -70,7 +70,7 @@ SPOTFIT_INLINE void over_blocks(const HostRois& source, long long roi, const Lar
                            work.planes,
                            variances ? work.variances : nullptr,
                            work.along_x,
-                           program_of(source),
+                           source.constants,
                            work.numbers};
     for (; block.top < end; block.top += block.rows) {
         block.rows = end - block.top < most ? end - block.top : most;

@@ -2,40 +2,13 @@
 
 #include "../../pixels.h"
 #include "../inside.h"
+#include "../transpose.h"
 
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 using L = LaneType;
 constexpr int W = LANES;
-
-// 0, 1, ..., N - 1, for __builtin_shufflevector.
-template <int... I> struct Sequence {};
-template <class, int... I> using SequenceOf = Sequence<I...>;
-template <int N> using UpTo = __make_integer_seq<SequenceOf, int, N>;
-
-// Exchanges blocks of HALF numbers between two rows.
-template <int HALF, int... I> SPOTFIT_INLINE void swap_blocks(L& a, L& b, Sequence<I...>) {
-    const L::Floats x = a.v, y = b.v;
-    a.v = __builtin_shufflevector(x, y, (I & HALF ? W + I - HALF : I)...);
-    b.v = __builtin_shufflevector(x, y, (I & HALF ? W + I : I + HALF)...);
-}
-template <int HALF> SPOTFIT_INLINE void swap_all_blocks(L (&rows)[W]) {
-    UNROLL
-    for (int i = 0; i < W; ++i)
-        if (!(i & HALF)) swap_blocks<HALF>(rows[i], rows[i + HALF], UpTo<W>());
-    if constexpr (HALF > 1) swap_all_blocks<HALF / 2>(rows);
-}
-
-// W neighbouring pixels of W ROIs, `stride` apart, become W rows of a tile.
-SPOTFIT_INLINE void transpose(const float* source, int stride, L* target) {
-    L rows[W];
-    UNROLL
-    for (int i = 0; i < W; ++i) __builtin_memcpy(&rows[i], source + i * stride, sizeof(L));
-    swap_all_blocks<W / 2>(rows);
-    UNROLL
-    for (int i = 0; i < W; ++i) target[i] = rows[i];
-}
 
 // Where a ROI begins in frames, or in a map that all of them share; -1 outside of them.
 long long first_pixel(const HostRois& s, const RoiShape& shape, long long roi, bool shared) {

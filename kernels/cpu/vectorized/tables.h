@@ -15,6 +15,7 @@ struct FitsOfFile { ProfileFits of[(BuiltIn::COUNT + FIT_FILES - 1) / FIT_FILES]
 extern const FitsOfFile fits_0, fits_1, fits_2, fits_3;
 // For so many shape parameters at most.
 extern const ProfileFits expression_3, expression_4, expression_5, expression_6, expression_8, expression_12;
+extern const ProfileFits measured_psf;
 
 long long large_bytes(int columns, int expression_lanes);
 // Of the built-in profiles, and of expressions of 3 to MAX_SHAPE shape parameters.

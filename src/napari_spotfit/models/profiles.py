@@ -15,6 +15,7 @@ from .columns import AXES, COLUMNS, IN_PLANE, Column
 
 if TYPE_CHECKING:
     from .expressions.custom import Expression
+    from .measured_psf import MeasuredPsf
 
 #: The names of :data:`MODELS`, and of those of spots in volumes, which editors complete; a test
 #: compares them.
@@ -71,6 +72,8 @@ class Profile:
     separable: bool = True
     #: The expression of a custom model.
     expression: Expression | None = None
+    #: The measured PSF that it is, if it is one.
+    lattice: MeasuredPsf | None = None
     #: f in mathematical notation, for files.
     formula: str = field(default="", repr=False, compare=False)
     #: Its name for users, and a short description.
@@ -184,6 +187,11 @@ class Profile:
     def sides(self) -> str:
         """What the axes of a ROI count, in words."""
         return ", ".join(f"{AXES[axis]}s" for axis in self.axes)
+
+    @property
+    def has_widths(self) -> bool:
+        """Whether its widths are those of spots, as those of the built-in models are."""
+        return self.expression is None and self.lattice is None
 
     @cached_property
     def widths(self) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ def check_shape_names(settings: HasBounds) -> None:
         raise ValueError(f"fixed must leave one of {', '.join(names)} to be fitted")
     for name in profile.widths:
         low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
-        if low is not None and low <= 0 and name != "angle" and profile.expression is None:
+        if low is not None and low <= 0 and name != "angle" and profile.has_widths:
             raise ValueError(f"{name} must be above 0; got {low:g}")
 
 

@@ -16,6 +16,7 @@ from ..models.astigmatism import AstigmatismCalibration as AstigmatismCalibratio
 from ..models.bounds import LARGEST, as_float, finite, number, rising
 from ..models.calibration import Calibration
 from ..models.columns import AXES, IN_PLANE
+from ..models.measured_psf import MeasuredPsf as MeasuredPsf  # a kind
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 from .parameter import Parameter

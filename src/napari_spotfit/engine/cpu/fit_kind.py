@@ -14,6 +14,7 @@ from .layouts import EXPRESSION_SIZES, FitSettings
 from .library import Library, load
 
 if TYPE_CHECKING:
+    from ..lattice import EncodedPsf
     from .expression import Encoded
 
 #: Rows and vectors of a block of pixels of large ROIs that the library works on, at most.
@@ -45,7 +46,7 @@ class FitKind(NamedTuple):
 
     library: Library
     profile: int
-    encoded: Encoded | None
+    encoded: Encoded | EncodedPsf | None
     estimator: int
     numbers: FitSettings
     #: Memory that a thread needs.
@@ -53,17 +54,27 @@ class FitKind(NamedTuple):
 
 
 def _profile_number(library: Library, settings: Settings, roi_shape: tuple[int, ...]) -> int:
-    """Return a profile's number; expressions come last, by the number of their parameters."""
+    """Return a profile's number; expressions come late, by the number of their parameters."""
+    if settings.profile.lattice is not None:
+        built_in: int = library.functions.spotfit_built_in_profiles()
+        return built_in + len(EXPRESSION_SIZES)
     if settings.profile.expression is None:
         return settings.profile.place(settings.pixel)
     parameters = len(settings.profile.shape)
     place = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
-    built_in: int = library.functions.spotfit_built_in_profiles()
+    built_in = library.functions.spotfit_built_in_profiles()
     return built_in + (place if max(roi_shape) <= ROI_MAX else parameters - EXPRESSION_SIZES[0])
 
 
-def _encoded(library: Library, settings: Settings, roi_shape: tuple[int, ...]) -> Encoded | None:
-    """Return an expression's program, whose memory must outlast fits."""
+def _encoded(
+    library: Library, settings: Settings, roi_shape: tuple[int, ...]
+) -> Encoded | EncodedPsf | None:
+    """Return the constants of a profile, whose memory must outlast fits."""
+    if settings.profile.lattice is not None:
+        from .. import lattice
+
+        lane_width = library.functions.spotfit_lane_width(library.index)
+        return lattice.encode(settings.profile.lattice, roi_shape, lane_width)
     if settings.profile.expression is None:
         return None
     from .expression import encode

@@ -69,7 +69,7 @@ def verdict_settings(
     numbers.overlap = 2 ** (-len(roi_shape) / 2)
     numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
-    numbers.widths_judged = not is_held and settings.profile.expression is None
+    numbers.widths_judged = not is_held and settings.profile.has_widths
     _put_bounds(numbers, settings, roi_shape)
     _put_noise(numbers, settings, roi_shape)
     return (*COLUMNS, *shape), numbers
@@ -115,11 +115,10 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.least_with_light = noise.slope**2 / numbers.pixels
     numbers.offset, numbers.coarse = settings.offset, noise.correlation**2
     own_axes = {"sigma_x", "sigma_y"} & {parameter.name for parameter in settings.profile.shape}
-    is_own = settings.profile.expression is not None
     is_planar = settings.dimensions == len(IN_PLANE)
     # Where neighbouring pixels differ in sensitivity, no spot is curved alike in all directions.
     is_even = noise.process != Process.MOSAIC
-    numbers.is_round = not own_axes and not is_own and is_planar and is_even
+    numbers.is_round = not own_axes and settings.profile.has_widths and is_planar and is_even
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # Where the image does not show the noise of light, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:

@@ -1,0 +1,169 @@
+// A measured PSF (Babcock & Zhuang 2017, Li et al. 2018): a cubic spline in x, y and z, kept as B-spline coefficients,
+// one number for each voxel.
+//
+// All pixels of a ROI have the same fractions of a pixel, so that the coefficients are contracted axis by axis: along z
+// to those of a plane and their derivative, along y to a line, along x to a pixel. Each machine has its own way from
+// coefficients to lines (cpu/lattice.h, cuda/lattice.h): LatticeLines, with or without derivatives.
+//
+// A search that begins far from a spot's z may end in a wrong minimum. So the spot is compared with the PSF at some
+// places along z, and least squares, which is quick to tell, begins at the best two; the better one goes on.
+#pragma once
+#include "initial_values.h"
+#include "layouts/psf_lattice.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+// The four B-splines that are not 0 at a fraction t behind a knot, and their derivatives.
+template <class L> struct Taps {
+    L value[4], slope[4];
+
+    SPOTFIT_INLINE explicit Taps(L t) {
+        const L s = 1.0f - t, tt = t * t, ss = s * s;
+        value[0] = ss * s * (1.0f / 6.0f), value[3] = tt * t * (1.0f / 6.0f);
+        value[1] = multiply_add(tt, multiply_add(t, L(0.5f), L(-1.0f)), L(2.0f / 3.0f));
+        value[2] = multiply_add(ss, multiply_add(s, L(0.5f), L(-1.0f)), L(2.0f / 3.0f));
+        slope[0] = ss * -0.5f, slope[3] = tt * 0.5f;
+        slope[1] = t * multiply_add(t, L(1.5f), L(-2.0f));
+        slope[2] = s * multiply_add(s, L(-1.5f), L(2.0f));
+    }
+    SPOTFIT_INLINE L sum(L a, L b, L c, L d) const {
+        return multiply_add(value[3], d, multiply_add(value[2], c, multiply_add(value[1], b, value[0] * a)));
+    }
+    SPOTFIT_INLINE L sum_of_slopes(L a, L b, L c, L d) const {
+        return multiply_add(slope[3], d, multiply_add(slope[2], c, multiply_add(slope[1], b, slope[0] * a)));
+    }
+};
+
+template <class Roi> SPOTFIT_INLINE const PsfLattice& lattice_of(const Roi& roi) {
+    return *static_cast<const PsfLattice*>(roi.constants);
+}
+
+// Where the pixel at (0, 0) of a ROI is among the knots, within the lattice whatever the shape. NaN stays NaN.
+template <class L> struct LatticePlace {
+    L x, y, z;
+    template <class Roi>
+    SPOTFIT_INLINE LatticePlace(const Roi& roi, const PsfLattice& psf, const L (&shape)[MeasuredPsf::SHAPE])
+        : x(clamp(psf.x - shape[0], L(0.0f), L(float(psf.columns - 3 - roi.columns)))),
+          y(clamp(psf.y - shape[1], L(0.0f), L(float(psf.rows - 3 - roi.lines)))),
+          z(clamp(multiply_add(shape[2], L(psf.planes_per_nm), L(psf.z)), L(0.0f), L(float(psf.planes - 3)))) {}
+};
+// The knot before a place; that of no number is the first one.
+SPOTFIT_INLINE int knot_before(float place) { return place > 0.0f ? int(place) : 0; }
+SPOTFIT_INLINE int plane_before(const PsfLattice& psf, float place) {
+    const int knot = knot_before(place);
+    return knot < psf.planes - 4 ? knot : psf.planes - 4;
+}
+
+template <class L, class Roi, bool SLOPES> struct LatticeLines;
+
+template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, false, true> {
+    LatticeLines<L, Roi, true> lines;
+
+    SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&) : lines(roi, shape) {}
+    SPOTFIT_INLINE void begin_line(int k) { lines.begin(k); }
+    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const { return lines.at(i, d); }
+};
+
+// What the PSF at a place takes off the sum of squares, with the best amplitude above 0 and background.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE L explained_squares(Roi& roi, State<L> state, const L (&shape)[Variant::SHAPE]) {
+    LatticeLines<L, Roi, false> lines(roi, shape);
+    L f = 0.0f, ff = 0.0f, fg = 0.0f;
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
+        lines.begin(k);
+        UNROLL_PIXELS
+        for (int i = 0; i < roi.own_columns(); ++i) {
+            const L own = lines.at(i), w = own * weight_at<Variant, L>(roi, k, i);
+            f += w, ff = multiply_add(w, own, ff), fg = multiply_add(w, roi.at(k, i), fg);
+        }
+    }
+    f = roi.sum(f), ff = roi.sum(ff), fg = roi.sum(fg);
+    const Amplitudes<L> best = free_amplitudes(valid_pixels<Variant, L>(roi, state), f, ff, fg);
+    return select(best.amplitude > 0.0f, best.amplitude * fg, L(0.0f));
+}
+
+// Where a search begins, and how good that is.
+template <class L> struct LatticeStart {
+    L shape[MeasuredPsf::SHAPE], score;
+
+    SPOTFIT_INLINE void take(MaskOf<L> mask, const LatticeStart& other) {
+        UNROLL
+        for (int j = 0; j < MeasuredPsf::SHAPE; ++j) shape[j] = select(mask, other.shape[j], shape[j]);
+        score = select(mask, other.score, score);
+    }
+};
+
+// The best two of the places along z that are better than those around them, at the x and y of a start and where these
+// are those of the middle of the light.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void best_starts(Roi& roi, State<L> state, const L (&start)[Variant::SHAPE], LatticeStart<L>& first,
+                                LatticeStart<L>& second) {
+    const PsfLattice& psf = lattice_of(roi);
+    LatticeStart<L> last = {{start[0], start[1], start[2]}, L(0.0f)};
+    first = second = last;
+    L before = 0.0f;
+    const auto put = [&](MaskOf<L> is_peak) SPOTFIT_INLINE_LAMBDA {
+        const MaskOf<L> best = is_peak & (last.score > first.score);
+        second.take(best, first);
+        second.take(is_peak & !best & (last.score > second.score), last);
+        first.take(best, last);
+    };
+    for (int k = 0; k < psf.template_count; ++k) {
+        const PsfTemplate& at = psf.templates[k];
+        LatticeStart<L> own = {{start[0], start[1], L(at.z)}, L(0.0f)};
+        own.score = explained_squares<Variant>(roi, state, own.shape);
+        if (at.x != 0.0f || at.y != 0.0f) {
+            LatticeStart<L> moved = {{start[0] - at.x, start[1] - at.y, L(at.z)}, L(0.0f)};
+            moved.score = explained_squares<Variant>(roi, state, moved.shape);
+            own.take(moved.score > own.score, moved);
+        }
+        put((last.score >= before) & (last.score > own.score));
+        before = last.score, last = own;
+    }
+    put(last.score >= before);
+}
+
+// Whether there is a search for z: it is fitted, and the caller has not said where to begin.
+template <class Variant, class L>
+SPOTFIT_INLINE MaskOf<L> is_z_open(const L (&given)[Variant::SHAPE], const FitSettings& settings) {
+    if (is_held<Variant>(settings, MeasuredPsf::Z)) return false;
+    return is_nan(given[MeasuredPsf::Z]);
+}
+
+// Moves a search that was just begun to the best place, and returns the second one.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE LatticeStart<L> start_at_templates(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
+                                                  const FitSettings& settings, Search<L, Variant::N>& search) {
+    LatticeStart<L> first, second;
+    L start[Variant::SHAPE];
+    UNROLL
+    for (int j = 0; j < Variant::SHAPE; ++j) start[j] = search.trial[j];
+    best_starts<Variant>(roi, state, start, first, second);
+    const MaskOf<L> open = is_z_open<Variant>(given, settings);
+    UNROLL
+    for (int j = 0; j < Variant::SHAPE; ++j) {
+        const L own = clamp(first.shape[j], L(settings.low[j]), L(settings.high[j]));
+        search.trial[j] = state[POINT + j] = select(open & !MaskOf<L>(is_held<Variant>(settings, j)), own, start[j]);
+        second.shape[j] = clamp(second.shape[j], L(settings.low[j]), L(settings.high[j]));
+        second.shape[j] = select(MaskOf<L>(is_held<Variant>(settings, j)), start[j], second.shape[j]);
+    }
+    second.score = select(open & (second.score > LEAST_SECOND * first.score), second.score, L(0.0f));
+    return second;
+}
+
+// Where a search has ended.
+template <class Variant, class L> struct SearchEnd {
+    L point[Variant::ALL], chi, stop;
+
+    SPOTFIT_INLINE SearchEnd(State<L> state, L chi, L stop) : chi(chi), stop(stop) { state.read_point(point); }
+    // Puts it back where the one after it was no better.
+    SPOTFIT_INLINE void keep_better(State<L> state, L& later_chi, L& later_stop) const {
+        const MaskOf<L> later = (later_stop < STOP_INVALID) & (later_chi < chi);
+        UNROLL
+        for (int j = 0; j < Variant::ALL; ++j) state[POINT + j] = select(later, state[POINT + j], point[j]);
+        later_chi = select(later, later_chi, chi), later_stop = select(later, later_stop, stop);
+    }
+};
+
+}  // namespace spotfit::SPOTFIT_ISA

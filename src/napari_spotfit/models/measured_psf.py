@@ -1,0 +1,328 @@
+"""A measured PSF: a cubic spline through the average of beads, as a model of fits that finds z."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .calibration import Calibration, read_only
+from .columns import COLUMNS
+from .profiles import YX, Profile, ShapeParameter
+
+Array = NDArray[np.float64]
+
+#: Rows of a system for the coefficients at the ends of an axis, besides (1, 4, 1) / 6 at the knots.
+_ENDS = {"natural": (1.0, -2.0, 1.0), "not-a-knot": (1.0, -4.0, 6.0, -4.0, 1.0)}
+#: Pixels along an axis, and planes, that a PSF has at least.
+LEAST_PIXELS, LEAST_PLANES = 5, 4
+#: Side of the ROIs that bounds of precision are computed for.
+ROI_OF_BOUND = 13
+
+
+class PsfPrecision(NamedTuple):
+    """Standard errors of the best unbiased fits, the Cramér–Rao bound, against z.
+
+    All are in nm but that of the photons; x and y are in pixels where the size of pixels is
+    unknown.
+    """
+
+    z: Array
+    z_stderr: Array
+    y_stderr: Array
+    x_stderr: Array
+    photons_stderr: Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MeasuredPsf(Calibration):
+    """The PSF of a microscope, as :func:`~napari_spotfit.calibrate_psf` measures it on beads.
+
+    ``model=…`` of fits takes it: they find x, y, z in nm, photons and background. z is 0 in the
+    reference plane and rises with the number of the plane of the bead stack.
+
+    Threads: it does not change, so that any number may use one.
+
+    Attributes
+    ----------
+    coefficients : ndarray of float32, shape (planes + 2, rows + 2, columns + 2)
+        Those of a cubic B-spline in z, y and x with a knot in each voxel. The spline is the
+        fraction of a spot's light in a pixel.
+    dz : float
+        Distance of two planes in nm.
+    plane, y, x : float
+        Where the PSF's centre is among the knots: z, y and x of a fit are 0 there.
+    pixel_size : float or None
+        Side of a pixel in nm, where it is known.
+    index_factor : float
+        What a nm of the stage is in the sample, for z and its error: below 1 where the sample's
+        refractive index is below that of the immersion.
+    bead_count, bead_photons : ndarray or None
+        How many beads each plane was measured on, and their photons in all, by the gain that the
+        calibration was told.
+    z_bias, z_scatter : ndarray or None
+        By how much z of a bead is off in each plane by the PSF of the others, in nm: on average,
+        and as a standard deviation.
+    beads : tuple
+        (y, x, photons, reason) of every bead that was found; the reason it was left out, or
+        nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import MeasuredPsf
+    >>> z, y, x = np.ogrid[-5:6, -7:8, -7:8]
+    >>> wide_y, wide_x = 1.3 + 0.05 * z, 1.3 - 0.05 * z
+    >>> beads = np.exp(-((y / wide_y) ** 2 + (x / wide_x) ** 2) / 2) / (wide_y * wide_x)
+    >>> psf = MeasuredPsf.from_planes(beads / beads[5].sum(), dz=100, plane=5)
+    >>> psf.z_range
+    (-500.0, 500.0)
+    >>> bool(psf.precision(photons=1000, background=10).z_stderr[5] < 60)
+    True
+    """
+
+    kind: ClassVar[str] = "measured psf"
+
+    coefficients: NDArray[np.float32]
+    dz: float
+    plane: float
+    y: float
+    x: float
+    pixel_size: float | None = None
+    index_factor: float = 1.0
+    bead_count: NDArray[np.int64] | None = None
+    bead_photons: NDArray[np.float64] | None = None
+    z_bias: NDArray[np.float64] | None = None
+    z_scatter: NDArray[np.float64] | None = None
+    beads: tuple[tuple[float, float, float, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        own = read_only(self.coefficients, np.float32)
+        if own.ndim != 3 or own.shape[0] < LEAST_PLANES + 2 or min(own.shape) < LEAST_PIXELS + 2:
+            raise ValueError(
+                f"a measured PSF must have at least {LEAST_PIXELS} planes, rows and columns; its "
+                f"coefficients, two more along each axis, have the shape {own.shape}"
+            )
+        if not np.isfinite(own).all() or not own.max() > 0:
+            raise ValueError("the coefficients of a measured PSF must be finite and show light")
+        object.__setattr__(self, "coefficients", own)
+        for name in ("dz", "index_factor", "pixel_size"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise ValueError(f"{name} of a measured PSF must be above 0; got {value!r}")
+        for name, size in zip(("plane", "y", "x"), own.shape, strict=True):
+            if not 0 <= getattr(self, name) <= size - 3:
+                raise ValueError(
+                    f"{name} of the PSF's centre must be from 0 to {size - 3}; "
+                    f"got {getattr(self, name)!r}"
+                )
+
+    @classmethod
+    def from_planes(
+        cls,
+        planes: Any,
+        dz: float,
+        *,
+        plane: float | None = None,
+        ends: str = "not-a-knot",
+        **others: Any,
+    ) -> MeasuredPsf:
+        """Return the PSF whose values in the voxels are given.
+
+        Parameters
+        ----------
+        planes : array, shape (planes, rows, columns)
+            The fraction of a spot's light in each pixel, for a spot in the middle.
+        dz : float
+            Distance of two planes in nm.
+        plane : float, optional
+            The reference plane, where z = 0; by default the brightest one.
+        ends : {"not-a-knot", "natural"}
+            What the spline does at its ends.
+        **others
+            Other attributes, such as ``pixel_size``.
+        """
+        values = np.asarray(planes, float)
+        if values.ndim != 3:
+            raise ValueError(f"planes must have three axes, z, y and x; got {values.shape}")
+        if plane is None:
+            plane = float(values.max(axis=(1, 2)).argmax())
+        y, x = ((size - 1) / 2 for size in values.shape[1:])
+        own = {"y": y, "x": x} | others
+        return cls(spline_coefficients(values, ends), dz, plane, **own)
+
+    @property
+    def words(self) -> str:
+        """What it is, in a few words."""
+        planes, rows, columns = (size - 2 for size in self.coefficients.shape)
+        return f"measured PSF, {planes} planes of {self.dz:g} nm, {rows}×{columns} px"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings that fits with it have unless others are given."""
+        return {"roi_size": self.roi_size}
+
+    @property
+    def roi_size(self) -> int:
+        """Side of the ROIs that suit it: 13 px, or what it has, less 2, if that is less."""
+        least = min(self.coefficients.shape[1:]) - 4
+        return max(min(ROI_OF_BOUND, least - 1 + least % 2), LEAST_PIXELS)
+
+    @property
+    def nm_per_plane(self) -> float:
+        """Distance of two planes in the sample, in nm."""
+        return self.dz * self.index_factor
+
+    @property
+    def z_range(self) -> tuple[float, float]:
+        """The first and the last z that it has, in nm."""
+        last = self.coefficients.shape[0] - 3
+        return -self.plane * self.nm_per_plane, (last - self.plane) * self.nm_per_plane
+
+    @cached_property
+    def height(self) -> float:
+        """The largest fraction of a spot's light in a pixel: what an amplitude of fits is of."""
+        return float(self.voxels.max())
+
+    @property
+    def voxels(self) -> Array:
+        """The fraction of a spot's light in each voxel, (planes, rows, columns)."""
+        values: Array = self.coefficients.astype(float)
+        for axis in range(3):
+            first, middle, last = (
+                values.take(range(i, values.shape[axis] - 2 + i), axis) for i in range(3)
+            )
+            values = (first + 4 * middle + last) / 6
+        return values
+
+    def sample(self, z: Any, y: Any, x: Any, derivative: str = "") -> Array:
+        """Return the fraction of a spot's light in a pixel, in double precision.
+
+        Parameters
+        ----------
+        z : array
+            Where the spot is along z, in nm.
+        y, x : array
+            Where the pixel is, in pixels from the spot's centre. All are broadcast.
+        derivative : {"", "z", "y", "x"}
+            By which of them the derivative is returned, if by one.
+
+        Returns
+        -------
+        ndarray of float64
+            The fraction, or its derivative. Beyond its voxels, the PSF stays as it is there.
+        """
+        scale = 1 / self.nm_per_plane
+        places = np.asarray(z) * scale + self.plane, np.asarray(y) + self.y, np.asarray(x) + self.x
+        total, taps = np.zeros(np.broadcast_shapes(*(one.shape for one in places))), []
+        for axis, place, size in zip("zyx", places, self.coefficients.shape, strict=True):
+            if axis == "z":
+                place = np.clip(place, 0, size - 3)
+            knot = np.floor(place)
+            if axis == "z":
+                knot = np.minimum(knot, size - 4)
+            weights = _taps(place - knot, slope=axis == derivative)
+            indices = (np.clip(knot.astype(int) + i, 0, size - 1) for i in range(4))
+            taps.append(list(zip(indices, weights, strict=True)))
+        for plane, by_z in taps[0]:
+            for row, by_y in taps[1]:
+                for column, by_x in taps[2]:
+                    total += self.coefficients[plane, row, column] * (by_z * by_y * by_x)
+        return total * scale if derivative == "z" else total
+
+    def precision(
+        self, photons: float, background: float, *, z: Any = None, roi_size: int = ROI_OF_BOUND
+    ) -> PsfPrecision:
+        """Return how precise fits can be: the Cramér–Rao bound.
+
+        Parameters
+        ----------
+        photons : float
+            Photons of a spot.
+        background : float
+            Photons of the background in a pixel.
+        z : array, optional
+            Where, in nm; by default in every plane.
+        roi_size : int
+            Side of the ROI in pixels.
+        """
+        planes = np.arange(self.coefficients.shape[0] - 2.0)
+        z = (planes - self.plane) * self.nm_per_plane if z is None else np.asarray(z, float)
+        at = np.arange(roi_size) - (roi_size - 1) / 2
+        y, x = at[:, None], at
+        z_of = np.atleast_1d(z)[:, None, None]
+        value = np.maximum(self.sample(z_of, y, x), 0)
+        slopes = [photons * self.sample(z_of, y, x, axis) for axis in "zyx"]
+        every = np.stack([*slopes, value, np.ones_like(value)], axis=-1).reshape(
+            len(z_of), -1, 5
+        )
+        expected = (photons * value + background).reshape(len(z_of), -1, 1)
+        covariance = np.linalg.inv(np.swapaxes(every, 1, 2) @ (every / expected))
+        errors = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)).T
+        pixel = self.pixel_size or 1.0
+        return PsfPrecision(z, errors[0], pixel * errors[1], pixel * errors[2], errors[3])
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The model that is fitted."""
+        column = replace(
+            COLUMNS["z"], unit="nm", type="float32", group="shape",
+            meaning="Place of the spot along the optical axis by the calibration, 0 in its "
+            "reference plane and rising with the planes of the bead stack.",
+        )  # fmt: skip
+        low, high = self.z_range
+        return Profile(
+            "measured_psf", (*YX, ShapeParameter(column, (0.0, 0.0), low, high)), self._formula,
+            separable=False, lattice=self, formula="spline(x - x̄, y - ȳ, z̄)",
+            words="measured PSF", meaning="as it was measured on beads.",
+        )  # fmt: skip
+
+    def _formula(self, y: Array, x: Array, p: Mapping[str, float]) -> Array:
+        return self.sample(p["z"], y - p["y"], x - p["x"]) / self.height
+
+
+def _taps(t: Array, *, slope: bool) -> tuple[Array, Array, Array, Array]:
+    """Return the four B-splines at a fraction behind a knot, or their derivatives."""
+    s = 1 - t
+    if slope:
+        return -s * s / 2, t * (1.5 * t - 2), s * (2 - 1.5 * s), t * t / 2
+    middle = 2 / 3 - t * t * (1 - t / 2), 2 / 3 - s * s * (1 - s / 2)
+    return s**3 / 6, *middle, t**3 / 6
+
+
+def spline_coefficients(values: Array, ends: str = "not-a-knot") -> Array:
+    """Return the B-spline coefficients of values at knots, two more along each axis.
+
+    Parameters
+    ----------
+    values : ndarray
+        Values at the knots, with at least five along each axis.
+    ends : {"not-a-knot", "natural"}
+        Which condition each end of an axis has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> coefficients = spline_coefficients(np.linspace(0, 1, 6))
+    >>> [round(float(one), 3) for one in coefficients[:3]]
+    [-0.2, 0.0, 0.2]
+    """
+    if ends not in _ENDS:
+        raise ValueError(f"ends must be {' or '.join(map(repr, _ENDS))}; got {ends!r}")
+    row = np.array(_ENDS[ends])
+    for axis, size in enumerate(values.shape):
+        system = np.zeros((size + 2, size + 2))
+        system[0, : len(row)] = system[-1, -len(row) :] = row
+        knots = np.arange(size)
+        for place, weight in enumerate((1 / 6, 4 / 6, 1 / 6)):
+            system[1 + knots, knots + place] = weight
+        given = np.moveaxis(values, axis, 0)
+        border = np.zeros((1, *given.shape[1:]))
+        given = np.concatenate([border, given, border]).reshape(size + 2, -1)
+        solved = np.linalg.solve(system, given).reshape(size + 2, *np.moveaxis(values, axis, 0).shape[1:])
+        values = np.moveaxis(solved, 0, axis)
+    return values
