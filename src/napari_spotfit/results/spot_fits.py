@@ -287,10 +287,9 @@ class SpotFits:
         columns = self.to_host().columns
         if self._has_verdicts:
             columns |= {"flags": to_host(self.flags), "good": to_host(self.good)}
-        table = pd.DataFrame(columns, copy=True)
-        table[STOP] = pd.Categorical.from_codes(
-            columns[STOP].astype(np.int8), categories=STOP_NAMES
-        )
+        codes = columns[STOP].astype(np.int8)
+        stops = {STOP: pd.Categorical.from_codes(codes, categories=STOP_NAMES)}
+        table = pd.DataFrame({**columns, **stops}, copy=True)
         table.attrs["units"] = self.units
         return table
 

@@ -131,7 +131,7 @@ class FilesPage(QWidget):
         if stopped:
             text += ". Fit goes on from there"
         if failed:
-            self.status.fail(f"{text}. {failed[0].error}")
+            self.status.fail(f"{text}. {in_words(failed[0].error)}")
         else:
             self.status.say(text)
 

@@ -192,9 +192,20 @@ def refreshed_once(points: Points, *, moved: bool = True, thumbnail: bool = True
         for colors in (own._face, own._border):
             for name in ("colors", "color_properties"):
                 stack.enter_context(colors.events[name].blocker())
-        stack.enter_context(quiet(own, "face_color", "border_color", "border_width", "symbol"))
+        quieted = ("face_color", "border_color", "border_width", "symbol", "highlight")
+        stack.enter_context(quiet(own, *quieted))
         yield
     points.refresh(extent=moved, thumbnail=moved and thumbnail)
+
+
+@contextmanager
+def unlisted(viewer: Viewer) -> Iterator[None]:
+    """Change what layers show, but nothing that the layer list shows of them.
+
+    It is drawn at any event of any layer, and Qt then draws the whole window once more.
+    """
+    with viewer.layers.events.blocker():
+        yield
 
 
 def draw_thumbnail(points: Points) -> None:

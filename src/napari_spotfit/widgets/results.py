@@ -37,6 +37,7 @@ from .table.page import Page
 from .table.plots import ScatterPage, SubpixelPage
 from .table.shown_spots import ShownSpots
 from .table.summary_page import SummaryPage
+from .table.traces_page import TracesPage
 from .table.view import SpotsTable
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ _PAGES = {
     "Cells": "cells",
     "Channels": "channels",
     "Drift": "drift",
+    "Traces": "traces",
 }
 _AnyPage = TypeVar("_AnyPage", bound=Page)
 
@@ -138,6 +140,11 @@ class Results(Docked):
     def drift(self) -> DriftPage:
         """The drift, estimated from fiducials."""
         return self._placed(DriftPage(self._viewer, self.spots, self._history), "Drift")
+
+    @cached_property
+    def traces(self) -> TracesPage:
+        """The light of the selected spots over all frames."""
+        return self._placed(TracesPage(self._viewer, self.spots), "Traces")
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""

@@ -132,7 +132,6 @@ def test_a_window_of_800_lines_has_room_for_everything(viewer, until, fit, make_
     image = viewer.add_image(make_movie(), scale=(0.1, 0.1), units=("um", "um"))
     _, fit_spots = viewer.window.add_plugin_dock_widget("napari-spotfit", "Fit spots")
     fit(fit_spots)
-    viewer.window.remove_dock_widget(fit_spots)
     _, results = viewer.window.add_plugin_dock_widget("napari-spotfit", "Results")
     bottom = Qt.DockWidgetArea.BottomDockWidgetArea
     until(lambda: QMainWindow.dockWidgetArea(window, dock_of(results)) == bottom)

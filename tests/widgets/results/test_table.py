@@ -150,6 +150,33 @@ def test_the_slider_goes_to_the_frame_in_4d(viewer, qtbot):
         assert viewer.dims.current_step[:2] == tuple(layer.data[row, :2].astype(int))
 
 
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (("t", "z"), ["t", "plane"]), (("position", "time"), ["position", "frame"]),
+        (("0", "depth"), ["axis_0", "plane"]), (("sigma", "x y"), ["axis_0", "x y"]),
+    ],
+)  # fmt: skip
+def test_axes_are_called_by_their_names(viewer, qtbot, tmp_path, labels, shown):
+    columns = {
+        "axis_0": np.array([0, 1, 2]), "frame": np.array([3, 0, 1]), "y": np.arange(3.0),
+        "x": np.arange(3.0), "sigma": np.ones(3, np.float32),
+        "stop_condition": np.full(3, 2, np.uint8),
+    }  # fmt: skip
+    image = viewer.add_image(np.zeros((3, 4, 24, 24), np.uint8), axis_labels=(*labels, "y", "x"))
+    layer = viewer.add_layer(to_points_layer(SpotFits(columns, ("axis_0", "frame")), image))
+    spots = dock(viewer)
+    assert titles(spots)[:2] == shown
+    spots.tabs.setCurrentWidget(spots.scatter)
+    assert [spots.scatter.across.itemText(row) for row in range(2)] == shown
+    spots.spots.set_filters(Filters({"frame": (1.0, None)}))
+    assert spots.spots.filters.words(spots.spots.units) == [f"{shown[1]} ≥ 1"]
+    with qtbot.waitSignal(spots.export.finished):
+        spots.export.save_to(tmp_path / "a.spots.csv", everything=True)
+    (again,) = viewer.open(str(tmp_path / "a.spots.csv"), plugin="napari-spotfit")
+    assert list(again.features) == list(layer.features)
+
+
 def test_the_longest_stop_condition_fits_its_column(spots, layer):
     place = titles(spots).index("stop_condition")
     table = spots.table

@@ -251,4 +251,6 @@ def is_bare(name: str) -> bool:
 
 def unreadable(path: Path, why: str) -> UnreadableImageError:
     """Return the error that names a file and says what is wrong with it."""
+    if "b'" in why:  # bytes, as some readers put them there, are no words
+        why = why.partition(": ")[0]
     return UnreadableImageError(f"“{path.name}” cannot be read: {why}")

@@ -24,7 +24,7 @@ from ...results.spot_fits import SpotFits
 from ..layers.history import history_of
 from ..layers.points import layer_name, make_points_layer, points_arguments
 from ..parts.layout import explain, show_whole_rows
-from ..parts.messages import number
+from ..parts.messages import in_words, number
 from ..parts.work import Steps, Work
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _texts(outcome: Outcome) -> tuple[str, ...]:
 
 def _tooltip(outcome: Outcome) -> str:
     """Return the tooltip of a file: paths, warnings, settings."""
-    lines = [outcome.file, outcome.error, *outcome.warnings]
+    said = (in_words(one) for one in (outcome.error, *outcome.warnings) if one)
+    lines = [outcome.file, *said]
     if outcome.output:
         lines.append(f"Spots: {outcome.output}")
     if outcome.cells:

@@ -29,6 +29,7 @@ from ..layers.points import is_preview, is_result, width_of
 from ..parts.color_legend import BarOnCanvas, ColorBar
 from ..parts.layout import HEADING, Label, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
+from ..table.features import read_units
 from ..table.legend import CanvasLegend, Legend
 from ..table.shown_spots import ShownSpots
 from .job import counts_in_words
@@ -202,9 +203,8 @@ class ResultPanel(QWidget):
         )
 
     def _list_features(self, layer: Points) -> None:
-        units = layer.metadata.get("units", {})
         names = [*number_names(layer.features), "stop_condition"]
-        texts = [f"{name} [{units[name]}]" if name in units else str(name) for name in names]
+        texts = [*map(read_units(layer, physical=False).title, names)]
         if OWN_COLOR in layer.metadata:
             names, texts = [*names, OWN_COLOR], [*texts, "one colour"]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:

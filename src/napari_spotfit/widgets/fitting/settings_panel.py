@@ -27,6 +27,7 @@ from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
 from ..parts.layout import HEADING, explain, fill, sentence
+from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
@@ -160,7 +161,7 @@ class SettingsPanel(QWidget):
         self.controls.number("sigma").box.show_estimate(found and found.sigma)
         self.controls.number("roi_size").box.show_estimate(found and found.roi_size)
         warning = "" if found is None else found.warning
-        self.psf_warning.setText(warning and f"⚠ {warning[0].upper()}{warning[1:]}.")
+        self.psf_warning.setText(warning and f"⚠ {in_words(warning)}.")
         self.psf_warning.setVisible(bool(warning))
 
     def layers(self) -> dict[str, Layer]:

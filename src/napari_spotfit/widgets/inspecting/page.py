@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qtpy.QtCore import Signal
 
+from ...models.stopping import StopCondition
 from ..layers.history import History
 from ..layers.images import full_resolution, image_of, pixel_size
 from ..layers.maps import maps_of
@@ -52,6 +53,10 @@ _NO_IMAGE = (
 _NO_REFIT = "Without the image nothing can be fitted again."
 _PASSING = "The spots of the preview come and go: press Fit first, then each can be fitted again."
 _NOT_FITTED = "This point was not fitted: it has no numbers. Click a fitted spot."
+_OF_OTHERS = (
+    "Another program found this spot, without the amplitude, background and width that a model is "
+    "drawn from. The table has what its file says."
+)
 _READING = "Reading the frame…"
 #: Milliseconds without the frame after which the wait is explained.
 _PATIENCE = 200
@@ -232,7 +237,8 @@ class InspectPage(Page):
             return
         spot = self._spot = spot_of(layer, self._row)
         if not spot.fitted:
-            self._show_message(_NOT_FITTED)
+            found = spot.stop == StopCondition.UNKNOWN.name
+            self._show_message(_OF_OTHERS if found else _NOT_FITTED)
             return
         try:
             pixels = self._pixels(layer, image, spot)

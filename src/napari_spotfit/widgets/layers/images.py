@@ -75,14 +75,14 @@ def leading_shape(layer: Image) -> tuple[int, ...]:
 def leading_names(layer: Image) -> tuple[str, ...]:
     """Return names for the axes before y and x, by number where they have none."""
     names = axis_names(layer)[: len(leading_shape(layer))]
-    return tuple(f"Axis {axis}" if _is_number(name) else name for axis, name in enumerate(names))
+    return tuple(f"Axis {axis}" if is_number(name) else name for axis, name in enumerate(names))
 
 
 def axis_names(layer: Layer) -> tuple[str, ...]:
     """Return the names of a layer's axes: its own, its array's, else those that the user chose."""
     kinds = layer.metadata.get(AXES, {})
     return tuple(
-        kinds.get(str(axis), label) if _is_number(label) else label
+        kinds.get(str(axis), label) if is_number(label) else label
         for axis, label in enumerate(_labels(layer))
     )
 
@@ -90,7 +90,7 @@ def axis_names(layer: Layer) -> tuple[str, ...]:
 def _labels(layer: Layer) -> Sequence[str]:
     """Return the labels of a layer's axes, or those that its array has; numbers where none has."""
     labels: Sequence[str] = layer.axis_labels
-    if is_image(layer) and all(map(_is_number, labels)):
+    if is_image(layer) and all(map(is_number, labels)):
         return names_of_array(own_pixels(layer)) or labels
     return labels
 
@@ -117,7 +117,7 @@ def unnamed_axes(layer: Image) -> list[int]:
     return [
         axis
         for axis, (label, length) in enumerate(zip(labels, lengths, strict=True))
-        if _is_number(label) and length > 1
+        if is_number(label) and length > 1
     ]
 
 
@@ -142,7 +142,7 @@ def recall_axes(layer: Image, layers: LayerList) -> None:
                 return
 
 
-def _is_number(label: str) -> bool:
+def is_number(label: str) -> bool:
     """Whether a label is napari's default, a number."""
     return label.lstrip("-").isdigit()
 

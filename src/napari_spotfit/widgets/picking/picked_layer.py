@@ -19,7 +19,7 @@ from ..layers.history import History
 from ..layers.maps import LayerMaps
 from ..layers.points import align, default_face, is_result, make_points_layer, points_arguments
 from ..layers.state import LayerState, fit_limits, set_data
-from ..napari_compat import refreshed_once, select_points
+from ..napari_compat import refreshed_once, select_points, unlisted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ class PickedLayers(QObject):
         if layer is None:
             return None
         before = LayerState.of(layer)
-        select_points(layer, set())
+        layer.selected_data.replace_selection(set())  # drawn with the new spot
         return before
 
     def put(self, image: Image, before: LayerState | None, new: dict[str, Any]) -> Points:
@@ -141,7 +141,7 @@ class PickedLayers(QObject):
 
     def _show(self, layer: Points, picked: Picked, units: dict[str, str]) -> None:
         """Show other spots in a layer, with as few events as napari needs."""
-        with self._history.pause():
+        with self._history.pause(), unlisted(self._viewer):
             layer.metadata = {
                 **layer.metadata,
                 "units": {**layer.metadata.get("units", {}), **units},
@@ -158,10 +158,10 @@ class PickedLayers(QObject):
                 layer.features = picked.features
                 if is_marked(layer):
                     draw_marks(layer)
+                select_points(layer, set(picked.selected))
             face = layer.metadata.get("face", "")
             if was_empty and face in picked.features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=layer.metadata.get("face_limits"))
-            select_points(layer, set(picked.selected))
         self._known[layer] = LayerState.of(layer)
         self.shown.emit(layer)
 
@@ -257,7 +257,8 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     face = face if face in fits.columns else default_face(fits)
     made = points_arguments(fits, face, colormap, maps)
     # Numbers of groups are those of one result.
-    made["features"] = made["features"].drop(columns=[GROUP, GROUP_SIZE], errors="ignore")
+    if GROUP in made["features"]:
+        made["features"] = made["features"].drop(columns=[GROUP, GROUP_SIZE])
     if fits.settings is not None:
         side, *others = {*fits.settings.roi_shape}
         # A ROI that is not square stands in the layer's settings.

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.columns import STOP, Column, describe, index_of
+from ...images.arrays import PLANES
+from ...models.columns import CHANNEL, STOP, Column, describe, index_of
 from ...models.profiles import MODELS
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.images import PixelSize, pixel_size
+from ..layers.images import PixelSize, axis_names, is_number, pixel_size
 from ..layers.points import axes_of, settings_of_layer
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The usual size of a column's numbers is that of a sample of this many values.
 _SAMPLE = 2000
+#: Names of axes whose index is called a frame.
+_TIME = ("t", "time", "frame")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +88,13 @@ class Units:
         The columns' own units.
     pixel : PixelSize, optional
         Turns pixels into a physical unit; pixels are shown without.
+    names : mapping of str to str
+        How columns are called where that is not by their names.
     """
 
     of: Mapping[str, str] = field(default_factory=dict)
     pixel: PixelSize | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def factor(self, name: str) -> float:
         """Return what a column is multiplied by before it is shown."""
@@ -105,7 +111,7 @@ class Units:
 
     def title(self, name: str) -> str:
         """Return a column's name with its unit, such as ``sigma [px]``."""
-        unit = self.unit(name)
+        unit, name = self.unit(name), self.names.get(name, name)
         return f"{name} [{unit}]" if unit else name
 
     def convert(self, column: Feature) -> NDArray[Any]:
@@ -129,7 +135,22 @@ def read_units(layer: Points, *, physical: bool) -> Units:
     return Units(
         {str(name): str(unit) for name, unit in units.items()},
         pixel_size(layer) if physical else None,
+        _names_of_axes(layer),
     )
+
+
+def _names_of_axes(layer: Points) -> dict[str, str]:
+    """Return how the columns that index a layer's leading axes are called, as far as axes are."""
+    settings, features = settings_of_layer(layer.metadata), [str(one) for one in layer.features]
+    names: dict[str, str] = {}
+    for column, label in zip(
+        index_of(features, layer.ndim - axes_of(settings)), axis_names(layer), strict=False
+    ):
+        name = "plane" if label.lower() in PLANES else label
+        known = is_number(label) or (column == "frame" and label.lower() in _TIME)
+        if not known and column != CHANNEL and name not in (*features, *names.values()):
+            names[column] = name
+    return names
 
 
 def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:

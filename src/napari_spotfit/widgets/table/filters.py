@@ -346,6 +346,7 @@ def _sentence(name: str, limits: Range, units: Units) -> str:
     if name == GOOD and limits == _GOOD_ONLY:
         return "good fits only"
     factor, unit = units.factor(name), units.unit(name)
+    name = units.names.get(name, name)
     low, high = (None if limit is None else f"{limit * factor:.6g}" for limit in limits)
     if low is not None and high is not None:
         text = f"{low} ≤ {name} ≤ {high}"
