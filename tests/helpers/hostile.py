@@ -193,10 +193,10 @@ def hdf5(folder, kind):
             told = "promises .* in a file of"
             file.create_dataset("locs", (10**11,), ROWS.dtype, chunks=(1 << 16,))
         elif kind == "unwritten":
-            told = "was never written"
+            told = "is not complete"
             file.create_dataset("locs", (1000,), ROWS.dtype)
         elif kind == "half":
-            told = "was never written, or not to its end"
+            told = "is not complete"
             rows = file.create_dataset("locs", (1000,), ROWS.dtype, chunks=(100,))
             rows[:500] = ROWS[0]
         elif kind == "packed":
