@@ -226,7 +226,7 @@ def bad_files(movie):
     return {
         "cut.tif": "cut off",
         "empty.tif": "it is empty",
-        "foreign.tif": "it is damaged, or no TIFF file",
+        "foreign.tif": "it is damaged, or not a TIFF file",
         "notes.txt": "its name must end in .tif",
         "words.npy": "words.npy",
         "complex.npy": "complex",

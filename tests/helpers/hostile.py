@@ -381,7 +381,7 @@ def npy(folder, given):
 @hostile
 def npy_pickled(folder):
     np.save(folder / "a.npy", np.array([[Payload(folder)]], object), allow_pickle=True)
-    return folder / "a.npy", "Python's objects"
+    return folder / "a.npy", "Python objects"
 
 
 @hostile
@@ -663,13 +663,13 @@ def ndtiff_outside(folder, name):
         sizes = struct.pack("<I", len(old)) + old, struct.pack("<I", len(new)) + new
         return index.replace(*sizes)
 
-    return _ndtiff(folder, change), "is no name of a file beside it"
+    return _ndtiff(folder, change), "is no name of a file in this folder"
 
 
 @hostile
 def ndtiff_outside_of_one_file(folder):
     path, _ = HOSTILE["ndtiff_outside_parent"](folder)
-    return path / "NDTiffStack.tif", "is no name of a file beside it"
+    return path / "NDTiffStack.tif", "is no name of a file in this folder"
 
 
 @hostile
@@ -689,7 +689,7 @@ def ndtiff_axes(folder):
             entries += [struct.pack("<I", len(one)) + one + rest for one in (axes, other)]
         return b"".join(entries)
 
-    return _ndtiff(folder, change), "frames, and at most"
+    return _ndtiff(folder, change), "frames, more than the"
 
 
 @hostile_kinds(width=b"uiWidth", height=b"uiHeight")
