@@ -226,7 +226,7 @@ def bad_files(movie):
     return {
         "cut.tif": "cut off",
         "empty.tif": "it is empty",
-        "foreign.tif": "it is damaged, or no TIFF file",
+        "foreign.tif": "it is damaged, or not a TIFF file",
         "notes.txt": "its name must end in .tif",
         "words.npy": "words.npy",
         "complex.npy": "complex",
@@ -272,16 +272,16 @@ def test_a_file_that_shrinks_while_it_is_read(ending, folder, movies, monkeypatc
 
 def without_room(monkeypatch, name):
     """Let a file be written to a device on which there is no room."""
-    whole = writing.made_beside
+    whole = writing.create_temporary
 
-    def made_beside(place, ending=""):
+    def create_temporary(place, ending=""):
         part = whole(place, ending)
         if place.name == name:
             part.unlink()
             part.symlink_to("/dev/full")
         return part
 
-    monkeypatch.setattr(writing, "made_beside", made_beside)
+    monkeypatch.setattr(writing, "create_temporary", create_temporary)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")

@@ -128,7 +128,7 @@ def test_a_part_that_is_lost_while_it_is_read_is_told(folder, movie):
         add(table)
     pieces = part_pieces(path, {"made": "of this"})
     path.unlink()
-    with pytest.raises(PartsError, match="is lost or was changed while it was read"):
+    with pytest.raises(PartsError, match="was lost or changed while it was read"):
         next(pieces)
 
 

@@ -347,8 +347,8 @@ def test_tables_of_other_programs_of_each_file(folder, movies):
     ("given", "words"),
     [
         (("a.npy", "-o", "a.thunderstorm.csv"), "--pixel-size in nm"),
-        (("a.npy", "b.npy", "-o", "all.hdf5"), "has no place for their names"),
-        (("a.npy", "-o", "a.hdf5"), "“a.yaml”, which belongs beside it"),
+        (("a.npy", "b.npy", "-o", "all.hdf5"), "cannot store their names"),
+        (("a.npy", "-o", "a.hdf5"), "“a.yaml”, which would accompany it"),
         (("a.npy", "-o", "a.xlsx"), "must end in .parquet or .csv, or in .hdf5"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_missing_part_of_a_data_set_is_named(folder, movies):
     assert process.returncode == 1
     assert told.decode().splitlines() == [
         "“f0.ome.tif” cannot be read: frame 4 is damaged or missing: of the other files of its "
-        "data set, “f2.ome.tif” cannot be read: put whole ones beside it; "
+        "data set, “f2.ome.tif” cannot be read: put complete ones into its folder; "
         "4 frames before it were fitted"
     ]
 

@@ -200,7 +200,7 @@ def test_picassos_marker_without_the_size_of_a_pixel(tmp_path):
     with h5py.File(path, "w") as file:
         file["locs"] = np.zeros(1, [("frame", "u4"), ("x", "f4"), ("y", "f4")])
         file.attrs["picasso_format"] = "1.0"
-    with pytest.raises(ValueError, match=r"a_locs.hdf5.*size of a pixel is not known"):
+    with pytest.raises(ValueError, match=r"a_locs.hdf5.*size of a pixel is unknown"):
         load_fits(path)
     with h5py.File(path, "a") as file:
         file.attrs["picasso_format"] = "new"
@@ -221,7 +221,7 @@ def test_what_picasso_gets(tmp_path):
     fits.y[0], fits.x[1], fits.x_stderr[2] = -0.2, 100.0, np.nan
     found, told = saved(fits, tmp_path / "a.hdf5", shape=(20, 64, 90), pixel_size=100)
     assert "3 rows that Picasso will drop when it opens the file: " in told
-    for why in ("no lpx", "y < 0", "x ≥ Width", "1 row with −1 for what is not known: sx_unc"):
+    for why in ("no lpx", "y < 0", "x ≥ Width", "1 row with −1 for unknown values: sx_unc"):
         assert why in told
     # Here, nothing is dropped, and what was not known is not known again.
     np.testing.assert_allclose(found.y, fits.y, atol=1e-5)
@@ -262,7 +262,7 @@ def test_picassos_pixels_that_lie_far_outside_are_doubted(reach, warns, tmp_path
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert load_fits(path).y.tolist() == [1, pytest.approx(64 * reach)]
-    assert any("taken for pixels; but y reaches" in str(one.message) for one in told) == warns
+    assert any("read as pixels; but y reaches" in str(one.message) for one in told) == warns
 
 
 def test_decodes_x_runs_down_the_rows(tmp_path):
@@ -382,7 +382,7 @@ def test_rows_without_a_place_are_counted(tmp_path):
     fits.x[3] = np.nan
     found, told = saved(fits, tmp_path / "a.plain.csv")
     assert len(found) == len(fits) - 1
-    assert "1 row without a place left out" in told
+    assert "1 row without a position left out" in told
 
 
 def without_pyarrow(monkeypatch):
@@ -447,7 +447,9 @@ def test_a_file_that_was_cut_off_is_told(tmp_path, name):
 def test_a_last_line_without_an_end_is_told(tmp_path, name):
     text, _ = WRITTEN[name]
     (tmp_path / "a.csv").write_text(text.rstrip()[:-1], encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"“a.csv”: its last line has no end.* cut off") as told:
+    with pytest.warns(
+        UserWarning, match=r"“a.csv”: its last line has no line end.* cut off"
+    ) as told:
         found = load_fits(tmp_path / "a.csv", name, pixel_size=SIZE)
     assert told[0].filename == __file__
     assert len(found) == text.count("\n") - (name != "bigfish")
@@ -460,9 +462,9 @@ def test_a_last_line_without_an_end_is_told(tmp_path, name):
         ("thunderstorm", "1.0,1.0,50.0", "1.0,1.5,50.0", "row 1, column 'frame': .*whole numbers"),
         ("thunderstorm", '"y [nm]"', '"y"', "no column for 'y'"),
         ("smap", "ynm", "xnm", "two columns have the title 'xnm'"),
-        ("trackmate", "(micron)", "(furlong)", "line 4: 'furlong' is no unit of length"),
+        ("trackmate", "(micron)", "(furlong)", "line 4: 'furlong' is no known unit of length"),
         ("trackmate", "ID102,102,,9,3.0", "ID102,102,,9,far", "line 6, column 'POSITION_X': 'far'"),
-        ("napari", "axis-2", "axis-3", "line 1: the columns axis-0, axis-1"),
+        ("napari", "axis-2", "axis-3", "line 1: napari's columns axis-0, axis-1"),
         ("napari", "MIN_STEP", "MIN_STOP", "has the word 'MIN_STOP'"),
         ("bigfish", "4;121;300", "4;121", "line 2 has 2 values instead of 3"),
         ("rsfish", "12.5,7.75", "12.5,,7.75", "line 2 has 7 values instead of 6"),
@@ -531,9 +533,7 @@ def test_real_files_of_other_programs(file, rows, first):
 def test_real_files_that_are_not_known(file):
     if not (FOREIGN / file).exists():
         pytest.skip(f"needs the file {file}")
-    with pytest.raises(
-        UnreadableFileError, match="does not begin as the formats of other programs"
-    ):
+    with pytest.raises(UnreadableFileError, match="does not begin like any known format"):
         load_fits(FOREIGN / file)
 
 

@@ -342,14 +342,14 @@ def test_foreign_files_are_told(tmp_path, fits):
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"sigma_max": 2.0', '"sigma_max": "wide"', "beside its columns is damaged: sigma_max"),
+        ('"sigma_max": 2.0', '"sigma_max": "wide"', "metadata are damaged: sigma_max"),
         ('"threads": null', '"threads": null, "of_later": 3', "unknown setting of_later"),
         ('"index": ["frame"]', '"index": ["axis_0"]', ""),
         ("MIN_DELTA,", "MIN_DELAY,", "'stop_condition' has the word 'MIN_DELAY'"),
         ('"type": "int64"', '"type": "O"', "cannot be of type 'O'"),
         (f"# {FORMAT_KEY}: 1", f"# {FORMAT_KEY}: 1.5", "its format has no number"),
-        ("# layer: null", "# layer: 7", "image and layer have values by name"),
-        ("# layer: null", "# layer: nil", "what it says of “layer” is damaged"),
+        ("# layer: null", "# layer: 7", "image and layer must be mappings"),
+        ("# layer: null", "# layer: nil", "its metadata “layer” are damaged"),
         ("frame,y,x,", "frame,y,z,", "x"),
     ],
 )
@@ -458,7 +458,7 @@ def test_parts_that_end_with_an_error_leave_what_was_there(tmp_path):
         save_fits(parts(), tmp_path / "a.csv")
     assert len(load_fits(tmp_path / "a.csv")) == 9
     assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
-    with pytest.raises(ValueError, match="no spots to write"):
+    with pytest.raises(ValueError, match="nothing to write"):
         save_fits([], tmp_path / "a.csv")
     with pytest.raises(ValueError, match="must end in"):
         save_fits([fits], tmp_path / "a.txt")

@@ -67,14 +67,14 @@ def test_smaps_saved_tables_that_say_less(write, tmp_path):
     path = tmp_path / "a_sml.mat"
     few = {name: LOCS[name] for name in ("frame", "xnm", "ynm", "locprecnm")}
     write(path, few, {})
-    with pytest.raises(ValueError, match=r"a_sml.mat.*size of a pixel is not known"):
+    with pytest.raises(ValueError, match=r"a_sml.mat.*size of a pixel is unknown"):
         load_fits(path)
     assert load_fits(path, pixel_size=100).x_stderr.tolist() == [np.float32(0.11), np.float32(0.12)]
     write(path, few | {"xnm": [1.0, 2.0, 3.0]}, {})
     with pytest.raises(UnreadableFileError, match="columns have different lengths"):
         load_fits(path, pixel_size=100)
     write(path, few, INFO | {"roi": [10.0, 20.0, 64.0, 48.0]})
-    with pytest.warns(UserWarning, match="the movie began at x = 10, y = 20"):
+    with pytest.warns(UserWarning, match="the movie begins at x = 10, y = 20"):
         load_fits(path)
 
 

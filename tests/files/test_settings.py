@@ -64,9 +64,9 @@ def test_a_file_by_hand_may_leave_out_all_but_the_heading(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[settings\nsigma = 2", "it is damaged, or no TOML file"),
-        ("", r"it has no part \[settings\]"),
-        ("settings = 3", r"it has no part \[settings\]"),
+        ("[settings\nsigma = 2", "it is damaged, or not a TOML file"),
+        ("", r"it has no table \[settings\]"),
+        ("settings = 3", r"it has no table \[settings\]"),
         ("format = 2\nversion = '9.1'\n[settings]", "9.1 has written it in the newer format 2"),
         ("format = true\n[settings]", "its format has no number"),
         ("[settings]\nsgima = 2", "unknown setting sgima; the settings are sigma"),

@@ -53,9 +53,9 @@ def test_trackmate_in_the_encoding_of_windows(encoding, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "options", "places", "told"),
     [
-        (TRACKMATE[:1], {}, [1.5, 3.5], "does not say the unit.*taken for pixels"),
-        (TRACKMATE[:1], {"pixel_size": 100}, [15, 35], "does not say the unit.*taken for µm"),
-        (TRACKMATE[:3], {}, [1.5, 3.5], "does not say the unit.*taken for pixels"),
+        (TRACKMATE[:1], {}, [1.5, 3.5], "does not say the unit.*read as pixels"),
+        (TRACKMATE[:1], {"pixel_size": 100}, [15, 35], "does not say the unit.*read as µm"),
+        (TRACKMATE[:3], {}, [1.5, 3.5], "does not say the unit.*read as pixels"),
     ],
 )
 def test_trackmate_without_a_line_of_units(lines, options, places, told, tmp_path):
@@ -149,7 +149,7 @@ def test_plain_csv_in_pixels_of_a_large_camera(tmp_path):
 
 
 def test_plain_csv_in_nanometres_needs_the_size_of_a_pixel(tmp_path):
-    with pytest.raises(ValueError, match="size of a pixel is not known"):
+    with pytest.raises(ValueError, match="size of a pixel is unknown"):
         loaded(tmp_path / "a.csv", "x_nm,y_nm\n150,250\n")
     with pytest.raises(UnreadableFileError, match="two columns are 'x', in different units"):
         loaded(tmp_path / "b.csv", "x,x_nm,y\n1,150,2\n")

@@ -54,7 +54,7 @@ WRITERS = {
     "a.toml": lambda path, count: save_settings(Settings(sigma=float(count)), path),
 }
 #: What a writer does to the disk, in the order of a kill.
-STEPS = ("made_beside", "_flush", "replace", "chmod")
+STEPS = ("create_temporary", "_flush", "replace", "chmod")
 
 
 class KilledError(BaseException):
@@ -177,7 +177,7 @@ def written_log(path, first, count=3):
             log.flush()
 
 
-@pytest.mark.parametrize("step", ["made_beside", "publish", "rmtree", "_write_file"])
+@pytest.mark.parametrize("step", ["create_temporary", "publish", "rmtree", "_write_file"])
 def test_a_log_that_is_killed_as_it_is_closed(step, tmp_path, monkeypatch):
     from napari_spotfit.tracking import log as module
 

@@ -193,10 +193,10 @@ def hdf5(folder, kind):
             told = "promises .* in a file of"
             file.create_dataset("locs", (10**11,), ROWS.dtype, chunks=(1 << 16,))
         elif kind == "unwritten":
-            told = "was never written"
+            told = "is not complete"
             file.create_dataset("locs", (1000,), ROWS.dtype)
         elif kind == "half":
-            told = "was never written, or not to its end"
+            told = "is not complete"
             rows = file.create_dataset("locs", (1000,), ROWS.dtype, chunks=(100,))
             rows[:500] = ROWS[0]
         elif kind == "packed":
@@ -381,7 +381,7 @@ def npy(folder, given):
 @hostile
 def npy_pickled(folder):
     np.save(folder / "a.npy", np.array([[Payload(folder)]], object), allow_pickle=True)
-    return folder / "a.npy", "Python's objects"
+    return folder / "a.npy", "Python objects"
 
 
 @hostile
@@ -663,13 +663,13 @@ def ndtiff_outside(folder, name):
         sizes = struct.pack("<I", len(old)) + old, struct.pack("<I", len(new)) + new
         return index.replace(*sizes)
 
-    return _ndtiff(folder, change), "is no name of a file beside it"
+    return _ndtiff(folder, change), "is no name of a file in this folder"
 
 
 @hostile
 def ndtiff_outside_of_one_file(folder):
     path, _ = HOSTILE["ndtiff_outside_parent"](folder)
-    return path / "NDTiffStack.tif", "is no name of a file beside it"
+    return path / "NDTiffStack.tif", "is no name of a file in this folder"
 
 
 @hostile
@@ -689,7 +689,7 @@ def ndtiff_axes(folder):
             entries += [struct.pack("<I", len(one)) + one + rest for one in (axes, other)]
         return b"".join(entries)
 
-    return _ndtiff(folder, change), "frames, and at most"
+    return _ndtiff(folder, change), "frames, more than the"
 
 
 @hostile_kinds(width=b"uiWidth", height=b"uiHeight")

@@ -221,21 +221,21 @@ DAMAGED = {
     "no-page.tif": (lambda p, m: p.write_bytes(b"II*\0" + b"\7" * 9999), "it has no image"),
     "page.tif": (bad_page, "frame 7 is damaged or missing"),
     "empty.tif": (lambda p, m: p.touch(), "it is empty"),
-    "foreign.tif": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "no TIFF file"),
+    "foreign.tif": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "not a TIFF file"),
     "colours.tif": (
         lambda p, m: tifffile.imwrite(p, np.zeros((40, 40, 3), "u1"), photometric="rgb"),
         "Colours are no frames",
     ),
     "bad.zarr": (bad_zarr, "frame 10 is damaged or missing"),
     "empty.zarr": (lambda p, m: zarr.create_group(p), "has 0 arrays"),
-    "folder": (lambda p, m: p.mkdir(), "none of Zarr's or NDTiff's"),
-    "foreign.tif": (lambda p, m: p.write_bytes(b"xx"), "it is damaged, or no TIFF file$"),
-    "short.nd2": (short_nd2, "it is damaged, or no ND2 file"),
-    "foreign.nd2": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "it is damaged, or no ND2 file$"),
+    "folder": (lambda p, m: p.mkdir(), "neither Zarr nor NDTiff"),
+    "foreign.tif": (lambda p, m: p.write_bytes(b"xx"), "it is damaged, or not a TIFF file$"),
+    "short.nd2": (short_nd2, "it is damaged, or not an ND2 file"),
+    "foreign.nd2": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "it is damaged, or not an ND2 file$"),
     "empty.nd2": (lambda p, m: p.touch(), "it is empty"),
     "short_ndtiff": (short_ndtiff, "frame [0-9]+ is damaged or missing: .*ends before it does"),
     "ndtiff_index": (ndtiff_without_index, "“NDTiff.index” is damaged"),
-    "outside_ndtiff": (ndtiff_of_another_folder, "frame 0 .*is no name of a file beside it"),
+    "outside_ndtiff": (ndtiff_of_another_folder, "frame 0 .*is no name of a file in this folder"),
     "short.npy": (short_npy, "ends within frame 22"),
     "empty.npy": (lambda p, m: p.touch(), "no file of numpy.save"),
     "columns.npy": (lambda p, m: np.save(p, np.asfortranarray(m)), "Fortran order"),
@@ -244,8 +244,8 @@ DAMAGED = {
     "line.npy": (lambda p, m: np.save(p, m[0, 0]), r"shape is \(56,\)"),
     "frames.raw": (lambda p, m: raw_of_sizes(p, -2, 4), r"shape is \(-2, 4, 5\)"),
     "height.raw": (lambda p, m: raw_of_sizes(p, 2, -4), r"shape is \(2, -4, 5\)"),
-    "lonely.dax": (lonely, "“lonely.inf”, which says its size, is not beside it"),
-    "lonely.raw": (lonely, "“lonely.yaml”, which says its size, is not beside it"),
+    "lonely.dax": (lonely, "“lonely.inf”, which gives its size, is not beside it"),
+    "lonely.raw": (lonely, "“lonely.yaml”, which gives its size, is not beside it"),
     "size.raw": (raw_without_size, "'Height' is missing"),
     "movie.avi": (lonely, "its name must end in .tif"),
 }  # fmt: skip
@@ -309,7 +309,7 @@ def test_frames_that_the_file_beside_does_not_know(name, movie, tmp_path):
     KINDS["movie.raw" if name == "movie.raw" else "little.dax"](path, movie)
     with path.open("ab") as file:
         file.write(movie[0].tobytes())
-    with pytest.warns(UserWarning, match=f"“{name}” has 25 frames, and “movie.*” says 24"):
+    with pytest.warns(UserWarning, match=f"“{name}” has 25 frames, but “movie.*” says 24"):
         assert len(open_image(path)) == 24
 
 

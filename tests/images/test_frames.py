@@ -309,7 +309,7 @@ def masked(lazy=False):
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_masked_values_are_not_overlooked(lazy):
-    with pytest.raises(ValueError, match=r"masked.*give the array's .data.*bad_pixels=numpy.ma.ge"):
+    with pytest.raises(ValueError, match=r"masked.*pass the array's .data.*bad_pixels=numpy.ma.ge"):
         read_all(FrameReader(masked(lazy)))
     assert len(read_all(FrameReader(np.ma.masked_array(image(3))))) == 3
 

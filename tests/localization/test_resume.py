@@ -319,7 +319,7 @@ def test_no_room_is_one_clear_error(file: Path, movie: np.ndarray, tmp_path: Pat
         [sys.executable, "-c", FULL, *arguments], capture_output=True, text=True, check=True
     )
     assert "cannot be written in" in found.stdout, found
-    assert "run it again to go on" in found.stdout
+    assert "run again to continue" in found.stdout
     assert not found.stderr
     done = parts_in(folder)
     assert 2 <= len(done) < 6

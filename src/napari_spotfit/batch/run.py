@@ -17,7 +17,7 @@ import numpy as np
 from ..engine import threads
 from ..files.parts import PartsError, folders_in, parts_beside, parts_in, remove_beside
 from ..files.table import as_text
-from ..files.writing import FileLockedError, file_lock, remove_left, unfinished
+from ..files.writing import FileLockedError, file_lock, remove_stale, unfinished
 from ..images.channels import NO_MAPS, Channel, channels_of, is_several
 from ..images.files.opening import open_image
 from ..images.frames import FrameReader
@@ -169,7 +169,7 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
     try:
         # Locked until the parts are removed: a second run would use the same folder.
         with file_lock(table), closing(parts):
-            remove_left(table)
+            remove_stale(table)
             first = next(parts, None)
             if first is None:
                 return

@@ -1,8 +1,7 @@
-"""Spots as CSV files: lines with # that say what the columns are, then titles and rows.
+"""Read and write spots as CSV: metadata in lines that start with #, then titles and rows.
 
-Rows are written and read by pyarrow, or without it, slower, by Python alone. Both write numbers
-with the fewest digits that distinguish them from all others of their precision, and read them
-back to the bit. NaN is nothing between two commas.
+pyarrow does the work where it is installed, else plain Python, more slowly. Both write the
+shortest digits that restore a number to the bit. NaN is an empty cell.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Columns = Mapping[str, NDArray[Any]]
-#: Rows that are written at a time.
+#: Rows per write.
 CHUNK = 100_000
-#: The last line, without which a file was cut off.
+#: The last line: a file without it was cut off.
 _END = b"# end of the spots"
 
 _NAN = ["", "nan", "NaN"]
@@ -50,7 +49,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def write_csv(path: Path, table: SpotTable, spreadsheet: bool = False) -> None:
-    """Write a table as a CSV file; for spreadsheets nothing in it is a formula."""
+    """Write a table as a CSV file; with `spreadsheet`, escape what would be a formula."""
     with path.open("wb") as file:
         for _ in csv_parts(file, table, spreadsheet=spreadsheet):
             pass
@@ -59,7 +58,7 @@ def write_csv(path: Path, table: SpotTable, spreadsheet: bool = False) -> None:
 def csv_parts(
     file: BinaryIO, table: SpotTable, chunk: int = CHUNK, spreadsheet: bool = False
 ) -> Iterator[int]:
-    """Write a table as CSV into a file; yield how many rows are written after each part."""
+    """Write a table as CSV in chunks; yield the number of rows written so far."""
     table = table_for_spreadsheets(table) if spreadsheet else table
     with _rows_between(file, table.about, spreadsheet) as add:
         for start in range(0, len(table), chunk):
@@ -70,7 +69,7 @@ def csv_parts(
 
 @contextmanager
 def csv_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable], None]]:
-    """Give what adds tables of the same columns as the first one to a CSV file."""
+    """Open a CSV file; yield a function that appends tables with the columns of the first."""
     with path.open("wb") as file, _rows_between(file, first.about) as add:
         yield add
 
@@ -79,7 +78,7 @@ def csv_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable], N
 def _rows_between(
     file: BinaryIO, about: About, spreadsheet: bool = False
 ) -> Iterator[Callable[[SpotTable], None]]:
-    """Write what is known of the columns, and their titles; then rows; then that it is complete."""
+    """Write metadata and titles, yield a function that appends rows, then write the last line."""
     for name, text in to_texts(about).items():
         text = without_separators(text) if spreadsheet else text
         file.write(f"# {name}: {text}\n".encode())
@@ -111,8 +110,8 @@ def read_csv(path: Path) -> SpotTable:
         begin = end
     if FORMAT_KEY.encode() not in texts:
         raise UnreadableFileError(
-            "it was not written by napari-spotfit, and does not begin as the formats of other "
-            "programs do that are known; say format=… if it is of one of them"
+            "it was not written by napari-spotfit, and does not begin like any known format of "
+            "another program; if it has one of these formats, say which: format=…"
         )
     end = text.rfind(b"\n#", begin - 1)
     if end < 0 or not text.startswith(_END, end + 1):
@@ -127,7 +126,7 @@ def read_csv(path: Path) -> SpotTable:
 
 
 def _title(title: str) -> str:
-    """Return a title as it stands in a line of them."""
+    """Return a title as a CSV cell, in quotes where needed."""
     if title.strip() == title and title and not set(title) & set(',"#\r\n'):
         return title
     return '"' + title.replace('"', '""') + '"'
@@ -136,14 +135,14 @@ def _title(title: str) -> str:
 def rows_as_text(
     values: Columns, columns: Mapping[str, StoredColumn], nan: Literal["", "NaN"] = ""
 ) -> bytes:
-    """Return rows as lines.
+    """Return rows as lines of CSV.
 
     Parameters
     ----------
     values, columns : mapping
         The columns by name, and how they are stored.
     nan : str
-        What stands for NaN.
+        Text of a NaN.
     """
     return (_arrow_lines if find_spec("pyarrow") else _plain_lines)(values, columns, nan)
 
@@ -154,7 +153,7 @@ def rows_of_text(text: bytes, columns: Mapping[str, StoredColumn]) -> dict[str, 
     Raises
     ------
     UnreadableFileError
-        If a column is missing or has something else in it.
+        If a column is missing or has values of another type.
     """
     read = _arrow_columns if find_spec("pyarrow") else _plain_columns
     try:
@@ -191,7 +190,7 @@ def _arrow_lines(values: Columns, columns: Mapping[str, StoredColumn], nan: str 
 def _arrow_numbers(values: NDArray[Any], nan: str) -> pa.Array:
     import pyarrow as pa
 
-    # From pandas: NaN has no value.
+    # from_pandas: NaN becomes null, so that its cell is empty.
     numbers = pa.array(values, from_pandas=True)
     if not nan or not numbers.null_count:
         return numbers
@@ -278,9 +277,10 @@ def _plain_values(name: str, cells: Sequence[str], column: StoredColumn) -> NDAr
 
 
 def _single(values: NDArray[np.float64], cells: Sequence[str]) -> NDArray[np.float32]:
-    """Return numbers in single precision, rounded once: from their digits.
+    """Return numbers in single precision, rounded once, from their digits.
 
-    In double precision a number may lie halfway between two that its digits are not halfway of.
+    Rounding to double first can move a number onto the middle between two singles, and the second
+    rounding then goes the wrong way.
     """
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)

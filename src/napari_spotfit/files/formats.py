@@ -1,4 +1,4 @@
-"""Tables of spots written to files and read from them, in the format that the name says."""
+"""Write and read tables of spots, in the format of the file's name."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], Spo
     ".parquet": (write_parquet, read_parquet),
     ".csv": (write_csv, read_csv),
 }
-#: Endings of several formats, told apart by their content.
+#: Endings that several formats share; the content decides.
 _SNIFFED = (".csv", ".h5", ".mat")
-#: What our own CSV files begin with.
+#: First bytes of our own CSV files.
 OURS = f"# {FORMAT_KEY}".encode()
 _ENDINGS = (
     "must end in .spots.parquet or .spots.csv, which napari opens with this plugin, in "
-    f".parquet or .csv, or in {', '.join(one.suffix for one in EXCHANGE.values())}; or say "
+    f".parquet or .csv, or in {', '.join(one.suffix for one in EXCHANGE.values())}; or pass "
     f"format=…: {', '.join(EXCHANGE)}"
 )
 
 
 class FormatWarning(UserWarning):
-    """Another program's format does not take all that fits have; it says what is lost.
+    """Another program's format cannot store everything; the message lists what is lost.
 
     Attributes
     ----------
     left_out : int
-        How many rows are not in the file.
+        Number of rows that are not in the file.
     """
 
     left_out = 0
@@ -65,36 +65,35 @@ def write(
     shape: Sequence[int] | None = None,
     spreadsheet: bool = False,
 ) -> Path:
-    """Write a table in the format that is named, or that the file's name ends in; return the path.
+    """Write a table in the format named, or in that of the file's ending; return the path.
 
-    The file takes its name when it is complete: should anything fail, whatever had that name is
-    as it was.
+    The file appears when it is complete: if anything fails, an older file of that name is kept.
 
     Parameters
     ----------
     path : str or path
         The file.
     table : SpotTable
-        What to write.
+        The spots.
     format : str, optional
         The name of another program's format.
     pixel_size : float or (float, float), optional
-        Height and width of a pixel in nm; by default that of the layer, if the table has one.
+        Height and width of a pixel in nm; by default that of the table's layer.
     shape : sequence of int, optional
-        Shape of the image; by default what the table says of it.
+        Shape of the image; by default that stored in the table.
     spreadsheet : bool
-        Let no text or title of a CSV file be a formula.
+        Whether to escape texts and titles of CSV that spreadsheets would take for formulas.
 
     Warns
     -----
     FormatWarning
-        If the format has no place for something.
+        If the format cannot store everything.
 
     Raises
     ------
     ValueError
-        If the name ends otherwise, there is no such format, it needs the size of a pixel and that
-        is not known, two columns would have one title, or spreadsheets do not read the format.
+        If the ending or the format is unknown, the format needs the size of a pixel, two columns
+        would have one title, or `spreadsheet` is asked for another format than CSV.
     OSError
         If the file cannot be written.
     ImportError
@@ -107,7 +106,7 @@ def write(
         "csv"
     ):
         raise ValueError(
-            f"spreadsheets read CSV, and “{place.name}” is none: take a name that ends in .csv"
+            f"spreadsheets read CSV, and “{place.name}” is not: choose a name that ends in .csv"
         )
     if foreign is not None:
         table = table_for_spreadsheets(table) if spreadsheet else table
@@ -133,11 +132,11 @@ def read(
     Raises
     ------
     UnreadableFileError
-        If the file is damaged, of a newer version, or something else; the message says what.
+        If the file is damaged, of a newer version or of another kind; the message says which.
     ValueError
-        If its name ends otherwise, there is no such format, or it needs the size of a pixel.
+        If the ending or the format is unknown, or the format needs the size of a pixel.
     OSError
-        If there is no such file, or it cannot be read.
+        If the file is missing or cannot be read.
     ImportError
         If the format needs a library that is missing.
     """
@@ -156,36 +155,36 @@ def read(
 
 
 def check_ending(path: Path, format: str | None = None) -> None:
-    """Raise a ValueError if a name does not say in which format to write, and nothing else does."""
+    """Raise a ValueError if neither the file's ending nor `format` says how to write it."""
     if format is None and by_name(path) is None:
         _format(path)
 
 
 def check_beside(place: Path, foreign: Format) -> None:
-    """Check that what belongs beside a new file of another program is not there, or is ours.
+    """Check that the accompanying files of a new file do not exist yet, or are ours.
 
     Raises
     ------
     FileExistsError
-        If it is, and so is another's.
+        If one exists that this package has not written.
     """
     for suffix in foreign.beside:
         other = place.with_suffix(suffix)
         if other.exists() and not place.exists() and not foreign.wrote(other):
             raise FileExistsError(
-                f"“{place.name}” cannot be written: “{other.name}”, which belongs beside it, is "
-                "there already and is another's; take another name, such as "
+                f"“{place.name}” cannot be written: “{other.name}”, which would accompany it, "
+                "exists already and is another program's; choose another name, such as "
                 f"“{place.stem}_locs{place.suffix}”"
             )
 
 
 def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
-    """Write a table in another program's format, and warn of what that does not take."""
+    """Write a table in another program's format, and warn of what is lost."""
     report = ExportReport()
     table = without_unknown_stops(with_planes_named(with_position(table, report)))
     check_beside(place, foreign)
     try:
-        # What belongs beside it takes its name after it.
+        # Accompanying files appear after the file itself.
         with ExitStack() as stack, unfinished(place) as part:
             for suffix, text in foreign.write(part, table, image, report).items():
                 other = place.with_suffix(suffix)
@@ -208,7 +207,7 @@ def _named(format: str) -> Format:
 
 
 def _foreign(path: Path) -> Format | None:
-    """Return the format of another program's file by its name or its content; None for ours."""
+    """Return another program's format by a file's name or content; None for our formats."""
     name = path.name.lower()
     if name.endswith((".spots.csv", ".parquet")):
         return None
@@ -222,7 +221,7 @@ def _foreign(path: Path) -> Format | None:
 
 
 def check_titles(table: SpotTable) -> None:
-    """Check that the titles of a table's columns differ."""
+    """Raise a ValueError if two columns of a table have the same title."""
     titles = [column.title or name for name, column in table.about.columns.items()]
     twice = next((title for title in titles if titles.count(title) > 1), None)
     if twice is not None:
@@ -239,7 +238,7 @@ def _format(
 
 
 def _check(table: SpotTable) -> None:
-    """Check that a table has what spots have."""
+    """Check that a table has the columns and the metadata of spots."""
     about = table.about
     for name in (*about.index, *REQUIRED, *about.axes):
         if name not in table.columns:
@@ -251,7 +250,7 @@ def _check(table: SpotTable) -> None:
 
 
 def _in_pixels(table: SpotTable) -> SpotTable:
-    """Return a table whose numbers are in their own units again."""
+    """Undo the factors by which a file's columns were multiplied."""
     columns, known = dict(table.columns), dict(table.about.columns)
     for name, column in known.items():
         if column.factor != 1 and column.type not in (TEXT, WORDS) and name in columns:

@@ -1,4 +1,4 @@
-"""Spots as Parquet files, whose metadata say what the columns are."""
+"""Read and write spots as Parquet files, with our metadata in their schema."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
-#: Rows that are stored together: small groups make large files, and slow ones.
+#: Rows per row group: small groups make files large and slow.
 GROUP = 1 << 17
-#: Zstandard's level: half the time of its usual one, 3 % larger files.
+#: Zstandard level: half the time of the default one, 3 % larger files.
 _QUICK = -1
 
 
@@ -51,7 +51,7 @@ def write_parquet(path: Path, table: SpotTable) -> None:
 
 @contextmanager
 def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable], None]]:
-    """Give what adds tables of the same columns as the first one to a Parquet file.
+    """Open a Parquet file; yield a function that appends tables with the columns of the first.
 
     Raises
     ------
@@ -66,8 +66,8 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
     empty = SpotTable({name: values[:0] for name, values in first.columns.items()}, first.about)
     schema = _schema(empty)
     how: dict[str, Any] = {
-        # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
-        # But their upper bytes are much alike, and are compressed best beside each other.
+        # Fitted numbers hardly ever repeat, so a dictionary only costs time. But their upper bytes
+        # are similar, and compress best if stored together.
         "use_dictionary": [titles[name] for name, c in known.items() if c.type in (TEXT, WORDS)],
         "column_encoding": {
             titles[name]: "BYTE_STREAM_SPLIT"
@@ -76,11 +76,11 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
         },
         "compression": "zstd",
         "compression_level": _QUICK,
-        # Least and greatest values of a group help to find rows by what these are in the order of.
+        # Minimum and maximum of a group help queries only for columns that rows are sorted by.
         "write_statistics": [titles[n] for n in known if n in (*first.about.index, "y", "x")],
         "write_page_checksum": True,
     }
-    # pyarrow takes no name that is not UTF-8. What it opens, it writes without the interpreter.
+    # pyarrow opens only names in UTF-8, but writes faster to files that it has opened.
     named = as_text(str(path)) == str(path)
     place = nullcontext(path) if named else path.open("wb")
     with place as file, parquet.ParquetWriter(file, schema, **how) as writer:
@@ -102,7 +102,7 @@ def read_parquet(path: Path) -> SpotTable:
 
 
 def parquet_pieces(path: Path) -> Iterator[SpotTable]:
-    """Read a table some rows after the other, as they were written; one piece at least.
+    """Read a table in pieces, one per row group as written; at least one.
 
     Raises
     ------
@@ -119,12 +119,12 @@ def parquet_pieces(path: Path) -> Iterator[SpotTable]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
-    """Open a file; damaged parts raise an error when they are read."""
+    """Open a Parquet file and read its metadata; damaged rows raise an error when read."""
     need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
 
-    # Errors of the file itself are raised here; what Arrow cannot read is damaged.
+    # Python's open raises the system's errors; what Arrow raises then means damage.
     with path.open("rb") as content:
         try:
             file = parquet.ParquetFile(content, page_checksum_verification=True)
@@ -135,7 +135,7 @@ def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
             check_promise(path, file.metadata)
             names = (name for name in metadata if not name.startswith(b"ARROW:"))
             about = from_texts({name.decode(): metadata[name].decode() for name in names})
-            # A long text that many rows have is there once.
+            # A dictionary keeps a long text that many rows share in memory once.
             words = [c.title or n for n, c in about.columns.items() if c.type in (TEXT, WORDS)]
             yield (
                 parquet.ParquetFile(
@@ -144,18 +144,18 @@ def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
                 about,
             )
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
+            raise UnreadableFileError(f"it is damaged, or not a Parquet file: {error}") from None
 
 
 def check_promise(path: Path, said: parquet.FileMetaData) -> None:
-    """Raise an error if a file cannot hold the numbers that are said to be in it."""
+    """Raise an error if a file is too small for the numbers that its metadata claim."""
     Allowance(path.stat().st_size).take(said.num_rows * said.num_columns * 8, "it")
 
 
 def _check_rows(said: parquet.FileMetaData) -> None:
-    """Raise an error if not all columns have the rows that are said of their groups and the file.
+    """Raise an error if the metadata's row counts of columns, groups and file disagree.
 
-    Pages have checksums, what is said of them has none.
+    Unlike pages, metadata have no checksum.
     """
     groups = [said.row_group(number) for number in range(said.num_row_groups)]
     whole = sum(group.num_rows for group in groups) == said.num_rows
@@ -177,7 +177,7 @@ def need_pyarrow() -> None:
 
 
 def _schema(table: SpotTable) -> pa.Schema:
-    """Return Arrow's names and types of a table's columns, and what they are in words."""
+    """Return Arrow's schema of a table, with our metadata."""
     import pyarrow as pa
 
     columns = []
@@ -197,12 +197,12 @@ def _arrow_table(table: SpotTable, schema: pa.Schema) -> pa.Table:
 
 
 def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
-    """Return the columns that a table of Arrow's has besides those that follow from others.
+    """Convert an Arrow table to ours, without columns that are computed from others.
 
     Raises
     ------
     UnreadableFileError
-        If a column is missing, or is not what it should be.
+        If a column is missing or has another type.
     """
     columns = {}
     for name, column in about.columns.items():
@@ -210,7 +210,7 @@ def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
             continue
         title = column.title or name
         if len(found.schema.get_all_field_indices(title)) != 1:
-            raise UnreadableFileError(f"its column {title!r} is missing, or there twice")
+            raise UnreadableFileError(f"its column {title!r} is missing, or exists twice")
         columns[name] = _values(name, found.column(title), column)
     return SpotTable(columns, about)
 
@@ -226,7 +226,7 @@ def _array(values: NDArray[Any], column: StoredColumn) -> pa.Array:
 
 
 def _values(name: str, found: pa.ChunkedArray, column: StoredColumn) -> NDArray[Any]:
-    """Return a column as an array with memory of its own."""
+    """Return a column as an array that owns its memory."""
     import pyarrow as pa
 
     if found.null_count:

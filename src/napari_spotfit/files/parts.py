@@ -1,8 +1,8 @@
-"""A folder of parts of one run: each a table of some frames, and what the run is of.
+"""Store a run in a folder of parts, so that it can be resumed after a kill.
 
-``part-000000512.parquet`` has the spots of the frames from number 512 on. A part takes its name
-when it is complete, and says itself what it was made of: so a run that was killed can go on, and
-what cannot be trusted is made again. ``_run.json`` has what is the same for all parts.
+``part-000000512.parquet`` has the spots of the frames from 512 on. A part appears when it is
+complete, and records its inputs: a resumed run repeats parts that are missing, damaged or of other
+inputs. ``_run.json`` has what all parts share.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
 from .writing import (
     FileLockedError,
+    create_temporary,
     errno_from_message,
     file_lock,
     lock_of,
-    made_beside,
     publish,
     unfinished,
 )
 
-#: Readers of folders of Parquet files leave out what begins with an underscore.
+#: Readers of Parquet folders skip names that begin with an underscore.
 _RUN = "_run.json"
 _FORMAT = 1
-#: What the time of a file's last change, in ns, is called among what a run is of.
+#: Key of an image file's modification time in ns.
 _CHANGED = "changed"
 _PART = re.compile(r"part-\d{9,}\.parquet")
 _CHANNEL = re.compile(r"channel-\d{3,}")
@@ -44,21 +44,21 @@ _UNFINISHED = re.compile(r"\.(part-\d{9,}(\.parquet)?|_run(\.json)?)\.[0-9a-f]{3
 
 
 class PartsError(OSError):
-    """Parts cannot be stored, or are lost while they are read; what they are of is all right."""
+    """Parts cannot be stored or read again; the image itself is all right."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is the same for all parts of a folder.
+    """The inputs of a run, which all parts of a folder share.
 
     Parameters
     ----------
     asked : mapping
-        Plain values that say what was asked for: image, settings, frames, maps.
+        The request as plain values: image, settings, frames, maps.
     settings : Settings
-        The settings with all that was estimated.
+        The settings after estimation.
     firsts : sequence of int
-        Number of the first frame of every part that there is to be.
+        First frame of each part of the complete run.
     """
 
     asked: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Run:
 
 
 def channel_folder(folder: Path, number: int) -> Path:
-    """Return the folder of the parts of a channel, where each is fitted by itself.
+    """Return the folder of a channel's parts, where channels are fitted separately.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def channel_folder(folder: Path, number: int) -> Path:
 
 
 def part_path(folder: Path, first: int) -> Path:
-    """Return the path of the part whose frames begin with a number.
+    """Return the path of the part that begins with a frame.
 
     Examples
     --------
@@ -90,21 +90,21 @@ def part_path(folder: Path, first: int) -> Path:
 
 @contextmanager
 def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTable], None]]:
-    """Give what adds spots to a part beside, which takes its name when it is complete.
+    """Open a new part; yield a function that appends spots. It appears when it is complete.
 
     Parameters
     ----------
     path : path
-        Of :func:`part_path`.
+        As returned by :func:`part_path`.
     key : mapping
-        Plain values that say what the spots are made of.
+        The inputs of the part, as plain values.
 
     Raises
     ------
     PartsError
-        If it cannot be written; the message names folder and part.
+        If the part cannot be written; the message names it and its folder.
     """
-    # Two workers may make the same part, of which one was taken for lost: each has its own file.
+    # Two workers may make the same part if one was believed dead: each writes its own file.
     beside: list[Path] = []
     writer, apart = ExitStack(), GroupCounter()
     adds: list[Callable[[SpotTable], None]] = []
@@ -113,7 +113,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
         with _naming_part(path):
             if not adds:
                 first = SpotTable(table.columns, replace(table.about, part=key))
-                beside.append(made_beside(path))
+                beside.append(create_temporary(path))
                 adds.append(writer.enter_context(parquet_writer(beside[0], first)))
             adds[0](SpotTable(apart(table.columns), table.about))
 
@@ -123,23 +123,23 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
             writer.close()
             publish(beside[0], path)
     finally:
-        with suppress(OSError, ValueError):  # the error that matters is raised already
+        with suppress(OSError, ValueError):  # the first error matters
             writer.close()
         for own in beside:
             _drop(own)
 
 
 def part_pieces(path: Path, key: Mapping[str, Any]) -> Iterator[SpotTable] | None:
-    """Return a part, some rows after the other, of which all can be read.
+    """Return the pieces of a part, once all of it has been read as a test.
 
-    None if it is not there, is damaged, or was made of something else.
+    None if the part is missing, damaged, or has other inputs.
     """
     try:
         pieces = parquet_pieces(path)
         first = next(pieces)
         if first.about.part != plain(key):
             return None
-        # What has begun must not end with an error.
+        # Read all of it now: an error after the first piece would come too late.
         several = sum(1 for _ in pieces)
     except (FileNotFoundError, UnreadableFileError):
         return None
@@ -147,26 +147,26 @@ def part_pieces(path: Path, key: Mapping[str, Any]) -> Iterator[SpotTable] | Non
 
 
 def _pieces_again(path: Path) -> Iterator[SpotTable]:
-    """Yield the pieces of a part that was whole."""
+    """Yield the pieces of a part that was read completely before."""
     try:
         yield from parquet_pieces(path)
     except (OSError, UnreadableFileError) as error:
         raise PartsError(
             errno.EIO,
-            f"“{path.name}” in “{path.parent}” is lost or was changed while it was read: {error}. "
-            "The other parts are kept: run it again to make this one again",
+            f"“{path.name}” in “{path.parent}” was lost or changed while it was read: {error}. "
+            "The other parts are kept: run again to repeat this one",
         ) from error
 
 
 def write_run(folder: Path, run: Run) -> None:
-    """Make a folder one of a run, whose parts follow.
+    """Record a run in a folder, before its parts are written.
 
     Raises
     ------
     ImportError
         If pyarrow is missing; the message says how to get it.
     PartsError
-        If it cannot be written; the message names the folder.
+        If the folder cannot be written; the message names it.
     """
     need_pyarrow()
     path = folder / _RUN
@@ -183,7 +183,7 @@ def write_run(folder: Path, run: Run) -> None:
 
 
 def read_run(folder: Path) -> Run | None:
-    """Return what a folder's parts are of; None if it does not say so, or is damaged."""
+    """Return the run recorded in a folder; None if there is none, or it is damaged."""
     try:
         found = json.loads((folder / _RUN).read_text(encoding="utf-8"))
         if found["format"] != _FORMAT:
@@ -194,42 +194,41 @@ def read_run(folder: Path) -> Run | None:
 
 
 def parts_in(folder: Path) -> list[Path]:
-    """Return the paths of the parts that are in a folder, in order."""
+    """Return the paths of the parts in a folder, in order."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if _PART.fullmatch(path.name))
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """Return a folder of parts, and those of the parts of channels in it."""
+    """Return a folder of parts and the folders of channels in it."""
     own = folder.iterdir() if folder.is_dir() else ()
     return [folder, *sorted(path for path in own if _CHANNEL.fullmatch(path.name))]
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Be the only run that works in a folder, which is made where it is missing.
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a folder, which is created if it is missing.
 
     Raises
     ------
     PartsError
-        If another run works there.
+        If another run holds the lock.
     """
-    with suppress(OSError):  # writing there raises its own error
+    with suppress(OSError):  # writing there will raise a better error
         folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
             stack.enter_context(file_lock(folder / _RUN))
         except FileLockedError:
             raise PartsError(
-                f"another run works in “{folder}”. Wait until that one ends, or choose another "
-                "folder"
+                f"another run works in “{folder}”. Wait until it ends, or choose another folder"
             ) from None
         yield
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a killed run has left unfinished: only for who is :func:`alone_in` there."""
+    """Remove a killed run's temporary files; the caller must hold the folder's lock."""
     if folder.is_dir():
         for path in list(folder.iterdir()):
             if _UNFINISHED.fullmatch(path.name):
@@ -237,7 +236,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def remove_parts(folder: str | os.PathLike[str]) -> None:
-    """Remove all parts of a run, and their folder if there is nothing else in it."""
+    """Remove all parts of a run, and their folder if it is empty then."""
     place = Path(folder)
     if not place.is_dir():
         return
@@ -249,7 +248,7 @@ def remove_parts(folder: str | os.PathLike[str]) -> None:
 
 
 def parts_beside(table: Path, image: Path) -> Path:
-    """Return the folder where the parts of an image come to lie while its table is not complete.
+    """Return the folder of an image's parts while its table is not complete.
 
     Examples
     --------
@@ -261,9 +260,9 @@ def parts_beside(table: Path, image: Path) -> Path:
 
 
 def remove_beside(folder: Path) -> None:
-    """Remove the parts in a folder of :func:`parts_beside`, and what is empty then.
+    """Remove the parts in a folder of :func:`parts_beside`, and folders that are empty then.
 
-    Only for who is alone at the table, so that a lock in it is one that a killed run has left.
+    The caller must hold the table's lock, so that a lock in the folder is a killed run's.
     """
     for own in reversed(folders_in(folder)):
         _drop(lock_of(own / _RUN))
@@ -273,12 +272,12 @@ def remove_beside(folder: Path) -> None:
 
 
 def plain(values: Any) -> Any:
-    """Return values as they come back from a file."""
+    """Return values as they would be read back from JSON."""
     return json.loads(json.dumps(values))
 
 
 def difference(there: Any, here: Any, name: str = "") -> str:
-    """Say in which value two mappings differ first; nothing if they do not.
+    """Describe the first value in which two mappings differ; empty if they are equal.
 
     Examples
     --------
@@ -300,22 +299,22 @@ def difference(there: Any, here: Any, name: str = "") -> str:
 
 
 def _date(nanoseconds: int) -> str:
-    """Return a time of a file as people write it."""
+    """Return a file's modification time as text."""
     return datetime.fromtimestamp(nanoseconds / 1e9).isoformat(" ", "milliseconds")
 
 
 @contextmanager
 def _naming_part(path: Path) -> Iterator[None]:
-    """Let errors of writing name the place."""
+    """Turn errors of writing into a PartsError that names part and folder."""
     try:
         yield
     except OSError as error:
-        # Arrow says the number in its text alone.
+        # Arrow has the error number only in its message.
         code = error.errno or errno_from_message(error) or errno.EIO
-        kept = "No part is there yet: make room and run it again"
+        kept = "There is no part yet: make room and run again"
         with suppress(OSError):
             if parts_in(path.parent):
-                kept = "The parts before it are kept: run it again to go on after them"
+                kept = "The parts before it are kept: run again to continue after them"
         raise PartsError(
             code,
             f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. {kept}",
@@ -326,4 +325,4 @@ def _drop(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # The error that matters is raised already.
+        return  # the first error matters

@@ -1,4 +1,4 @@
-"""Settings as TOML, which people write by hand and the widget saves, and as Python."""
+"""Write settings as TOML, by hand or from the widget, and as Python code; read TOML."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .formats import FORMATS, read
 from .table import UnreadableFileError, check_format
 from .writing import unfinished
 
-#: The format of the file; a change that an older version would misread makes it one more.
+#: Version of the format; incremented by changes that older versions would misread.
 FORMAT = 1
-#: What TOML has no word for: a held parameter that keeps each spot's own start value.
+#: Stands for None, which TOML lacks: a fixed parameter that keeps each spot's start value.
 _START = "start"
 _PACKAGE = "napari_spotfit"
 _INDENT = " " * 4
@@ -36,16 +36,16 @@ def save_settings(settings: Settings, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     settings : Settings
-        The settings; those of fits have all that was estimated.
+        The settings; those of fits include the estimates.
     path : str or path
         The file, ``.toml``.
 
     Raises
     ------
     ValueError
-        If the name ends otherwise.
+        If the name does not end in ``.toml``.
     OSError
-        If the file cannot be written; whatever had its name is as it was.
+        If the file cannot be written; an older file of that name is kept.
     """
     place = Path(path)
     if place.suffix.lower() != ".toml":
@@ -55,21 +55,21 @@ def save_settings(settings: Settings, path: str | os.PathLike[str]) -> None:
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:
-    """Return the settings of a TOML file, or those that fits in a file were made with.
+    """Return the settings of a TOML file, or those stored with fits.
 
     Parameters
     ----------
     path : str or path
-        A ``.toml`` of :func:`save_settings`, or written by hand: what it leaves out has its
-        default. Or a file of fits.
+        A ``.toml`` file, saved or written by hand, in which missing settings have their defaults;
+        or a file of fits.
 
     Raises
     ------
     ValueError
-        If the file is damaged, of a newer version or something else, or if a setting is not
-        accepted; the message says what.
+        If the file is damaged, of a newer version or of another kind, or a setting is not
+        accepted; the message says which.
     OSError
-        If there is no such file, or it cannot be read.
+        If the file is missing or cannot be read.
 
     Examples
     --------
@@ -99,24 +99,24 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
 
 
 def settings_as_toml(settings: Settings) -> str:
-    """Return settings as the text of a TOML file, from which they come back exactly."""
+    """Return settings as TOML, which restores them exactly."""
     return "\n".join((*_lines(settings), ""))
 
 
 def settings_of_toml(text: str) -> Settings:
-    """Return the settings that a TOML text has.
+    """Return the settings of a TOML text.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no such text, or a setting is not accepted; the message says what.
+        If the text is not TOML, or a setting is not accepted; the message says which.
     """
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UnreadableFileError(f"it is damaged, or no TOML file: {error}") from None
+        raise UnreadableFileError(f"it is damaged, or not a TOML file: {error}") from None
     if not isinstance(found.get("settings"), dict):
-        raise UnreadableFileError("it has no part [settings], in which settings stand")
+        raise UnreadableFileError("it has no table [settings]")
     check_format(found.get("format", FORMAT), FORMAT, found.get("version", "of later"))
     values = found["settings"]
     _open_ends(values)
@@ -129,7 +129,7 @@ def settings_of_toml(text: str) -> Settings:
 
 
 def _lines(settings: Settings) -> Iterator[str]:
-    yield "# Settings of napari-spotfit. What is left out has its default."
+    yield "# Settings of napari-spotfit. Missing settings have their defaults."
     yield f"format = {FORMAT}"
     yield f'version = "{__version__}"'
     yield ""
@@ -150,7 +150,7 @@ def _lines(settings: Settings) -> Iterator[str]:
 
 
 def _table(name: str, table: Mapping[str, Any], comment: str = "") -> Iterator[str]:
-    """Write a table, and after it those that are in it; nothing if it is empty."""
+    """Yield the lines of a table and of the tables in it; none if it is empty."""
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     if not table:
         return
@@ -164,7 +164,7 @@ def _table(name: str, table: Mapping[str, Any], comment: str = "") -> Iterator[s
 
 
 def _value(value: Any) -> str:
-    """Return a plain value as TOML has it; of two ends, an open one is infinite."""
+    """Return a plain value as TOML; an open end of bounds is infinite."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -181,12 +181,12 @@ def _key(key: str) -> str:
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for one character that has to be escaped here.
+    # TOML has JSON's escapes, and requires one more.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _open_ends(values: Mapping[str, Any]) -> None:
-    """Let infinite ends of bounds be open again."""
+    """Replace infinite ends of bounds by None."""
     bounds = values.get("bounds")
     for name, ends in dict(bounds if isinstance(bounds, dict) else {}).items():
         if isinstance(ends, list) and len(ends) == 2:
@@ -198,9 +198,9 @@ def _open_ends(values: Mapping[str, Any]) -> None:
 
 
 def settings_as_python(settings: Settings) -> str:
-    """Return an expression that makes the same settings to the bit.
+    """Return a Python expression that restores the settings to the bit.
 
-    It takes ``import napari_spotfit`` for granted, and leaves out what is as by default.
+    It assumes ``import napari_spotfit``, and leaves out defaults.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def settings_as_python(settings: Settings) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return plain values, and what settings hold, as Python that makes them."""
+    """Return a Python expression for plain values and the values of settings."""
     if isinstance(value, Profile):
         return _indented(_python_call(f"{_PACKAGE}.Profile.from_expression", value.to_dict()))
     if isinstance(value, Calibration):

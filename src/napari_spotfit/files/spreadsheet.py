@@ -1,4 +1,4 @@
-"""Tables that spreadsheets take for text and numbers: what begins as a formula does so no more."""
+"""Escape texts that spreadsheets would take for formulas."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .table import TEXT, SpotTable
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What spreadsheets compute, in some countries with the wide signs: at the beginning, and behind
-#: what ends a cell where others than commas do.
+#: Beginnings of formulas, also with full-width signs: at the start of a text, and after characters
+#: that may separate cells.
 _FORMULA = re.compile(r"""((?:^|[,;\t\r\n])[\s"]{0,64})(?=[=+\-@\uff1d\uff0b\uff0d\uff20])""")
-#: What ends cells and begins formulas.
+#: Characters that separate cells or begin formulas.
 _SIGNS = re.compile("[,;=+@-]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def as_text_cell(text: str) -> str:
-    """Return a text that a spreadsheet shows and does not compute.
+    """Return a text that a spreadsheet shows but does not compute.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def as_text_cell(text: str) -> str:
 
 
 def table_for_spreadsheets(table: SpotTable) -> SpotTable:
-    """Return a table whose texts and titles no spreadsheet computes."""
+    """Return a table with texts and titles that no spreadsheet computes."""
     known = table.about.columns
     names = {name: as_text_cell(name) for name in known}
     columns = {names.get(name, name): values for name, values in table.columns.items()}
@@ -50,7 +50,7 @@ def table_for_spreadsheets(table: SpotTable) -> SpotTable:
 
 
 def frame_for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose texts and titles no spreadsheet computes."""
+    """Return a DataFrame with texts and titles that no spreadsheet computes."""
     safe = frame.copy(deep=False)
     for name, values in frame.items():
         if values.dtype.kind not in "iufb":
@@ -59,7 +59,7 @@ def frame_for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_separators(json_text: str) -> str:
-    r"""Return a text of JSON in which no string is cut into cells; it means the same.
+    r"""Escape characters in the strings of a JSON text that could separate cells.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tables of spots that come in parts: written as they come, in ours or another program's format."""
+"""Write a table of spots part by part, in our format or another program's."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .parquet import GROUP, parquet_writer
 from .table import SpotTable
 from .writing import scratch, unfinished
 
-#: What adds a table to a file.
+#: Appends a table to an open file.
 Adds = Callable[[SpotTable], None]
-#: Rows that are gathered before they are written. Text takes several times the memory.
+#: Rows to gather before a write; text takes several times the memory.
 _ROWS = {".parquet": GROUP, ".csv": GROUP // 4}
 _WRITERS: dict[str, Callable[[Path, SpotTable], AbstractContextManager[Adds]]] = {
     ".parquet": parquet_writer,
@@ -37,7 +37,7 @@ _WRITERS: dict[str, Callable[[Path, SpotTable], AbstractContextManager[Adds]]] =
 
 
 def is_table(path: Path) -> bool:
-    """Whether a name is that of a table: ours, or another program's.
+    """Whether a name has the ending of a table, ours or another program's.
 
     Examples
     --------
@@ -53,9 +53,9 @@ def check_name(
     *,
     several: bool = False,
 ) -> Path:
-    """Return the path of a file to be, or raise an error if it cannot be written so.
+    """Check that a file could be written later, and return its path.
 
-    For work that takes long before there is anything to write.
+    Called before long computations, so that they do not fail at the end.
 
     Parameters
     ----------
@@ -64,15 +64,15 @@ def check_name(
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm.
     several : bool, default False
-        Whether the spots of several images are to go there, with their names beside them.
+        Whether the table will have spots of several images, with a column of their names.
 
     Raises
     ------
     ValueError
-        If its name says no format of spots, or the format needs the size of a pixel, or has no
-        place for the names of several images.
+        If the ending belongs to no format of spots, or the format needs the size of a pixel, or
+        cannot store the names of several images.
     FileNotFoundError, FileExistsError
-        If its folder is missing, or what belongs beside it is there and another's.
+        If the folder is missing, or an accompanying file exists and is another program's.
     ImportError
         If the format needs a library that is missing.
     """
@@ -88,8 +88,8 @@ def check_name(
     if foreign is not None:
         if several and not foreign.keeps_text:
             raise ValueError(
-                f"“{place.name}” would be one table of several images, and {foreign.title} has no "
-                f"place for their names: choose a folder for the output, or a name that ends in "
+                f"“{place.name}” would be one table of several images, but {foreign.title} cannot "
+                f"store their names: choose a folder for the output, or a name that ends in "
                 f"{' or '.join(f'.spots{end}' for end in FORMATS)}"
             )
         check_beside(place, foreign)
@@ -98,7 +98,7 @@ def check_name(
 
 
 def _try(place: Path, foreign: Format, image: ImageInfo) -> None:
-    """Write a table without spots elsewhere, and so find what a format lacks."""
+    """Write an empty table elsewhere, to raise the errors of a format early."""
     none = {name: np.zeros(0, describe(name).type) for name in ("frame", *IN_PLANE, STOP)}
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -106,8 +106,8 @@ def _try(place: Path, foreign: Format, image: ImageInfo) -> None:
             write_foreign(Path(folder) / place.name, imported_table(none, image), foreign, image)
         except PixelSizeNeededError:
             raise PixelSizeNeededError(
-                f"“{place.name}” would have lengths in nm or µm, and the size of a pixel is not "
-                "known: say it, pixel_size=… or --pixel-size in nm"
+                f"“{place.name}” would have lengths in nm or µm, but the size of a pixel is "
+                "unknown: pass pixel_size=… or --pixel-size in nm"
             ) from None
 
 
@@ -118,18 +118,18 @@ def write_parts(
     pixel_size: float | Sequence[float] | None = None,
     shape: Sequence[int] | None = None,
 ) -> int:
-    """Write tables of the same columns as one file, which is that of the tables joined.
+    """Write tables of the same columns to one file, one after the other.
 
-    What is said beside the columns is the first one's. The file takes its name when it is
-    complete: should anything fail, whatever had that name is as it was. A file of another
-    program's format is first written in ours beside it, and then converted.
+    The metadata are those of the first. The file appears when it is complete: if anything fails,
+    an older file of that name is kept. Another program's format is converted from a temporary
+    file in ours.
 
     Parameters
     ----------
     path : str or path
-        The file; its name ends as :func:`~.formats.write` wants it.
+        The file, with an ending that :func:`~.formats.write` accepts.
     parts : iterable of SpotTable
-        One at least. Few are in memory at a time, where the format can be written in parts.
+        At least one. If the format can be written in parts, only few are in memory at a time.
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm, for other programs' formats.
     shape : sequence of int, optional
@@ -138,12 +138,12 @@ def write_parts(
     Returns
     -------
     int
-        How many rows were written.
+        Number of rows written.
 
     Raises
     ------
     ValueError
-        If the name ends otherwise, there are no parts, or two columns would have one title.
+        If the ending is unknown, there are no parts, or two columns would have one title.
     OSError
         If the file cannot be written.
     """
@@ -161,25 +161,25 @@ def write_parts(
 
 
 def _write_ours(path: Path, ending: str, parts: Iterable[SpotTable]) -> int:
-    """Write tables to a file of ours, and count the rows."""
+    """Write tables to a file in our format; return the number of rows."""
     apart = GroupCounter()
     parts = (SpotTable(apart(part.columns), part.about) for part in parts)
     tables = _gathered(parts, _ROWS[ending])
     first = next(tables, None)
     if first is None:
-        raise ValueError("there are no spots to write, not even none of an image")
+        raise ValueError("there is nothing to write: at least one table is needed, even if empty")
     check_titles(first)
     with _WRITERS[ending](path, first) as add:
         return _add_behind(add, chain([first], tables))
 
 
 def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
-    """Add tables to a file by a thread of its own, while the next ones are made; count the rows."""
+    """Append tables in a thread, while the next ones are computed; return the number of rows."""
     count, written = 0, Future[None]()
     written.set_result(None)
     with Workers(1, "napari-spotfit writer") as writer:
         for table in tables:
-            written.result()  # one at a time is in memory; an error ends it
+            written.result()  # keeps one table in memory, and raises errors of writing
             written = writer.submit(add, table)
             count += len(table)
         written.result()
@@ -187,9 +187,9 @@ def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
 
 
 def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
-    """Join and cut tables to the number of rows that is best written at once.
+    """Join and cut tables to the best number of rows per write; the last may be shorter.
 
-    So a file is the same to the bit whatever the parts are; the last one may be shorter.
+    So the file does not depend on how the spots were divided into parts.
     """
     held: list[SpotTable] = []
     count, begun = 0, False

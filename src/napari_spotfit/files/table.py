@@ -1,7 +1,4 @@
-"""What a file of spots holds: columns, and JSON texts that describe them.
-
-The texts stand beside the columns by name; the first of them is the format.
-"""
+"""The content of a file of spots: columns, and metadata as JSON texts by name."""
 
 from __future__ import annotations
 
@@ -17,19 +14,18 @@ from ..models.columns import IN_PLANE, describe
 from ..settings.settings import Settings
 from ..version import __version__
 
-#: Types of columns beside those of NumPy's numbers: any words, and codes of a few words.
+#: Types of columns besides NumPy's numbers: any text, and codes for a few words.
 TEXT, WORDS = "text", "words"
-#: What a column may be there for.
+#: Roles of columns.
 FIT, DERIVED, LAYER = "fit", "derived", "layer"
-#: The format of the columns and of what stands beside them; a change that an older version would
-#: misread makes it one more.
+#: Version of columns and metadata; incremented by changes that older versions would misread.
 FORMAT = 1
-#: The first of the texts, by which a file is known.
+#: The first text, by which a file is recognised.
 FORMAT_KEY = "napari-spotfit spots"
 
 
 class UnreadableFileError(ValueError):
-    """A file that holds no spots or settings, or none that can be read; it says why."""
+    """A file has no spots or settings that can be read; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +35,18 @@ class StoredColumn:
     Parameters
     ----------
     type : str
-        NumPy's name of its numbers, ``"text"``, or ``"words"`` for codes of a few words.
+        NumPy's name of its type, ``"text"``, or ``"words"`` for codes of a few words.
     unit : str
-        The unit of the numbers in the file; nothing if they have none.
+        The unit in the file; empty without one.
     words : tuple of str
-        What the codes 0, 1, … stand for.
+        Meanings of the codes 0, 1, …
     title : str
-        Its name in the file, if that is another.
+        Its name in the file, if different.
     factor : float
-        What the numbers were multiplied by for the file, as pixels are to become µm.
+        Factor by which numbers were multiplied for the file, such as pixels to µm.
     role : str
-        ``"fit"``; ``"derived"`` for what follows from the others and is there for other programs;
-        ``"layer"`` for what belongs to the layer that showed the fits.
+        ``"fit"``; ``"derived"`` if computed from others, for other programs; ``"layer"`` if it
+        belongs to the layer that showed the fits.
     """
 
     type: str
@@ -63,24 +59,24 @@ class StoredColumn:
 
 @dataclass(frozen=True)
 class About:
-    """What a file says beside its columns.
+    """The metadata of a file.
 
     Parameters
     ----------
     columns : mapping of str to StoredColumn
-        Every column by its name, in order.
+        All columns by name, in order.
     index : tuple of str
-        The columns that say where a spot lies along the image's leading axes.
+        The columns of a spot's indices along the image's leading axes.
     settings : Settings or None
-        What the fits were made with.
+        The settings of the fits.
     roi_shape : tuple of int or None
-        Size of the ROIs along each spatial axis, if all have the same.
+        Size of the ROIs along each spatial axis, if all are equal.
     image, layer : mapping or None
-        Plain values that say which image was fitted, and how a layer shows the spots.
+        Plain values that describe the image that was fitted, and the layer of the spots.
     version : str
         The version of the package that wrote the file.
     part : mapping or None
-        Plain values that say what a part of a run was made of.
+        The inputs of a part of a run, as plain values.
     """
 
     columns: Mapping[str, StoredColumn]
@@ -94,15 +90,15 @@ class About:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The spatial axes of the spots: a z of another program is none of the image's."""
+        """The spatial axes of the spots, without the z of another program, which is no axis."""
         return IN_PLANE if self.settings is None else self.settings.profile.axes
 
 
 @dataclass(frozen=True, eq=False)
 class SpotTable:
-    """Columns of one length, and what a file says beside them.
+    """Columns of one length, and their metadata.
 
-    Columns of words have their codes, and columns of text an array of str.
+    Columns of words are arrays of codes, and columns of text arrays of str.
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -118,14 +114,14 @@ def table_of(
     units: Mapping[str, str],
     **about: Any,
 ) -> SpotTable:
-    """Return the columns of fits as a file holds them.
+    """Return the table of fits that is written to a file.
 
     Parameters
     ----------
     columns : mapping of str to ndarray
         The columns, stop conditions by their codes.
     derived : mapping of str to ndarray
-        What follows from them, for other programs.
+        Columns computed from them, for other programs.
     units : mapping of str to str
         Units of both.
     **about
@@ -144,7 +140,7 @@ def table_of(
 
 
 def _stored(name: str, values: NDArray[Any]) -> tuple[NDArray[Any], str]:
-    """Return a column's values as they are kept, and what they are."""
+    """Return a column's values as they are stored, and their type."""
     if (known := describe(name)).words and values.dtype == known.type:
         return values, WORDS
     if values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8):
@@ -155,7 +151,7 @@ def _stored(name: str, values: NDArray[Any]) -> tuple[NDArray[Any], str]:
 
 
 def _word(value: Any) -> str:
-    """Return a word as it is; nothing where there is none."""
+    """Return a word; empty for a missing value."""
     if isinstance(value, str):
         return str(value)
     return "" if str(value) in ("None", "nan", "<NA>", "NaT") else str(value)
@@ -164,7 +160,7 @@ def _word(value: Any) -> str:
 def codes_of(
     name: str, codes: NDArray[Any], words: Sequence[str], column: StoredColumn
 ) -> NDArray[np.uint8]:
-    """Return the codes of a column of words from those that a file has for its words.
+    """Convert a file's codes of words to a column's codes.
 
     Raises
     ------
@@ -184,10 +180,7 @@ _DEFAULTS = {item.name: item.default for item in fields(StoredColumn)}
 
 
 def to_texts(about: About) -> dict[str, str]:
-    """Return what a file says beside its columns as JSON texts, from which it comes back exactly.
-
-    Floating-point numbers are written with as many digits as they need.
-    """
+    """Return metadata as JSON texts, which restore them exactly."""
     settings = about.settings
     profile = None if settings is None else settings.profile
     values = {
@@ -210,7 +203,7 @@ def to_texts(about: About) -> dict[str, str]:
 
 
 def as_text(name: str) -> str:
-    r"""Return a file's name as files hold it: bytes of it that are no UTF-8 as escapes.
+    r"""Return a file's name as valid UTF-8, with escapes for other bytes.
 
     Examples
     --------
@@ -221,12 +214,12 @@ def as_text(name: str) -> str:
 
 
 def from_texts(texts: Mapping[str, str]) -> About:
-    """Return what :func:`to_texts` has made texts of.
+    """Return the metadata from the texts of :func:`to_texts`.
 
     Raises
     ------
     UnreadableFileError
-        If they are of something else, of a newer version, or damaged.
+        If they are damaged, of a newer version, or not ours.
     """
     values = dict(_values(texts))
     check_format(values.get(FORMAT_KEY), FORMAT, values.get("version"))
@@ -243,11 +236,11 @@ def from_texts(texts: Mapping[str, str]) -> About:
             part=_mapping(values.get("part")),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise UnreadableFileError(f"what stands beside its columns is damaged: {error}") from None
+        raise UnreadableFileError(f"its metadata are damaged: {error}") from None
 
 
 def check_format(found: Any, known: int, version: Any) -> None:
-    """Check the number of a format: whole, and not of a newer version."""
+    """Check that the version of a format is an integer and not newer than the known one."""
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise UnreadableFileError("its format has no number; it is damaged, or something else")
     if found > known:
@@ -262,11 +255,11 @@ def _values(texts: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         try:
             yield name, json.loads(text)
         except ValueError as error:
-            raise UnreadableFileError(f"what it says of “{name}” is damaged: {error}") from None
+            raise UnreadableFileError(f"its metadata “{name}” are damaged: {error}") from None
 
 
 def _plain_column(column: StoredColumn) -> dict[str, Any]:
-    """Return what differs from the defaults of a column."""
+    """Return the attributes of a column that differ from their defaults."""
     return {
         name: value for name, value in asdict(column).items() if value != _DEFAULTS[name]
     }  # fmt: skip
@@ -274,7 +267,7 @@ def _plain_column(column: StoredColumn) -> dict[str, Any]:
 
 def _mapping(value: Any) -> Mapping[str, Any] | None:
     if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"image and layer have values by name; got {value!r}")
+        raise TypeError(f"image and layer must be mappings; got {value!r}")
     return value
 
 
@@ -286,7 +279,7 @@ def _column(**about: Any) -> StoredColumn:
 
 
 def _plain(value: Any) -> Any:
-    """Return one of NumPy's numbers or arrays, or another thing, as JSON has it."""
+    """Return a NumPy number or array, a mapping, or the text of anything else, for JSON."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""How files are written: complete or not at all, one run at a time, with errors that name them.
+"""Write files atomically and under a lock, with errors that name the file.
 
-Whatever is written goes to a file of a name that nobody can foresee, which was made for it alone:
-a link that someone has planted leads nowhere. It is on the disk before it takes its name, with the
-mode of the file that had the name, and the last one to take it wins as a whole.
+A new temporary file is written, with an unpredictable name, so that a planted link is harmless. It
+is flushed to the disk, and then renamed with the mode of the file that it replaces: of concurrent
+writers, the last one wins as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: What goes wrong in writing alone, whatever the error names: a disk that is full or protected.
+#: Errors that only writing raises: a disk that is full or read-only.
 _WRITING = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS")
@@ -41,27 +41,27 @@ else:
 
 
 class FileLockedError(OSError):
-    """Another run, or another part of this one, works on a file."""
+    """Another process or thread holds the lock on a file."""
 
 
 @contextmanager
 def file_lock(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold an exclusive lock on a file.
 
-    The system ends the lock of a process that is killed. Where a file system has no locks, the
-    file is used without one.
+    The system releases the lock of a process that is killed. On file systems without locks, there
+    is none.
 
     Parameters
     ----------
     path : path
-        The file. The lock is another file beside it, which is removed at the end.
+        The file. The lock is a file in the same folder, which is removed at the end.
     wait : bool, default False
-        Whether to wait until another one ends.
+        Whether to wait until the lock is free.
 
     Raises
     ------
     FileLockedError
-        If another one holds the lock, and `wait` is false.
+        If the lock is not free, and `wait` is false.
     """
     lock = lock_of(path)
     file = _acquired(lock, wait=wait)
@@ -69,54 +69,54 @@ def file_lock(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         if file is not None:
-            _leave(lock, file)
+            _release(lock, file)
 
 
 def lock_of(path: Path) -> Path:
-    """Return where the lock of a file is. After a kill it stays there, without a holder."""
+    """Return the path of a file's lock, which stays after a kill, but is free."""
     return path.with_name(f".{path.name}.lock")
 
 
 def _acquired(lock: Path, *, wait: bool) -> int | None:
-    """Return a lock's open file once no other process holds it; None where there are no locks."""
+    """Open a lock's file and lock it; None on file systems without locks."""
     while True:
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except OSError:  # nor can anything else be written here: that raises its own error
+        except OSError:  # writing the file itself will raise a better error
             if lock.is_symlink():
                 raise OSError(
-                    f"“{lock}” is a link, which no run of this package has made: remove it"
+                    f"“{lock}” is a link, which this package never makes: remove it"
                 ) from None
             return None
         try:
             _lock(file, wait=wait)
         except (BlockingIOError, PermissionError):
             os.close(file)
-            raise FileLockedError(f"“{lock.name}” is another run's") from None
+            raise FileLockedError(f"another run holds the lock “{lock.name}”") from None
         except OSError:
-            _leave(lock, file)
+            _release(lock, file)
             return None
-        if _is_there(lock, file):
+        if _has_name(lock, file):
             return file
-        os.close(file)  # who had it before has removed it: the next one makes another
+        os.close(file)  # the holder has removed the file: create another
 
 
-def _is_there(lock: Path, file: int) -> bool:
-    """Whether an open file is the one of this name."""
+def _has_name(lock: Path, file: int) -> bool:
+    """Whether an open file still has this name."""
     try:
         return os.path.samestat(lock.stat(), os.fstat(file))
     except FileNotFoundError:
         return False
 
 
-def _leave(lock: Path, file: int) -> None:
-    """Remove a lock and close its file: in the order that the system takes."""
-    if sys.platform == "win32":  # there, what is open stays
+def _release(lock: Path, file: int) -> None:
+    """Remove a lock and close its file, in the order that the system requires."""
+    if sys.platform == "win32":  # which does not remove open files
         os.close(file)
         with suppress(OSError):
             lock.unlink(missing_ok=True)
         return
-    # Another process that waits for it sees that it is gone.
+    # Remove before closing: a waiting process checks whether the file still has its name.
     with suppress(OSError):
         lock.unlink(missing_ok=True)
     os.close(file)
@@ -124,85 +124,84 @@ def _leave(lock: Path, file: int) -> None:
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Give another name to write to, and the path to what was written there once it is complete.
+    """Yield a temporary path to write to, and rename it to `path` at the end without errors.
 
-    A link stays one, and the file that it leads to is written.
+    If `path` is a link, its target is replaced.
 
     Raises
     ------
     OSError
-        If it cannot be written, or what is there is no file, such as a pipe or a device.
+        If the file cannot be written, or a pipe, a device or a folder has its name.
     """
     place = _checked_place(path)
-    remove_left(place, _LEFT)
-    with _naming(place):
-        part = made_beside(place)
+    remove_stale(place, _STALE)
+    with _naming_file(place):
+        temporary = create_temporary(place)
     try:
-        with _naming(place, part):
-            yield part
-            publish(part, place)
+        with _naming_file(place, temporary):
+            yield temporary
+            publish(temporary, place)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def scratch(path: Path, ending: str = "") -> Iterator[Path]:
-    """Give a file beside another one that is removed at the end.
+    """Create a temporary file in the folder of another one, and remove it at the end.
 
     Parameters
     ----------
     path : path
-        The other one, which errors name.
+        The other file, which errors name.
     ending : str
-        What its name ends in.
+        Ending of the temporary file's name.
     """
     place = _checked_place(path)
-    with _naming(place):
-        part = made_beside(place, ending)
+    with _naming_file(place):
+        temporary = create_temporary(place, ending)
     try:
-        with _naming(place, part):
-            yield part
+        with _naming_file(place, temporary):
+            yield temporary
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-#: So many bytes of the name of a file are in that of its part: a name has 255 at most.
+#: Bytes of a file's name that its temporary file's name repeats: names have at most 255.
 _LONGEST = 150
-_PART = ".part"
-#: Seconds without a change after which a part is one that a killed run has left.
-_LEFT = 24 * 3600.0
-_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_ENDING = ".part"
+#: Seconds without a write after which a temporary file is a killed run's.
+_STALE = 24 * 3600.0
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
-def made_beside(place: Path, ending: str = "") -> Path:
-    """Make an empty file beside another one, with its mode, of a name that nobody can foresee."""
-    part = place.with_name(f"{_start(place)}{secrets.token_hex(16)}{_PART}{ending}")
+def create_temporary(place: Path, ending: str = "") -> Path:
+    """Create a file with an unpredictable name in the folder, and with the mode, of another."""
+    temporary = place.with_name(f"{_prefix(place)}{secrets.token_hex(16)}{_ENDING}{ending}")
     try:
         mode = stat.S_IMODE(place.stat().st_mode) & 0o777
     except OSError:
         mode = None
-    file = os.open(part, _FRESH, 0o666 if mode is None else mode & 0o600)
+    file = os.open(temporary, _NEW, 0o666 if mode is None else mode & 0o600)
     try:
         if mode is not None and hasattr(os, "fchmod"):
-            with suppress(PermissionError):  # of file systems without modes
+            with suppress(PermissionError):  # file systems without modes
                 os.fchmod(file, mode | stat.S_IWUSR)
     finally:
         os.close(file)
-    return part
+    return temporary
 
 
-def remove_left(place: Path, seconds: float = -math.inf) -> None:
-    """Remove the parts of a file that killed runs have left.
+def remove_stale(place: Path, seconds: float = -math.inf) -> None:
+    """Remove temporary files of killed runs.
 
     Parameters
     ----------
     place : path
         The file.
     seconds : float, optional
-        Only those to which nothing was written for so long; by default all, for who holds the
-        file's lock.
+        Only those not written to for this time; by default all, if the caller holds the lock.
     """
-    name = rf"{re.escape(_start(place))}[0-9a-f]{{32}}{re.escape(_PART)}(\.spots\.\w+)?"
+    name = rf"{re.escape(_prefix(place))}[0-9a-f]{{32}}{re.escape(_ENDING)}(\.spots\.\w+)?"
     left = re.compile(name)
     with suppress(OSError), os.scandir(place.parent) as entries:
         for entry in entries:
@@ -212,24 +211,24 @@ def remove_left(place: Path, seconds: float = -math.inf) -> None:
                         os.unlink(entry.path)  # noqa: PTH108
 
 
-def _start(place: Path) -> str:
-    """Return what the names of a file's parts begin with."""
+def _prefix(place: Path) -> str:
+    """Return the beginning of the names of a file's temporary files."""
     return f".{os.fsencode(place.name)[:_LONGEST].decode(errors='ignore')}."
 
 
-def publish(part: Path, place: Path) -> None:
-    """Give a file that is complete its name, once it is on the disk."""
-    _flush(part, os.O_RDWR)
-    with suppress(OSError):  # where there was no file, its mode is that of new ones
-        part.chmod(stat.S_IMODE(place.stat().st_mode) & 0o777)
-    part.replace(place)
-    if sys.platform != "win32":  # which flushes no folders
+def publish(temporary: Path, place: Path) -> None:
+    """Flush a complete temporary file to the disk, and rename it."""
+    _flush(temporary, os.O_RDWR)
+    with suppress(OSError):  # without an older file, the default mode stays
+        temporary.chmod(stat.S_IMODE(place.stat().st_mode) & 0o777)
+    temporary.replace(place)
+    if sys.platform != "win32":  # which cannot flush folders
         with suppress(OSError):
             _flush(place.parent, os.O_RDONLY)
 
 
 def _flush(path: Path, how: int) -> None:
-    """Wait until a file is on the disk, where its file system can do that."""
+    """Wait until a file is on the disk, if its file system can do that."""
     file = os.open(path, how | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     try:
         os.fsync(file)
@@ -241,23 +240,23 @@ def _flush(path: Path, how: int) -> None:
 
 
 def _checked_place(path: Path) -> Path:
-    """Return where a file is to be, behind a link if there is one, where it replaces nothing else.
+    """Return the path of a file to write, or the target of a link, if it can be written there.
 
     Raises
     ------
     OSError
-        If what is there is no file, such as a pipe or a device, or its folder is missing.
+        If a pipe, a device or a folder has the name, or its folder is missing.
     """
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     start = f"“{path.name}” cannot be written in “{path.parent}”"
     if path.is_dir():
-        raise IsADirectoryError(f"{start}: it is a folder; take another name")
-    if path.is_symlink():  # still, although it was followed
-        raise OSError(f"{start}: it is a link that leads to itself; take another name")
+        raise IsADirectoryError(f"{start}: it is a folder; choose another name")
+    if path.is_symlink():  # still one after resolving
+        raise OSError(f"{start}: it is a link that leads to itself; choose another name")
     if path.exists() and not path.is_file():
         raise OSError(
-            f"{start}: it is a pipe, a device or another thing that is no file, which a file would "
-            "replace; take another name"
+            f"{start}: it is a pipe, a device or the like, which a file would replace; choose "
+            "another name"
         )
     if not path.parent.is_dir():
         raise FileNotFoundError(
@@ -267,15 +266,15 @@ def _checked_place(path: Path) -> Path:
 
 
 @contextmanager
-def _naming(place: Path, part: Path | None = None) -> Iterator[None]:
-    """Let errors of writing name the file that was to be; others, as of what is read, are kept."""
+def _naming_file(place: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Make errors of writing name the file; other errors, such as of reading, pass unchanged."""
     try:
         yield
     except OSError as error:
-        # Some of Arrow's say the number in their text alone. Our own have said all, without it.
+        # Some of Arrow's errors have the number only in their message; our own have none.
         code = errno_from_message(error) or (error.strerror and error.errno) or 0
-        ours = type(error).__module__ != "builtins"  # as of a part of a run: it says its own place
-        about = part is None or part.name in str(error)
+        ours = type(error).__module__ != "builtins"  # such as PartsError, which names its file
+        about = temporary is None or temporary.name in str(error)
         if ours or not code or not (code in _WRITING or about):
             raise
         text = f"“{place.name}” cannot be written in “{place.parent}”: {os.strerror(code)}"
@@ -285,9 +284,9 @@ def _naming(place: Path, part: Path | None = None) -> Iterator[None]:
 
 
 def errno_from_message(error: Exception) -> int:
-    """Return the number of the operating system's error that a message of Arrow, HDF5 or NumPy has.
+    """Return the errno in a message of Arrow, HDF5 or NumPy; 0 without one.
 
-    0 without one. NumPy's message of a full disk says only that too few items were written.
+    On a full disk, NumPy only says that too few items were written.
 
     Examples
     --------

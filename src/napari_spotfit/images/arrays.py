@@ -1,4 +1,4 @@
-"""Arrays of any kind: NumPy, CuPy, Dask, Zarr and the like, on the host and on GPUs."""
+"""Convert arrays of any kind (NumPy, CuPy, Dask, Zarr …) for the backends, on host and GPU."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: DLPack's codes for memory that a CUDA device reads.
+#: DLPack's codes for memory of a CUDA device, and managed memory.
 _CUDA_MEMORY = (2, 13)
 
-#: Pixel types that the backends read as they are, and what the others become.
+#: Pixel types, and those in which the backends read them.
 _NATIVE = {
     "b1": "u1", "u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4",
 }  # fmt: skip
 
-#: Names of axes of planes.
+#: Names of axes that run over planes.
 PLANES = ("z", "plane", "planes", "depth")
 
 
@@ -32,7 +32,7 @@ def check_real(dtype: Any, what: str) -> np.dtype[Any]:
 
 
 def known_shape(array: Any, what: str) -> tuple[int, ...]:
-    """Return an array's shape, or raise a ValueError if it is not known, as Dask's may be."""
+    """Return an array's shape, or raise a ValueError if it is unknown, as Dask's can be."""
     if any(size != size for size in array.shape):
         raise ValueError(
             f"{what} has a shape that Dask does not know, {tuple(array.shape)}; compute it first: "
@@ -43,24 +43,24 @@ def known_shape(array: Any, what: str) -> tuple[int, ...]:
 
 @cache
 def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which the backends read pixels of a type."""
+    """Return the type in which the backends read pixels of this type."""
     return np.dtype(_NATIVE.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
 
 
 def is_native(array: Any) -> bool:
-    """Whether the backends read pixels as they are: their type, C-contiguous, aligned."""
-    aligned = getattr(array.flags, "aligned", True)  # on a GPU all are
+    """Whether the backends read pixels without a copy: native type, C-contiguous, aligned."""
+    aligned = getattr(array.flags, "aligned", True)  # arrays on a GPU always are
     return bool(array.flags.c_contiguous and aligned and native_type(array.dtype) == array.dtype)
 
 
 def to_native(array: Any) -> Any:
-    """Return pixels as the backends read them, in the host's memory or a GPU's as they were."""
+    """Convert pixels for the backends, without moving them between host and GPU."""
     return array if is_native(array) else array.astype(native_type(array.dtype), order="C")
 
 
 def is_on_device(array: Any) -> bool:
     """Whether an array lies in the memory of a CUDA device."""
-    if type(array) is np.ndarray:  # as most often
+    if type(array) is np.ndarray:  # the most frequent case
         return False
     if hasattr(array, "__cuda_array_interface__"):
         return True
@@ -69,24 +69,23 @@ def is_on_device(array: Any) -> bool:
 
 
 def as_array(array: Any) -> Any:
-    """Return an array of NumPy, or of CuPy where it lies on a device, without a copy.
+    """Return a NumPy array, or a CuPy array if the data lie on a GPU, without a copy.
 
     Raises
     ------
     ValueError
-        If some of its values are masked, which fits and detection would ignore, or if it is a
-        list whose parts differ in length.
+        If some values are masked, as fits and detection would ignore the mask, or if rows of a
+        list differ in length.
     """
     if type(array) is np.ndarray:
         return array
-    if "numpy.ma" in sys.modules:  # else nothing is masked, and it takes long to import
+    if "numpy.ma" in sys.modules:  # slow to import, and not needed if nothing has imported it
         if np.ma.isMaskedArray(getattr(array, "_meta", None)):
-            array = array.compute()  # Dask's arrays lose the mask else
+            array = array.compute()  # np.asarray would drop the mask of a Dask array
         if np.ma.is_masked(array):
             raise ValueError(
-                "some values are masked (numpy.ma), which would be overlooked; give the array's "
-                ".data, and its pixels that do not count as "
-                "bad_pixels=numpy.ma.getmaskarray(array)"
+                "some values are masked (numpy.ma), and fits would ignore the mask; pass the "
+                "array's .data, and bad_pixels=numpy.ma.getmaskarray(array)"
             )
     if not is_on_device(array):
         try:
@@ -105,7 +104,7 @@ def as_array(array: Any) -> Any:
 
 
 def to_host(array: Any) -> Any:
-    """Return an array in the host's memory; one that is there already, as it is."""
+    """Return an array in the host's memory, without a copy if it is there already."""
     if not is_on_device(array):
         return array
     import cupy
@@ -114,7 +113,7 @@ def to_host(array: Any) -> Any:
 
 
 def like(array: NDArray[Any], other: Any) -> Any:
-    """Return a host array in the memory of another array: the host's, or a GPU's."""
+    """Move a host array to where another array lies: the host or a GPU."""
     if not is_on_device(other):
         return array
     import cupy
@@ -123,10 +122,10 @@ def like(array: NDArray[Any], other: Any) -> Any:
 
 
 def is_local_dask(image: Any) -> bool:
-    """Whether an image is a Dask array whose chunks see the memory of this process."""
+    """Whether an image is a Dask array that is computed by threads of this process."""
     if not (hasattr(image, "dask") and hasattr(image, "vindex")):
         return False
-    if np.ma.isMaskedArray(getattr(image, "_meta", None)):  # it is looked at as a whole
+    if np.ma.isMaskedArray(getattr(image, "_meta", None)):  # as_array checks it as a whole
         return False
     import dask.base
     import dask.local
@@ -138,44 +137,44 @@ def is_local_dask(image: Any) -> bool:
 def fill(
     pixels: NDArray[Any], image: Any, check: Callable[[int, tuple[int, ...], Any], NDArray[Any]]
 ) -> None:
-    """Compute a Dask array into memory of its shape.
+    """Compute a Dask array into an array of the same shape.
 
     Parameters
     ----------
     pixels : ndarray, shape (…, Y, X)
-        The memory.
+        The result.
     image : dask.array.Array, of the same shape
-        What to compute.
+        The Dask array.
     check : callable
-        Called with the first row of a chunk, the shape that it should have, and the chunk; returns
-        it as an array of NumPy.
+        Called with the first row of a chunk, its expected shape and the chunk; returns the chunk
+        as a NumPy array.
 
     Raises
     ------
     ValueError
-        By ``check``, if a chunk has another shape than it should have.
+        By ``check``, if a chunk has an unexpected shape.
     """
     import dask.array
 
     room: Any = _Room(pixels, check)
     dask.array.store(image, room, lock=False)
-    if sum(room.sizes) != pixels.size:  # an empty chunk is never put anywhere
+    if sum(room.sizes) != pixels.size:  # Dask does not store empty chunks
         check(0, pixels.shape, image.compute())
 
 
 class _Room:
-    """Memory that chunks are put in."""
+    """A target for :func:`dask.array.store` that checks chunks."""
 
     def __init__(
         self, pixels: NDArray[Any], check: Callable[[int, tuple[int, ...], Any], NDArray[Any]]
     ) -> None:
         self._pixels, self._check = pixels, check
         self.shape, self.dtype = pixels.shape, pixels.dtype
-        #: How many pixels each chunk had, in the order in which threads put them.
+        #: Number of pixels of each chunk, in the order in which threads stored them.
         self.sizes: list[int] = []
 
     def __dask_tokenize__(self) -> str:
-        return uuid.uuid4().hex  # not by its contents: they are still to come
+        return uuid.uuid4().hex  # unique, as its content is not known yet
 
     def __setitem__(self, where: tuple[slice, ...], chunk: Any) -> None:
         own = self._pixels[where]
@@ -184,16 +183,16 @@ class _Room:
 
 
 def plane_axis(image: Any, names: Sequence[Any] | None = None, spatial: int = 2) -> str | None:
-    """Return the name of a leading axis that runs over planes, if it has more than one.
+    """Return the name of the leading axis that runs over several planes, or None.
 
     Parameters
     ----------
     image : array, shape (…, Y, X)
-        The image; xarray's have names in ``dims``.
+        The image; those of xarray have names in ``dims``.
     names : sequence of str, optional
-        The axes' names, where the image does not have them.
+        Names of the axes, if the image does not have them.
     spatial : int
-        How many axes a frame has.
+        Number of axes of a frame.
 
     Examples
     --------
@@ -212,8 +211,8 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None, spatial: int = 2)
 
 
 def fitted_by_plane(axis: str) -> str:
-    """Return the warning that the planes of a stack are fitted one by one."""
+    """Return the warning that planes of a stack are fitted separately."""
     return (
-        f"each plane along axis {axis} is fitted by itself: a spot that is seen in 5 planes gives "
-        "5 fits, and has no depth"
+        f"each plane along axis {axis} is fitted by itself: a spot that is seen in 5 planes "
+        "gives 5 fits, without a z"
     )

@@ -1,4 +1,4 @@
-"""Check the axes of images: channels are no frames, and rows and columns come last."""
+"""Check an image's axes, and select channels: y and x come last, and channels are not frames."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from .files.image_file import ImageFile
 
-#: The value of ``channel`` with which each channel is fitted by itself.
+#: Value of ``channel`` that fits every channel separately.
 ALL = "all"
 _CHANNELS = ("c", "ch", "channel", "channels")
-#: The last axis of an array is none of columns if it has at most this many indices, and the axes
-#: before it at least this many times as many.
+#: The last axis of an array is not x if it has at most this many indices, and the axes before it
+#: have at least this many times more.
 _FEW, _TIMES = 10, 4
 
 
 def axis_names(image: Any) -> tuple[str, ...] | None:
-    """Return the names of an image's axes, as xarray, files and Zarr 3 have them; None without."""
+    """Return the names of an image's axes (xarray, files, Zarr 3), or None."""
     names = getattr(image, "dims", None)
     if names is None:
         names = getattr(getattr(image, "metadata", None), "dimension_names", None)
@@ -29,7 +29,7 @@ def axis_names(image: Any) -> tuple[str, ...] | None:
 
 
 def channel_axis(names: Sequence[str] | None) -> int | None:
-    """Return which of an image's named axes before y and x runs over channels.
+    """Return the number of the leading axis that runs over channels, or None.
 
     Examples
     --------
@@ -41,10 +41,10 @@ def channel_axis(names: Sequence[str] | None) -> int | None:
 
 
 def channel_names(image: Any, axis: int) -> list[str]:
-    """Return the names of an image's channels; their numbers as text where they have none."""
+    """Return the names of an image's channels, by default their numbers as text."""
     count = int(image.shape[axis])
     names = getattr(image, "channels", None)
-    if names is None:  # xarray has them as coordinates
+    if names is None:  # xarray has coordinates instead
         along = getattr(image, "coords", {}).get(getattr(image, "dims", ())[axis : axis + 1][0])
         names = None if along is None else np.asarray(along).tolist()
     if names is None or len(names) != count:
@@ -59,19 +59,19 @@ def axis_of_channels(image: Any) -> int:
     if axis is None:
         known = "have no names" if names is None else f"are {', '.join(names)}"
         raise ValueError(
-            f"channel is given, and the image has no axis of channels, c: its axes {known}. Leave "
-            "channel out; of an array, choose one by its index, such as image[1]"
+            f"channel is given, but the image has no axis of channels, c: its axes {known}. Leave "
+            "channel out; choose a channel of an array by its index, such as image[1]"
         )
     return axis
 
 
 def channel_number(image: Any, channel: int | str) -> tuple[int, int]:
-    """Return the axis of an image's channels, and the number of one along it.
+    """Return the axis of channels, and the index of one channel along it.
 
     Raises
     ------
     TypeError, ValueError
-        If the image has no channels, or not this one.
+        If the image has no axis of channels, or not this channel.
     """
     if isinstance(channel, bool) or not isinstance(channel, (int, np.integer, str)):
         raise TypeError(f'channel must be a number, a name or "{ALL}"; got {channel!r}')
@@ -87,7 +87,7 @@ def channel_number(image: Any, channel: int | str) -> tuple[int, int]:
 
 
 def at(image: Any, axis: int, number: int) -> Any:
-    """Return the part of an image at one index along a leading axis; it stays lazy."""
+    """Index an image along one leading axis, without reading it."""
     if type(image).__module__.startswith("zarr."):
         from .files.zarr_store import image_of
 
@@ -98,19 +98,19 @@ def at(image: Any, axis: int, number: int) -> Any:
 
 
 def one_channel(image: Any, channel: int | str | None) -> tuple[Any, tuple[int, int] | None]:
-    """Return an image without its axis of channels, and which one was chosen along which axis.
+    """Return one channel of an image, and the axis and index that were chosen.
 
     Parameters
     ----------
     image : array, shape (…, Y, X)
-        The image, which is opened.
+        The opened image.
     channel : int, str or None
-        Number or name of the channel; None where there is one at most.
+        Number or name of the channel; None if there is at most one.
 
     Raises
     ------
     TypeError, ValueError
-        If there is no such channel, or there are several and none is given.
+        If there is no such channel, or several and none is given.
 
     Examples
     --------
@@ -127,20 +127,20 @@ def one_channel(image: Any, channel: int | str | None) -> tuple[Any, tuple[int, 
 
 
 def check_axes(image: Any, names: Sequence[str] | None = None) -> None:
-    """Check that an image's axes are (…, y, x) without several channels.
+    """Check that an image's axes are (…, y, x), with at most one channel.
 
     Parameters
     ----------
     image : array
         The image.
     names : sequence of str, optional
-        The axes' names, where the image does not have them.
+        Names of the axes, if the image does not have them.
 
     Raises
     ------
     ValueError
-        If channels come last or there are several, or if the last axis is too short to be one of
-        columns; the message says what to do.
+        If channels come last, there are several, or the last axis is too short to be x; the
+        message says what to do.
     """
     names = axis_names(image) if names is None else names
     shape = tuple(image.shape)
@@ -164,7 +164,7 @@ def check_axes(image: Any, names: Sequence[str] | None = None) -> None:
 
 
 def _check_last(shape: tuple[int, ...]) -> None:
-    """Check that the last axis of an array without names may be one of columns."""
+    """Check that the last axis of an array without names can be x."""
     if len(shape) < 3 or not 1 <= shape[-1] <= _FEW:
         return
     rows, columns, last = shape[-3:]
@@ -179,7 +179,7 @@ def _check_last(shape: tuple[int, ...]) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return in words how many channels there are, and which."""
+    """Return the number and the names of channels as text."""
     numbered = [
         str(number) if name == str(number) else f"{number} “{name}”"
         for number, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""Calibration of pixels: a camera's offset, gain and variance, and maps of one value per pixel."""
+"""A camera's offset, gain and read-out variance, as numbers or maps of one value per pixel."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ _UNITS = {"offset": "counts", "gain": "counts/e⁻", "variance": "counts²"}
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """A camera's calibration, in which every pixel may have numbers of its own (sCMOS).
+    """A camera's calibration, for the whole chip or for each pixel (sCMOS).
 
-    Each quantity is one number, or a map: as large as a frame, of the same pixels as the
-    image that is fitted; for cut-outs as large as a cut-out, or one map for each of them.
+    Each quantity is a number or a map. A map has the shape of a frame and covers the same pixels
+    as the image; for cut-outs it has the shape of one cut-out, or of all of them.
 
-    Threads: it does not change, so that any number may use one; leave its maps as they are.
+    Threads may share a camera, as it is immutable; do not modify its maps.
 
     Parameters
     ----------
     offset : float or array, optional
-        Counts without light: the mean of dark frames. By default the setting ``offset``.
+        Mean of dark frames, in counts. By default the setting ``offset``.
     gain : float or array, optional
         Counts per photo-electron. By default the setting ``gain``.
     variance : float or array, optional
-        Variance of the read-out noise in counts²: that of dark frames. Maximum
-        likelihood adds it to the shot noise; ``wlse`` takes its inverse for weights where
-        none are given; the standard errors of both ``lse`` and ``wlse`` count it where the
-        gain is known. By default 0.
+        Variance of dark frames (read-out noise), in counts². Maximum likelihood adds it to the
+        shot noise; ``wlse`` weights by its inverse unless weights are given; the standard errors
+        of ``lse`` and ``wlse`` include it if the gain is known. By default 0.
 
     Raises
     ------
     TypeError
-        If something is neither a real number nor an array of them.
+        If a quantity is neither a real number nor an array of them.
     ValueError
-        If a number is not finite, a gain not above 0, or a variance negative. Maps are
-        checked when they are used, except at bad pixels.
+        If a number is not finite, a gain not positive, or a variance negative. Maps are checked
+        when they are used, except at bad pixels.
 
     References
     ----------
@@ -74,7 +73,7 @@ class Camera:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return a number or an array of numbers; None stays None."""
+    """Check one quantity, and return it as a float, an array or None."""
     if value is None:
         return None
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
@@ -97,27 +96,27 @@ def _checked(name: str, value: Any) -> Any:
 
 
 class PerPixel:
-    """One number for each pixel: the same for all frames, or for each frame its own.
+    """A map of one value per pixel, for all frames or for each of them.
 
     Parameters
     ----------
     values : array, shape (Y, X) or (…, Y, X)
-        As large as a frame, or as the image; any kind of array that images may be.
+        The map, with the shape of a frame or of the image; any kind of array that images can be.
     shape : tuple of int
         The image's shape.
     what : str
-        Its name, for messages.
+        Its name in messages.
     spatial : int
-        How many axes a frame has.
+        Number of axes of a frame.
     flags : str, optional
-        The meaning of True, where the values are booleans; without, they are numbers.
+        Meaning of True if the values are booleans; without it, they are numbers.
 
     Raises
     ------
     TypeError
-        If the values are of the wrong kind.
+        If the values have the wrong type.
     ValueError
-        If they have another shape.
+        If they have the wrong shape.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class PerPixel:
         if own not in (frame_shape, shape):
             accepted = " or ".join(str(one) for one in dict.fromkeys((frame_shape, shape)))
             raise ValueError(f"{what} must have the shape {accepted}; got {own}")
-        #: Whether it is the same for all frames, and whether it lies on a GPU.
+        #: Whether all frames share the map, and whether it lies on a GPU.
         self.shared, self.on_device = len(own) == spatial, is_on_device(values)
         self._is_flag, self._frame_shape = bool(flags), frame_shape
         self._frame = _frame(values, own, what) if self.shared else None
@@ -143,12 +142,12 @@ class PerPixel:
 
     @classmethod
     def of_mask(cls, mask: Any, reader: FrameReader) -> PerPixel | None:
-        """Return where to search in an image, None for everywhere."""
+        """Return the map of a mask of where to search; None without a mask."""
         spatial = len(reader.axes)
         return None if mask is None else cls(mask, reader.shape, "mask", "where to search", spatial)
 
     def read(self, block: NDArray[np.int64]) -> Any:
-        """Return the values of some frames, (1, …, Y, X) or (frames, …, Y, X)."""
+        """Return the values for some frames, of shape (1, …, Y, X) or (frames, …, Y, X)."""
         if self._stack is None:
             assert self._frame is not None
             values = self._frame[np.newaxis]
@@ -160,7 +159,7 @@ class PerPixel:
 
 
 def _frame(values: Any, shape: tuple[int, ...], what: str) -> Any:
-    """Return values for all frames alike as backends read them."""
+    """Return a map that all frames share, as the backends read it."""
     frame = to_native(as_array(values))
     if frame.shape != shape:
         raise ValueError(f"{what} promised the shape {shape}, but came as {frame.shape}")

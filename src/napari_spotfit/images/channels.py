@@ -1,4 +1,4 @@
-"""Select channels of an image, one or each by itself, with the maps of their pixels."""
+"""Select channels of an image, together with their maps of bad pixels, weights and masks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .files.opening import opened
 
 
 class Maps(NamedTuple):
-    """Maps of the pixels of an image, as :func:`~.localize.localize` takes it."""
+    """The per-pixel maps that :func:`~.localize.localize` accepts."""
 
     mask: Any = None
     weights: Any = None
@@ -21,19 +21,19 @@ class Maps(NamedTuple):
 
 
 NO_MAPS = Maps()
-#: One channel by number or name, all, some, or None where an image has one at most.
+#: One channel by number or name, "all", several, or None for an image of at most one.
 Chosen = int | str | tuple[int | str, ...] | None
 
 
 class Channel(NamedTuple):
-    """One channel of an image, with the maps of its pixels."""
+    """One channel of an image, with its per-pixel maps."""
 
     image: Any
     maps: Maps
-    #: Which one it is, and the axis of the channels; None where the image has no such axis.
+    #: Its index, and the axis of channels; None if the image has no such axis.
     number: int | None = None
     axis: int | None = None
-    #: Whether it is one of those that are all fitted, whose fits have its number.
+    #: Whether several channels are fitted, so that fits have a column of its number.
     is_one_of_all: bool = False
 
 
@@ -43,13 +43,13 @@ def channel_of(image: Any, channel: int | str | None, maps: Maps) -> Channel:
     Raises
     ------
     TypeError, ValueError
-        If there is no such channel, or there are several and none, or all, are chosen.
+        If there is no such channel, or there are several and not one of them is chosen.
     """
     image = opened(image)
     if channel == ALL:
         raise ValueError(f'channel="{ALL}" is not possible here: give one channel at a time')
     shape = tuple(getattr(image, "shape", ()))
-    if not shape and channel is None:  # a list of lists, whose axes have no names
+    if not shape and channel is None:  # a list of lists has no names of axes
         return Channel(image, maps)
     own, chosen = one_channel(image, channel)
     if chosen is None:
@@ -58,12 +58,12 @@ def channel_of(image: Any, channel: int | str | None, maps: Maps) -> Channel:
 
 
 def is_several(channel: Chosen) -> bool:
-    """Whether a choice is of channels that are each fitted by itself."""
+    """Whether several channels are chosen, which are fitted separately."""
     return channel == ALL or isinstance(channel, tuple)
 
 
 def channels_of(image: Any, channel: Chosen, maps: Maps) -> list[Channel]:
-    """Return the channel of an image that is chosen, or each with ``"all"`` or of a tuple of them.
+    """Return the chosen channels of an image: one, a tuple of them, or ``"all"``.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def channels_of(image: Any, channel: Chosen, maps: Maps) -> list[Channel]:
 
 
 def channels_along(image: Any, axis: int, numbers: Iterable[int], maps: Maps) -> list[Channel]:
-    """Return the channels at some indices along an axis, whatever it is called."""
+    """Return the channels at some indices along an axis of any name."""
     return [
         Channel(at(image, axis, one), _maps_at(maps, image.shape, axis, one), one, axis, True)
         for one in numbers
@@ -86,7 +86,7 @@ def channels_along(image: Any, axis: int, numbers: Iterable[int], maps: Maps) ->
 
 
 def _maps_at(maps: Maps, shape: tuple[int, ...], axis: int, number: int) -> Maps:
-    """Return maps of a channel's pixels: those for each frame of the image have its axis, too."""
+    """Return the maps of one channel, by indexing those that have one map per frame."""
 
     def own(values: Any) -> Any:
         if tuple(getattr(values, "shape", ())) != tuple(shape) or len(shape) == 2:

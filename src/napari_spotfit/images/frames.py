@@ -1,4 +1,4 @@
-"""Any image, a few frames at a time: NumPy, CuPy, Dask, Zarr and the like."""
+"""Read frames of any image (NumPy, CuPy, Dask, Zarr, files …), a block at a time."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from .axes import axis_names, check_axes
 from .files.opening import opened
 from .reading import Box, ChunkGrid, edges, row_tiles
 
-#: Which frames: all (None), or along each leading axis a slice, an index or indices.
+#: A selection of frames: all (None), or a slice, an index or indices along each leading axis.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
 
-#: Of each spatial axis, the pixels of a frame that are chosen: rows and columns.
+#: A part of a frame: a slice along each spatial axis.
 Part: TypeAlias = "tuple[slice, ...]"
 
-#: Bytes of a frame above which it is processed in tiles, and bytes of a tile.
+#: Size of a frame in bytes above which it is processed in tiles, and size of a tile.
 LARGE_FRAME, TILE = 256 << 20, 128 << 20
-#: Rows and columns of the pixels that a glance reads.
+#: Numbers of rows and columns of the pixels that :meth:`FrameReader.glance` reads.
 _GLANCE = 4, 64
 
 
 class FrameReader:
-    """Frames of an image of shape (…, Y, X), by their number in C order: planes, or volumes.
+    """Reads the frames (planes or volumes) of an image (…, Y, X) by their number in C order.
 
     Parameters
     ----------
     image : array or path
-        Any array that images may be, or a file.
+        Any kind of array, or a file.
     flags : bool
-        Whether it holds booleans, which are read as 0 and 1.
+        Whether it is boolean, and read as 0 and 1.
     spatial : int
-        How many of the last axes a frame has: 3 for volumes (Z, Y, X).
+        Number of axes of a frame: 3 for volumes (Z, Y, X).
     checked : bool
-        Whether its axes must be (…, y, x) without several channels, as of an image that is fitted.
+        Whether to check that its axes are (…, y, x), with at most one channel.
 
     Raises
     ------
     TypeError
-        If the image's numbers are complex, boolean or no numbers.
+        If the pixels are complex, boolean or not numbers.
     ValueError
-        If the image has fewer dimensions than a frame, no pixels, several channels or too short a
-        last axis, or if frames that are read are not as large as its shape says.
+        If the image has fewer axes than a frame, no pixels, several channels or too short a last
+        axis, or if frames that are read have an unexpected shape.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class FrameReader:
         self._flags = flags
         self._check(image.dtype, "the image")
         self.shape = image.shape if own else known_shape(image, "the image")
-        #: The spatial axes, which a frame has.
+        #: The axes of a frame.
         self.axes = tuple(AXES)[-spatial:]
         if len(self.shape) < spatial:
             axes = ", ".join(self.axes)
@@ -91,25 +91,25 @@ class FrameReader:
             raise ValueError(f"the image has no pixels; got shape {self.shape}")
         if checked and not isinstance(image, HeldFrame):
             check_axes(image)
-        #: The leading axis that runs over planes, if one does.
+        #: The leading axis that runs over planes, or None.
         self.planes = _planes_of(image, spatial)
         self.count = math.prod(self.leading)
-        #: The number of the only frame that there is of the image, None where there are all.
+        #: The number of the only frame if the image is a HeldFrame, else None.
         self.held = image.number if isinstance(image, HeldFrame) else None
         self.on_device = is_on_device(image)
-        #: Whether frames are read from a file or computed, which may go on while others are used.
+        #: Whether frames are read or computed on request, so that reading ahead pays off.
         self.is_lazy = not own and _is_lazy(image)
         leading = self.leading
         if leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image, leading = image.reshape(-1, *self.frame_shape), (self.count,)
         self._image, chunks = image, getattr(image, "chunks", None)
         self._grid = ChunkGrid(leading, chunks, spatial)
-        #: Of each spatial axis, the size of chunks, or of each one: of whole frames by default.
+        #: Size of the chunks, or of each chunk, along the axes of a frame; None for whole frames.
         self._chunks = tuple(chunks)[-spatial:] if chunks else None
-        # Of files, planes can be read one by one.
+        # In files, the planes of a volume can be read separately.
         of_planes = spatial > len(IN_PLANE) and getattr(image, "in_file", False)
         self._reads_parts = getattr(image, "reads_parts", True) or of_planes
-        #: Frames that were read before, in the host's memory, by their numbers.
+        #: Frames in the host's memory that were read ahead, by number.
         self._kept: dict[int, NDArray[Any]] = {}
 
     def _check(self, dtype: Any, what: str) -> None:
@@ -122,7 +122,7 @@ class FrameReader:
         Raises
         ------
         TypeError, ValueError, IndexError
-            If the selection does not fit the image's leading axes.
+            If the selection does not match the image's leading axes.
         """
         if frames is None:
             return np.arange(self.count)
@@ -141,78 +141,75 @@ class FrameReader:
         return np.unique(np.ravel_multi_index([axis.ravel() for axis in grid], self.leading))
 
     def frames_of(self, at_least: int, block_bytes: int) -> int:
-        """Return how many frames ``block_bytes`` hold, or ``at_least`` if that is more."""
+        """Return the number of frames in ``block_bytes``, but at least ``at_least``."""
         return max(block_bytes // self.frame_bytes, at_least, 1)
 
     @property
     def frame_bytes(self) -> int:
-        """How many bytes a frame has in the image."""
+        """Size of a frame of the image in bytes."""
         return int(math.prod(self.frame_shape) * np.dtype(self._image.dtype).itemsize)
 
     def blocks(
         self, numbers: NDArray[np.int64], at_least: int, block_bytes: int
     ) -> list[NDArray[np.int64]]:
-        """Cut rising frame numbers into blocks that are read at once.
+        """Divide ascending frame numbers into blocks that are read at once.
 
-        A block is ``block_bytes`` or ``at_least`` frames, whatever is more, or a chunk of the
-        image if that is still more, so that none is read twice. Chunks that hold several indices
-        along several axes come one after the other: frames do not then.
+        A block has ``block_bytes``, ``at_least`` frames or a chunk of the image, whichever is
+        largest, so that no chunk is read twice. If chunks span several leading axes, blocks follow
+        the chunks, and frames are not in order.
         """
         return self._grid.blocks(numbers, self.frames_of(at_least, block_bytes))
 
     def chunk_ends(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return after how many of some rising frame numbers chunks of the image end.
+        """Return the positions in ascending frame numbers at which chunks of the image end.
 
-        None if chunks do not follow each other.
+        None if frames of several chunks alternate.
         """
         return self._grid.ends(numbers)
 
     def read(self, numbers: NDArray[np.int64]) -> Any:
-        """Return frames of rising numbers, as an array (n, …, Y, X) that backends read."""
+        """Read frames of ascending numbers, as an array (n, …, Y, X) for the backends."""
         return _joined(*self._parts(numbers))
 
     @property
     def in_tiles(self) -> bool:
-        """Whether frames are so large that they are read, and worked on, in tiles."""
+        """Whether frames are so large that they are processed in tiles."""
         size = math.prod(self.frame_shape) * self.pixel_bytes
         return size > LARGE_FRAME and self._reads_parts
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the pixels that are read."""
+        """The type of the pixels as they are read."""
         return native_type(np.dtype(self._image.dtype))
 
     @property
     def pixel_bytes(self) -> int:
-        """How many bytes a pixel has that is read."""
+        """Size of a pixel as it is read, in bytes."""
         return self.dtype.itemsize
 
     def chunk_edges(self) -> list[NDArray[np.int64]]:
-        """Return where chunks of a frame begin and end, along each spatial axis."""
+        """Return the edges of a frame's chunks along each axis."""
         chunks = self._chunks or self.frame_shape
         return [edges(size, chunk) for size, chunk in zip(self.frame_shape, chunks, strict=True)]
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Return the first row, or plane, of each tile of a frame, and the one after its last.
+        """Return the range of rows (planes of a volume) of each tile of a frame.
 
-        A tile is as large as the frame along the other axes, and has whole chunks.
+        Tiles extend over the whole frame along the other axes, and consist of whole chunks.
         """
         size = self.pixel_bytes * math.prod(self.frame_shape[1:])
         chunk = self._chunks[0] if self._chunks else 1
         return row_tiles(self.frame_shape[0], chunk, TILE // size)
 
     def read_part(self, numbers: NDArray[np.int64], part: Part) -> NDArray[Any]:
-        """Return a part of frames, in the host's memory.
-
-        Nothing else is read where the image can be read in parts.
-        """
+        """Read a part of each frame into the host's memory, and no more if the image allows it."""
         if not self._reads_parts:
             return np.ascontiguousarray(self.read_here(numbers)[(slice(None), *part)])
         pixels = [self._read_part(int(number), part) for number in numbers]
         return pixels[0][np.newaxis] if len(pixels) == 1 else np.stack(pixels)
 
     def read_part_into(self, pixels: NDArray[Any], number: int, part: Part) -> None:
-        """Read a part of a frame into memory of its shape, as it comes."""
+        """Read a part of a frame into an array of its shape, chunk by chunk."""
         if not is_local_dask(self._image):
             pixels[...] = self.read_part(np.array([number]), part)[0]
             return
@@ -224,7 +221,7 @@ class FrameReader:
         fill(pixels, self._image[(*self._outer(number), *part)], check)
 
     def glance(self, numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """Return a few pixels of each of some frames, (n, pixels); None where that takes long."""
+        """Return a few pixels of each frame, (n, pixels); None if that would take long."""
         if not self.leading or self.on_device or getattr(self._image, "chunks", None):
             return None
         height, width = self.frame_shape
@@ -237,7 +234,7 @@ class FrameReader:
         if not (self.is_lazy and getattr(self._image, "reads_parts", True)):
             return None
         middle = slice(height // 2, height // 2 + 1), slice(first, first + columns)
-        with suppress(Exception):  # reading the frame itself reports the error
+        with suppress(Exception):  # reading the frame itself will report the error
             return self.read_part(numbers, middle)[:, 0].astype(float)
         return None
 
@@ -251,7 +248,7 @@ class FrameReader:
     def _checked_part(
         self, number: int, first: int, promised: tuple[int, ...], given: Any
     ) -> NDArray[Any]:
-        """Return rows of a frame in the host's memory, if they have the shape they should have."""
+        """Move rows of a frame to the host's memory, and check their shape."""
         pixels: NDArray[Any] = to_host(as_array(given))
         if pixels.shape != promised:
             raise ValueError(
@@ -261,12 +258,12 @@ class FrameReader:
         return pixels
 
     def _outer(self, number: int) -> tuple[int, ...]:
-        """Return a frame's indices along the leading axes of what is read."""
+        """Return a frame's indices along the leading axes of the array that is read."""
         leading = self._grid.leading
         return tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
 
     def read_points(self, number: int, places: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Return single pixels of a frame, at places (n, axes), each as a frame of one pixel."""
+        """Read single pixels of a frame at indices (n, axes), each as a frame of one pixel."""
         if hasattr(self._image, "vindex") and hasattr(self._image, "dask"):
             same = [np.full(len(places), index) for index in self._outer(number)]
             values = to_native(as_array(self._image.vindex[(*same, *places.T)]))
@@ -275,10 +272,10 @@ class FrameReader:
 
     @contextmanager
     def keeping(self, numbers: NDArray[np.int64]) -> Iterator[None]:
-        """Read frames of rising numbers at once, and keep them for readers in the meantime.
+        """Read frames of ascending numbers ahead, and serve them from memory while entered.
 
-        Only those of lazy images, and not too many bytes of them; frames that cannot be read raise
-        when they are requested.
+        Only those of lazy images, up to a limit of bytes; errors are raised when a frame is
+        requested.
         """
         size = len(numbers) * math.prod(self.frame_shape) * self.pixel_bytes
         if self.is_lazy and len(numbers) and size <= LARGE_FRAME and not self.in_tiles:
@@ -290,7 +287,7 @@ class FrameReader:
             self._kept = {}
 
     def read_here(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """Return them in the host's memory; a GPU needs none of its own for it."""
+        """Read frames into the host's memory."""
         if len(numbers) and all(number in self._kept for number in numbers.tolist()):
             return np.stack([self._kept[number] for number in numbers.tolist()])
         parts, order = self._parts(numbers)
@@ -298,7 +295,7 @@ class FrameReader:
         return here
 
     def _parts(self, numbers: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.int64] | None]:
-        """Return frames of rising numbers in parts, and their order if it is another one."""
+        """Read frames of ascending numbers in boxes; return them with their order if it differs."""
         if not self.leading:
             pixels = as_array(self._image)
             if pixels.shape != self.frame_shape:
@@ -318,7 +315,7 @@ class FrameReader:
 
     @staticmethod
     def _index(box: Box) -> Any:
-        """Return what chooses a box of an image's frames."""
+        """Return the index that selects a box of an image's frames."""
         outer = [
             first if last - first == 1 else slice(first, last) for first, last in box.ranges[:-1]
         ]
@@ -326,7 +323,7 @@ class FrameReader:
         return (*outer, along) if outer else along
 
     def _checked_box(self, box: Box, given: Any) -> Any:
-        """Return the frames of a box, if they are what the image's shape promised."""
+        """Return the wanted frames of a box, once their shape and type are checked."""
         pixels = as_array(given)
         promised = (*(n for n in box.shape[:-1] if n > 1), box.shape[-1], *self.frame_shape)
         if pixels.shape != promised:
@@ -340,19 +337,19 @@ class FrameReader:
         return pixels if box.wanted is None else pixels[box.wanted]
 
     def _broken_promise(self, first: int, count: int, shape: tuple[int, ...]) -> str:
-        """Return the error for frames that differ from the image's shape."""
+        """Return the error for frames of an unexpected shape."""
         frames = f"frame {first}" if count == 1 else f"frames {first} to {first + count - 1}"
         return (
             f"{frames} of the image should have the shape {(count, *self.frame_shape)}, as the "
-            f"image's shape {self.shape} promises, but came as {tuple(shape)}: the file, or the "
-            "function that makes these frames, gives other pixels than promised"
+            f"image's shape {self.shape} promises, but came as {tuple(shape)}: check the file, or "
+            "the function that makes these frames"
         )
 
 
 class HeldFrame:
-    """One frame in the place of the image it was read from, so that it is not read again.
+    """One frame that replaces the image it was read from, so that it is not read again.
 
-    Whatever frame is requested, this one is returned, as a whole.
+    Any index returns this frame as a whole.
 
     Parameters
     ----------
@@ -381,26 +378,26 @@ class HeldFrame:
 
 
 def pixel_at(place: Iterable[int]) -> Part:
-    """Return the part of a frame that is one pixel."""
+    """Return the part of a frame that consists of one pixel."""
     return tuple(slice(first, first + 1) for first in place)
 
 
 def _planes_of(image: Any, spatial: int) -> int | None:
-    """Return the leading axis that runs over planes, if one does."""
+    """Return the leading axis that runs over planes, or None."""
     names = axis_names(image)
     planes = None if names is None else plane_axis(image, names, spatial)
     return None if names is None or planes is None else names.index(planes)
 
 
 def inside(places: NDArray[np.float64], shape: ArrayLike) -> NDArray[np.bool_]:
-    """Return which places lie on the pixels of an image of a shape, its outer edges included."""
+    """Return which positions lie on pixels of a frame, including its outer edges."""
     with np.errstate(invalid="ignore"):
         on = (places >= -0.5) & (places <= np.asarray(shape) - 0.5)
     return np.asarray(on.all(axis=-1))
 
 
 def indices_along(along: AxisSelection, size: int) -> NDArray[np.int64]:
-    """Return the indices that are chosen along one axis."""
+    """Return the selected indices along one axis."""
     if isinstance(along, slice):
         return np.arange(size)[along]
     try:
@@ -420,7 +417,7 @@ def _joined(parts: list[Any], order: NDArray[np.int64] | None) -> Any:
 
 
 def _is_lazy(image: Any) -> bool:
-    """Whether frames of an image are not in memory before they are requested."""
+    """Whether frames of an image are read or computed only on request."""
     if is_on_device(image) or is_on_device(getattr(image, "_meta", None)):
         return False
     return getattr(image, "in_file", False) or bool(getattr(image, "chunks", None))

@@ -16,18 +16,17 @@ from .files.image_file import ImageFile
 from .files.opening import opened
 from .frames import FrameReader
 
-#: Bytes of arrays in memory that are hashed: all of most.
+#: Arrays in memory are hashed completely up to this many bytes.
 _BYTES = 256 << 20
-#: Frames of any other image that are hashed: each may be a computation, or a file.
+#: Number of frames that are hashed of other images, where each may be a computation or a file.
 _FRAMES = 3
 
 
 def identity(image: Any) -> dict[str, Any]:
     """Return plain values that identify an image.
 
-    Of a file or a folder they are its path, its size and when it was changed last; of any other
-    image a fingerprint of its pixels: of all of an array in memory up to 256 MiB, else of frames
-    evenly spread.
+    For a file or folder: path, size and time of modification. For other images: a hash of the
+    pixels, of all of an array in memory up to 256 MiB, else of a few frames evenly spread.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def identity(image: Any) -> dict[str, Any]:
 
 
 def values_identity(values: Any) -> Any:
-    """Return plain values that identify an argument for pixels: None, a number, or a map."""
+    """Return plain values that identify None, a number or a per-pixel map."""
     if values is None or isinstance(values, (bool, int, float)):
         return values
     array = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)
@@ -76,17 +75,17 @@ def _dtype(image: Any) -> Any:
 
 
 def _path_of(image: Any) -> Path | None:
-    """Return the file or folder that all pixels of an image are in, None where there is none."""
+    """Return the file or folder that contains all pixels of an image, or None."""
     if isinstance(image, ImageFile):
         return image.path
-    store = getattr(image, "store", None)  # of an array of Zarr's in a folder
+    store = getattr(image, "store", None)  # of a Zarr array in a folder
     if isinstance(getattr(store, "root", None), Path):
         return Path(store.root) / str(getattr(image, "path", ""))  # type: ignore[union-attr]
     return None
 
 
 def _state(path: Path) -> dict[str, int]:
-    """Return size and time of the last change, of a folder those of all files in it."""
+    """Return size and time of modification; for a folder those of all files in it."""
     if not path.is_dir():
         about = path.stat()
         return {"bytes": about.st_size, "changed": about.st_mtime_ns}
@@ -105,7 +104,7 @@ def _state(path: Path) -> dict[str, int]:
 
 
 def _fingerprint(image: Any) -> str:
-    """Return a fingerprint of frames of an image."""
+    """Return a hash of frames of an image."""
     reader = FrameReader(image, flags=True, checked=False)
     in_memory = type(image) is np.ndarray or is_on_device(image) or not hasattr(image, "shape")
     most = _FRAMES

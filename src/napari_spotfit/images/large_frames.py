@@ -1,6 +1,6 @@
-"""Frames that memory does not hold: a buffer of their rows, and a cache of their chunks.
+"""Process frames that exceed the memory: a buffer of rows, and a cache of chunks.
 
-In volumes, planes take the place of rows: frames are cut along the first spatial axis.
+Frames are divided along their first axis: "rows" are planes in volumes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from numpy.typing import NDArray
 from ..workers import Workers
 from .frames import TILE, FrameReader, Part
 
-#: Linux' MAP_NORESERVE, which Python has from 3.13 on: more may be asked for than there is.
+#: Linux' MAP_NORESERVE (in Python from 3.13 on), which reserves more memory than there is.
 _NO_RESERVE = 0x4000
 
-#: Chunks are cached up to the bytes of this many tiles; more are read twice.
+#: Size of the cache of chunks in tiles; further chunks are read twice.
 _TILES = 5
 
 
 class RowBuffer:
-    """The rows of a frame that are in memory, where they lie in the frame.
+    """An array of the frame's shape of which only some rows are in memory.
 
-    The array is as large as the frame, but only the rows that are in it take memory: code for
-    frames works on these rows, at their positions in the frame.
+    So code for whole frames works on these rows, at their positions in the frame.
 
     Parameters
     ----------
     shape : tuple of int
         Size of the frame along each spatial axis.
     dtype : dtype
-        The type of its pixels.
+        Type of its pixels.
 
     Examples
     --------
@@ -51,7 +50,7 @@ class RowBuffer:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._shape, self._dtype = shape, dtype
         self._row_bytes = math.prod(shape[1:]) * dtype.itemsize
-        #: The first row that is there, and the one after the last.
+        #: The first row in memory, and the one after the last.
         self.first = self.last = 0
         self._memory: mmap.mmap | None = None
         #: The frame, of shape (1, …, Y, X).
@@ -59,11 +58,11 @@ class RowBuffer:
 
     @property
     def height(self) -> int:
-        """How many rows the frame has."""
+        """Number of rows of the frame."""
         return self._shape[0]
 
     def room(self, first: int, last: int) -> NDArray[Any]:
-        """Return memory for rows that are to be added: their own, where there is any."""
+        """Return memory to read rows into: their own in the buffer if it allocates rows lazily."""
         if self._memory is None:
             return np.empty((last - first, *self._shape[1:]), self._dtype)
         self._expect(first, last)
@@ -71,7 +70,7 @@ class RowBuffer:
         return rows
 
     def add(self, rows: NDArray[Any]) -> None:
-        """Add the rows that come next; those in the memory that was made for them are there."""
+        """Append rows, without a copy if they were read into their own memory."""
         own = self.frames[0, self.last : self.last + len(rows)]
         if not np.may_share_memory(rows, own):
             self._expect(self.last, self.last + len(rows))
@@ -79,7 +78,7 @@ class RowBuffer:
         self.last += len(rows)
 
     def forget(self, before: int) -> None:
-        """Free the memory of all rows before one."""
+        """Free the memory of all rows before this one."""
         before = min(max(before, self.first), self.last)
         if self._memory is None:
             kept = self.frames[0, before : self.last]
@@ -93,12 +92,12 @@ class RowBuffer:
         self.first = before
 
     def _expect(self, first: int, last: int) -> None:
-        """Let the memory of some rows come in large pages: small ones take longer than the rows."""
+        """Request large pages for some rows: allocating small ones takes longer than reading."""
         if self._memory is None:
             return
         row = self._row_bytes
         begin = first * row // mmap.PAGESIZE * mmap.PAGESIZE
-        with suppress(AttributeError, OSError):  # of a system without them
+        with suppress(AttributeError, OSError):  # a system without them
             self._memory.madvise(mmap.MADV_HUGEPAGE, begin, last * row - begin)
 
     def _empty(self) -> NDArray[Any]:
@@ -112,7 +111,7 @@ class RowBuffer:
 
 
 def _reserved(size: int) -> mmap.mmap | None:
-    """Reserve memory that is allocated when it is written, and can be freed; else return None."""
+    """Reserve memory that is allocated on first write and can be freed; None if impossible."""
     if sys.platform != "linux":
         return None
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
@@ -120,7 +119,7 @@ def _reserved(size: int) -> mmap.mmap | None:
 
 
 class ChunkCache:
-    """A frame whose pixels are read once, some of them before the others.
+    """Reads a frame's chunks once, although single pixels are needed before the rows.
 
     Parameters
     ----------
@@ -129,20 +128,17 @@ class ChunkCache:
     number : int
         The frame's number.
     workers : int
-        Chunks that are read at once.
+        Number of chunks that are read in parallel.
     """
 
     def __init__(self, reader: FrameReader, number: int, workers: int) -> None:
         self._reader, self._numbers, self._workers = reader, np.array([number]), workers
         self._edges = reader.chunk_edges()
-        #: By the places of their first pixels.
+        #: Chunks by the indices of their first pixels.
         self._kept: dict[tuple[int, ...], NDArray[np.generic]] = {}
 
     def points(self, places: NDArray[np.int64]) -> list[NDArray[np.generic]]:
-        """Return single pixels at places (n, axes), and keep the chunks they are in.
-
-        Each is a frame of one pixel.
-        """
+        """Return single pixels at indices (n, axes), as frames of one pixel; cache their chunks."""
         parts = {_first(part): part for part in map(self._chunk_at, places.tolist())}
         pixels = sum(math.prod(one.stop - one.start for one in part) for part in parts.values())
         if pixels * self._reader.pixel_bytes > _TILES * TILE or len(self._edges[0]) == 2:
@@ -157,17 +153,14 @@ class ChunkCache:
         return found
 
     def read_rows(self, pixels: NDArray[np.generic], first: int) -> None:
-        """Put some rows, from a first one on, of whole chunks into memory of their shape.
-
-        Their chunks are dropped from the cache.
-        """
+        """Read rows of whole chunks into an array, from ``first`` on; drop them from the cache."""
         others = (slice(0, int(edges[-1])) for edges in self._edges[1:])
         self._fill(pixels, (slice(first, first + len(pixels)), *others))
 
     def _fill(self, pixels: NDArray[np.generic], part: Part, axis: int = 0) -> None:
-        """Put a part of the frame into memory: what lies between kept chunks is read at once.
+        """Copy cached chunks of a part into an array, and read what lies between them at once.
 
-        Along the axes before this one, it is as large as a chunk if it has kept ones.
+        If the part has cached chunks, it is as large as a chunk along the axes before this one.
         """
         kept = [first for first in self._kept if _is_in(first, part)]
         if not kept:
@@ -189,7 +182,7 @@ class ChunkCache:
         return self._reader.read_part(self._numbers, part)
 
     def _chunk_at(self, place: Iterable[int]) -> Part:
-        """Return the pixels of the chunk in which a pixel lies."""
+        """Return the chunk that contains a pixel, as a part of the frame."""
         part = []
         for edges, along in zip(self._edges, place, strict=True):
             end = int(np.searchsorted(edges, along, "right"))

@@ -1,7 +1,7 @@
 """Calibrate an image's pixels: weights, bad pixels, and the camera's offset, gain and variance.
 
-Backends take one offset and one gain, and one number per pixel besides its counts. Frames
-whose pixels have offsets or gains of their own are corrected before.
+Backends accept one offset, one gain, and one value per pixel (weight or variance). Frames with maps
+of offset or gain are corrected before.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from .camera import Camera, PerPixel
 from .frames import Part
 
 _NO_CAMERA = Camera()
-#: ROIs whose counts are checked.
+#: Number of ROIs of which counts are checked.
 _CHECKED = 64
 
 
 class Planes(NamedTuple):
-    """Weights or read-out variances of pixels.
+    """Per-pixel weights or read-out variances.
 
-    The array is single-precision, of shape (1, …, Y, X) for all frames alike, or of the
-    frames' own shape. For least squares it holds weights, 0 for bad pixels; for maximum
+    The array is in single precision, of shape (1, …, Y, X) if all frames share it, or else of the
+    shape of the frames. For least squares it holds weights, 0 for bad pixels; for maximum
     likelihood the read-out variance in photo-electrons², NaN for bad pixels.
     """
 
@@ -41,32 +41,32 @@ class Planes(NamedTuple):
 
 
 class PixelCalibration:
-    """The calibration of an image's pixels, as the backends take it.
+    """The calibration of an image's pixels, prepared for the backends.
 
     Parameters
     ----------
     shape : tuple of int
         The image's shape (…, Y, X), or that of cut-outs.
     settings : Settings
-        How to fit.
+        The settings of the fit.
     weights, bad_pixels : array, shape (Y, X) or that of the image, optional
-        Weights for ``wlse``, and True where a pixel is not used.
+        Weights for ``wlse``, and True for bad pixels.
     camera : Camera, optional
-        The calibration; its maps have the same shapes.
+        The camera, with maps of the same shapes.
 
     Attributes
     ----------
     settings : Settings
-        The settings with the camera's mean offset and gain, for the results.
+        The settings for the results, with the camera's mean offset and gain.
     fitted : Settings
-        Those with which corrected frames are fitted.
+        The settings for fits of corrected frames.
     by_frame : bool
-        Whether frames need something of their own, which takes as much memory as they do.
+        Whether frames need arrays of their own size, for corrections or maps per frame.
 
     Raises
     ------
     TypeError, ValueError
-        If something has the wrong kind, shape or values, or does not go together.
+        If types, shapes or values are wrong, or arguments contradict each other.
     """
 
     def __init__(
@@ -108,15 +108,15 @@ class PixelCalibration:
         self._take(settings.changed(**self._numbers))
 
     def _take(self, settings: Settings) -> None:
-        """Take the settings with the camera's mean numbers, and what follows from them."""
+        """Store the settings with the camera's mean values, and derive what depends on them."""
         self.settings = settings
         self.fitted = settings.changed(offset=0.0) if self._corrects else settings
         self._electrons = electrons_of(self.fitted)
-        # If the dark level was estimated from the noise, counts are those of photons.
+        # If the dark level was estimated from the noise, counts need no check.
         self._counts_checked = self._electrons.dark != self.fitted.offset
         known = self._maps or self._numbers or self._electrons.variance > 0
         self._plane = self._values(np.arange(1), np) if self._same_for_all and known else None
-        # Maximum likelihood has it in its planes.
+        # Maximum likelihood has the variance in its planes.
         follows = (
             settings.errors and not self._estimator.is_likelihood and noise_of(settings) is not None
         )
@@ -124,11 +124,11 @@ class PixelCalibration:
         self._has_variances = follows and differs
 
     def with_noise(self, noise: NoiseModel | None) -> PixelCalibration:
-        """Return the same with settings that hold the noise of corrected frames."""
+        """Return a copy with the noise of corrected frames in its settings."""
         return self.with_settings(noise=noise)
 
     def with_settings(self, **options: Any) -> PixelCalibration:
-        """Return the same with some settings changed that do not concern the camera."""
+        """Return a copy with changed settings, other than those of the camera."""
         known = copy.copy(self)
         known._take(self.settings.changed(**options))
         return known
@@ -145,7 +145,7 @@ class PixelCalibration:
 
     @property
     def camera_noise(self) -> NoiseModel | None:
-        """The noise of corrected frames as the camera's numbers have it, None without a gain."""
+        """The noise of corrected frames by the camera's calibration; None without a gain."""
         settings = self.fitted
         return noise_of(settings.changed(noise=None, variance=self._usual_variance()))
 
@@ -155,9 +155,9 @@ class PixelCalibration:
         return "variance" in self._numbers
 
     def variance_map(self) -> NDArray[np.float32] | None:
-        """Return the read-out variances of corrected frames' pixels in counts², 0 where wrong.
+        """Return the map of read-out variances of corrected frames, in counts².
 
-        Shape (Y, X), in the host's memory; None where there is no map, or one for each frame.
+        Shape (Y, X), on the host, 0 for invalid values; None without a map, or with one per frame.
         """
         if "variance" not in self._maps or not self._same_for_all:
             return None
@@ -186,18 +186,18 @@ class PixelCalibration:
         mark_bad: bool = False,
         part: Part | None = None,
     ) -> Any:
-        """Return frames as a camera of one offset and one gain would have taken them.
+        """Correct frames to those of a camera with the same offset and gain in all pixels.
 
         Parameters
         ----------
         block : ndarray of int
             The frames' numbers.
         pixels : array, shape (n, …, Y, X)
-            The frames, which are not changed.
+            The frames, which are not modified.
         mark_bad : bool, default False
-            Make bad pixels NaN, so that no spots are found there.
+            Whether to set bad pixels to NaN, so that no spots are detected there.
         part : tuple of slice, optional
-            Along each spatial axis, the pixels of the frames that are given; by default all.
+            The part of the frames that `pixels` contains; by default all.
         """
 
         def known(name: str, otherwise: float = math.nan) -> Any:
@@ -221,20 +221,20 @@ class PixelCalibration:
         return frames
 
     def corrected_type(self, pixel_type: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the type that frames of a type have when they are corrected, bad pixels marked."""
+        """Return the pixel type of corrected frames with marked bad pixels."""
         if not (self._corrects or "bad_pixels" in self._maps):
             return pixel_type
         is_double = pixel_type == np.float64 and not self._corrects
         return np.dtype(np.float64 if is_double else np.float32)
 
     def bad_pixels(self, block: NDArray[np.int64]) -> Any:
-        """Return which pixels of frames are bad, for all alike or each; None if none is."""
+        """Return the bad pixels of frames, (1, …) if all share them; None without any."""
         return self._maps["bad_pixels"].read(block) if "bad_pixels" in self._maps else None
 
     def planes(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
-        """Return weights or variances of frames, None where all pixels count alike.
+        """Return weights or variances of frames; None if all pixels are equivalent.
 
-        They are in the host's memory, unless both maps and frames are on a GPU.
+        They lie on the host, unless both maps and frames are on a GPU.
         """
         values = self._plane
         if not self._same_for_all:
@@ -243,11 +243,11 @@ class PixelCalibration:
         return None if values is None else Planes(values)
 
     def variances(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
-        """Return how much more read-out variance than usual pixels have, in counts² of one gain.
+        """Return the pixels' excess of read-out variance over the usual one, in counts².
 
-        The standard errors of least squares follow it where the noise is known. None where
-        they do not, or where it is the same for all pixels. What is usual is the one number of
-        ``fitted`` where the gain is known; in an image's own noise it is the map's median.
+        Standard errors of least squares account for it if the noise is known. None if they do not,
+        or if all pixels have the same variance. The usual variance is that of ``fitted`` if the
+        gain is known, and the median of the map if the noise was estimated from the image.
         """
         if not self._has_variances:
             return None
@@ -264,26 +264,25 @@ class PixelCalibration:
 
     @property
     def counts_are_open(self) -> bool:
-        """Whether :meth:`check_counts` is still to be called."""
+        """Whether :meth:`check_counts` has not been called yet."""
         return self._estimator.is_likelihood and not self._counts_checked
 
     def check_counts(self, pixels: Any, corners: NDArray[np.int64] | None) -> None:
-        """Check that the counts of some ROIs, above the offset, can be those of photons.
+        """Check that counts above the offset can be photons, as maximum likelihood requires.
 
-        Called once for a run, with its first ROIs. Only maximum likelihood needs it.
+        Called once per run, with its first ROIs.
 
         Parameters
         ----------
         pixels : array, shape (n, …, Y, X)
-            Frames that are corrected already.
+            Corrected frames.
         corners : ndarray of int, shape (n, 1 + axes), or None
-            Frame, and along each spatial axis the first pixel, of each ROI. None: the frames are
-            ROIs.
+            Frame and first pixel of each ROI; None if each frame is a ROI.
 
         Raises
         ------
         ValueError
-            If most of them are negative: there is no likelihood then.
+            If most are negative, so that there is no likelihood.
         """
         count = len(pixels) if corners is None else len(corners)
         if not self.counts_are_open or not count:
@@ -318,7 +317,7 @@ class PixelCalibration:
         return numbers.ascontiguousarray(plane, np.float32)
 
     def _known(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
-        """Return weights or variances of good pixels, one number for all, or None."""
+        """Return weights or variances without regard to bad pixels, one number for all, or None."""
         if "weights" in self._maps:
             return self._read("weights", block, numbers)
         if self._estimator.is_likelihood:
@@ -335,7 +334,7 @@ class PixelCalibration:
         )
 
     def _check_rest(self, plane: Any, all_there_is: bool) -> None:
-        """Check that weights are finite, and that some frame has pixels enough for a fit."""
+        """Check that weights are finite, and that some frame has enough pixels for a fit."""
         if self._estimator.needs_weights and not bool((plane < math.inf).all()):
             raise ValueError(
                 "the camera's variance must be above 0 counts² in every pixel that is used, as "
@@ -347,13 +346,13 @@ class PixelCalibration:
         if most is not None and most <= self._parameters:
             raise ValueError(
                 f"bad pixels and weights of 0 leave {most} pixels; a fit of {self._parameters} "
-                f"parameters needs {self._parameters + 1} at least"
+                f"parameters needs {self._parameters + 1} or more"
             )
 
     def _read(
         self, name: str, block: NDArray[np.int64], numbers: ModuleType, otherwise: float = math.nan
     ) -> Any:
-        """Return the map of some frames where NumPy or CuPy reads it, or else one number."""
+        """Return the map for some frames as an array of NumPy or CuPy, or one number."""
         if name not in self._maps:
             return np.float64(self._numbers.get(name, otherwise))
         values = self._maps[name].read(block)
@@ -363,13 +362,13 @@ class PixelCalibration:
 def detection_calibration(
     shape: tuple[int, ...], settings: Settings, bad_pixels: Any, camera: Camera | None
 ) -> PixelCalibration:
-    """Return the calibration for detection, which does not depend on the estimator."""
+    """Return the calibration for detection, which is independent of the estimator."""
     plain = settings.changed(estimator="lse")
     return PixelCalibration(shape, plain, bad_pixels=bad_pixels, camera=camera)
 
 
 def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
-    """Check that weights and camera suit the estimator, and that nothing is given twice."""
+    """Check that the estimator accepts weights and camera, and that nothing is given twice."""
     given = {
         "offset": settings.offset != 0,
         "gain": settings.gain is not None,
@@ -377,13 +376,13 @@ def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
     }
     for name, is_given in given.items():
         if is_given and getattr(camera, name) is not None:
-            raise ValueError(f"the {name} is given twice: leave it to the camera, or to {name}=…")
+            raise ValueError(f"the {name} is given twice: pass it in the camera, or as {name}=…")
     estimator = settings.estimator_kind
     if weights and not estimator.needs_weights:
         weighted = " or ".join(repr(one.name) for one in ESTIMATORS.values() if one.needs_weights)
         raise ValueError(
-            f"weights are for estimator={weighted}; got estimator={estimator.name!r}. To leave "
-            "pixels out, give bad_pixels"
+            f"weights are for estimator={weighted}; got estimator={estimator.name!r}. To exclude "
+            "pixels, pass bad_pixels"
         )
     known = camera.variance is not None or settings.variance is not None
     if estimator.needs_weights and not (weights or known):
@@ -401,7 +400,7 @@ def _check(name: str, values: Any, bad: Any, spatial: int) -> None:
         place = tuple(int(axis[0]) for axis in to_host(wrong).nonzero()[-spatial:])
         raise ValueError(
             f"{what} must be {accepted(name)} in every pixel that is used; {count} of {wrong.size} "
-            f"are not, the first at {place}. Name them in bad_pixels to leave them out"
+            f"are not, the first at {place}. Exclude them by bad_pixels"
         )
 
 
@@ -412,13 +411,13 @@ def _check_counts(counts: NDArray[Any], offset: float, estimator: Estimator) -> 
         raise ValueError(
             f"estimator={estimator.name!r} needs counts of photons, but {dark:.0%} of the pixels "
             f"of the spots lie below the camera's offset ({offset:g} counts). The offset is too "
-            "high, or it or a background has been subtracted from the image before: give the "
-            "image as the camera took it and the camera's own offset, or use estimator='lse'"
+            "high, or it or a background has been subtracted from the image before: pass the raw "
+            "image and the camera's own offset, or use estimator='lse'"
         )
 
 
 def _mean(name: str, values: Any) -> float:
-    """Return the mean of a map's values, without those that are out of range."""
+    """Return the mean of a map's valid values."""
     right = values[~is_wrong(name, values)]
     return float(right.mean()) if right.size else 1.0
 

@@ -1,4 +1,4 @@
-"""Which frames are read together, and which of them can be read."""
+"""Plan which frames are read together, and skip damaged ones."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 
-#: Returns frames of rising numbers.
+#: Reads frames of ascending numbers.
 Read = Callable[[NDArray[np.int64]], Any]
 
 
 class Box(NamedTuple):
-    """Neighbouring frames that are read at once, and those of them that are wanted."""
+    """A box of frames that is read at once, and those of its frames that are wanted."""
 
-    #: For each leading axis, the first index and the one after the last.
+    #: Along each leading axis, the first index and the one after the last.
     ranges: tuple[tuple[int, int], ...]
-    #: Which are wanted, by their places in C order; None for all.
+    #: Positions of wanted frames in the box, in C order; None for all.
     wanted: Numbers | None
-    #: The wanted frames' numbers.
+    #: Numbers of the wanted frames.
     numbers: Numbers
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many frames it has along each leading axis."""
+        """Number of frames along each leading axis."""
         return tuple(last - first for first, last in self.ranges)
 
 
@@ -37,16 +37,16 @@ class ChunkGrid:
     Parameters
     ----------
     leading : tuple of int
-        How many frames there are along each leading axis.
+        Number of frames along each leading axis.
     chunks : sequence, optional
-        As Dask, Zarr and HDF5 have it, for all axes of the image: how many frames the chunks hold
-        along each, or how many each of them does. By default each frame stands alone.
+        Size of the chunks along each axis of the image, or of each chunk, like in Dask, Zarr and
+        HDF5. By default each frame is a chunk.
     spatial : int
-        How many axes a frame has.
+        Number of axes of a frame.
 
     Examples
     --------
-    Two chunks side by side, each of two rows of frames: they are read one after the other.
+    Two chunks of 2×2 frames each, which are read one after the other:
 
     >>> grid = ChunkGrid((2, 4), (2, 2, 64, 64))
     >>> [block.tolist() for block in grid.blocks(np.arange(8), 4)]
@@ -65,14 +65,13 @@ class ChunkGrid:
             for axis, (begins, size) in enumerate(zip(self._begins, leading, strict=True))
             if len(begins) < size
         ]
-        #: The first axis along which chunks hold several frames; None where none do.
+        #: The first axis along which chunks have several frames, or None.
         self._first: int | None = several[0] if several else None
 
     def blocks(self, numbers: Numbers, size: int) -> list[Numbers]:
-        """Cut rising frame numbers into blocks of ``size`` frames, or of a chunk if it has more.
+        """Divide ascending frame numbers into blocks of ``size`` frames, or of a larger chunk.
 
-        Blocks are in the order in which chunks lie, and so are frames where a chunk holds
-        neighbours along one axis only.
+        Blocks follow the order of chunks; frames stay in order if chunks span only one axis.
         """
         if self._first is None:
             return np.split(numbers, range(size, len(numbers), size)) if len(numbers) else []
@@ -88,7 +87,7 @@ class ChunkGrid:
         return [np.sort(block) for block in np.split(ordered, starts[1:])]
 
     def ends(self, numbers: Numbers) -> Numbers | None:
-        """Return after how many of rising frame numbers chunks end; None if frames of some mingle.
+        """Return the positions in ascending numbers at which chunks end; None if they alternate.
 
         Examples
         --------
@@ -105,7 +104,7 @@ class ChunkGrid:
         return np.append(begins[1:], len(numbers))
 
     def boxes(self, numbers: Numbers) -> list[Box]:
-        """Return the boxes to read for frames of rising numbers; no chunk is in two of them."""
+        """Return the boxes to read for ascending frame numbers; no chunk is in two of them."""
         whole = self._box(numbers)
         if whole.wanted is None:
             return [whole]
@@ -119,7 +118,7 @@ class ChunkGrid:
         return [self._box(part) for part in parts]
 
     def _by_chunk(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the order of frames by chunk, and where each chunk begins in it."""
+        """Return the order of frames by chunk, and the beginning of each chunk in it."""
         index = np.unravel_index(numbers, self.leading)
         cells = [
             np.searchsorted(begins, along, "right") - 1
@@ -131,7 +130,7 @@ class ChunkGrid:
         return order, np.concatenate([[0], changes])
 
     def _box(self, numbers: Numbers) -> Box:
-        """Return the smallest box that frames lie in."""
+        """Return the smallest box that contains some frames."""
         index = np.unravel_index(numbers, self.leading)
         ranges = tuple((int(along.min()), int(along.max()) + 1) for along in index)
         shape = [last - first for first, last in ranges]
@@ -142,7 +141,7 @@ class ChunkGrid:
 
 
 def evenly_spread(count: int, size: int) -> Numbers:
-    """Return ``count`` numbers from 0 to below a size, each in the middle of its share of them.
+    """Return ``count`` evenly spread numbers below ``size``.
 
     Examples
     --------
@@ -153,7 +152,7 @@ def evenly_spread(count: int, size: int) -> Numbers:
 
 
 def all_before(blocks: list[Numbers]) -> list[bool]:
-    """Return after which blocks of rising numbers no later block has lower ones.
+    """Return for each block of numbers whether all later blocks have larger ones.
 
     Examples
     --------
@@ -167,16 +166,16 @@ def all_before(blocks: list[Numbers]) -> list[bool]:
 
 
 def row_tiles(height: int, chunk: Any, rows: int) -> list[tuple[int, int]]:
-    """Cut a frame into tiles of about ``rows`` rows, each of whole chunks.
+    """Divide a frame into tiles of about ``rows`` rows, each of whole chunks.
 
     Parameters
     ----------
     height : int
-        Rows of the frame.
+        Number of rows of the frame.
     chunk : int or sequence of int
-        Rows of its chunks.
+        Number of rows of its chunks, or of each chunk.
     rows : int
-        The most rows of a tile, if a chunk has no more.
+        Largest number of rows of a tile, unless a chunk has more.
 
     Examples
     --------
@@ -193,12 +192,12 @@ def row_tiles(height: int, chunk: Any, rows: int) -> list[tuple[int, int]]:
 
 
 def edges(size: int, chunk: Any) -> Numbers:
-    """Return where the chunks along an axis begin, and where the last one ends."""
+    """Return the edges of chunks along an axis."""
     return np.append(_begins(size, chunk), size)
 
 
 def _begins(size: int, chunk: Any) -> Numbers:
-    """Return where the chunks along an axis begin."""
+    """Return the beginnings of chunks along an axis."""
     if isinstance(chunk, (tuple, list)):
         ends = np.cumsum([0, *chunk], dtype=np.int64)
         return ends[:-1][np.diff(ends) > 0]
@@ -206,21 +205,21 @@ def _begins(size: int, chunk: Any) -> Numbers:
 
 
 def up_to_damage(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception | None]:
-    """Return frames, and nothing; or those before one that cannot be read, and why it cannot.
+    """Read frames up to the first that cannot be read; return them and its error, or None.
 
     Parameters
     ----------
     read : callable
-        Reads frames; its errors may be of any kind.
+        Reads frames, and may raise any kind of error.
     numbers : ndarray of int
-        Rising numbers of the frames.
+        Ascending numbers of the frames.
 
     Raises
     ------
     Exception
-        If the first one cannot be read: what was wrong with it.
+        If the first frame cannot be read.
     MemoryError
-        If memory does not hold them.
+        If the frames do not fit into the memory.
 
     Examples
     --------
@@ -234,7 +233,7 @@ def up_to_damage(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception
     pixels, readable, damaged = None, 0, len(numbers)
     while damaged - readable > 1:
         middle = (readable + damaged) // 2
-        # All of them again: how many are read together may decide whether they can be.
+        # Read all of them again, as a read may fail depending on the number of frames.
         part, error = _tried(read, numbers[:middle])
         if error is None:
             pixels, readable = part, middle
@@ -248,10 +247,10 @@ def up_to_damage(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception
 def without_damage(
     read: Read, numbers: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return those of some frames that can be read: their numbers and pixels.
+    """Read those frames that can be read; return their numbers and pixels.
 
-    Where not all can, each is read by itself, in the host's memory. Takes and raises what
-    :func:`up_to_damage` does, the error only if none can be read.
+    If some fail, frames are read one by one into the host's memory. Arguments and errors are those
+    of :func:`up_to_damage`; errors are raised only if no frame can be read.
 
     Examples
     --------
@@ -273,7 +272,7 @@ def without_damage(
 
 
 def _tried(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception | None]:
-    """Return frames, or what was wrong; that memory is short is no damage."""
+    """Return frames and None, or None and the error; lack of memory is raised."""
     try:
         return read(numbers), None
     except MemoryError:

@@ -20,8 +20,8 @@ from ..engine.cpu import library
 from ..engine.select import select_backend
 from ..files.parts import (
     Run,
-    alone_in,
     difference,
+    folder_lock,
     part_path,
     part_pieces,
     part_writer,
@@ -223,7 +223,7 @@ def store_in(
     reader, calibration = measured(image, settings, maps)
     settings = with_estimates(settings, calibration.settings)
     ranges = ranges_of(reader, numbers, kind)
-    with alone_in(place):
+    with folder_lock(place):
         if there is None:
             remove_parts(place)
         remove_unfinished(place)
@@ -259,7 +259,7 @@ def parts_of(plan: Plan, run: StoredRun) -> Iterator[Fitted]:
     Those that are stored are read, and all others made and stored. A caller that stops iterating
     cancels the rest.
     """
-    with alone_in(run.store.folder) if run.alone else nullcontext():
+    with folder_lock(run.store.folder) if run.alone else nullcontext():
         yield from _parts_of(plan, run)
 
 

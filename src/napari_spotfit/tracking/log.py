@@ -18,7 +18,7 @@ import numpy as np
 
 from ..files.parquet import check_promise
 from ..files.table import UnreadableFileError
-from ..files.writing import FileLockedError, file_lock, made_beside, publish, unfinished
+from ..files.writing import FileLockedError, create_temporary, file_lock, publish, unfinished
 from ..untrusted import named
 from .controller import Correction
 from .displacement import Displacement
@@ -154,7 +154,7 @@ class TrackingLog:
             # The file says which parts it has: one that is killed now leaves none to be read twice.
             parts = {path.name: pd.read_parquet(path) for path in _files_in(self._parts)}
             before = [pd.read_parquet(self.path)] if self.path.is_file() else []
-            made = made_beside(self.path)
+            made = create_temporary(self.path)
             try:
                 _write_file(made, pd.concat([*before, *parts.values()] or [_table([])]), [*parts])
                 kept = self.path.with_name(f"{self.path.name}.unfinished")

@@ -33,25 +33,25 @@ from .smap_mat import is_mat, read_mat
 
 
 class ThunderStorm(Format):
-    """ThunderSTORM's tables: from the corner of the first pixel, frames from 1; nm as written."""
+    """ThunderSTORM's tables: origin at the corner of the first pixel, frames from 1, in nm."""
 
     name, title, suffix = "thunderstorm", "ThunderSTORM", ".thunderstorm.csv"
     unit, origin, first_frame = "nm (reads px and µm, too)", "0.5 px", "1"
     needs = "size of a pixel, if in a unit of length"
     _CONVENTION = Convention(unit=1.0, corner=0.5, first_frame=1)
     _MAPPINGS = mappings_of("thunderstorm")
-    #: Of the two titles of the uncertainty, the first is that of 1.3 and before.
+    #: Title of the uncertainty up to version 1.3, and since.
     _OLD, _NEW = "uncertainty [nm]", "uncertainty_xy [nm]"
     _ID = "id"
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with ThunderSTORM's titles, in one of its units of length."""
+        """Whether a file begins with ThunderSTORM's titles, in any unit of length."""
         titles = _titles_once_quoted(head)
         named = {base for base, unit in map(_in_unit, titles) if unit is not None}
         return "frame" in titles and {"x", "y"} <= named
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table of ThunderSTORM 1.3 or later, in the units that its titles say."""
+        """Read a table of ThunderSTORM 1.3 or later, in the units of its titles."""
         with path.open("rb") as file:
             rows = Rows(path, _titles_once_quoted(file.read(1 << 16)))
         found = rows.all_numbers()
@@ -74,7 +74,7 @@ class ThunderStorm(Format):
     def _along_z(
         self, title: str, canonical: str, values: NDArray[Any], unit: float
     ) -> dict[str, NDArray[Any]]:
-        """Return what lies along z in nm; as it is where it is in pixels, of which z has none."""
+        """Return a column along z in nm; unchanged if in pixels, which have no size along z."""
         if not unit:
             return {title: values}
         return from_format({canonical: values * unit}, self._MAPPINGS, Convention(), ImageInfo())
@@ -82,7 +82,7 @@ class ThunderStorm(Format):
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
-        """Write a table as ThunderSTORM does since 1.4; one uncertainty stands for both axes."""
+        """Write a table as ThunderSTORM does since 1.4, with one uncertainty for both axes."""
         table = with_frame_number(table, report)
         made = to_format(table, self._MAPPINGS, self._CONVENTION, image, report)
         columns = {self._ID: np.arange(1, len(table) + 1), **made}
@@ -94,7 +94,7 @@ class ThunderStorm(Format):
 
 
 def _titles_once_quoted(head: bytes) -> list[str]:
-    """Return the titles; also those that a spreadsheet has quoted once more."""
+    """Return the titles, even if a spreadsheet has quoted the whole line once more."""
     titles = titles_of(head)
     if len(titles) == 1 and set(titles[0]) & set(",;"):
         return titles_of(titles[0].encode())
@@ -102,7 +102,7 @@ def _titles_once_quoted(head: bytes) -> list[str]:
 
 
 def _in_unit(title: str) -> tuple[str, float | None]:
-    """Return what a title names, and its unit of length in nm: 0 for pixels, None for no length.
+    """Split a title into name and unit of length in nm: 0 for pixels, None without one.
 
     Examples
     --------
@@ -122,24 +122,24 @@ class Smap(Format):
 
     name, title, suffix = "smap", "SMAP", ".smap.csv"
     unit, origin, first_frame = "nm", "1 px", "1"
-    needs = "size of a pixel, if a `.mat` does not say it; `napari-spotfit[hdf5]` for its v7.3"
-    #: Its fitters add what they find to MATLAB's numbers of pixels, which begin with 1.
+    needs = "size of a pixel, if a `.mat` lacks it; `napari-spotfit[hdf5]` for v7.3"
+    #: MATLAB counts pixels from 1.
     _CONVENTION = Convention(unit=1.0, corner=1.0, first_frame=1)
     _MAPPINGS = mappings_of("smap")
-    #: One title for the width of round spots and for that along x.
+    #: The same title is the width of round spots, and the width along x of elliptical ones.
     _ROUND = (mapped("PSFxnm", "sigma"),)
     _ELLIPTICAL = (mapped("PSFxnm", "sigma_x"), mapped("PSFynm", "sigma_y"))
     _ID, _Z, _ERROR = "ID", "znm", "locprecnm"
-    #: What a saved table has besides.
+    #: Further columns of tables saved as .mat.
     _ERRORS = (mapped("xnmerr", "x_stderr"), mapped("ynmerr", "y_stderr"))
     _SAVED = (mapped("locprecznm", "z_stderr"), mapped("photerr", "photons_stderr"))
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with SMAP's titles, or is one of MATLAB's."""
+        """Whether a file begins with SMAP's titles, or is a .mat file."""
         return is_mat(head) or {"frame", "xnm", "ynm"} <= set(titles_of(head))
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table that SMAP has exported or saved; a znm of 0 throughout stands for none."""
+        """Read a table that SMAP exported or saved; if znm is 0 throughout, there is no z."""
         with path.open("rb") as file:
             saved = is_mat(file.read(1 << 10))
         if saved:
@@ -166,7 +166,7 @@ class Smap(Format):
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
-        """Write a table as SMAP exports them, with the widths behind."""
+        """Write a table as SMAP exports it, with the widths last."""
         widths = self._ROUND if "sigma" in table.columns else self._ELLIPTICAL
         mappings = (*self._MAPPINGS, *widths)
         table = with_frame_number(table, report)
@@ -186,7 +186,7 @@ class Smap(Format):
 
 
 class TrackMate(Format):
-    """TrackMate's tables of spots: four lines of titles, or one; calibrated, frames from 0."""
+    """TrackMate's spot tables: four header lines, or one; calibrated units, frames from 0."""
 
     name, title, suffix = "trackmate", "TrackMate", ".trackmate.csv"
     unit, needs = "µm, else px", "size of a pixel, if in a unit of length"
@@ -198,16 +198,16 @@ class TrackMate(Format):
     )  # fmt: skip
     _WORDS = ("Label", "Spot ID", "Track ID", "Quality", "X", "Y", "Z", "T", "Frame")
     _NEEDED = ("POSITION_X", "POSITION_Y", "FRAME")
-    #: Not read: of no use here, or computed from the rest.
+    #: Not read: not needed, or computed from other columns.
     _LEFT_OUT = frozenset({"LABEL", "ID", "POSITION_T", "VISIBILITY", "MANUAL_SPOT_COLOR"})
     _MICRON = 1000.0
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with TrackMate's titles of spots."""
+        """Whether a file begins with the titles of TrackMate's spots."""
         return set(self._NEEDED) <= set(titles_of(head))
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table of spots, in the unit that it says."""
+        """Read a table of spots, in the unit of its header."""
         titles, units, header = self._header_of(path)
         rows = Rows(path, titles, header)
         if units is None:
@@ -231,13 +231,13 @@ class TrackMate(Format):
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
-        """Write spots in µm, or in pixels where their size is not known."""
+        """Write spots in µm, or in pixels if the size of a pixel is unknown."""
         micron = image.pixel_size is not None
         convention = Convention(unit=self._MICRON if micron else None)
         rows = len(table)
         made = to_format(table, self._MAPPINGS, convention, image, report)
         if "RADIUS" not in made and "sigma" in table.columns:
-            # The radius to which a detector's Laplacian of Gaussian in two dimensions is matched.
+            # A 2D Laplacian-of-Gaussian detector responds best at radius σ√2.
             made |= to_format(table, [mapped("RADIUS", "sigma")], convention, image, report)
             made["RADIUS"] = made["RADIUS"] * np.sqrt(2)
         numbers = np.arange(rows)
@@ -264,12 +264,12 @@ class TrackMate(Format):
         return [",".join(line) for line in (self._FIRST, *words, units)]
 
     def _header_of(self, path: Path) -> tuple[list[str], list[str] | None, int]:
-        """Return titles, units where a line has them, and how many lines come before the rows.
+        """Return the titles, the units if a line has them, and the number of header lines.
 
         Raises
         ------
         UnreadableFileError
-            If the lines are none of TrackMate's.
+            If the header is not TrackMate's.
         """
         with path.open("rb") as file:
             lines = as_utf8(b"".join(file.readline(1 << 16) for _ in range(self._HEADER)))
@@ -277,7 +277,7 @@ class TrackMate(Format):
         titles = titles_of(first)
         if not set(self._NEEDED) <= set(titles):
             raise UnreadableFileError(
-                f"line 1 has not the titles of TrackMate's spots, {', '.join(self._NEEDED)}"
+                f"line 1 lacks the titles of TrackMate's spots, {', '.join(self._NEEDED)}"
             )
         separator = separator_of(first.decode(errors="replace"))
         header = [titles]
@@ -290,8 +290,8 @@ class TrackMate(Format):
         return titles, header[-1] if has_units and len(header) > 1 else None, len(header)
 
     def _assumed_unit(self, path: Path, image: ImageInfo) -> float | None:
-        """Return the unit of lengths in nm where the file says none, with a warning."""
-        start = f"“{path.name}” does not say the unit of its lengths: they are taken for"
+        """Return a unit of length in nm for a file that says none, and warn."""
+        start = f"“{path.name}” does not say the unit of its lengths: they are read as"
         if image.pixel_size is None:
             warn_caller(f"{start} pixels. If they are µm, say the size of a pixel, pixel_size=…")
             return None
@@ -300,11 +300,11 @@ class TrackMate(Format):
 
 
 def _unit_of_length(cell: str, line: int) -> float | None:
-    """Return the unit of length in nm that a cell of a line says; None for pixels."""
+    """Return the unit of length that a cell of the header names, in nm; None for pixels."""
     unit = cell.strip("()")
     length = nanometres_of(unit)
     if length is None and unit and unit not in PIXEL_UNITS:
-        raise UnreadableFileError(f"line {line}: {unit!r} is no unit of length that is known")
+        raise UnreadableFileError(f"line {line}: {unit!r} is no known unit of length")
     return length
 
 

@@ -1,4 +1,4 @@
-"""DECODE's emitters: HDF5; its x runs down the rows and is our y."""
+"""Read and write DECODE's emitters (HDF5), whose x runs down the rows: it is our y."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .mapping import (
 PIXELS = Convention()
 NANOMETRES = Convention(unit=1.0)
 _MAPPINGS = mappings_of("decode")
-#: Columns of three axes, in one array of this name.
+#: Arrays of three columns each, one per axis.
 _TRIPLES = {
     "xyz": ("x", "y", "z"),
     "xyz_sig": ("x_sig", "y_sig", "z_sig"),
@@ -41,7 +41,7 @@ class Decode(Format):
     unit, needs = "px (reads nm, too)", "`napari-spotfit[hdf5]`"
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file has DECODE's emitters."""
+        """Whether a file contains DECODE's emitters."""
         return sniffed(path, head, _NEEDED)
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
@@ -75,7 +75,7 @@ class Decode(Format):
                 f"its lengths have the unit {unit!r}; known are 'px' and 'nm'"
             )
         if "id" in found and (found["id"] == -1).all():
-            del found["id"]  # they are not numbered
+            del found["id"]  # not numbered
         if not np.any(found.get("z", 0)):
             found.pop("z", None)
         if np.isnan(found.get("z_sig", np.nan)).all():
@@ -101,7 +101,7 @@ class Decode(Format):
             data = file.create_group("data")
             for name, titles in _TRIPLES.items():
                 there = [made[title] for title in titles if title in made]
-                if len(there) == 2:  # no error of z
+                if len(there) == 2:  # no standard error of z
                     there.append(np.full(rows, np.nan))
                 values = np.column_stack(there).astype(np.float32) if there else None
                 _add(data, name, values)
@@ -121,7 +121,7 @@ class Decode(Format):
 
 
 def _add(group: Any, name: str, values: NDArray[Any] | None) -> None:
-    """Add an array; DECODE has one without values for what is not known of any emitter."""
+    """Add an array; as DECODE does, an empty one for a column of which nothing is known."""
     import h5py
 
     group.create_dataset(name, data=h5py.Empty("f4") if values is None else values)

@@ -1,7 +1,7 @@
-"""Rows of numbers between commas, or another sign, as other programs write and read them.
+"""Read and write the delimited text tables of other programs.
 
-Read, the sign is the one that the first line has most of: spreadsheets of many countries put
-semicolons, as their numbers have decimal commas.
+The delimiter is the most frequent one in the first line: in many countries spreadsheets write
+decimal commas, and semicolons between values.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..table import StoredColumn, UnreadableFileError
 _LONGEST_TITLES = 1 << 16
 
 
-#: What may stand between two values, the usual one first.
+#: Delimiters, the usual one first.
 _SEPARATORS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
-#: A number with a decimal comma, or a whole one beside such.
+#: A number with a decimal comma, or an integer in such a column.
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*")
 
 
 def as_utf8(text: bytes) -> bytes:
-    """Return a text in UTF-8 without a mark, which was in that or in what Windows writes.
+    """Convert a text in UTF-8 or in Windows' code page to UTF-8 without a byte order mark.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def as_utf8(text: bytes) -> bytes:
         return text[: len(text) & ~1].decode("utf-16", errors="replace").encode()
     text = text.removeprefix(b"\xef\xbb\xbf")
     try:
-        # Of a file's beginning, the last sign may be incomplete.
+        # The text may end within a character, as it may be only the first bytes of a file.
         codecs.getincrementaldecoder("utf-8")().decode(text)
     except UnicodeDecodeError:
         return text.decode("cp1252", errors="replace").encode()
@@ -51,7 +51,7 @@ def as_utf8(text: bytes) -> bytes:
 
 
 def separator_of(line: str) -> str:
-    """Return what stands between the values of a line: what is most often beside quotes.
+    """Return the delimiter of a line: the most frequent one outside quotes.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def separator_of(line: str) -> str:
 
 
 def titles_of(head: bytes, separator: str | None = None) -> list[str]:
-    """Return the titles in the first line of a file's beginning; none if that is no text."""
+    """Return the titles in the first line; none if the bytes are no text."""
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return []
     text = as_utf8(head).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
@@ -82,7 +82,7 @@ def write_rows(
     separator: str = ",",
     nan: Literal["", "NaN"] = "NaN",
 ) -> None:
-    """Write lines of a header, and below them columns of numbers."""
+    """Write header lines, and columns of numbers below them."""
     known = known or {name: StoredColumn(values.dtype.name) for name, values in columns.items()}
     rows = len(next(iter(columns.values()), ()))
     with path.open("wb") as file:
@@ -94,28 +94,28 @@ def write_rows(
 
 
 class Rows:
-    """The columns of a file with one row a line.
+    """The columns of a delimited text file, one row per line.
 
     Parameters
     ----------
     path : Path
         The file.
     titles : sequence of str, optional
-        The columns' titles; by default those that the first line has.
+        Titles of the columns; by default those of the first line.
     header : int
-        Lines before the first row.
+        Number of lines before the first row.
     separator : str, optional
-        What stands between two values; by default what the first line says.
+        The delimiter; by default the most frequent one in the first line.
 
     Raises
     ------
     UnreadableFileError
-        If the file is empty, no text, or has lines with more or fewer values than titles.
+        If the file is empty or no text, or a line has more or fewer values than titles.
 
     Warns
     -----
     UserWarning
-        If the last line has no end, without which its last number may be a part of one.
+        If the last line has no line end: its last number may be cut off.
     """
 
     def __init__(
@@ -152,24 +152,24 @@ class Rows:
             self._frame = pd.DataFrame({title: np.zeros(0) for title in self.titles})
             rows = b""
         except (csv.Error, UnicodeDecodeError, pd.errors.ParserError) as error:
-            raise UnreadableFileError(f"it is damaged, or no text: {error}") from None
+            raise UnreadableFileError(f"it is damaged, or not text: {error}") from None
         self._points_for_commas(rows)
         if len(self._frame) and not text.endswith((b"\n", b"\r")):
             warn_caller(
-                f"“{path.name}”: its last line has no end, as if the file was cut off within its "
-                "last value; compare that with where the file comes from"
+                f"“{path.name}”: its last line has no line end, so the file may be cut off within "
+                "its last value; compare it with the original"
             )
 
     def __len__(self) -> int:
         return len(self._frame)
 
     def numbers(self, title: str) -> NDArray[Any]:
-        """Return a column of numbers, NaN where there is none.
+        """Return a column of numbers, NaN for empty cells.
 
         Raises
         ------
         UnreadableFileError
-            If the column is missing, or has something else in it.
+            If the column is missing, or a cell is not a number.
         """
         import pandas as pd
 
@@ -191,7 +191,7 @@ class Rows:
         return values
 
     def values(self, title: str) -> NDArray[Any]:
-        """Return a column of numbers or words."""
+        """Return a column of numbers or text."""
         cells = self._frame[title]
         if cells.dtype.kind in "iufb":
             return np.array(cells)
@@ -202,12 +202,12 @@ class Rows:
         return {title: self.numbers(title) for title in self.titles}
 
     def _points_for_commas(self, rows: bytes) -> None:
-        """Make numbers of columns whose numbers have decimal commas.
+        """Convert columns with decimal commas to numbers.
 
         Raises
         ------
         UnreadableFileError
-            If others have decimal points: which of the signs stands between thousands is not known.
+            If other columns have decimal points: one of the two may separate thousands.
         """
         import pandas as pd
 
@@ -237,7 +237,7 @@ class Rows:
                 )
 
     def _check(self, rows: bytes) -> None:
-        """Check that every line has as many values as there are titles."""
+        """Check that every line has one value per title."""
         many, separator = len(self.titles), self._separator.encode()
         if b'"' not in rows and b"\n\n" not in rows and b"\r\n\r" not in rows:
             body = rows.rstrip()
@@ -262,7 +262,7 @@ class Rows:
 
 
 def _exact() -> dict[str, Any]:
-    """Return what makes pandas read numbers to the last bit: from 3.1 on it does by itself."""
+    """Return pandas' option for reading numbers to the last bit, the default from 3.1 on."""
     import pandas as pd
 
     version = tuple(int(part) for part in pd.__version__.split(".")[:2])

@@ -1,4 +1,4 @@
-"""What a format of another program is: a name, how files of it are known, read and written."""
+"""Base class of other programs' formats: how files are recognised, read and written."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from .image_info import ImageInfo
 
 @dataclass
 class ExportReport:
-    """What a format does not take, for one warning."""
+    """What an export loses, gathered for one warning."""
 
-    #: Columns that the format has no column for.
+    #: Columns that the format cannot store.
     columns: list[str] = field(default_factory=list)
     #: Sentences about rows and units.
     rows: list[str] = field(default_factory=list)
-    #: How many rows are not written.
+    #: Number of rows that are not written.
     left_out: int = 0
 
     def count(self, rows: int, what: str) -> None:
-        """Note that some rows are not written as they are, and why."""
+        """Note that some rows are changed, and why."""
         if rows:
             self.rows.append(f"{rows} {'row' if rows == 1 else 'rows'} {what}")
 
     def leave_out(self, rows: int, what: str) -> None:
-        """Note that some rows are not written, and why."""
+        """Note that some rows are left out, and why."""
         self.count(rows, f"{what} left out")
         self.left_out += rows
 
     def text(self, title: str, name: str) -> str:
-        """Return the warning; nothing if nothing was lost."""
+        """Return the warning; empty if nothing is lost."""
         parts = list(self.rows)
         if self.columns:
             parts.append(f"no place for {len(self.columns)} columns: {', '.join(self.columns)}")
@@ -46,20 +46,20 @@ class Format(ABC):
     Attributes
     ----------
     name : str
-        What ``format=`` takes.
+        Its name for ``format=``.
     title : str
-        What people call it.
+        Its name in texts.
     suffix : str
-        Files whose names end so are written in it, unless another format is named.
+        Files with this ending are written in this format, unless ``format=`` says otherwise.
     unit, origin, first_frame, needs : str
-        For documentation: the unit of positions, where the centre of the first pixel lies, the
-        number of the first frame, and what must be known or installed.
+        For the documentation: unit of positions, position of the first pixel's centre, number of
+        the first frame, and what must be known or installed.
     pattern : str
-        Which names napari opens as this format, if what is in the file says so, too.
+        Names that napari opens in this format, if the content agrees.
     beside : tuple of str
-        The suffixes of files that are written beside.
+        Suffixes of the files that accompany it.
     keeps_text : bool
-        Whether it has a place for columns of text, such as the names of images.
+        Whether it can store columns of text, such as the names of images.
     """
 
     name: ClassVar[str]
@@ -75,16 +75,16 @@ class Format(ABC):
     pattern: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """Let napari open the names that end in the suffix, if the class names no others."""
+        """Use the suffix as napari's pattern, unless the class sets another."""
         cls.pattern = cls.pattern or f"*{cls.suffix}"
 
     def wrote(self, path: Path) -> bool:
-        """Whether a file beside one that is not there is what this package has written."""
+        """Whether an accompanying file was written by this package."""
         return False
 
     @abstractmethod
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file is of it, by its path and its first bytes."""
+        """Whether a file has this format, judged by its path and first bytes."""
 
     @abstractmethod
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
@@ -94,4 +94,4 @@ class Format(ABC):
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
-        """Write spots; return the texts that belong in files beside, by their suffix."""
+        """Write spots; return the texts of accompanying files by suffix."""

@@ -1,4 +1,4 @@
-"""HDF5 files, through h5py."""
+"""Read and write HDF5 files through h5py, safely."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ...untrusted import Allowance, PromiseError
 from ..table import UnreadableFileError
 from ..writing import errno_from_message
 
-#: The first bytes of every such file; of MATLAB's, after a block of its own.
+#: First bytes of an HDF5 file; in MATLAB's files they follow a header block.
 MAGIC = b"\x89HDF\r\n\x1a\n"
 MATLAB_BLOCK = 512
-#: Bytes of a number as it is kept here.
+#: Bytes per number in memory.
 _NUMBER = 8
 _ELSEWHERE = "its “{}” lies in another file, which is not read; copy the numbers into one file"
 
 
 def need_h5py() -> None:
-    """Check that there is h5py.
+    """Check that h5py is installed.
 
     Raises
     ------
@@ -41,14 +41,14 @@ def need_h5py() -> None:
 
 
 class Hdf5:
-    """What lies in an HDF5 file itself: links to other files are no part of it.
+    """An open HDF5 file that follows no links into other files.
 
     Parameters
     ----------
     file : h5py.File
         The file, open.
     size : int
-        Its bytes.
+        Size of the file in bytes.
     """
 
     def __init__(self, file: Any, size: int) -> None:
@@ -60,12 +60,12 @@ class Hdf5:
         return self._file.attrs
 
     def find(self, path: str) -> Any:
-        """Return the group or dataset of a path; None without.
+        """Return the group or dataset at a path, or None.
 
         Raises
         ------
         UnreadableFileError
-            If a link on the way leads elsewhere.
+            If a link on the way leads into another file.
         """
         import h5py
 
@@ -74,14 +74,14 @@ class Hdf5:
             key = name.encode(errors="surrogateescape")
             if not isinstance(found, h5py.Group) or not (links := found.id.links).exists(key):
                 return None
-            # Asked for by its name, another file would be opened.
+            # Looking up an external link by name would open the other file.
             if links.get_info(key).type != h5py.h5l.TYPE_HARD:
                 raise UnreadableFileError(_ELSEWHERE.format(path))
             found = found[name]
         return found
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a group; none without it."""
+        """Return the names in a group; empty if there is no such group."""
         found = self.find(path)
         return list(found) if hasattr(found, "keys") else []
 
@@ -91,9 +91,9 @@ class Hdf5:
         Raises
         ------
         UnreadableFileError
-            If there is none, or they lie in other files or were never written.
+            If it is missing, lies in another file or was not written completely.
         PromiseError
-            If they are more than the file has bytes for.
+            If it claims more numbers than the file has bytes for.
         """
         import h5py
 
@@ -104,19 +104,19 @@ class Hdf5:
             raise UnreadableFileError(_ELSEWHERE.format(path))
         if data.dtype.hasobject and data.shape != ():
             raise UnreadableFileError(f"its “{path}” has texts or objects instead of numbers")
-        # Of a chunk, all is unpacked, whatever is asked for.
+        # HDF5 unpacks whole chunks, however little is read.
         count = max(math.prod(data.shape), math.prod(data.chunks or ()))
         self._allowance.take(count * max(data.dtype.itemsize, _NUMBER), f"its “{path}”")
         if data.size and _missing(data):
             raise UnreadableFileError(
-                f"its “{path}” was never written, or not to its end: whatever wrote it was stopped"
+                f"its “{path}” is not complete: the program that wrote it was stopped"
             )
         values: NDArray[Any] = np.asarray(data[()])
         return values
 
 
 def _missing(data: Any) -> bool:
-    """Whether rows of a dataset were never written, which are read as zeros."""
+    """Whether rows of a dataset were never written: HDF5 reads them as zeros."""
     if data.chunks is None:
         return bool(data.id.get_storage_size() == 0)
     pairs = zip(data.shape, data.chunks, strict=True)
@@ -138,7 +138,7 @@ def opened(path: Path) -> Iterator[Hdf5]:
     import h5py
 
     with path.open("rb") as content:
-        # h5py's own message for no such file, or none to be read, would name no reason.
+        # Python's errors say why a file cannot be opened; h5py's do not.
         head = content.read(MATLAB_BLOCK + len(MAGIC))
         if MAGIC not in (head[: len(MAGIC)], head[MATLAB_BLOCK:]):
             raise UnreadableFileError("it is no HDF5 file, or it is empty")
@@ -169,7 +169,7 @@ def created(path: Path) -> Iterator[Any]:
         with h5py.File(path, "w") as file:
             yield file
     except RuntimeError as error:
-        # What h5py raises when it closes a file for which there was no room.
+        # h5py raises a RuntimeError when it closes a file on a full disk.
         code = errno_from_message(error)
         if not code:
             raise
@@ -177,7 +177,7 @@ def created(path: Path) -> Iterator[Any]:
 
 
 def sniffed(path: Path, head: bytes, names: tuple[str, ...]) -> bool:
-    """Whether a file is HDF5 with all of these in it; True for any such file without h5py."""
+    """Whether a file is HDF5 and has all these names; without h5py, whether it is HDF5."""
     if not head.startswith(MAGIC):
         return False
     if find_spec("h5py") is None:

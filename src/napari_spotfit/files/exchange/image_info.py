@@ -9,7 +9,7 @@ from typing import Any
 
 from ..table import SpotTable, UnreadableFileError
 
-#: Nanometres of the units that layers have.
+#: Units of layers in nm.
 _NANOMETRES = {
     **dict.fromkeys(("nm", "nanometer", "nanometers", "nanometre"), 1.0),
     **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometer", "micrometre"), 1e3),
@@ -17,17 +17,17 @@ _NANOMETRES = {
     **dict.fromkeys(("m", "meter", "metre"), 1e9),
     **dict.fromkeys(("Å", "angstrom"), 0.1),
 }
-#: What pixels are called where a file says units.
+#: Names of the unit pixel in files.
 PIXEL_UNITS = frozenset({"px", "pixel", "pixels"})
 
 
 class PixelSizeNeededError(UnreadableFileError):
-    """A file has lengths in nm or µm, and the size of a pixel is unknown."""
+    """The format has lengths in nm or µm, and the size of a pixel is unknown."""
 
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """The image in which spots lie.
+    """Pixel size and shape of the image that was fitted.
 
     Parameters
     ----------
@@ -46,19 +46,19 @@ class ImageInfo:
         Parameters
         ----------
         axis : str
-            ``"y"``, ``"x"``, or nothing for what has no direction: the geometric mean.
+            ``"y"``, ``"x"``, or ``""`` for the geometric mean of both.
         unit : float
             The unit in nm.
 
         Raises
         ------
         PixelSizeNeededError
-            If the size of a pixel is not known.
+            If the size of a pixel is unknown.
         """
         if self.pixel_size is None:
             raise PixelSizeNeededError(
-                "this format has lengths in nm or µm, and the size of a pixel is not known: say "
-                "it, pixel_size=… in nm, or give the image layer a scale with a unit such as µm"
+                "this format has lengths in nm or µm, and the size of a pixel is unknown: pass "
+                "pixel_size=… in nm, or give the image layer a scale with a unit such as µm"
             )
         height, width = self.pixel_size
         return {"y": height, "x": width}.get(axis, math.sqrt(height * width)) / unit
@@ -70,7 +70,7 @@ def as_pixel_size(value: float | Sequence[float] | None) -> tuple[float, float] 
     Raises
     ------
     TypeError, ValueError
-        If it is no such size.
+        If the value is not one or two positive numbers.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def as_shape(value: Sequence[int] | None) -> tuple[int, ...] | None:
     Raises
     ------
     TypeError, ValueError
-        If it is no shape of an image.
+        If the value is no shape of an image.
     """
     if value is None:
         return None
@@ -111,7 +111,7 @@ def as_shape(value: Sequence[int] | None) -> tuple[int, ...] | None:
 def image_info_of(
     table: SpotTable, pixel_size: tuple[float, float] | None, shape: tuple[int, ...] | None
 ) -> ImageInfo:
-    """Return pixel size and shape as given, or else as a table has them of its layer and image."""
+    """Return pixel size and shape as given, by default those stored in a table."""
     if shape is None and table.about.image is not None:
         known = table.about.image.get("shape")
         shape = None if known is None else as_shape(known)
@@ -128,7 +128,7 @@ def layer_of(pixel_size: tuple[float, float], ndim: int) -> dict[str, Any]:
 
 
 def nanometres_of(unit: str) -> float | None:
-    """Return how many nm a unit has, if it is one of length.
+    """Convert a unit of length to nm; None if it is not one.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def nanometres_of(unit: str) -> float | None:
 def size_of_layer(
     scale: Sequence[float] | None, units: Sequence[Any] | None
 ) -> tuple[float, float] | None:
-    """Return height and width of a pixel in nm, if a layer's units are those of length."""
+    """Return height and width of a pixel in nm, if the layer's units are lengths."""
     if scale is None or units is None or len(scale) < 2 or len(units) < 2:
         return None
     lengths = [nanometres_of(str(unit)) for unit in list(units)[-2:]]

@@ -16,11 +16,11 @@ from .format import ExportReport
 from .image_info import ImageInfo, layer_of
 
 Columns = Mapping[str, NDArray[Any]]
-#: Follow from other columns: computed again, not read.
+#: Computed from other columns, hence not read.
 DERIVED_NAMES = ("good",)
-#: The last whole number in four bytes without a sign, in which some formats have frames.
+#: Largest uint32, the type of frame numbers in some formats.
 LAST_U4 = 2**32 - 1
-#: The positions' standard errors, of which some formats have one for both axes.
+#: Standard errors of the positions; some formats have one for both axes.
 POSITION_ERRORS = tuple(axis + STDERR for axis in reversed(IN_PLANE))
 
 
@@ -33,7 +33,7 @@ class Convention:
     unit : float or None
         Its unit of length in nm; None for pixels.
     corner : float
-        Where the centre of the first pixel is, in pixels: 0, or 0.5 where its corner is 0.
+        Position of the first pixel's centre in pixels: 0, or 0.5 if its corner is at 0.
     first_frame : int
         The number of the first frame.
     """
@@ -45,19 +45,19 @@ class Convention:
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """One of our columns in a format: the title it has there, and what it is here."""
+    """One of our columns, with its title in another format."""
 
     title: str
     column: Column
 
     @property
     def name(self) -> str:
-        """Our name of the column."""
+        """Our name for the column."""
         return self.column.name
 
 
 def mappings_of(format: str) -> tuple[ColumnMapping, ...]:
-    """Return the columns of ours that a format has, as the table of columns says.
+    """Return the mappings of a format, from the table of columns.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def mappings_of(format: str) -> tuple[ColumnMapping, ...]:
 
 
 def mapped(title: str, name: str) -> ColumnMapping:
-    """Return a mapping that is not one to one: a title that stands for several of our columns."""
+    """Return a mapping that is not in the table of columns, as one title has several meanings."""
     return ColumnMapping(title, COLUMNS[name])
 
 
@@ -79,10 +79,10 @@ def to_format(
     image: ImageInfo,
     report: ExportReport,
 ) -> dict[str, NDArray[Any]]:
-    """Return a table's columns as a format has them, by its titles.
+    """Convert a table's columns to the titles and units of a format.
 
-    Only what the table has; a spot of an image without frames is in the first. Without the
-    camera's gain, photons are counts: `report` says so.
+    Spots of an image without frames get the first frame. Without the camera's gain, light stays
+    in counts, and `report` says so.
     """
     settings = table.about.settings
     gain = None if settings is None else settings.gain
@@ -95,19 +95,17 @@ def to_format(
             made[one.title] = np.full(len(table), convention.first_frame, np.int64)
     light = any(one.name == "photons" and one.title in made for one in mappings)
     if light and table.about.columns["photons"].unit == "counts":
-        report.rows.append(
-            "light is in counts instead of photons, as the camera's gain is not known"
-        )
+        report.rows.append("light is in counts instead of photons, as the camera's gain is unknown")
     return made
 
 
 def from_format(
     found: Columns, mappings: Iterable[ColumnMapping], convention: Convention, image: ImageInfo
 ) -> dict[str, NDArray[Any]]:
-    """Return a format's columns, which are given by its titles, by our names and in our units.
+    """Convert a format's columns to our names and units.
 
-    Columns without a mapping keep their title as a name, marked where that would mean another
-    of our columns.
+    Columns without a mapping keep their title; one that is the name of another of our columns is
+    marked.
     """
     known = {one.title: one.column for one in mappings}
     taken = {column.name for column in known.values()}
@@ -122,7 +120,7 @@ def from_format(
 
 
 def unmapped(table: SpotTable, names: Collection[str]) -> list[str]:
-    """Return the columns of a table that are not among those a format takes."""
+    """Return the columns of a table that a format cannot store."""
     return [
         name
         for name, column in table.about.columns.items()
@@ -131,12 +129,12 @@ def unmapped(table: SpotTable, names: Collection[str]) -> list[str]:
 
 
 def as_typed(name: str, values: NDArray[Any], title: str) -> NDArray[Any]:
-    """Return a column in the type that fits have it in.
+    """Convert a column to its type in fits.
 
     Raises
     ------
     UnreadableFileError
-        If it must have whole numbers and has others.
+        If a column of integers has other numbers.
     """
     column = describe(name)
     if column.words or not column.type or column.type == "bool":
@@ -158,14 +156,14 @@ def as_typed(name: str, values: NDArray[Any], title: str) -> NDArray[Any]:
 
 
 def with_position(table: SpotTable, report: ExportReport) -> SpotTable:
-    """Return the rows that have a position; `report` counts the others, which were not fitted."""
+    """Return the rows that have a position; `report` counts the others, whose fits failed."""
     there = np.all([np.isfinite(table.columns[axis]) for axis in table.about.axes], axis=0)
-    report.leave_out(int(np.count_nonzero(~there)), "without a place")
+    report.leave_out(int(np.count_nonzero(~there)), "without a position")
     return _rows(table, there)
 
 
 def without_unknown_stops(table: SpotTable) -> SpotTable:
-    """Return a table without its stop conditions, if none of them is known."""
+    """Return a table without the column of stop conditions if all are unknown."""
     if STOP not in table.columns or (table.columns[STOP] != StopCondition.UNKNOWN).any():
         return table
     columns = {name: values for name, values in table.columns.items() if name != STOP}
@@ -174,19 +172,19 @@ def without_unknown_stops(table: SpotTable) -> SpotTable:
 
 
 def with_frame_number(table: SpotTable, report: ExportReport, last: int | None = None) -> SpotTable:
-    """Return the rows whose frame a format has numbers for, from 0 on; `report` counts the others.
+    """Return the rows whose frame number a format can store; `report` counts the others.
 
-    A frame below 0 would become another one in a type without a sign, and in a format that counts
-    from 1 readers would take it for a file that counts from 0.
+    A negative frame would wrap around in an unsigned type; in a format that counts from 1, readers
+    would take the file for one that counts from 0.
 
     Parameters
     ----------
     table : SpotTable
         The rows.
     report : ExportReport
-        Counts the rows that are left out.
+        Records the rows that are left out.
     last : int, optional
-        The last frame, counted from 0, that the format's type has.
+        The largest frame number that the format can store, counted from 0.
     """
     if "frame" not in table.columns:
         return table
@@ -198,7 +196,7 @@ def with_frame_number(table: SpotTable, report: ExportReport, last: int | None =
 
 
 def with_planes_named(table: SpotTable) -> SpotTable:
-    """Return a table whose z in planes is called so: in files of others, z is in nm."""
+    """Rename z in planes to say so, as z in other programs' files is in nm."""
     if "z" not in table.columns or table.about.columns["z"].unit != PLANES:
         return table
     names = {"z": "z_px", "z" + STDERR: "z_px" + STDERR}
@@ -214,16 +212,16 @@ def _rows(table: SpotTable, there: NDArray[np.bool_]) -> SpotTable:
 
 
 def counted_from(convention: Convention, found: Columns, title: str) -> Convention:
-    """Return how a file counts its frames: from 0, whatever the format says, if it has a frame 0.
+    """Return the convention of a file: frames count from 0 if it has a frame 0.
 
     Parameters
     ----------
     convention : Convention
-        That of the format.
+        Convention of the format.
     found : mapping of str to ndarray
         The file's columns.
     title : str
-        What its column of frames is called.
+        Title of its column of frames.
     """
     frames = found.get(title, ())
     return replace(convention, first_frame=0) if np.any(np.less(frames, 1)) else convention
@@ -232,7 +230,7 @@ def counted_from(convention: Convention, found: Columns, title: str) -> Conventi
 def joint_error(
     table: SpotTable, convention: Convention, image: ImageInfo, report: ExportReport
 ) -> NDArray[np.float64] | None:
-    """Return one precision for all axes, the root of their mean square; None without."""
+    """Return one precision for both axes, their root mean square; None without precisions."""
     squares = [
         _to_format(table.columns[name].astype(np.float64), COLUMNS[name], convention, image, 1.0)
         ** 2
@@ -241,7 +239,7 @@ def joint_error(
     ]
     if len(squares) < len(POSITION_ERRORS):
         return None
-    report.rows.append(f"{' and '.join(POSITION_ERRORS)} become one, the root of their mean square")
+    report.rows.append(f"{' and '.join(POSITION_ERRORS)} become one, their root mean square")
     mean: NDArray[np.float64] = np.sqrt(sum(squares) / len(squares))
     return mean
 
@@ -249,7 +247,7 @@ def joint_error(
 def error_of_each_axis(
     values: NDArray[Any], convention: Convention, image: ImageInfo
 ) -> dict[str, NDArray[Any]]:
-    """Return the precision along each axis, of which a format has one for all."""
+    """Return the precision along each axis, from a format's joint one."""
     return {
         name: as_typed(name, _from_format(values, COLUMNS[name], convention, image), name)
         for name in POSITION_ERRORS
@@ -257,7 +255,7 @@ def error_of_each_axis(
 
 
 def join_equal_widths(columns: dict[str, NDArray[Any]]) -> None:
-    """Make spots round if all of them are as wide along x as along y."""
+    """Replace the widths along x and y by one if they are equal in all spots."""
     names = "sigma_x", "sigma_y"
     if not set(names) <= set(columns):
         return
@@ -270,14 +268,14 @@ def join_equal_widths(columns: dict[str, NDArray[Any]]) -> None:
 def imported_table(
     columns: Mapping[str, NDArray[Any]], image: ImageInfo, index: tuple[str, ...] = ("frame",)
 ) -> SpotTable:
-    """Return the table of spots that another program has found.
+    """Return the table of another program's spots.
 
-    Without stop conditions it is unknown how their fits ended.
+    Without stop conditions, spots get UNKNOWN, or INVALID where a position is NaN.
 
     Raises
     ------
     UnreadableFileError
-        If there are no positions.
+        If a column of positions is missing.
     """
     first = (*index, *IN_PLANE)
     for name in first:
@@ -299,7 +297,7 @@ def imported_table(
 
 
 def _imported_unit(column: Column) -> str:
-    """Return the unit of a column that another program has filled; none of the camera's counts."""
+    """Return the unit of a column from another program, whose light may not be in counts."""
     if column.group == "position" and column.axis not in IN_PLANE:
         return "nm"
     unit = "photons/px" if column.kind == "light" else column.unit

@@ -1,7 +1,6 @@
-"""MATLAB's files of version 5 to 7: the numbers of some variables, and of structures in them.
+"""Read numbers and structures of numbers from MATLAB files of version 5 to 7.
 
-Nothing else is taken from them: no objects, functions or sparse matrices, and of the variables that
-nobody asks for no more than their names.
+Objects, functions and sparse matrices are not read, and other variables only as far as their names.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..table import UnreadableFileError
 _HEADER, _TAG = 128, 8
 _MATRIX, _COMPRESSED = 14, 15
 _STRUCTURE = 2
-#: Classes of numbers; the types in which they are stored, which may be smaller.
+#: Numeric classes, and the types of stored numbers, which may be smaller than the class.
 _CLASSES = {
     6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8",
 }  # fmt: skip
@@ -30,12 +29,12 @@ _TYPES = {
     1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8",
 }  # fmt: skip
 _COMPLEX = 0x08
-#: A variable's name is among so many of its first bytes.
+#: A variable's name lies within this many first bytes.
 _BEGINNING = 512
 
 
 class Variable:
-    """A variable, or what a structure has under a name.
+    """A variable, or a field of a structure.
 
     Parameters
     ----------
@@ -44,21 +43,21 @@ class Variable:
     order : str
         ``"<"`` or ``">"``.
     allowance : Allowance
-        For its numbers.
+        Memory that its numbers may take.
     """
 
     def __init__(self, content: memoryview, order: str, allowance: Allowance) -> None:
         self._order, self._allowance = order, allowance
         self._parts = _elements(content, order)
         flags, shape, name = (next(self._parts, (0, memoryview(b"")))[1] for _ in range(3))
-        # What has no content is an empty matrix.
+        # An element without content is an empty matrix.
         (about,) = struct.unpack_from(f"{order}I", flags) if len(flags) >= 4 else (0,)
         self._class, self._flags = about & 0xFF, about >> 8
         self.shape = tuple(np.frombuffer(shape, f"{order}i4").tolist())
         self.name = bytes(name).decode("latin-1")
 
     def fields(self) -> dict[str, Variable]:
-        """Return what a structure has by name; nothing of others, and of arrays of structures."""
+        """Return the fields of a structure; empty for other variables and arrays of structures."""
         if self._class != _STRUCTURE or math.prod(self.shape) != 1:
             return {}
         (length,) = struct.unpack(f"{self._order}i", next(self._parts)[1])
@@ -73,7 +72,7 @@ class Variable:
         return dict(zip(titles, parts, strict=True))
 
     def numbers(self) -> NDArray[Any] | None:
-        """Return the numbers of a matrix, none if it has others than real ones."""
+        """Return the numbers of a matrix; None if they are not real numbers."""
         kind = _CLASSES.get(self._class)
         if kind is None or self._flags & _COMPLEX:
             return None
@@ -90,14 +89,14 @@ class Variable:
 
 
 def read_variables(path: Path, names: Collection[str]) -> dict[str, Variable]:
-    """Return some variables of a file, those of these names that it has.
+    """Return those variables of a file that have one of the names.
 
     Raises
     ------
     UnreadableFileError
         If it is damaged or was cut off.
     PromiseError
-        If it unpacks to more than its bytes make likely.
+        If it unpacks to far more than its size makes plausible.
     """
     content = memoryview(path.read_bytes())
     order = "<" if bytes(content[_HEADER - 2 : _HEADER]) == b"IM" else ">"
@@ -119,14 +118,14 @@ def read_variables(path: Path, names: Collection[str]) -> dict[str, Variable]:
 
 
 def _name_of(begin: memoryview, order: str) -> str:
-    """Return the name of a variable of whose bytes only the first are there."""
+    """Return the name of a variable from its first bytes."""
     parts = _elements(begin[_TAG:], order)
     *_, name = (next(parts, (0, memoryview(b"")))[1] for _ in range(3))
     return bytes(name).decode("latin-1")
 
 
 def _inflated(part: memoryview, size: int, whole: bool = True) -> memoryview:
-    """Return bytes that are compressed: so many, or as many of them as there are."""
+    """Unpack a number of bytes; if not `whole`, as many of them as there are."""
     try:
         content = zlib.decompressobj().decompress(part, size)
     except zlib.error as error:
@@ -137,16 +136,16 @@ def _inflated(part: memoryview, size: int, whole: bool = True) -> memoryview:
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Yield the type and the bytes of one element after the other."""
+    """Yield type and bytes of each element."""
     place = 0
     while place + _TAG <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, place)
         begin = place + _TAG
-        if kind >> 16:  # so small that its bytes stand in the place of their number
+        if kind >> 16:  # a small element: its bytes follow its length in the same tag
             kind, size, begin = kind & 0xFFFF, kind >> 16, place + _TAG // 2
         end = begin + size
         if end > len(content) or (begin < place + _TAG and size > _TAG // 2):
             raise UnreadableFileError("it is damaged, or was cut off within a variable")
         yield kind, content[begin:end]
-        # What is compressed has no bytes to fill up.
+        # Compressed elements have no padding.
         place = end if kind == _COMPRESSED else place + _TAG * -(-(end - place) // _TAG)

@@ -1,4 +1,4 @@
-"""Tables of positions in pixels: napari's points, big-fish and RS-FISH."""
+"""Read and write positions in pixels: napari's points, big-fish and RS-FISH."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .mapping import (
 
 
 class NapariPoints(Format):
-    """napari's own tables of points: one column an axis, then features."""
+    """napari's own tables of points: one column per axis, then features."""
 
     name, title, suffix = "napari", "napari's points", ".napari.csv"
     keeps_text = True
@@ -43,20 +43,18 @@ class NapariPoints(Format):
         return titles_of(head)[:3] == [self._INDEX, "axis-0", "axis-1"]
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table of points; features are columns by their names."""
+        """Read a table of points; each feature becomes a column."""
         rows = Rows(path)
         axes = [title for title in rows.titles if self._AXIS.fullmatch(title)]
         if len(axes) < 2 or axes != [f"axis-{number}" for number in range(len(axes))]:
-            raise UnreadableFileError(
-                "line 1: the columns axis-0, axis-1, … of napari's are missing"
-            )
+            raise UnreadableFileError("line 1: napari's columns axis-0, axis-1, … are missing")
         index = tuple(f"axis_{number}" for number in range(len(axes) - len(IN_PLANE) - 1))
         index += ("frame",) if len(axes) > len(IN_PLANE) else ()
         columns = {
             name: as_typed(name, rows.numbers(axis), axis)
             for name, axis in zip((*index, *IN_PLANE), axes, strict=True)
         }
-        # A feature of the same name is where the spot was fitted; the point may have been moved.
+        # The axes win over features y and x: the point may have been moved after the fit.
         known = {self._INDEX, *axes, *columns}
         columns |= columns_of(rows, [title for title in rows.titles if title not in known])
         return imported_table(columns, image, index)
@@ -78,7 +76,7 @@ class NapariPoints(Format):
 
 
 def columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Return columns of numbers and words by their titles, which are their names."""
+    """Return columns of numbers and text by title."""
     columns: dict[str, NDArray[Any]] = {}
     for title in titles:
         values = rows.values(title)
@@ -104,16 +102,16 @@ def titles_line(names: Iterable[str]) -> str:
 
 
 def _codes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return stop conditions that a file has as their codes."""
+    """Check the codes of stop conditions, and return them as uint8."""
     codes = np.zeros(0) if not len(values) else values
     if not np.isin(codes, range(len(STOP_NAMES))).all():
         raise UnreadableFileError(
-            f"its column {STOP!r} has codes beside 0 to {len(STOP_NAMES) - 1}"
+            f"its column {STOP!r} has other codes than 0 to {len(STOP_NAMES) - 1}"
         )
     return codes.astype(np.uint8)
 
 
-#: Columns by how many numbers a line has.
+#: Columns, by the number of values per line.
 _BIG_FISH = {len(names): names for names in (IN_PLANE, ("frame", *IN_PLANE))}
 
 
@@ -134,7 +132,7 @@ class BigFish(Format):
         """Read spots; z, if there is one, is the plane along the image's leading axis."""
         with path.open("rb") as file:
             line = file.readline(1 << 16)
-        if not line:  # no spots: there are no titles either
+        if not line:  # an empty file: no spots
             names = _BIG_FISH[3]
             none = {name: np.zeros(0, describe(name).type) for name in names}
             return imported_table(none, image, ("frame",))
@@ -156,10 +154,10 @@ class BigFish(Format):
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
-        """Write positions, behind the frame, or z where it is known; of one plane, y and x."""
+        """Write z or frame, y and x; of a single plane y and x."""
         first = "z_px" if "z_px" in table.columns else "frame"
         columns = {n: table.columns[n] for n in (first, *IN_PLANE) if n in table.columns}
-        # Where spots lie in no volumes, the frame is the plane.
+        # Without volumes, big-fish's z is the frame.
         same = () if len(table.about.axes) > len(IN_PLANE) else ("frame",)
         report.columns += unmapped(table, {*columns, *same})
         write_rows(path, [], columns, separator=self._SEPARATOR)
@@ -176,22 +174,22 @@ class RsFish(Format):
     _TITLES = ("x", "y", "z", "t", "c", "intensity")
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with RS-FISH's titles, of which z may be missing."""
+        """Whether a file begins with RS-FISH's titles, with or without z."""
         titles = titles_of(head)
         return [one for one in titles if one != "z"] == [one for one in self._TITLES if one != "z"]
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read a table of spots; the position along z is a column of its own."""
+        """Read a table of spots; z becomes a column."""
         found = Rows(path).all_numbers()
         if "c" in found and (found["c"] == 1).all():
-            del found["c"]  # no other channel
+            del found["c"]  # a single channel
         convention = counted_from(self._CONVENTION, found, "t")
         return imported_table(from_format(found, self._MAPPINGS, convention, image), image)
 
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
-        """Write a table of spots, of channel 1 if it does not say another."""
+        """Write a table of spots, by default of channel 1."""
         table = with_frame_number(table, report)
         made = to_format(table, self._MAPPINGS, self._CONVENTION, image, report)
         made.setdefault("c", np.ones(len(table), np.int64))

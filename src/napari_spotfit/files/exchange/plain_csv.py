@@ -1,4 +1,4 @@
-"""Plain CSV: our columns by their names, in pixels, or in the unit that titles say."""
+"""Read and write plain CSV: our columns by name, in pixels or in the unit of the title."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .image_info import PIXEL_UNITS, ImageInfo, nanometres_of
 from .mapping import ColumnMapping, Convention, as_typed, from_format, imported_table, unmapped
 from .pixel_tables import columns_of, titles_line
 
-#: Whole pixels, and what another program says in planes.
+#: Kinds of columns that are in pixels in every file.
 _OF_PIXELS = ("roi", "other")
 _UNIT = re.compile(r"(.+?)[ _]*(?:[\[(](.+)[\])]|_(nm|um|µm|px))")
 
 
-#: A usual σ in pixels, and how many of these images seldom have along a side.
+#: A usual σ in pixels, and sizes that images rarely exceed or fall below, in pixels.
 _USUAL_SIGMA, _MANY_PIXELS, _FEW_PIXELS = 1.3, 4096, 10
 
 
 class PlainCsv(Format):
-    """A line of titles and lines of values: our columns by their names, frames from 0."""
+    """Plain CSV with a line of titles: our columns by name, frames from 0."""
 
     name, title, suffix = "plain", "plain CSV", ".plain.csv"
     unit, needs = "px (reads nm and µm, too)", "size of a pixel, if in a unit of length"
     keeps_text = True
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Whether a file begins with titles among which are those of the positions."""
+        """Whether a file begins with titles that include those of the positions."""
         return set(IN_PLANE) <= {_in_unit(title)[0] for title in titles_of(head)}
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read columns by their names; lengths in the unit of their titles, else in pixels."""
+        """Read columns by name; lengths in the unit of their titles, else in pixels."""
         rows = Rows(path)
         named = {title: _in_unit(title) for title in rows.titles}
         names = [name for name, _ in named.values()]
@@ -77,12 +77,12 @@ class PlainCsv(Format):
 
 
 def _is_length(name: str) -> bool:
-    """Whether a column of ours is a length in the plane, which files may have in nm."""
+    """Whether a column is a length in the plane, which files may have in nm."""
     return name in COLUMNS and COLUMNS[name].unit == "px" and COLUMNS[name].group not in _OF_PIXELS
 
 
 def _in_unit(title: str) -> tuple[str, float | None]:
-    """Return the name of a column and its unit in nm, 0 for pixels, where its title says one.
+    """Split a title into name and unit in nm: 0 for pixels, None without a unit.
 
     Examples
     --------
@@ -100,16 +100,15 @@ def _in_unit(title: str) -> tuple[str, float | None]:
 def _likely_unit(
     path: Path, columns: Mapping[str, NDArray[Any]], pixel_size: tuple[float, float]
 ) -> float | None:
-    """Return the unit of lengths in nm, or None for pixels, where titles do not say it.
+    """Guess the unit of lengths without one in their titles: in nm, or None for pixels.
 
-    The size of a pixel says nothing of the numbers of a table in pixels, and is needed for one in
-    nm: widths tell which it is, or else how far the positions reach.
+    The widths decide, or without them the largest position. Warns of all but sure guesses.
     """
     size = float(np.sqrt(np.prod(pixel_size)))
     width = _median(columns, ("sigma", "sigma_x", "sigma_y"))
     reach = max((float(np.nanmax(columns[n], initial=0)) for n in IN_PLANE), default=0.0)
     if width <= 0 and reach < _FEW_PIXELS * size:
-        return None  # an image of so few pixels has no spots
+        return None  # in nm, the image would be too small to have spots
     if width > 0:
         as_pixels, as_nm = (abs(np.log(one / _USUAL_SIGMA)) for one in (width, width / size))
         in_nm, why = bool(as_nm < as_pixels), f"their σ of {width:g}"
@@ -117,14 +116,14 @@ def _likely_unit(
         in_nm, why = reach >= _MANY_PIXELS, f"the largest position, {reach:g},"
     if in_nm or width <= 0:
         warn_caller(
-            f"“{path.name}” does not say the unit of its lengths: {why} is taken for one in "
-            f"{'nm' if in_nm else 'pixels'}. Name the columns “x [nm]” or “x [px]” to say it"
+            f"“{path.name}” does not say the unit of its lengths: {why} is taken to be in "
+            f"{'nm' if in_nm else 'pixels'}. Name the columns “x [nm]” or “x [px]” to be sure"
         )
     return 1.0 if in_nm else None
 
 
 def _median(columns: Mapping[str, NDArray[Any]], names: Iterable[str]) -> float:
-    """Return the median of the first of some columns that is there and has a number; else 0."""
+    """Return the median of the first of these columns that has numbers; 0 without one."""
     for name in names:
         values = columns.get(name, np.zeros(0))
         if values.dtype != object and np.isfinite(values).any():

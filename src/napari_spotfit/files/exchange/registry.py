@@ -1,4 +1,4 @@
-"""The formats of other programs: one table."""
+"""The table of other programs' formats."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .smlm import Smlm
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: A format is recognised by as many bytes of a file's beginning.
+#: Number of first bytes by which a format is recognised.
 HEAD = 1 << 16
 
-#: In the order in which a file that is not known by its name is tried.
+#: In the order in which formats are tried on a file with an unknown ending.
 EXCHANGE: dict[str, Format] = {
     made.name: made
     for made in (
@@ -40,7 +40,7 @@ EXCHANGE: dict[str, Format] = {
 
 
 def lists_formats(function: Function) -> Function:
-    """Put all formats in the place of ``{formats}`` in a function's docstring."""
+    """Replace ``{formats}`` in a function's docstring by the list of formats."""
     listed = (f'``"{one.name}"`` ({one.title}, ``{one.suffix}``)' for one in EXCHANGE.values())
     lines = fill(", ".join(listed), 88).replace("\n", "\n        ")
     function.__doc__ = (function.__doc__ or "").replace("{formats}", lines)
@@ -48,17 +48,17 @@ def lists_formats(function: Function) -> Function:
 
 
 def by_name(path: Path) -> Format | None:
-    """Return the format that a file's name ends in, if it is one of these."""
+    """Return the format that belongs to the ending of a file's name, or None."""
     name = path.name.lower()
     return next((one for one in EXCHANGE.values() if name.endswith(one.suffix)), None)
 
 
 def by_content(path: Path) -> Format | None:
-    """Return the format that a file's beginning shows, if it is one of these."""
+    """Return the format that a file's first bytes show, or None."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     for one in EXCHANGE.values():
-        with suppress(Exception):  # of any kind where a file is damaged: then it is none of it
+        with suppress(Exception):  # damaged files raise all kinds of errors
             if one.sniff(path, head):
                 return one
     return None

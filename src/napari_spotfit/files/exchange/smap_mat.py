@@ -1,4 +1,4 @@
-"""SMAP's localisations as MATLAB saves them, in files of version 7 or 7.3."""
+"""Read SMAP's localisations from MATLAB files of version 7 or 7.3."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from .hdf5 import opened
 from .image_info import ImageInfo, as_pixel_size
 from .matlab import read_variables
 
-#: What the text begins with that comes before both kinds of files.
+#: First bytes of the two kinds of files.
 _MAGIC, _HDF5_MAGIC = b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"
 _SAVED, _LOCS, _INFO = "saveloc", "loc", ("file", "info")
 _NANOMETRES_IN_MICRON = 1000.0
-#: Gives the numbers of a name; None where there are none.
+#: Looks up numbers by name; None without any.
 _Look = Callable[[str], "NDArray[Any] | None"]
 
 
 def is_mat(head: bytes) -> bool:
-    """Whether a file begins as MATLAB's do."""
+    """Whether a file begins like one of MATLAB's."""
     return head.startswith((_MAGIC, _HDF5_MAGIC))
 
 
 def read_mat(path: Path, image: ImageInfo) -> tuple[dict[str, NDArray[Any]], ImageInfo]:
-    """Return the columns of a file by their names, and what is known of the image.
+    """Return the columns of a file, and pixel size and shape of the image.
 
     Raises
     ------
     ImportError
-        If h5py is missing, which reads version 7.3.
+        If h5py is missing and the file is of version 7.3.
     UnreadableFileError
-        If it is damaged, or has no localisations of SMAP's.
+        If the file is damaged, or has no localisations of SMAP's.
     """
     with path.open("rb") as file:
         is_hdf5 = file.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
@@ -48,7 +48,7 @@ def read_mat(path: Path, image: ImageInfo) -> tuple[dict[str, NDArray[Any]], Ima
 
 
 def _from_hdf5(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
-    """Return columns, and what looks up numbers about the image, of a file of version 7.3."""
+    """Return the columns of a file of version 7.3, and a look-up of the image's metadata."""
     with opened(path) as file:
         inside = f"{_SAVED}/" if file.find(_SAVED) is not None else ""
         locs, about = inside + _LOCS, inside + "/".join(_INFO)
@@ -66,12 +66,12 @@ def _from_hdf5(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
     return columns, info.get
 
 
-#: So many numbers are none about an image.
+#: Arrays of this many numbers are not metadata.
 _MANY = 100
 
 
 def _from_version_7(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
-    """Return columns, and what looks up numbers about the image, of a file of version 5 to 7."""
+    """Return the columns of a file of version 5 to 7, and a look-up of the image's metadata."""
     found = read_variables(path, (_SAVED, _LOCS))
     saved = found[_SAVED].fields() if _SAVED in found else found
     if _LOCS not in saved or not (locs := saved[_LOCS].fields()):
@@ -93,13 +93,13 @@ def _from_version_7(path: Path) -> tuple[dict[str, NDArray[Any]], _Look]:
 
 
 def _add(columns: dict[str, NDArray[Any]], name: str, values: NDArray[Any]) -> None:
-    """Add a column of numbers, which MATLAB has as a row or as a column; others are left out."""
+    """Add a column if the array is a vector of numbers, which MATLAB stores as row or column."""
     if values.dtype.kind in "fiub" and max(values.shape, default=1) == values.size:
         columns[name] = values.ravel()
 
 
 def _image_info(path: Path, look: _Look, image: ImageInfo) -> ImageInfo:
-    """Return the size of a pixel and the shape of the image, as the file says them."""
+    """Return pixel size and shape of the image, as far as the file has them."""
     size, known = look("cam_pixelsize_um"), image.pixel_size
     if known is None and size is not None and np.isfinite(size).all() and (size > 0).all():
         x, y = size[[0, -1]] * _NANOMETRES_IN_MICRON
@@ -107,8 +107,8 @@ def _image_info(path: Path, look: _Look, image: ImageInfo) -> ImageInfo:
     roi = look("roi")
     if roi is not None and np.any(roi[:2]):
         warn_caller(
-            f"“{path.name}”: its places count from the first pixel of the camera, and the movie "
-            f"began at x = {roi[0]:g}, y = {roi[1]:g}: subtract that to have pixels of the movie"
+            f"“{path.name}”: its positions count from the camera's first pixel, but the movie "
+            f"begins at x = {roi[0]:g}, y = {roi[1]:g}: subtract that to get pixels of the movie"
         )
     found = [look(name) for name in ("numberOfFrames", "Height", "Width")]
     shape = [int(one[0]) for one in found if one is not None and one.size and one[0] >= 1]

@@ -1,4 +1,4 @@
-"""SMLM 0.2: a zip of tables in binary, of which manifest.json says what is in them."""
+"""Read and write SMLM 0.2: a zip of binary tables, described by manifest.json."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .mapping import (
     with_frame_number,
 )
 
-#: The format leaves the origin open: that of ThunderSTORM, whose files it was made for.
+#: The format does not define the origin; this is ThunderSTORM's, for whose files it was made.
 CORNER = 0.5
 _MAPPINGS = mappings_of("smlm")
-#: Its units of columns that have ours here; z is another program's.
+#: Our units, and those of the format.
 _UNITS = {"px": "nm", PLANES: "nm", "photons": "photon", "counts/px": "photon"}
-#: Of the headers that programs write beside those of the standard.
+#: Non-standard headers of some programs, and the standard ones.
 _ALSO = {"position_x": "x", "position_y": "y", "position_z": "z", "local_background": "background"}
 _TYPES = frozenset({
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
@@ -59,7 +59,7 @@ class Smlm(Format):
             return _MANIFEST in archive.namelist()
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
-        """Read the tables of a file, all of one kind; several get a column of channels."""
+        """Read a file's tables, which must have equal columns; several get a column `channel`."""
         try:
             with zipfile.ZipFile(path) as archive:
                 manifest = json.loads(_content(archive, _MANIFEST, _LONGEST_MANIFEST))
@@ -139,7 +139,7 @@ class Smlm(Format):
 
 
 def _stored(values: NDArray[Any]) -> np.dtype[Any]:
-    """Return the type for a column, of the few that the format has."""
+    """Return the format's type for a column."""
     if values.dtype.kind in "bu" and values.dtype.itemsize == 1:
         return np.dtype("u1")
     if values.dtype.kind in "iu":
@@ -148,17 +148,17 @@ def _stored(values: NDArray[Any]) -> np.dtype[Any]:
     return np.dtype("<f4")
 
 
-#: No manifest is longer.
+#: Longest accepted manifest in bytes.
 _LONGEST_MANIFEST = 1 << 24
 
 
 def _content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """Return what is packed under a name, if it is not longer than it may be.
+    """Unpack a file of the archive, if it is not too long.
 
     Raises
     ------
     UnreadableFileError
-        If it is: it would take memory that nothing has asked for.
+        If it is longer than `most` bytes, which could exhaust the memory.
     """
     size = archive.getinfo(name).file_size
     if size > most:
@@ -170,7 +170,7 @@ def _content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 def _rows(
     archive: zipfile.ZipFile, file: Mapping[str, Any], kind: Mapping[str, Any]
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns of one table, with what is to be added to them."""
+    """Return the columns of one table, with their offsets added."""
     name = file["name"]
     if kind.get("mode") != "binary":
         raise UnreadableFileError(f"its table {name!r} is {kind.get('mode')!r} instead of binary")
@@ -199,10 +199,10 @@ def _rows(
 
 
 def _unit(kind: Mapping[str, Any]) -> float:
-    """Return the length in nm of the unit of x, which is nm unless something else is said."""
+    """Return the unit of x in nm, by default 1."""
     named = dict(zip(kind["headers"], kind["units"], strict=True))
     unit = str(named.get("x", named.get("position_x", ""))) or "nm"
     length = nanometres_of(unit)
     if length is None:
-        raise UnreadableFileError(f"its x has the unit {unit!r}, which is none of length")
+        raise UnreadableFileError(f"its x has the unit {unit!r}, which is no unit of length")
     return length

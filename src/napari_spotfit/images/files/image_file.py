@@ -1,4 +1,4 @@
-"""An image in a file, whose frames are read when they are requested."""
+"""An image in a file, whose frames are read on request."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ from numpy.typing import NDArray
 
 from ...untrusted import brief
 
-#: Reads n frames, (n, Y, X), numbered in C order: called with the first number and n.
+#: Reads n consecutive frames, (n, Y, X): called with the number of the first in C order, and n.
 ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
-#: Reads a box: called with a slice along each axis; without rows and columns, whole frames.
+#: Reads a box: called with a slice along each axis, or along the leading ones for whole frames.
 ReadBox: TypeAlias = "Callable[[tuple[slice, ...]], NDArray[Any]]"
 
-#: A day of the fastest cameras; the numbers of so many frames take 400 MB.
+#: A day of the fastest cameras; the frame numbers alone take 400 MB.
 _MOST_FRAMES = 50_000_000
 
 
 class UnreadableImageError(ValueError):
-    """A file holds no image, or one that cannot be read; the message says which, where and why."""
+    """A file has no image that can be read; the message says which, where and why."""
 
 
 class ImageFile:
-    """An image of shape (…, Y, X) in a file; indexing it reads the chosen frames.
+    """An image of shape (…, Y, X) in a file; indexing reads the frames needed.
 
-    It keeps no file open between two readings, and no frames.
-
-    Threads: one reads at a time; others open the file once more.
+    Between reads it keeps neither the file open nor frames in memory. Threads may share it.
 
     Parameters
     ----------
@@ -40,27 +38,27 @@ class ImageFile:
     shape : tuple of int
         The image's shape.
     dtype : dtype
-        The type of its pixels.
+        The type of the pixels.
     read : callable
-        Reads frames.
+        Reads consecutive frames.
     dims : sequence of str, optional
-        The axes' names, if the file has them.
+        Names of the axes, if the file has them.
     chunks : sequence of int, optional
-        How many frames along each leading axis are best read together; one by one by default.
+        Number of frames along each leading axis that are best read together; by default 1.
     read_box : callable, optional
-        Reads them together.
+        Reads a box of frames at once.
     files : sequence of path, optional
-        All files that its frames are in, where it is not the one alone.
+        All files that contain its frames, if there are several.
     channels : sequence of str, optional
-        The channels' names, if the file has them.
+        Names of the channels, if the file has them.
 
     Raises
     ------
     UnreadableImageError
-        If the image is empty or no image, or its pixels are no numbers.
+        If it has no frames of rows and columns, or its pixels are not numbers.
     """
 
-    #: Marks images whose frames are read from a file.
+    #: Marks images that are read from a file.
     in_file = True
 
     def __init__(
@@ -80,20 +78,20 @@ class ImageFile:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.dims = None if dims is None else tuple(dims)
         self.channels = None if channels is None else tuple(map(str, channels))
-        #: The axis of the file, and the index along it, that this is a part of.
+        #: Axis and index at which this image was selected from that of the file.
         self.chosen: tuple[int, int] | None = None
         self._read, self._read_box = read, read_box
         check_shape(path, self.shape)
         if self.dtype.kind not in "biufc":
             raise unreadable(path, f"its pixels are {self.dtype} instead of numbers")
         leading = self.shape[:-2]
-        #: How many indices along each axis are best read together, as arrays in chunks have it.
+        #: Size of a chunk along each axis, like that of chunked arrays.
         self.chunks = (*(chunks or (1,) * len(leading)), *shape[-2:]) if leading else None
         self._numbers = np.arange(math.prod(leading)).reshape(leading)
 
     @property
     def reads_parts(self) -> bool:
-        """Whether some rows of a frame are read without the others."""
+        """Whether parts of a frame can be read without the rest."""
         return self._read_box is not None
 
     def __repr__(self) -> str:
@@ -109,7 +107,7 @@ class ImageFile:
         return self.shape[0]
 
     def at(self, axis: int, number: int) -> ImageFile:
-        """Return the image at one index along a leading axis; it reads no other frames."""
+        """Return the image at one index along a leading axis, without reading it."""
         leading = self.shape[:-2]
         numbers = np.take(self._numbers, number, axis).ravel()
         image = ImageFile(
@@ -124,7 +122,7 @@ class ImageFile:
         return image
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        """Read what is chosen as of an array; frames that it does not touch are not read."""
+        """Index like an array; only the frames needed are read."""
         chosen = index if isinstance(index, tuple) else (index,)
         if any(one is Ellipsis for one in chosen):
             place = next(i for i, one in enumerate(chosen) if one is Ellipsis)
@@ -140,7 +138,7 @@ class ImageFile:
         return pixels
 
     def _box(self, chosen: tuple[Any, ...]) -> NDArray[Any] | None:
-        """Read neighbouring frames at once; None where they are not such, or one is damaged."""
+        """Read a box of frames at once; None if they form no box, or one is damaged."""
         count = self.ndim - 2
         if self._read_box is None or len(chosen) < count:
             return None
@@ -157,7 +155,7 @@ class ImageFile:
             shape += [] if isinstance(one, int) else [last - first]
         try:
             box = self._read_box(tuple(slices))
-        except Exception:  # reading frames one by one finds the damaged one
+        except Exception:  # frame by frame, the damaged one is found
             return None
         whole = (*shape, *self.shape[len(chosen) :])
         return box.reshape(whole) if box.size == math.prod(whole) else None
@@ -169,7 +167,7 @@ class ImageFile:
         return self._frames(numbers[first : first + count])
 
     def _frames(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """Read frames by their numbers, those that follow each other at once."""
+        """Read frames by number, consecutive ones at once."""
         if not len(numbers):
             return np.empty((0, *self.shape[-2:]), self.dtype)
         runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
@@ -182,9 +180,9 @@ class ImageFile:
         except MemoryError as error:
             if count == 1:
                 raise self._at(first, error) from error
-            self._run(first, 1)  # where one frame alone is too large, it is named
+            self._run(first, 1)  # if a single frame is too large, the error names it
             raise
-        except Exception as error:  # a decoder's may be of any kind
+        except Exception as error:  # decoders raise all kinds of errors
             if count == 1:
                 raise self._at(first, error) from error
         for number in range(first, first + count):
@@ -192,7 +190,7 @@ class ImageFile:
                 self._checked(number, 1)
             except Exception as error:
                 raise self._at(number, error) from error
-        # Each by itself can be read now: the error was temporary.
+        # Each frame can be read now: the error was temporary.
         return self._checked(first, count)
 
     def _checked(self, first: int, count: int) -> NDArray[Any]:
@@ -216,30 +214,30 @@ def _without(axis: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _box_at(read_box: ReadBox, axis: int, number: int, leading: tuple[slice, ...]) -> NDArray[Any]:
-    """Read a box at one index along an axis that it does not have."""
+    """Read a box at one index along an axis, which is dropped."""
     return read_box((*leading[:axis], slice(number, number + 1), *leading[axis:]))
 
 
 def check_shape(path: Path, shape: tuple[int, ...]) -> None:
-    """Check that an image has frames, no more than any camera takes, and these rows and columns.
+    """Check that an image has rows, columns and a plausible number of frames.
 
     Raises
     ------
     UnreadableImageError
-        If it has none, or promises more.
+        If it has no pixels, or too many frames.
     """
     if len(shape) < 2 or min(shape) < 1:
         raise unreadable(path, f"it has no frames of rows and columns: its shape is {shape}")
     if (frames := math.prod(shape[:-2])) > _MOST_FRAMES:
         raise unreadable(
             path,
-            f"it promises {frames} frames, and at most {_MOST_FRAMES} are taken: it is damaged, or "
-            "is to be cut into several files",
+            f"it promises {frames} frames, more than the {_MOST_FRAMES} accepted: it is damaged, "
+            "or must be divided into several files",
         )
 
 
 def is_bare(name: str) -> bool:
-    """Whether a name that a file has is that of one beside it, and leads nowhere else.
+    """Whether a name in a file's metadata is a bare file name, which leads to no other folder.
 
     Examples
     --------
@@ -250,7 +248,7 @@ def is_bare(name: str) -> bool:
 
 
 def unreadable(path: Path, why: str) -> UnreadableImageError:
-    """Return the error that names a file and says what is wrong with it."""
+    """Return an error that names a file and says what is wrong with it."""
     if "b'" in why:  # bytes, as some readers put them there, are no words
         why = why.partition(": ")[0]
     return UnreadableImageError(f"“{path.name}” cannot be read: {why}")

@@ -1,4 +1,4 @@
-"""Files of microscopes' programs: Nikon's ND2, and NDTiff of Micro-Manager and Pycro-Manager."""
+"""Read Nikon's ND2, and NDTiff of Micro-Manager and Pycro-Manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ndtiff.ndtiff_index import NDTiffIndexEntry
 
 _INDEX = "NDTiff.index"
-#: What the axes are called elsewhere; these come first, in this order, and others after them.
+#: Our names of NDTiff's axes; these come first, in this order, and other axes after them.
 _AXES = {"position": "p", "row": "row", "column": "column", "time": "t", "channel": "c", "z": "z"}
 
 
@@ -31,7 +31,7 @@ def read_nd2(path: Path) -> ImageFile:
     ImportError
         If nd2 is missing; the message says how to get it.
     UnreadableImageError
-        If it is no ND2 file, is damaged, or has colours.
+        If it is not an ND2 file, is damaged, or has colours.
     """
     try:
         from nd2 import ND2File
@@ -47,10 +47,10 @@ def read_nd2(path: Path) -> ImageFile:
             several = max(int(file.attributes.channelCount or 1), 1)
             coloured = file.is_rgb
             channels = _names_of_channels(file)
-    except Exception as error:  # of any kind where a file is damaged
-        raise unreadable(path, f"it is damaged, or no ND2 file: {error}") from None
+    except Exception as error:  # damaged files raise all kinds of errors
+        raise unreadable(path, f"it is damaged, or not an ND2 file: {error}") from None
     shape = tuple(sizes.values())
-    # nd2 makes frames of zeros where there are none.
+    # nd2 returns zeros for missing frames, so check that the file is large enough for one.
     frame = math.prod(shape[-2:]) * several * dtype.itemsize
     Allowance(path.stat().st_size, PIXEL_RATIO).take(frame, "a frame")
     names = list(sizes)
@@ -60,7 +60,7 @@ def read_nd2(path: Path) -> ImageFile:
             path, f"its axes must end in rows and columns, YX; they are {''.join(names)}.{colours}"
         )
     leading = len(sizes) - 2
-    # The channels of a picture lie pixel by pixel: they are read together.
+    # Channels are interleaved pixel by pixel, so all are read at once.
     chunks = (*(1,) * (leading - 1), several) if several > 1 else None
     dims = [name.lower() for name in names]
     read = _Pictures(file, shape, several)
@@ -68,16 +68,16 @@ def read_nd2(path: Path) -> ImageFile:
 
 
 def _names_of_channels(file: ND2File) -> list[str]:
-    """Return the names of the channels; none where the file does not have them."""
+    """Return the names of the channels; empty if the file does not have them."""
     try:
         about: Any = getattr(file.metadata, "channels", None) or ()
         return [str(one.channel.name) for one in about]
-    except Exception:  # of any kind where parts of the metadata are missing
+    except Exception:  # incomplete metadata raise all kinds of errors
         return []
 
 
 class _Pictures:
-    """Reads frames, which are the channels of pictures that lie one after the other."""
+    """Reads frames: the channels of interleaved images."""
 
     def __init__(self, file: ND2File, shape: tuple[int, ...], channels: int) -> None:
         self._file, self._frame, self._channels = file, shape[-2:], channels
@@ -86,7 +86,7 @@ class _Pictures:
         self._bytes = self._path.stat().st_size
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        # Beyond the end of the file, nd2 would return zeros.
+        # Beyond the end of the file, nd2 returns zeros.
         if self._path.stat().st_size < self._bytes:
             raise ValueError("the file has become shorter")
         own, end = first // self._channels, -(-(first + count) // self._channels)
@@ -101,7 +101,7 @@ class _Pictures:
 
 
 def _found(picture: NDArray[Any]) -> NDArray[Any]:
-    """Return a picture that lies in the file: of one that is missing, nd2 makes zeros."""
+    """Return an image, or raise an error if nd2 has filled it with zeros as it is missing."""
     base: Any = picture
     while isinstance(base, np.ndarray):
         base = base.base
@@ -111,19 +111,19 @@ def _found(picture: NDArray[Any]) -> NDArray[Any]:
 
 
 def is_ndtiff(path: Path) -> bool:
-    """Whether a folder is NDTiff's."""
+    """Whether a folder is an NDTiff data set."""
     return path.is_dir() and (path / _INDEX).is_file()
 
 
 def read_ndtiff(path: Path) -> ImageFile:
-    """Return the image in a folder of NDTiff's.
+    """Return the image of an NDTiff folder.
 
     Raises
     ------
     ImportError
         If ndtiff is missing; the message says how to get it.
     UnreadableImageError
-        If its index is damaged, or its frames differ or have colours.
+        If its index is damaged, or frames differ in size or type or have colours.
     """
     try:
         from ndtiff.ndtiff_index import read_ndtiff_index
@@ -134,9 +134,9 @@ def read_ndtiff(path: Path) -> ImageFile:
         ) from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an acquisition that was not ended
+            warnings.simplefilter("ignore")  # of unfinished acquisitions
             index = read_ndtiff_index((path / _INDEX).read_bytes(), verbose=False)
-    except Exception as error:  # of any kind where a file is damaged
+    except Exception as error:  # damaged files raise all kinds of errors
         raise unreadable(path, f"“{_INDEX}” is damaged: {error}") from None
     if not index:
         raise unreadable(path, f"it has no frames: “{_INDEX}” names none")
@@ -161,14 +161,14 @@ def read_ndtiff(path: Path) -> ImageFile:
 
 
 def _axes(indices: list[dict[str, Any]]) -> dict[str, dict[Any, int]]:
-    """Return the axes in order, and of each its values with their places along it."""
+    """Return the axes in order, each with its values and their indices."""
     known = list(_AXES)
     names = {name: None for one in indices for name in one}
     ordered = sorted(names, key=lambda name: known.index(name) if name in known else len(known))
     axes = {}
     for name in ordered:
         values = dict.fromkeys(one[name] for one in indices if name in one)
-        # Words, such as channels have, in the order in which they came.
+        # Text values, such as names of channels, keep the order of acquisition.
         by_number = all(isinstance(value, int) for value in values)
         axes[name] = {v: place for place, v in enumerate(sorted(values) if by_number else values)}
     return axes
@@ -176,12 +176,12 @@ def _axes(indices: list[dict[str, Any]]) -> dict[str, dict[Any, int]]:
 
 def _dtype(path: Path, entry: NDTiffIndexEntry) -> np.dtype[Any]:
     if entry.is_rgb():
-        raise unreadable(path, "its frames have colours, which are no frames: give one channel")
+        raise unreadable(path, "its frames have colours, which are no frames: pass one channel")
     return np.dtype("<u2" if entry.get_byte_depth() == 2 else "u1")
 
 
 class _Frames:
-    """Reads frames from their places in the index."""
+    """Reads frames at the positions that the index gives."""
 
     def __init__(
         self,
@@ -200,10 +200,10 @@ class _Frames:
                 raise ValueError("it was never taken")
             name = entry["filename"]
             if not is_bare(name):
-                raise ValueError(f"“{name}”, which it lies in, is no name of a file beside it")
+                raise ValueError(f"“{name}”, its file, is no name of a file in this folder")
             file = self._path / name
             if not file.is_file():
-                raise ValueError(f"“{name}”, which it lies in, is not there")
+                raise ValueError(f"“{name}”, its file, is missing")
             begin, pixels = entry["pix_offset"], math.prod(self._frame)
             if begin + pixels * self._dtype.itemsize > file.stat().st_size:
                 raise ValueError(f"“{name}” ends before it does")

@@ -1,4 +1,4 @@
-"""Image files by their names: which reader opens which."""
+"""Open image files, with the reader that belongs to their name or content."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .image_file import ImageFile
 
 _TIFF = (".tif", ".tiff", ".btf", ".tf8")
-#: What names of files end in, with the package that reads them beside those that are always
-#: there; folders of Zarr's are known by what is in them.
+#: Endings of image files, and the optional package that each needs; Zarr folders are recognised
+#: by their content.
 ENDINGS = dict.fromkeys(_TIFF, "") | {
     ".zarr": "zarr", ".nd2": "nd2", ".npy": "", ".raw": "yaml", ".dax": "",
 }  # fmt: skip
@@ -21,8 +21,8 @@ ENDINGS = dict.fromkeys(_TIFF, "") | {
 def open_image(path: str | os.PathLike[str]) -> ImageFile:
     """Open an image file without reading its frames.
 
-    All functions that take an image take the path itself, too. Open it to see its shape first, or
-    to read some frames: ``open_image(path)[:10]``.
+    All functions that take an image accept its path, too. Open it to see its shape, or to read
+    some frames: ``open_image(path)[:10]``.
 
     Parameters
     ----------
@@ -35,17 +35,17 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     Returns
     -------
     ImageFile
-        It has ``shape``, ``dtype`` and, where the file names its axes, ``dims``; indexing reads
-        frames, as NumPy's arrays. No file stays open.
+        It has ``shape``, ``dtype`` and, if the file names its axes, ``dims``; indexing reads
+        frames as NumPy arrays. No file stays open.
 
     Raises
     ------
     UnreadableImageError
-        A ValueError, if the file is damaged, cut off, empty, or something else.
+        A ValueError, if the file is damaged, cut off, empty, or of an unknown kind.
     OSError
-        If there is no such file, or it cannot be read.
+        If the file is missing or cannot be read.
     ImportError
-        If a package that reads it is missing; the message says how to get it.
+        If the package that reads it is missing; the message says how to get it.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     >>> len(fits) == len(localize(movie))
     True
     """
-    # Here, as fits of arrays need none of them.
+    # Imported here, as fits of arrays do not need them.
     from pathlib import Path
 
     from ...untrusted import named
@@ -77,7 +77,7 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
 
 
 def _opened(place: Path) -> ImageFile:
-    """Return the image of a file or folder, by its name or what is in it."""
+    """Return the image of a file or folder, recognised by its name or content."""
     from . import microscopes, plain, tiff, zarr_store
     from .image_file import unreadable
 
@@ -87,9 +87,7 @@ def _opened(place: Path) -> ImageFile:
         return microscopes.read_ndtiff(place)
     ending = place.suffix.lower()
     if place.is_dir():
-        raise unreadable(
-            place, "it is a folder, and none of Zarr's or NDTiff's; name the files in it"
-        )
+        raise unreadable(place, "it is a folder, but neither Zarr nor NDTiff; name the files in it")
     if ending in _TIFF:
         return tiff.read_tiff(place)
     readers = {
@@ -101,21 +99,21 @@ def _opened(place: Path) -> ImageFile:
     if ending not in readers:
         raise unreadable(
             place,
-            f"its name must end in {', '.join(ENDINGS)}; other files can be read by other programs "
-            "and given as arrays",
+            f"its name must end in {', '.join(ENDINGS)}; read other files with other programs, and "
+            "pass them as arrays",
         )
     return readers[ending](place)
 
 
 def is_image_folder(path: Path) -> bool:
-    """Whether a folder is one image, and not one of image files."""
+    """Whether a folder is itself an image, rather than a folder of image files."""
     from . import microscopes, zarr_store
 
     return zarr_store.is_zarr(path) or microscopes.is_ndtiff(path)
 
 
 def data_set(path: Path) -> list[Path]:
-    """Return the files that are opened with a file: others only of an OME-TIFF of several."""
+    """Return all files of an image's data set: several only for an OME-TIFF of several files."""
     if path.suffix.lower() not in _TIFF or not path.is_file():
         return [path]
     from .tiff import data_set
@@ -124,7 +122,7 @@ def data_set(path: Path) -> list[Path]:
 
 
 def opened(image: Any) -> Any:
-    """Return an image: of a path, or of a file that tifffile or zarr has opened; others as is."""
+    """Open an image from a path, a TiffFile or a Zarr group; return other images unchanged."""
     if isinstance(image, (str, os.PathLike)):
         return open_image(image)
     module = type(image).__module__

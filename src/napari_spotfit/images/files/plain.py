@@ -1,4 +1,4 @@
-"""Frames that lie one after the other in a file: NumPy's, Picasso's and storm-analysis' files."""
+"""Read files of contiguous frames: NumPy's .npy, Picasso's .raw and storm-analysis' .dax."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...caller import warn_caller
 from ...untrusted import yaml_documents
 from .image_file import ImageFile, ReadBox, ReadFrames, check_shape, unreadable
 
-#: How many pieces of memory are kept for frames.
+#: Number of buffers that are kept for reuse.
 _IDLE = 2
 
 
@@ -30,31 +30,30 @@ def plain_frames(
     offset: int = 0,
     dims: Sequence[str] | None = None,
 ) -> ImageFile:
-    """Return an image whose pixels lie in a file in C order, from an offset on.
+    """Return an image whose pixels are contiguous in a file, from an offset on.
 
     Raises
     ------
     UnreadableImageError
-        If the file ends within its first frame; a frame that is missing later on raises when it
-        is read.
+        If the file ends within its first frame; later missing frames raise when they are read.
     """
     frames = frames_at(path, shape, dtype, offset)
     return ImageFile(path, shape, dtype, frames, dims, read_box=rows_at(path, shape, dtype, offset))
 
 
 def rows_at(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0) -> ReadBox:
-    """Return a reader of rows of one frame, where frames lie one after the other."""
+    """Return a reader of rows of a frame, for contiguous frames."""
     return partial(_read_box, path, shape, dtype, offset)
 
 
 def _read_box(
     path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, box: tuple[slice, ...]
 ) -> NDArray[Any]:
-    """Read what lies in one piece; of its rows some columns are taken."""
+    """Read contiguous rows of one frame, and return some columns of them."""
     parts = [*box, *(slice(0, size) for size in shape[len(box) :])]
     outer, rows, columns = parts[:-2], parts[-2], parts[-1]
     if any(one.stop - one.start > 1 for one in outer):
-        raise ValueError("several frames are read otherwise")
+        raise ValueError("only one frame can be read in parts at a time")
     leading = [one.start for one in outer]
     frame = int(np.ravel_multi_index(leading, shape[:-2])) if leading else 0
     first = (frame * shape[-2] + rows.start) * shape[-1]
@@ -68,7 +67,7 @@ def _read_box(
 def frames_at(
     path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0
 ) -> ReadFrames:
-    """Return a reader of frames that lie one after the other, up to where the file was cut off."""
+    """Return a reader of contiguous frames, up to where the file was cut off."""
     check_shape(path, shape)
     frame = math.prod(shape[-2:]) * dtype.itemsize
     promised = math.prod(shape[:-2])
@@ -83,9 +82,9 @@ def frames_at(
 
 
 class PlainFrames:
-    """Reads frames that lie one after the other, into memory that is kept for the next ones.
+    """Reads contiguous frames into buffers that are reused.
 
-    The system takes as long to give new memory as to read what goes there.
+    Allocating new memory takes as long as reading the pixels.
 
     Parameters
     ----------
@@ -94,30 +93,30 @@ class PlainFrames:
     frame : tuple of int
         Rows and columns.
     dtype : dtype
-        Of its pixels.
+        Type of the pixels.
     offset : int
         Bytes before the first frame.
     cut : str
-        The error where the file ends too early, if that is known.
+        The error for frames behind the end, if the file is known to be cut off.
     """
 
     def __init__(
         self, path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int, cut: str = ""
     ) -> None:
         self._where = path, frame, dtype, offset, cut
-        #: Memory that is free for the next frames.
+        #: Buffers for the next frames.
         self._idle: deque[NDArray[np.uint8]] = deque(maxlen=_IDLE)
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
-        """Read ``count`` frames from a first one on; deleted, their memory is used again."""
+        """Read ``count`` frames from ``first`` on; deleting them returns their buffer."""
         path, frame, dtype, offset, cut = self._where
         size = math.prod(frame) * dtype.itemsize
-        # Before memory is taken; and after, should the file become shorter meanwhile.
+        # Checked before allocating, and again after reading, as the file may shrink meanwhile.
         short = cut or "the file ends before it does; it has become shorter"
         if offset + (first + count) * size > path.stat().st_size:
             raise ValueError(short)
         memory = self._memory(count * size)
-        # Not mapped: what was read would count as memory of this process.
+        # Not memory-mapped: pages read would count as memory of this process.
         with path.open("rb", buffering=0) as file:
             file.seek(offset + first * size)
             if _filled(memory, file) < len(memory):
@@ -134,14 +133,14 @@ class PlainFrames:
             memory = np.empty(size, np.uint8)
         if len(memory) != size:
             memory = np.empty(size, np.uint8)
-        # An array of its own, which all views of the frames keep.
+        # All views of the frames keep this array alive; when it is freed, the buffer is idle.
         lent = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(lent, self._idle.append, memory).atexit = False
         return lent
 
 
 def _filled(memory: NDArray[np.uint8], file: FileIO) -> int:
-    """Read a file until memory is full, or the file ends; return how many bytes there were."""
+    """Read until the buffer is full or the file ends; return the number of bytes."""
     done = 0
     while done < len(memory) and (count := file.readinto(memory.data[done:])):
         done += count
@@ -149,7 +148,7 @@ def _filled(memory: NDArray[np.uint8], file: FileIO) -> int:
 
 
 def read_npy(path: Path) -> ImageFile:
-    """Return the image in a file of :func:`numpy.save`."""
+    """Return the image of a file written by :func:`numpy.save`."""
     with path.open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
@@ -165,11 +164,11 @@ def read_npy(path: Path) -> ImageFile:
             raise unreadable(path, f"it is damaged, or no file of numpy.save: {error}") from None
         offset = file.tell()
     if dtype.hasobject:
-        raise unreadable(path, "it has Python's objects instead of numbers")
+        raise unreadable(path, "it has Python objects instead of numbers")
     if by_columns and len(shape) > 1:
         raise unreadable(
             path,
-            "its frames are spread over the whole file (Fortran order); save it again: "
+            "its frames are not contiguous (Fortran order); save it again: "
             "numpy.save(path, numpy.ascontiguousarray(image))",
         )
     return plain_frames(path, shape, dtype, offset)
@@ -180,7 +179,7 @@ _INF_FRAMES = re.compile(r"number of frames\s*=\s*(\d+)")
 
 
 def read_dax(path: Path) -> ImageFile:
-    """Return storm-analysis' movie in a ``.dax``, which the ``.inf`` beside it describes."""
+    """Return storm-analysis' movie of a ``.dax`` and the ``.inf`` that describes it."""
     text = _beside(path, ".inf").read_text(encoding="utf-8", errors="replace")
     size, frames = _INF_SIZE.search(text), _INF_FRAMES.search(text)
     if size is None or frames is None:
@@ -188,7 +187,7 @@ def read_dax(path: Path) -> ImageFile:
             path,
             f"“{path.stem}.inf” has no lines “frame dimensions = …” and “number of frames = …”",
         )
-    # Width by height; the byte order is little endian unless the file names the other.
+    # The dimensions are width × height; the byte order is little endian by default.
     shape = (int(frames[1]), int(size[2]), int(size[1]))
     dtype = np.dtype(">u2" if "big endian" in text else "<u2")
     _warn_of_more(path, shape, dtype, f"{path.stem}.inf")
@@ -196,7 +195,7 @@ def read_dax(path: Path) -> ImageFile:
 
 
 def read_raw(path: Path) -> ImageFile:
-    """Return Picasso's movie in a ``.raw``, which the ``.yaml`` beside it describes.
+    """Return Picasso's movie of a ``.raw`` and the ``.yaml`` that describes it.
 
     Raises
     ------
@@ -211,7 +210,7 @@ def read_raw(path: Path) -> ImageFile:
         ) from None
     beside = _beside(path, ".yaml", ".yml")
     try:
-        # What later programs have done to it follows in further parts.
+        # Later processing steps are in further documents.
         about: Any = next(yaml_documents(beside), None)
         shape = tuple(int(about[name]) for name in ("Frames", "Height", "Width"))
         dtype = np.dtype(str(about["Data Type"])).newbyteorder(about.get("Byte Order", "<"))
@@ -223,20 +222,20 @@ def read_raw(path: Path) -> ImageFile:
 
 
 def _warn_of_more(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], beside: str) -> None:
-    """Warn of frames that the file beside a movie does not count."""
+    """Warn if a movie has more frames than its description says."""
     frame = math.prod(shape[1:]) * dtype.itemsize
     there = path.stat().st_size // frame if frame > 0 else 0
     if there > shape[0] > 0:
         warn_caller(
-            f"“{path.name}” has {there} frames, and “{beside}” says {shape[0]}: those after them "
-            "are left out. Correct it if they count",
+            f"“{path.name}” has {there} frames, but “{beside}” says {shape[0]}: the others are "
+            "ignored. Correct that number to read them",
         )
 
 
 def _beside(path: Path, *endings: str) -> Path:
-    """Return the file that describes another one."""
+    """Return the file that describes a movie."""
     for ending in endings:
         for name in (path.with_suffix(ending), path.with_suffix(ending.upper())):
             if name.is_file():
                 return name
-    raise unreadable(path, f"“{path.stem}{endings[0]}”, which says its size, is not beside it")
+    raise unreadable(path, f"“{path.stem}{endings[0]}”, which gives its size, is not beside it")

@@ -1,4 +1,4 @@
-"""What the metadata of a TIFF file promise, compared with the pages and bytes that it has."""
+"""Compare the metadata of a TIFF file with the pages and bytes that it has."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from .image_file import is_bare, unreadable
 if TYPE_CHECKING:
     from tifffile import TiffFile, TiffPageSeries
 
-#: ImageJ's order of planes, the fastest first, where its metadata name no other.
+#: ImageJ's default order of planes, the fastest axis first.
 _IMAGEJ_ORDER = "czt"
-#: Its numbers of planes, by axis.
+#: ImageJ's names for the numbers of planes along each axis.
 _IMAGEJ_COUNTS = {"t": "frames", "z": "slices", "c": "channels"}
 _TIME = "t"
 _ALONG = "Along"
 _TAGS = ("UUID", "Pixels", "Channel", "TiffData", _ALONG)
-#: Bytes that tifffile takes for a page, at most.
+#: Upper bound of tifffile's memory per page in bytes.
 _PER_PAGE = 100
 
 
 @dataclass(frozen=True)
 class Planes:
-    """How the planes of a file lie: their axes, the slowest first, and how many there are."""
+    """The leading axes of a file's planes, the slowest first, and their shape."""
 
     axes: str
     shape: tuple[int, ...]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of planes."""
         return math.prod(self.shape)
 
     def cut_to(self, count: int) -> Planes:
-        """Return the planes before a cut; incomplete ones of the slowest axis are left out.
+        """Return the first `count` planes, as far as they are complete along the slowest axis.
 
         Examples
         --------
@@ -55,7 +55,7 @@ class Planes:
         return Planes(self.axes[1:], self.shape[1:]).cut_to(count)
 
     def grown_to(self, count: int) -> Planes | None:
-        """Return the planes of a file that has more of them; None where they fill no last index.
+        """Return the planes of a file with more pages; None if the last index is incomplete.
 
         Examples
         --------
@@ -68,26 +68,26 @@ class Planes:
         inner = math.prod(own.shape[1:])
         if count % inner == 0:
             return Planes(own.axes, (count // inner, *own.shape[1:]))
-        # Planes of several channels would be taken for each other's.
+        # With several channels, planes would be assigned to the wrong ones.
         return None if "c" in own.axes else Planes(_TIME, (count,))
 
 
 @dataclass(frozen=True)
 class Ome:
-    """What OME metadata say of pages, as tifffile reads them.
+    """The OME metadata on a file's pages, as tifffile reads them.
 
     Parameters
     ----------
     uuid : str or None
-        The identity of the file that has them.
+        UUID of the file.
     files : mapping of str to str
-        The files that pages are said to lie in, with their identities.
+        Names of the files that contain pages, with their UUIDs.
     planes : Planes or None
-        The planes of the only image; None where there are several, or their number is not said.
+        Planes of the only image; None if there are several images, or no numbers.
     channels : tuple of str or None
-        The channels' names, if all have one.
+        Names of the channels, if all have one.
     pages, pixels : float
-        How many pages, or places along an axis, and pixels of an image are named.
+        Numbers of pages (or indices along an axis) and pixels that the metadata claim.
     """
 
     uuid: str | None
@@ -100,7 +100,7 @@ class Ome:
 
 @lru_cache(maxsize=4)
 def ome_of(text: str) -> Ome:
-    """Return what OME metadata say; nothing where they cannot be parsed, as tifffile does.
+    """Parse OME metadata; like tifffile, return empty ones if that fails.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def ome_of(text: str) -> Ome:
 
 
 def _sizes(pixels: ElementTree.Element) -> Planes | None:
-    """Return the planes of an image; None where their number is not said."""
+    """Return the planes of an image; None without their numbers."""
     axes = pixels.get("DimensionOrder", "XYZCT")[:1:-1]
     try:
         return _without_single(axes.lower(), [int(pixels.attrib[f"Size{axis}"]) for axis in axes])
@@ -144,24 +144,24 @@ def _sizes(pixels: ElementTree.Element) -> Planes | None:
 
 
 def _pixels(pixels: ElementTree.Element) -> float:
-    """Return how many pixels an image has."""
+    """Return the number of pixels of an image."""
     sizes = [value for name, value in pixels.items() if name.startswith("Size")]
     return math.prod(float(size) for size in sizes)
 
 
 def _places(along: ElementTree.Element) -> float:
-    """Return how many places an axis has that an annotation names."""
+    """Return the number of indices along an axis in an annotation."""
     start, end, step = (float(along.get(name, 1)) for name in ("Start", "End", "Step"))
     return abs((end - start) / step) if step else math.inf
 
 
 def check_ome(file: TiffFile) -> None:
-    """Check that OME metadata name no more pages than a file of this size can have.
+    """Check that OME metadata do not claim more pages than a file of this size can have.
 
     Raises
     ------
     PromiseError
-        If they do: tifffile would take memory for all of them.
+        If they do: tifffile would allocate memory for all of them.
     """
     ome = ome_of(file.ome_metadata or "")
     pages = max(ome.pages, ome.pixels / max(file.pages.first.size, 1))
@@ -170,15 +170,15 @@ def check_ome(file: TiffFile) -> None:
 
 
 def leads_out(file: TiffFile) -> bool:
-    """Whether an OME-TIFF names a file that does not lie beside it."""
+    """Whether an OME-TIFF names a file in another folder."""
     return not all(map(is_bare, ome_of(file.ome_metadata or "").files))
 
 
 def has_own_pages_only(file: TiffFile) -> bool:
-    """Whether the files that an OME-TIFF names for its pages are none of its data set.
+    """Whether none of the files that an OME-TIFF names belongs to its data set.
 
-    So it is of a file that was renamed, beside which a file of its former name is another one; and
-    where a file of that name has another UUID than the one that is named.
+    True for a renamed file if the file that now has its former name is another one, or has another
+    UUID than the metadata say.
     """
     ome, path = ome_of(file.ome_metadata or ""), Path(file.filehandle.path)
     others = [name for name in ome.files if name.lower() != path.name.lower()]
@@ -188,11 +188,11 @@ def has_own_pages_only(file: TiffFile) -> bool:
 
 
 def _has_other_uuid(path: Path, uuid: str) -> bool:
-    """Whether the UUID inside an OME-TIFF differs from the one that its data set has for it."""
+    """Whether an OME-TIFF has another UUID than its data set says."""
     from tifffile import TiffFile, TiffFileError
 
     if not path.is_file():
-        return False  # its frames are missing, as is said when they are read
+        return False  # reading its frames will raise the error
     try:
         with TiffFile(path, _multifile=False) as other:
             own = ome_of(other.ome_metadata or "").uuid
@@ -202,7 +202,7 @@ def _has_other_uuid(path: Path, uuid: str) -> bool:
 
 
 def imagej_planes(file: TiffFile) -> Planes | None:
-    """Return the planes that ImageJ's metadata promise; None where they do not say it."""
+    """Return the planes in ImageJ's metadata; None without them."""
     about: Any = file.imagej_metadata
     if not about:
         return None
@@ -220,10 +220,10 @@ def imagej_planes(file: TiffFile) -> Planes | None:
     return planes if planes.count >= images else Planes(_TIME, (images,))
 
 
-def imagej_planes_in_one_piece(file: TiffFile) -> tuple[Planes, Planes] | None:
-    """Return the planes promised and those that are there, where one page stands for all.
+def contiguous_imagej_planes(file: TiffFile) -> tuple[Planes, Planes] | None:
+    """Return the planes claimed and those found, in a stack of contiguous frames with one page.
 
-    So ImageJ writes stacks above 4 GB. None for other files, and for those that tifffile reads.
+    ImageJ writes such stacks above 4 GB. None for other files, and for those that tifffile reads.
     """
     page, promised = file.pages.first, imagej_planes(file)
     if promised is None or file.pages.is_multipage or page.axes != "YX" or not page.nbytes:
@@ -238,9 +238,9 @@ def imagej_planes_in_one_piece(file: TiffFile) -> tuple[Planes, Planes] | None:
 
 
 def unnamed_pages(file: TiffFile, image: TiffPageSeries) -> list[int]:
-    """Return the pages of a file, by number, that its metadata do not name and are frames alike.
+    """Return the numbers of pages that the metadata do not name, but that are like its frames.
 
-    Those that differ, such as a thumbnail, are none.
+    Pages of other size or type, such as thumbnails, are left out.
     """
     count = math.prod(image.shape[:-2])
     if image.kind in ("uniform", "generic") or image.is_multifile:
@@ -258,9 +258,9 @@ def unnamed_pages(file: TiffFile, image: TiffPageSeries) -> list[int]:
 
 
 def named_pages(image: TiffPageSeries) -> list[int]:
-    """Return the numbers of the pages of an image that its metadata name, in order."""
+    """Return the numbers of the pages that an image's metadata name, in order."""
     count = math.prod(image.shape[:-2])
-    # One page may stand for all; of several, tifffile lists those behind them, too.
+    # One page can describe all frames; of several, tifffile also lists those that follow.
     listed = [page.index for page in image if page is not None][:count]
     return list(range(count)) if len(listed) < count else listed
 
@@ -271,20 +271,20 @@ def grown(path: Path, axes: str, shape: tuple[int, ...], count: int) -> Planes:
     Raises
     ------
     UnreadableImageError
-        If the pages are those of several channels, and do not make whole sets of them.
+        If there are several channels, and the last set of them is incomplete.
     """
     found = _without_single(axes, shape).grown_to(count)
     if found is None:
         raise unreadable(
             path,
-            f"it has {count} pages, and its metadata say {'×'.join(map(str, shape))} planes along "
-            f"{', '.join(axes)}: it is unknown which page belongs to which channel. Give the "
+            f"it has {count} pages, but its metadata say {'×'.join(map(str, shape))} planes along "
+            f"{', '.join(axes)}: it is unknown which page belongs to which channel. Pass the "
             "frames of one channel as an array",
         )
     return found
 
 
 def _without_single(axes: str, sizes: Sequence[int]) -> Planes:
-    """Return planes without the axes along which there is one."""
+    """Return planes without axes of length 1."""
     kept = [(axis, size) for axis, size in zip(axes, sizes, strict=True) if size != 1]
     return Planes("".join(axis for axis, _ in kept), tuple(size for _, size in kept))

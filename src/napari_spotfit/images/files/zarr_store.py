@@ -1,4 +1,4 @@
-"""Zarr arrays, and the finest images of OME-Zarr 0.4 and 0.5."""
+"""Read Zarr arrays, and the full resolution of OME-Zarr 0.4 and 0.5."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .image_file import ImageFile, UnreadableImageError, is_bare, unreadable
 if TYPE_CHECKING:
     import zarr
 
-#: What says of a folder what is in it; the newer one comes first, as zarr has it.
+#: Metadata files of a folder; the newer version first, as zarr prefers it.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
-#: What chunks may be written with. Others run what was pickled, or are whatever is installed.
+#: Accepted codecs. Others may run pickled code, or whatever plugin is installed.
 _CODECS = frozenset({
     "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta",
     "fixedscaleoffset", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "packbits",
@@ -28,14 +28,14 @@ _CODECS = frozenset({
 
 
 def read_zarr(path: Path) -> ImageFile:
-    """Return the image in a folder of Zarr's.
+    """Return the image of a Zarr folder.
 
     Raises
     ------
     ImportError
         If zarr is missing; the message says how to get it.
     UnreadableImageError
-        If it is no such folder, is damaged, or has no image.
+        If it is not a Zarr folder, is damaged, or has no image.
     """
     try:
         import zarr
@@ -45,13 +45,13 @@ def read_zarr(path: Path) -> ImageFile:
         ) from None
     document = _checked(path)
     if document is None:
-        raise unreadable(path, "it is no Zarr: it says nothing of an array or of a group")
+        raise unreadable(path, "it is no Zarr: it has no metadata of an array or group")
     for inner in _inner_folders(path, document):
         _checked(inner, path)
     is_array = document.get("node_type", "array" if "shape" in document else "group") == "array"
     version = document["zarr_format"]
     try:
-        # What is said of all arrays in one place is left: it was not checked.
+        # Consolidated metadata are not used, as only those in the folders were checked.
         found = (
             zarr.open_array(path, mode="r", zarr_format=version)
             if is_array
@@ -61,17 +61,17 @@ def read_zarr(path: Path) -> ImageFile:
     except (KeyError, TypeError, ValueError, OSError) as error:
         if isinstance(error, (UnreadableImageError, PromiseError)):
             raise
-        raise unreadable(path, f"it is damaged, or no Zarr: {error}") from None
+        raise unreadable(path, f"it is damaged, or not Zarr: {error}") from None
 
 
 def _checked(folder: Path, root: Path | None = None) -> dict[str, Any] | None:
-    """Return what a folder says of its array or group, whose codecs are known; None without.
+    """Return the metadata of an array or group once they are known to be safe; None without any.
 
     Raises
     ------
     UnreadableImageError
-        If an array needs others, such as one that runs what Python has pickled, has other values
-        than numbers, or lies outside of the folder that was opened.
+        If an array needs other codecs, such as one that unpickles, has other values than numbers,
+        or lies outside the folder that was opened.
     """
     root = root or folder
     place = next((folder / name for name in _DOCUMENTS if (folder / name).is_file()), None)
@@ -90,20 +90,20 @@ def _checked(folder: Path, root: Path | None = None) -> dict[str, Any] | None:
     if not isinstance(kind, str) or np.dtype(kind).kind not in "fiub":
         raise unreadable(root, f"its values are {kind!r} instead of numbers")
     if document.get("storage_transformers"):
-        raise unreadable(root, "it has storage transformers, which are not known")
+        raise unreadable(root, "it has storage transformers, which are not supported")
     for name in _codecs(document):
         if name.removeprefix("numcodecs.") not in _CODECS:
             raise unreadable(
                 root,
-                f"it is written with the codec {name!r}, and codecs may run programs: read are "
-                f"{', '.join(sorted(_CODECS))}. If you trust it, open it with zarr and give the "
+                f"it is written with the codec {name!r}, and codecs may run programs: accepted are "
+                f"{', '.join(sorted(_CODECS))}. If you trust it, open it with zarr and pass the "
                 "array",
             )
     return document
 
 
 def _codecs(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the codecs that chunks are written with, and those within a shard."""
+    """Yield the names of an array's codecs, including those within shards."""
     named = [document.get("compressor"), *(document.get("filters") or ())]
     named += [*document.get("codecs", ()), *document.get("index_codecs", ())]
     for one in named:
@@ -115,7 +115,7 @@ def _codecs(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inner_folders(path: Path, document: Mapping[str, Any]) -> list[Path]:
-    """Return the folders whose arrays may be opened with a group: its own, and its image's."""
+    """Return the folders of a group that may be opened with it: its own arrays, and its image."""
     folders = [] if "shape" in document else [one for one in path.iterdir() if one.is_dir()]
     for image in _multiscales(document.get("attributes") or {}):
         inner = str(image["datasets"][0]["path"]).split("/")
@@ -126,17 +126,17 @@ def _inner_folders(path: Path, document: Mapping[str, Any]) -> list[Path]:
 
 
 def _multiscales(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return what attributes say of images as OME has them."""
+    """Return OME's list of multiscale images in a group's attributes."""
     return attributes.get("ome", attributes).get("multiscales") or []
 
 
 def _check_size(path: Path, array: Any) -> None:
-    """Check that one frame and one chunk are no more than the folder's files can hold.
+    """Check that the folder's files are large enough for one frame and one chunk.
 
     Raises
     ------
     PromiseError
-        If they are more.
+        If they are not.
     """
     chunk = getattr(array, "shards", None) or array.chunks
     needed = max(math.prod(array.shape[-2:]), math.prod(chunk)) * array.dtype.itemsize
@@ -150,7 +150,7 @@ def _check_size(path: Path, array: Any) -> None:
 
 
 def image_of(found: zarr.Array[Any] | zarr.Group, path: Path | None = None) -> ImageFile:
-    """Return the image of what zarr has opened: of an array, or of a group as OME has them."""
+    """Return the image of a Zarr array or of an OME-Zarr group."""
     path = path or Path(str(found.store_path))
     dims: Sequence[str] | None
     if hasattr(found, "group_keys"):
@@ -163,7 +163,7 @@ def image_of(found: zarr.Array[Any] | zarr.Group, path: Path | None = None) -> I
         raise unreadable(path, f"it has no frames of rows and columns: its shape is {array.shape}")
     if path.is_dir():
         _check_size(path, array)
-    # What lies in one file is read once.
+    # A shard is one file, which is best read once.
     chunks = getattr(array, "shards", None) or array.chunks
     frames = _Frames(array)
     return ImageFile(
@@ -173,13 +173,13 @@ def image_of(found: zarr.Array[Any] | zarr.Group, path: Path | None = None) -> I
 
 
 class _Frames:
-    """Reads frames, those along the last leading axis at once."""
+    """Reads frames, all of a run along the last leading axis at once."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
 
     def box(self, leading: tuple[slice, ...]) -> NDArray[Any]:
-        """Read frames of a box, each chunk of it once."""
+        """Read a box of frames, and each of its chunks once."""
         return np.asarray(self._array[leading])
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
@@ -197,7 +197,7 @@ class _Frames:
 
 
 def _of_group(group: Any, path: Path) -> tuple[Any, Sequence[str] | None]:
-    """Return the finest array of an image, and the names of its axes."""
+    """Return the array of full resolution, and the names of its axes."""
     images = _multiscales(dict(group.attrs))
     if not images:
         arrays = [name for name, _ in group.arrays()]
@@ -205,8 +205,8 @@ def _of_group(group: Any, path: Path) -> tuple[Any, Sequence[str] | None]:
             return group[arrays[0]], None
         raise unreadable(
             path,
-            f"it is no OME-Zarr image, and has {len(arrays)} arrays ({', '.join(arrays) or 'none'})"
-            "; name one, as a folder in it",
+            f"it is no OME-Zarr image, but has {len(arrays)} arrays ({', '.join(arrays) or 'none'})"
+            "; pass the path of one of them",
         )
     axes = images[0].get("axes", [])
     names = [str(axis["name"] if isinstance(axis, dict) else axis) for axis in axes]
@@ -229,7 +229,7 @@ def _all_named(dims: Sequence[str | None] | None) -> list[str] | None:
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a folder is one of Zarr's."""
+    """Whether a folder is a Zarr array or group."""
     return path.is_dir() and any(
         (path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup")
     )
