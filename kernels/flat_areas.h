@@ -51,7 +51,9 @@ inline bool is_far_below(const T* roi, long long width, int rows, int columns, T
 }
 
 template <class T>
-inline bool has_flat_ground(const T* roi, long long width, int rows, int columns, T lowest, const FlatAreaRule& rule) {
+inline bool has_flat_ground(const T* roi, long long width, int rows, int columns, T lowest, T highest,
+                            const FlatAreaRule& rule) {
+    if (lowest == highest) return rule.planes > 1;
     return is_area(roi, width, rows, columns, lowest) && is_far_below(roi, width, rows, columns, lowest, rule);
 }
 

@@ -15,7 +15,7 @@ constexpr double OWN_NOISE = 0.5;
 
 // The numbers of a fit, NaN where they are unknown.
 struct FitNumbers {
-    // y and x from the ROI's first pixel, then what makes the width, each so many numbers after the one before.
+    // (z,) y and x from the ROI's first pixel, then what makes the width, each so many numbers after the one before.
     const double* shape;
     int stride;
     double amplitude, background, photons, chi_square, reduced_chi_square, amplitude_error;
@@ -126,22 +126,44 @@ SPOTFIT_INLINE unsigned flags_of_numbers(const VerdictSettings& s, const FitNumb
     return flags;
 }
 
-// Where a fit began and ended, in pixels of an image of a height and width, and its ROI's first pixel.
-struct FitPlace { double start_y, start_x, y, x, roi_y, roi_x, height, width; };
+// Where a fit began and ended along each axis, in pixels of a frame of some size, and its ROI's first pixel.
+struct PlaceAlong { double start, end, first, size; };
+struct FitPlace {
+    PlaceAlong y, x, z;  // z is 0 in planes
+    double per_plane;    // how many pixels away a plane counts as
+};
 
 SPOTFIT_INLINE double distance_moved(const FitPlace& place) {
 #pragma clang fp contract(off)
-    const double down = place.y - place.start_y, across = place.x - place.start_x;
-    return square_root(down * down + across * across);
+    const double down = place.y.end - place.y.start, across = place.x.end - place.x.start;
+    const double back = (place.z.end - place.z.start) * place.per_plane;
+    return square_root(down * down + across * across + back * back);
 }
 
 // A limit in single precision, as widths and bounds are.
 SPOTFIT_INLINE double in_single(double x) { return static_cast<float>(x); }
 
-// Whether one end of a fit lies too near to the image's, or its ROI was shifted into the image.
-SPOTFIT_INLINE bool is_at_edge(double start, double end, double first, int side, double size, double reach) {
-    const double before = end + 0.5, behind = size - 0.5 - end;
-    return __builtin_fabs(start - (first + side / 2)) > 0.5 || before < reach || behind < reach;
+// Whether one end of a fit lies too near to the image's.
+SPOTFIT_INLINE bool is_near_end(const PlaceAlong& p, double reach) {
+    const double before = p.end + 0.5, behind = p.size - 0.5 - p.end;
+    return before < reach || behind < reach;
+}
+// The same, or its ROI was shifted into the image.
+SPOTFIT_INLINE bool is_at_edge(const PlaceAlong& p, int side, double reach) {
+    return __builtin_fabs(p.start - (p.first + side / 2)) > 0.5 || is_near_end(p, reach);
+}
+
+// The flags of a valid fit in a volume that follow from its place and its width along z. The centre stays in the ROI,
+// which ends half a plane outside of the first and the last plane: what ends there belongs farther out.
+SPOTFIT_INLINE unsigned flags_of_depth(const VerdictSettings& s, const FitNumbers& fit, const PlaceAlong& z,
+                                       double sigma_z, bool held) {
+    unsigned flags = !is_nan(s.low[0]) && is_near_end(z, 1e-9) ? flag::OUTSIDE_STACK : 0;
+    if (is_nan(sigma_z)) return flags;
+    const double width = s.widths_judged && !held ? fit.shape[s.sigma_z_at * fit.stride] : sigma_z;
+    if (width > in_single(s.widest * sigma_z)) flags |= flag::WIDE;
+    if (width < in_single(s.narrowest * sigma_z)) flags |= flag::NARROW;
+    // ROIs of stacks of few planes are never around their spots.
+    return is_near_end(z, sigma_z) ? flags | flag::EDGE : flags;
 }
 
 // The flags that follow from a valid fit's place in an image, but for what is near; the PSF's sigma may be NaN.
@@ -152,9 +174,7 @@ SPOTFIT_INLINE unsigned flags_of_place(const VerdictSettings& s, const FitNumber
     unsigned flags = moved > s.farthest * scale ? flag::MOVED : 0;
     if (judged && width > in_single(s.widest * sigma)) flags |= flag::WIDE;
     if (judged && width < in_single(s.narrowest * sigma)) flags |= flag::NARROW;
-    if (is_at_edge(place.start_y, place.y, place.roi_y, s.rows, place.height, scale) ||
-        is_at_edge(place.start_x, place.x, place.roi_x, s.columns, place.width, scale))
-        flags |= flag::EDGE;
+    if (is_at_edge(place.y, s.roi.rows, scale) || is_at_edge(place.x, s.roi.columns, scale)) flags |= flag::EDGE;
     return flags;
 }
 

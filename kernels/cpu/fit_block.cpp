@@ -13,14 +13,16 @@ using namespace spotfit;
 
 namespace {
 
-// Of the frames: ROIs of volumes are cut-outs.
-constexpr int AXES = 2;
 constexpr double UNKNOWN = __builtin_nan("");
 // Of a pixel, by its type.
 constexpr int BYTES[] = {1, 2, 2, 4, 8};
 // ROIs that are looked at together, cut out at most, and pixels of those; where one small ROI in so many is cut out,
 // the others are not put together for that.
 constexpr long long BATCH = 256, MOST_PIXELS = 1 << 15, LANES_AT_MOST = 16, FEW = 8;
+constexpr int MOST_PLANES = MOST_SIDE;
+
+// What becomes of a ROI of a batch.
+enum : unsigned char { IS_WHOLE, IS_CUT, NOT_NOW };
 
 // The nearest whole number, the even one of two, as NumPy has it.
 double rounded(double x) {
@@ -43,13 +45,15 @@ struct Memory {
 struct Apart {
     long long* rows;  // which they are
     FitResults results;
+    int axes;
 
     // One column after the other, as Python divides them, too.
-    void take(Memory& memory, long long room, int numbers) {
+    void take(Memory& memory, long long room, int own_axes, int numbers) {
+        axes = own_axes;
         rows = memory.take<long long>(room);
         results.length = room;
-        results.positions = memory.take<double>(room * (AXES + 2 + numbers));
-        results.values = reinterpret_cast<float*>(results.positions + AXES * room);
+        results.positions = memory.take<double>(room * (axes + 2 + numbers));
+        results.values = reinterpret_cast<float*>(results.positions + axes * room);
         results.iterations = reinterpret_cast<unsigned short*>(results.values + room * numbers);
         results.stop_condition = reinterpret_cast<unsigned char*>(results.iterations + room);
     }
@@ -57,7 +61,7 @@ struct Apart {
         const FitResults& from = results;
         for (long long k = 0; k < count; ++k) {
             const long long i = rows[k];
-            for (int axis = 0; axis < AXES; ++axis)
+            for (int axis = 0; axis < axes; ++axis)
                 to.positions[axis * to.length + i] = from.positions[axis * from.length + k];
             to.iterations[i] = from.iterations[k], to.stop_condition[i] = from.stop_condition[k];
         }
@@ -69,14 +73,44 @@ struct Apart {
     }
 };
 
+// ROIs of frames as ROIs of planes: those of volumes have several, and their planes follow each other in memory, as
+// those of a stack do.
+class PlaneRois {
+    const BlockFits& b;
+    const int axes;
+
+  public:
+    const int depth;
+
+    explicit PlaneRois(const BlockFits& fits) : b(fits), axes(axes_of(fits.roi)), depth(fits.roi.depth) {}
+
+    const long long* corner(long long i) const { return b.source.corners + (axes + 1) * i; }
+    // First row and column, behind a number that is none of a plane.
+    const long long* in_plane(long long i) const { return corner(i) + axes - 2; }
+    // Plane, first row and first column of each, with memory for those of volumes; of a map that all frames share,
+    // those of the first frame.
+    const long long* of(long long first, long long count, long long* memory, bool shared = false) const {
+        if (axes == 2 && !shared) return corner(first);
+        for (long long n = 0; n < count; ++n) {
+            const long long *const at = corner(first + n), *const place = in_plane(first + n);
+            const bool there = at[0] >= 0 && (axes == 2 || (at[1] >= 0 && at[1] <= b.source.depth - depth));
+            const long long plane = (shared ? 0 : at[0]) * b.source.depth + (axes == 2 ? 0 : at[1]);
+            for (int k = 0; k < depth; ++k) {
+                long long* const to = memory + 3 * (n * depth + k);
+                to[0] = there ? plane + k : -1, to[1] = place[1], to[2] = place[2];
+            }
+        }
+        return memory;
+    }
+};
+
 // Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
 // comes as late as all at once.
 void fetch(const BlockFits& b, long long first, long long last) {
     const long long bytes = BYTES[b.source.pixel_type], row = b.source.width * bytes;
     const char* const frames = static_cast<const char*>(b.source.frames);
-    for (long long i = first; i < last; ++i) {
-        const long long* const corner = b.source.corners + 3 * i;
-        if (!is_inside(corner, b.source.height, b.source.width, b.roi.rows, b.roi.columns)) continue;
+    const auto fetch_plane = [&](const long long* corner) {
+        if (!is_inside(corner, b.source.height, b.source.width, b.roi.rows, b.roi.columns)) return;
         const char* const frame = frames + corner[0] * b.source.height * row;
         const char* const end = frame + b.source.height * row - 1;
         const long long ends[] = {0, (b.roi.columns + 2) * bytes - 1};
@@ -86,7 +120,20 @@ void fetch(const BlockFits& b, long long first, long long last) {
                 const char* const at = place + side;
                 if (at >= frame && at <= end) __builtin_prefetch(at);
             }
+    };
+    const PlaneRois rois(b);
+    long long memory[3 * MOST_PLANES];
+    for (long long i = first; i < last; ++i) {
+        const long long* const planes = rois.of(i, 1, memory);
+        for (int k = 0; k < rois.depth; ++k) fetch_plane(planes + 3 * k);
     }
+}
+
+// Whether a spot begins where too few planes show its width along z.
+bool is_held(const BlockFits& b, long long i) {
+    if (!b.held.settings) return false;
+    const double z = b.image->places[3 * i];
+    return z < b.held.planes || double(b.frame_rows - 1) - z < b.held.planes;
 }
 
 bool masks_neighbours(const SpotCells& spots) { return spots.down * spots.across > 0 && spots.count > 1; }
@@ -94,30 +141,36 @@ bool masks_neighbours(const SpotCells& spots) { return spots.down * spots.across
 class Range {
     BlockFits& b;
     const Functions& functions;
-    const long long area;
+    const PlaneRois rois;
+    const long long area;  // pixels of a ROI
     const bool large;
     const long long room;
     Memory memory;
     void* fit_work;
     // Of a batch: what ROIs are suspected of, whether they have neighbours, hot pixels, and are cut out.
-    unsigned char *suspected, *crowded, *hot, *is_cut;
+    unsigned char *suspected, *crowded, *hot, *is_cut, *of_planes;
+    // Whether ROIs are fitted that hold sigma along z, or the others.
+    bool held = false;
     // The others of a batch, and the ROIs that are cut out, until there are enough to be fitted.
     Apart whole, cut = {};
-    long long *whole_corners = nullptr, cut_count = 0;
+    long long *whole_corners = nullptr, *plane_corners = nullptr, cut_count = 0;
+    double* numbers = nullptr;
     float *whole_start, *start = nullptr, *own = nullptr, *planes, *variances = nullptr;
     unsigned char *pixels = nullptr, *hot_of_one, *top_of_one, *ground_of_one, *saturated, *padding;
 
-    const long long* corner(long long i) const { return b.source.corners + 3 * i; }
+    const long long* corner(long long i) const { return rois.corner(i); }
     bool masks_neighbours() const { return ::masks_neighbours(b.spots); }
+    bool is_held(long long i) const { return ::is_held(b, i); }
 
     void fit(const HostRois& source, int estimator, long long first, long long last, const FitResults& results) const {
-        fit_rois(functions, b.profile, estimator, source, first, last, b.roi, *b.settings, fit_work, results);
+        fit_rois(functions, b.profile, estimator, source, first, last, b.roi, held ? *b.held.settings : *b.settings,
+                 fit_work, results);
     }
 
     double highest_of(long long frame) const {
         double& known = b.highest[frame];
         if (known != known) {
-            const long long size = b.source.height * b.source.width;
+            const long long size = b.source.depth * b.source.height * b.source.width;
             const char* const pixels_of_all = static_cast<const char*>(b.taken);
             known =
                 functions.own_pixels->highest(pixels_of_all + frame * size * BYTES[b.taken_type], b.taken_type, size);
@@ -133,31 +186,37 @@ class Range {
         clear(top), clear(ground);
         if (!what) return found;
         const bool there = !b.taken;
-        const long long place[] = {there ? b.device->place[i] : 0, 0, 0};
-        const long long* const at = there ? place : corner(i);
+        long long memory[3 * MOST_PLANES];
+        const long long* const at = there ? memory : rois.of(i, 1, memory);
+        for (int k = 0; there && k < rois.depth; ++k)
+            memory[3 * k] = b.device->place[i] * rois.depth + k, memory[3 * k + 1] = memory[3 * k + 2] = 0;
         const void* const frames = there ? b.device->pixels : b.taken;
         const long long height = there ? b.roi.rows : b.source.height, width = there ? b.roi.columns : b.source.width;
         if (what & FLAT_TOP) {
             const double highest = highest_of(corner(i)[0]);
-            const bool any = functions.own_pixels->find_saturated(frames, b.taken_type, height, width, at, b.roi.rows,
-                                                                  b.roi.columns, b.areas, highest, top);
+            bool any = false;
+            for (int k = 0; k < rois.depth; ++k)
+                any |= functions.own_pixels->find_saturated(frames, b.taken_type, height, width, at + 3 * k, b.roi.rows,
+                                                            b.roi.columns, b.areas, highest,
+                                                            top + k * b.roi.rows * b.roi.columns);
             if (any && highest < b.areas.largest) b.saturated = 1;
             found |= any;
         }
         if (what & FLAT_GROUND)
-            found |= functions.own_pixels->find_padding(frames, b.taken_type, height, width, at, b.roi.rows,
-                                                        b.roi.columns, ground);
+            found |= functions.own_pixels->find_padding(frames, b.taken_type, height, width, at, rois.depth, b.roi.rows,
+                                                        b.roi.columns, numbers, ground);
         return found;
     }
 
     // Adds the hot pixels of a ROI to a mask.
     void add_hot(long long i, unsigned char* mask) const {
         const unsigned char* own = hot_of_one;
-        unsigned char found;
+        unsigned char found[MOST_PLANES];
+        long long at[3 * MOST_PLANES];
         if (b.device) own = b.device->hot_pixels + b.device->place[i] * area;
         else
-            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.roi.rows, b.roi.columns, &found,
-                                                  hot_of_one);
+            functions.detection->find_lone_pixels(*b.detection, rois.of(i, 1, at), 0, rois.depth, b.roi.rows,
+                                                  b.roi.columns, found, hot_of_one);
         for (long long k = 0; k < area; ++k) mask[k] |= own[k];
     }
 
@@ -174,8 +233,9 @@ class Range {
 
     // Cuts out what there is of frames, or of a map, at one ROI.
     void cut_out(const void* values, int bytes, bool shared, long long i, void* to) const {
-        functions.own_pixels->cut_out(values, bytes, b.source.height, b.source.width, shared, corner(i), 1, b.roi.rows,
-                                      b.roi.columns, to);
+        long long at[3 * MOST_PLANES];
+        functions.own_pixels->cut_out(values, bytes, b.source.height, b.source.width, false, rois.of(i, 1, at, shared),
+                                      rois.depth, b.roi.rows, b.roi.columns, to);
     }
 
     // Makes ready what the fit of a ROI without some of its pixels reads; those in flat areas are known.
@@ -199,7 +259,8 @@ class Range {
 
     HostRois cut_source() const {
         HostRois source = b.source;
-        source.frames = pixels, source.height = b.roi.rows, source.width = b.roi.columns;
+        source.frames = pixels;
+        source.depth = b.roi.depth, source.height = b.roi.rows, source.width = b.roi.columns;
         source.corners = nullptr, source.start = start;
         source.planes = {own, 0};
         if (source.variance.values) source.variance = {variances, 0};
@@ -212,12 +273,25 @@ class Range {
         fit(cut_source(), b.estimator | 1, 0, cut_count, cut.results);
         put_cut();
     }
+    // What excluded pixels in the plane of a spot say of its fit.
+    unsigned flags_of_pixels(long long i, const FitResults& results, long long row, const unsigned char* top,
+                             const unsigned char* ground) const {
+        const double* position = results.positions + row;
+        long long plane = 0;
+        if (rois.depth > 1) {
+            if (*position != *position) return 0;
+            plane = static_cast<long long>(rounded(*position)), position += results.length;
+            plane = plane < 0 ? 0 : plane < rois.depth ? plane : rois.depth - 1;
+        }
+        const long long before = plane * b.roi.rows * b.roi.columns;
+        return functions.verdicts->pixel_flags(*b.quality, position[0], position[results.length], rois.in_plane(i),
+                                               rois.depth > 1 ? 0 : b.first_row, top + before, ground + before);
+    }
     // Puts their results in their rows.
     void put_cut() {
         for (long long k = 0; k < cut_count; ++k)
-            b.image->flags[cut.rows[k]] = functions.verdicts->pixel_flags(
-                *b.quality, cut.results.positions[k], cut.results.positions[cut.results.length + k],
-                corner(cut.rows[k]), b.first_row, saturated + k * area, padding + k * area);
+            b.image->flags[cut.rows[k]] |=
+                flags_of_pixels(cut.rows[k], cut.results, k, saturated + k * area, padding + k * area);
         cut.put(cut_count, b.numbers, b.results);
         cut_count = 0;
     }
@@ -225,15 +299,16 @@ class Range {
     // Fits those of a batch that are fitted where they lie; the few that are not are fitted all the same.
     void fit_whole(long long first, long long last, long long without) const {
         if (without == last - first) return;
-        if (!without || (!large && without * FEW <= last - first)) {
+        if (!without || (!large && !b.held.settings && without * FEW <= last - first)) {
             fit(b.source, b.estimator, first, last, b.results);
             return;
         }
+        const int sides = axes_of(b.roi) + 1;
         long long count = 0;
         for (long long i = first; i < last; ++i) {
             if (is_cut[i - first]) continue;
             whole.rows[count] = i;
-            for (int j = 0; j < 3; ++j) whole_corners[3 * count + j] = corner(i)[j];
+            for (int j = 0; j < sides; ++j) whole_corners[sides * count + j] = corner(i)[j];
             for (int j = 0; j < b.shape; ++j) whole_start[b.shape * count + j] = b.source.start[b.shape * i + j];
             ++count;
         }
@@ -243,19 +318,32 @@ class Range {
         whole.put(count, b.numbers, b.results);
     }
 
-    // Finds out which of a batch are cut out; returns how many.
+    // What the planes of each ROI have together.
+    void join_planes(long long count, unsigned char* joined) const {
+        for (long long k = 0; k < count; ++k) {
+            joined[k] = of_planes[k * rois.depth];
+            for (int plane = 1; plane < rois.depth; ++plane) joined[k] |= of_planes[k * rois.depth + plane];
+        }
+    }
+
+    // Finds out which of a batch are cut out, or not fitted now; returns how many.
     long long find_cut(long long first, long long last) const {
         const OwnPixelFunctions& look = *functions.own_pixels;
         const long long count = last - first;
         // Of many, the search for flat areas fetches a few ahead.
         if (b.spots.count <= BATCH && !b.whole && !b.device) fetch(b, first, last);
-        if (b.taken)
-            look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count,
-                                 b.roi.rows, b.roi.columns, b.areas, suspected);
+        const long long *const planes = rois.of(first, count, plane_corners), plane_count = count * rois.depth;
+        if (b.taken) {
+            look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, planes, 0, plane_count,
+                                 b.roi.rows, b.roi.columns, b.areas, of_planes);
+            join_planes(count, suspected);
+        }
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
-        if (b.detection && !b.device)
-            functions.detection->find_lone_pixels(*b.detection, corner(first), 0, count, b.roi.rows, b.roi.columns, hot,
-                                                  nullptr);
+        if (b.detection && !b.device) {
+            functions.detection->find_lone_pixels(*b.detection, planes, 0, plane_count, b.roi.rows, b.roi.columns,
+                                                  of_planes, nullptr);
+            join_planes(count, hot);
+        }
         long long without = 0;
         for (long long k = 0; k < count; ++k) {
             if (b.device) hot[k] = b.device->hot[first + k];
@@ -266,15 +354,16 @@ class Range {
             if (b.device) b.device->areas[first + k] = suspected[k];
             is_cut[k] = hot[k] || (masks_neighbours() && crowded[k]) ||
                         (suspected[k] && has_flat_area(first + k, suspected[k], top_of_one, ground_of_one));
-            without += is_cut[k];
-            b.image->flags[first + k] = 0;
+            if (is_held(first + k) != held) is_cut[k] = NOT_NOW;
+            else b.image->flags[first + k] = held ? unsigned(flag::SIGMA_Z_HELD) : 0;
+            without += is_cut[k] != 0;
         }
         return without;
     }
     // Cuts them out, and fits them whenever there is no more room.
     void add_cuts(long long first, long long last) {
         for (long long k = 0; k < last - first; ++k) {
-            if (!is_cut[k]) continue;
+            if (is_cut[k] != IS_CUT) continue;
             if (cut_count == room) fit_cut();
             unsigned char *const top = saturated + cut_count * area, *const ground = padding + cut_count * area;
             const bool has_flat = has_flat_area(first + k, suspected[k], top, ground);
@@ -302,30 +391,33 @@ class Range {
     }
 
     // As many are cut out together as there are room and lanes for; of large ones, one.
-    static long long room_for(long long area) {
+    long long own_room() const {
         const long long fitting = MOST_PIXELS / area / LANES_AT_MOST * LANES_AT_MOST;
-        if (area > MOST_SIDE * MOST_SIDE) return 1;
+        if (large) return 1;
         return fitting < LANES_AT_MOST ? LANES_AT_MOST : fitting > BATCH ? BATCH : fitting;
     }
 
     // Lists the ROIs of a range in two parts.
     void list(long long first, long long last) {
         const DeviceLooks& device = *b.device;
-        long long without = 0;
+        const long long count = last - first, sides = axes_of(b.roi) + 1;
+        long long wholes = 0, without = 0;
         for (long long begin = first; begin < last; begin += BATCH) {
             const long long end = begin + BATCH < last ? begin + BATCH : last;
             find_cut(begin, end);
             for (long long i = begin; i < end; ++i)
-                device.rois[is_cut[i - begin] ? last - first - ++without : i - first - without] = i;
+                if (is_cut[i - begin] == IS_CUT) device.rois[count - ++without] = i;
+                else if (is_cut[i - begin] == IS_WHOLE) device.rois[wholes++] = i;
         }
-        b.cut_count = without;
-        for (long long *low = device.rois + last - first - without, *high = device.rois + last - first - 1;
-             low < high;) {
+        b.cut_count = without, b.listed_count = wholes + without;
+        // Those that are cut out lie at the end, the last one first.
+        for (long long *low = device.rois + count - without, *high = device.rois + count - 1; low < high;) {
             const long long other = *low;
             *low++ = *high, *high-- = other;
         }
-        for (long long n = 0; n < last - first; ++n) {
-            for (int j = 0; j < 3; ++j) device.corners[3 * n + j] = corner(device.rois[n])[j];
+        for (long long n = 0; n < without; ++n) device.rois[wholes + n] = device.rois[count - without + n];
+        for (long long n = 0; n < b.listed_count; ++n) {
+            for (int j = 0; j < sides; ++j) device.corners[sides * n + j] = corner(device.rois[n])[j];
             for (int j = 0; j < b.shape; ++j)
                 device.start[n * b.shape + j] = b.source.start[device.rois[n] * b.shape + j];
         }
@@ -342,9 +434,7 @@ class Range {
         for (long long i = first; i < last; ++i) {
             if (!b.device->areas[i] && !b.device->hot[i]) continue;
             look_again(i);
-            b.image->flags[i] |= functions.verdicts->pixel_flags(*b.quality, b.results.positions[i],
-                                                                 b.results.positions[b.results.length + i], corner(i),
-                                                                 b.first_row, top_of_one, ground_of_one);
+            b.image->flags[i] |= flags_of_pixels(i, b.results, i, top_of_one, ground_of_one);
         }
     }
 
@@ -352,8 +442,12 @@ class Range {
     void divide() {
         suspected = memory.take<unsigned char>(BATCH), crowded = memory.take<unsigned char>(BATCH);
         hot = memory.take<unsigned char>(BATCH), is_cut = memory.take<unsigned char>(BATCH);
-        whole.take(memory, BATCH, b.numbers), cut.take(memory, room, b.numbers);
-        whole_corners = memory.take<long long>(3 * BATCH);
+        of_planes = memory.take<unsigned char>(BATCH * rois.depth);
+        const int axes = axes_of(b.roi);
+        whole.take(memory, BATCH, axes, b.numbers), cut.take(memory, room, axes, b.numbers);
+        whole_corners = memory.take<long long>((axes + 1) * BATCH);
+        plane_corners = memory.take<long long>(3 * BATCH * rois.depth);
+        numbers = memory.take<double>(large ? 0 : area);
         whole_start = memory.take<float>(b.shape * BATCH), start = memory.take<float>(b.shape * room);
         own = memory.take<float>(area * room), planes = memory.take<float>(area);
         variances = memory.take<float>(area * room);
@@ -364,10 +458,11 @@ class Range {
     }
 
   public:
-    Range(BlockFits& fits, const Functions& own_functions, void* work)
-        : b(fits), functions(own_functions), area(static_cast<long long>(fits.roi.rows) * fits.roi.columns),
-          large(is_large(fits.roi)), room(fits.room ? fits.room : room_for(area)),
-          memory{static_cast<unsigned char*>(work)} {
+    Range(BlockFits& fits, const Functions& own_functions, void* work, bool holds = false)
+        : b(fits), functions(own_functions), rois(fits),
+          area(static_cast<long long>(fits.roi.depth) * fits.roi.rows * fits.roi.columns), large(is_large(fits.roi)),
+          room(fits.room ? fits.room : own_room()), memory{static_cast<unsigned char*>(work)} {
+        held = holds;
         fit_work = memory.take<unsigned char>(b.fit_bytes);
         if (b.source.corners) divide();
     }
@@ -377,11 +472,14 @@ class Range {
 
     void run(long long first, long long last) {
         if (!b.source.corners) fit(b.source, b.estimator, first, last, b.results);
-        else {
-            over_batches(first, last,
-                         [&](long long begin, long long end, long long without) { fit_whole(begin, end, without); });
-            fit_cut();
-        }
+        else
+            for (int pass = 0; pass < (b.held.settings ? 2 : 1); ++pass) {
+                held = pass != 0;
+                over_batches(first, last, [&](long long begin, long long end, long long without) {
+                    fit_whole(begin, end, without);
+                });
+                fit_cut();
+            }
         finish(first, last);
     }
     void exclude(long long first, long long last) {
@@ -422,11 +520,14 @@ bool place_rois(const BlockFits& b) {
     long long* corner = const_cast<long long*>(b.source.corners);
     float* start = const_cast<float*>(b.source.start);
     const double* place = b.image->places;
-    const long long sides[] = {b.roi.rows, b.roi.columns}, sizes[] = {b.frame_rows, b.source.width};
-    const long long firsts[] = {b.first_row, 0};
-    for (long long i = 0; i < b.spots.count; ++i, corner += 3, start += b.shape, place += 2) {
+    const int axes = axes_of(b.roi), planar = 3 - axes;
+    const long long all_sides[] = {b.roi.depth, b.roi.rows, b.roi.columns}, *const sides = all_sides + planar;
+    long long all_sizes[] = {b.source.depth, b.source.height, b.source.width}, *const sizes = all_sizes + planar;
+    sizes[0] = b.frame_rows;
+    const long long firsts[] = {b.first_row, 0, 0};
+    for (long long i = 0; i < b.spots.count; ++i, corner += axes + 1, start += b.shape, place += axes) {
         corner[0] = b.frame ? b.frame[i] : 0;
-        for (int axis = 0; axis < 2; ++axis) {
+        for (int axis = 0; axis < axes; ++axis) {
             if (!(place[axis] >= -0.5 && place[axis] <= double(sizes[axis]) - 0.5)) return false;
             const long long most = sizes[axis] - sides[axis];
             if (most < 0 || corner[0] >= b.spots.frames) corner[0] = -1;
@@ -435,7 +536,8 @@ bool place_rois(const BlockFits& b) {
             corner[1 + axis] = first - firsts[axis];
             start[axis] = float(place[axis] - double(first));
         }
-        for (int j = 2; j < b.shape; ++j) start[j] = float(UNKNOWN);
+        for (int j = axes; j < b.shape; ++j) start[j] = float(UNKNOWN);
+        if (is_held(b, i)) start[b.held.place] = b.held.sigma_z;
     }
     return true;
 }
@@ -465,7 +567,7 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
         }
     }
     if (steps & FIT_RANGE) Range(*fits, functions, work).run(first, last);
-    if (steps & EXCLUDE) Range(*fits, functions, work).exclude(first, last);
+    if (steps & EXCLUDE) Range(*fits, functions, work, (steps & HELD) != 0).exclude(first, last);
     if (steps & JOIN) Range(*fits, functions, work).join(first, last);
     if (steps & FLAG_TOGETHER)
         functions.verdicts->judge_together(*fits->fits, *fits->quality, *fits->image, first, last);

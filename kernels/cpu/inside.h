@@ -1,7 +1,11 @@
 // Which ROIs have pixels.
 #pragma once
+#include "../layouts/rois.h"
 
 namespace spotfit {
+
+// Spatial axes of the frames that ROIs lie in: no ROI of a volume has a single plane.
+static inline int axes_of(const RoiShape& roi) { return roi.depth > 1 ? 3 : 2; }
 
 // Whether all of a ROI is in a frame, given the frame's number and the first row and column: a ROI that is not has no
 // pixels. Each object has a copy: instruction sets share nothing.

@@ -3,12 +3,21 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Points of one frame, each so many numbers after the one before; NaN is near to none.
+// Points of one frame, each so many numbers after the one before; NaN is near to none. Planes count as pixels.
 struct Points {
     const double *y, *x;
     int stride, count;
+    const double* z = nullptr;  // null: of a plane
+    double per_plane = 0;
     double at_y(int i) const { return y[static_cast<long long>(i) * stride]; }
     double at_x(int i) const { return x[static_cast<long long>(i) * stride]; }
+    double deeper(int i, int j) const {
+        return z ? (z[static_cast<long long>(j) * stride] - z[static_cast<long long>(i) * stride]) * per_plane : 0;
+    }
+    bool is_near(int i, int j, double reach_y, double reach_x, double reach_z) const {
+        return __builtin_fabs(at_x(j) - at_x(i)) <= reach_x && __builtin_fabs(at_y(j) - at_y(i)) <= reach_y &&
+               (!z || __builtin_fabs(deeper(i, j)) <= reach_z);
+    }
 };
 
 // Points sorted into cells, about one to each, if many are asked for: only those of a point's own cell and of the ones
@@ -88,12 +97,9 @@ class NearPoints {
         return false;
     }
 
-    // Whether another point is no farther away along either axis.
-    bool has_near(int i, double reach_y, double reach_x) const {
-        const double y = p.at_y(i), x = p.at_x(i);
-        return any(i, [&](int j) SPOTFIT_INLINE_LAMBDA {
-            return __builtin_fabs(p.at_y(j) - y) <= reach_y && __builtin_fabs(p.at_x(j) - x) <= reach_x;
-        });
+    // Whether another point is no farther away along any axis.
+    bool has_near(int i, double reach_y, double reach_x, double reach_z) const {
+        return any(i, [&](int j) SPOTFIT_INLINE_LAMBDA { return p.is_near(i, j, reach_y, reach_x, reach_z); });
     }
 
     // Calls use(j) for the other points within a distance.
@@ -107,24 +113,25 @@ class NearPoints {
         });
     }
 
-    // Whether a point of lower rank is within a distance; of points of one rank that of the lower y counts, then
-    // x, then the earlier one.
+    // Whether a point of lower rank is within a distance; of points of one rank that of the lower z counts, then
+    // y, then x, then the earlier one.
     bool has_lower(int i, double reach, const double* rank) const {
         const double y = p.at_y(i), x = p.at_x(i);
         return any(i, [&](int j) SPOTFIT_INLINE_LAMBDA {
 #pragma clang fp contract(off)
-            const double down_by = p.at_y(j) - y, across_by = p.at_x(j) - x;
-            if (!(down_by * down_by + across_by * across_by <= reach * reach)) return false;
+            const double back_by = p.deeper(i, j), down_by = p.at_y(j) - y, across_by = p.at_x(j) - x;
+            if (!(down_by * down_by + across_by * across_by + back_by * back_by <= reach * reach)) return false;
             if (rank[j] != rank[i]) return rank[j] < rank[i];
+            if (back_by != 0) return back_by < 0;
             if (down_by != 0) return down_by < 0;
             return across_by != 0 ? across_by < 0 : j < i;
         });
     }
 };
 
-// Marks which points have another one no farther away along either axis, of points that lie row by row, as
+// Marks which points have another one no farther away along any axis, of points that lie row by row, as
 // detections do; returns false where they do not, or where too many lie in reach along y.
-inline bool mark_near_in_order(const Points& p, double reach_y, double reach_x, unsigned char* near) {
+inline bool mark_near_in_order(const Points& p, double reach_y, double reach_x, double reach_z, unsigned char* near) {
     constexpr int MOST_IN_REACH = 32;
     if (p.count > MOST_IN_REACH) {
         const double rows = p.at_y(p.count - 1) - p.at_y(0) + 1;
@@ -135,16 +142,16 @@ inline bool mark_near_in_order(const Points& p, double reach_y, double reach_x, 
     for (int i = 0; i < p.count; ++i) near[i] = 0;
     for (int i = 0; i < p.count; ++i)
         for (int j = i + 1; j < p.count && p.at_y(j) - p.at_y(i) <= reach_y; ++j)
-            if (__builtin_fabs(p.at_x(j) - p.at_x(i)) <= reach_x) near[i] = near[j] = 1;
+            if (p.is_near(i, j, reach_y, reach_x, reach_z)) near[i] = near[j] = 1;
     return true;
 }
 
 // The same of points in any order, with memory for so many integers as NearPoints::work says.
-inline void mark_near(const Points& p, double height, double width, double reach_y, double reach_x, int* memory,
-                      unsigned char* near) {
-    if (mark_near_in_order(p, reach_y, reach_x, near)) return;
+inline void mark_near(const Points& p, double height, double width, double reach_y, double reach_x, double reach_z,
+                      int* memory, unsigned char* near) {
+    if (mark_near_in_order(p, reach_y, reach_x, reach_z, near)) return;
     const NearPoints points(p, height, width, reach_y, reach_x, p.count, memory);
-    for (int i = 0; i < p.count; ++i) near[i] = points.has_near(i, reach_y, reach_x);
+    for (int i = 0; i < p.count; ++i) near[i] = points.has_near(i, reach_y, reach_x, reach_z);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -14,7 +14,8 @@ struct OwnPixelFunctions {
     // What is known of the pixels of some ROIs, rois[0] ... rois[count - 1], one ROI after the other: of
     // their own pixels one number, of the others another.
     void (*mark)(const SpotCells&, const long long* rois, long long count, float own, float others, float* planes);
-    // Copies ROIs of frames of numbers of so many bytes; where it is shared, there is one frame for all.
+    // Copies ROIs of planes of numbers of so many bytes; where it is shared, there is one plane for all. Those
+    // of volumes are as many ROIs of planes, here and below.
     void (*cut_out)(const void* values, int bytes, long long height, long long width, bool shared,
                     const long long* corners, long long count, int rows, int columns, void* rois);
     // What of that the ROIs first ... last - 1 of frames are suspected of.
@@ -23,13 +24,14 @@ struct OwnPixelFunctions {
                             const FlatAreaRule&, unsigned char* found);
     // The largest of so many numbers, NaN left out.
     double (*highest)(const void* values, int pixel_type, long long count);
-    // Marks the saturated pixels of one suspect ROI, given the highest of its frame, and those that are no data;
-    // returns whether there are any.
+    // Marks the saturated pixels of one suspect ROI, given the highest of its frame; and those that are no data, of a
+    // ROI of some planes, with memory for a number for each pixel. Both return whether there are any.
     bool (*find_saturated)(const void* frames, int pixel_type, long long height, long long width,
                            const long long* corner, int rows, int columns, const FlatAreaRule&, double highest,
                            unsigned char* pixels);
-    bool (*find_padding)(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
-                         int rows, int columns, unsigned char* pixels);
+    bool (*find_padding)(const void* frames, int pixel_type, long long height, long long width,
+                         const long long* corners, int planes, int rows, int columns, double* memory,
+                         unsigned char* pixels);
 };
 
 }  // namespace spotfit

@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         each([&](PIXEL pixel) { equal += pixel == highest; });
         return equal;
     });
-    const bool ground = has_flat_ground(roi, width, rows, columns, lowest, rule);
+    const bool ground = has_flat_ground(roi, width, rows, columns, lowest, highest, rule);
     found[i] = (top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0);
 }
 

@@ -25,6 +25,14 @@ struct DeviceLooks {
     float* start;
 };
 
+// Fits that hold sigma along z, of spots that begin so near the first or the last plane that too few planes show it.
+struct HeldDepth {
+    const FitSettings* settings;  // null: none does
+    double planes;                // nearer than that
+    int place;                    // of sigma along z among the shape parameters
+    float sigma_z;
+};
+
 // A block, the positions in it, and memory for all results. Without ROIs (`source.corners`), the frames are cut-outs,
 // which are fitted whole.
 struct BlockFits {
@@ -36,11 +44,12 @@ struct BlockFits {
     int shape, numbers;  // how many shape parameters there are, and numbers of single precision of a fit
     long long fit_bytes;
     const FitSettings* settings;
+    HeldDepth held;
     const DetectionSource* detection;  // by which hot pixels are found; null: they count
     FlatAreaRule areas;
     SpotCells spots;         // the positions; with no row of cells, pixels of other spots count
     const long long* frame;  // of each position; null: the first
-    long long first_row;     // of a frame, of which some rows are here,
+    long long first_row;     // of a frame, of which some rows, or planes of volumes, are here,
     long long frame_rows;    // and how many it has
     double* highest;         // the largest number of each frame, NaN until it is needed
     FitResults results;
@@ -54,7 +63,7 @@ struct BlockFits {
     // without some of their pixels are cut out at most. Those that are, are written: how many, what their fits read,
     // and where the results go.
     unsigned char* whole;
-    long long room, cut_count;
+    long long room, cut_count, listed_count;
     HostRois cut;
     FitResults cut_results;
     const DeviceLooks* device;  // null: the host reads the frames
@@ -65,6 +74,7 @@ constexpr int SATURATED_PIXEL = 1, HOT_PIXEL = 2, PADDING_PIXEL = 4, NEIGHBOUR_P
 
 // What to do: put the ROIs around all positions, fit a range of them, flag what follows from other fits. Where others
 // fit, a range is divided into two steps: exclude pixels, and join the results of ROIs that were cut out with the rest.
-constexpr int PLACE_ROIS = 1, FIT_RANGE = 2, FLAG_TOGETHER = 4, EXCLUDE = 8, JOIN = 16;
+// They do so for the fits that hold sigma along z by themselves.
+constexpr int PLACE_ROIS = 1, FIT_RANGE = 2, FLAG_TOGETHER = 4, EXCLUDE = 8, JOIN = 16, HELD = 32;
 
 }  // namespace spotfit

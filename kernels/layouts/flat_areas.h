@@ -12,6 +12,7 @@ struct FlatAreaRule {
     double largest, least;
     double gap, times;
     int count;
+    int planes;  // of a ROI: one of several planes is suspect if all of its pixels have one value
 };
 
 }  // namespace spotfit

@@ -1,5 +1,6 @@
 // Spots of frames with their ROIs: where they lie, which pixels are their own.
 #pragma once
+#include "rois.h"
 
 namespace spotfit {
 
@@ -13,17 +14,18 @@ struct FoundSpots {
 };
 
 // Spots of frames, each with its ROI, and their places once more by cells of the frames: those of cell c
-// are by_cell[2 * starts[c]] to by_cell[2 * starts[c + 1] - 1].
+// are those of by_cell from starts[c] to starts[c + 1] - 1.
 struct SpotCells {
-    const long long* corners;  // frame, first row, first column of each ROI; a negative frame: no spot
-    const double* places;      // y and x of each spot, in pixels of its frame
+    const long long* corners;  // frame, first plane of volumes, row and column of each ROI; a negative frame: no spot
+    const double* places;      // (z,) y and x of each spot, in pixels of its frame
     long long count;
     long long frames, down, across;  // how many frames, and rows and columns of cells in each
     long long* starts;               // one more than cells
     double* by_cell;
-    double top;         // where the first row of cells begins in a frame
-    int side;           // of a cell, in pixels
-    int rows, columns;  // of the ROIs
+    double top;  // where the first row of cells begins in a frame
+    int side;    // of a cell, in pixels
+    RoiShape roi;
+    double per_plane;  // how many pixels away a plane counts as
 };
 
 }  // namespace spotfit

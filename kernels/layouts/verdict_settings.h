@@ -1,6 +1,7 @@
 // What fits are judged by, the same for all of a call, as napari_spotfit.engine.quality.verdicts makes it.
 #pragma once
 #include "fit_settings.h"
+#include "rois.h"
 
 namespace spotfit {
 
@@ -20,7 +21,9 @@ enum FlagBit : unsigned {
     EDGE = 1 << 10,
     BAD_PIXELS = 1 << 11,
     SATURATED = 1 << 12,
-    ELONGATED = 1 << 13
+    ELONGATED = 1 << 13,
+    OUTSIDE_STACK = 1 << 16,
+    SIGMA_Z_HELD = 1 << 17
 };
 }
 
@@ -31,7 +34,7 @@ enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, WIDTH, EXPONENT, WIDTH_PARAMETERS
 enum ChiBy { CHI_UNKNOWN, CHI_OF_COUNTS, CHI_OF_LIKELIHOOD };
 
 struct VerdictSettings {
-    // The ends at which a parameter does not follow the data, NaN where there is none: of y and x from the
+    // The ends at which a parameter does not follow the data, NaN where there is none: of (z,) y and x from the
     // ROI's first pixel, of the other shape parameters in the order of the results, and of the light.
     double low[MAX_SHAPE], high[MAX_SHAPE];
     double amplitude_low, amplitude_high, background_low, background_high;
@@ -49,10 +52,11 @@ struct VerdictSettings {
     // By which places, widths and neighbours are judged, in units of the PSF's sigma; the least reach of one spot in
     // pixels.
     double farthest, widest, narrowest, same_spot, crowd, same_spot_px;
-    int rows, columns;               // of the ROIs
+    RoiShape roi;
     int widths_judged;               // whether they follow the data, and mean what the PSF's does
     int shape;                       // parameters
     int width_at[WIDTH_PARAMETERS];  // where among them those of a width are, in this order; -1: nowhere
+    int sigma_z_at;                  // where that along z is; -1: nowhere
     int noise_known;                 // whether errors have the spot's shot noise
     int chi_by;                      // a ChiBy
     int is_round;   // whether spots are as long as wide, and the noise known: long ones are flagged then

@@ -10,6 +10,7 @@ namespace spotfit {
 // are of single precision.
 enum FitColumn {
     STOP_CONDITION,
+    ROI_Z,
     ROI_Y,
     ROI_X,
     AMPLITUDE,
@@ -39,21 +40,22 @@ struct FittedSpot {
 
 // Where in an image fits began, and what is known of its pixels.
 struct ImageFits {
-    const long long* corners;  // frame from 0 on, in rising order, first row and first column of each ROI
-    const double* places;      // y and x from which each fit began
+    const long long* corners;  // frame from 0 on, in rising order, first (plane,) row and column of each ROI
+    const double* places;      // (z,) y and x from which each fit began
     long long count;
-    long long height, width;   // of a frame
-    double sigma;              // of the PSF, in pixels; NaN where it is not known
-    const unsigned char* bad;  // which pixels are, of one frame for all or of each; null: none
+    long long depth, height, width;  // of a frame
+    double sigma, sigma_z;           // of the PSF, in pixels and planes; NaN where it is not known
+    double per_plane;                // how many pixels away a plane counts as
+    const unsigned char* bad;        // which pixels are, of one frame for all or of each; null: none
     long long bad_frames;
     const FilteredNoise* noise;  // of an image that a filter went over; else null
     const ErrorColumns* errors;
     void* work;  // memory, WORK_OF_VERDICT bytes for each fit
-    // Columns that are filled in; y and x of the fits are changed in their place.
-    double *y, *x;
-    int *roi_y, *roi_x;
+    // Columns that are filled in; (z,) y and x of the fits are changed in their place.
+    double* at[3];  // in the order of the frame's axes
+    int* roi[3];
     unsigned* flags;
-    long long first_row;  // of the image, from which the ROIs' rows count
+    long long first;  // row, or plane of volumes, of the image from which the ROIs' count
 };
 
 }  // namespace spotfit

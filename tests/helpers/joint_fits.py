@@ -90,7 +90,7 @@ class Joint:
         is_wide = len(members) == 1 and columns["sigma"][members[0]] > WIDE
         if not valid or not (is_wide or 1 < len(members) <= MOST):
             return alone
-        centers, own = positions.yx[members], members
+        centers, own = positions.places[members], members
         if is_wide:
             middle = [columns[axis][members[0]] for axis in "yx"]
             centers, own = np.add(middle, [(0, -1.3), (0, 1.3)]), members.repeat(2)

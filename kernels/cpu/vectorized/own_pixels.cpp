@@ -15,136 +15,193 @@ long long within(double x, long long count) {
     return x > 0 ? x < double(count) ? static_cast<long long>(x) : count - 1 : 0;
 }
 
-long long row_of_cells(const SpotCells& s, long long frame, double y) {
-    return (frame * s.down + within((y - s.top) / s.side, s.down)) * s.across;
-}
-
-long long cell_of(const SpotCells& s, long long i) {
-    return row_of_cells(s, s.corners[3 * i], s.places[2 * i]) + within(s.places[2 * i + 1] / s.side, s.across);
-}
-
 double larger(double a, double b) { return a > b ? a : b; }
 
 // Where a spot lies that takes pixels of a ROI, from the ROI's own spot: those at u with u . d >= half.
 // Detections lie on pixels, so that all of this is exact for them.
-struct Neighbour { double y, x, half; };
+struct Neighbour { double z, y, x, half; };
 
-// Some rows of a ROI, by how far they reach from its spot.
+// Some rows of a plane of a ROI, or all planes, by how far they reach from its spot; planes count as pixels.
 struct Rows {
+    double front = 0, back = 0;
     double top, bottom, left, right;
-
-    Rows(const SpotCells& s, long long i, int first, int count)
-        : top(double(s.corners[3 * i + 1] + first) - s.places[2 * i]), bottom(top + count - 1),
-          left(double(s.corners[3 * i + 2]) - s.places[2 * i + 1]), right(left + s.columns - 1) {}
 
     // Neither of two spots keeps what is halfway between them, unless they are at one place.
     bool loses_to(const Neighbour& n) const {
-        return larger(top * n.y, bottom * n.y) + larger(left * n.x, right * n.x) >= n.half && n.half > 0;
+        return larger(front * n.z, back * n.z) + larger(top * n.y, bottom * n.y) + larger(left * n.x, right * n.x) >=
+                   n.half &&
+               n.half > 0;
     }
     // How far away along an axis a spot may be that takes a pixel, which is at most so far away along this
-    // axis and the other. A little more, as all that is rounded.
-    static double reach(double along, double beside) {
-        return along + __builtin_sqrt(along * along + beside * beside) + 1e-6;
+    // axis and the others. A little more, as all that is rounded.
+    static double reach(double along, double beside, double depth) {
+        return along + __builtin_sqrt(along * along + beside * beside + depth * depth) + 1e-6;
     }
 };
 
 // In the place of the first cell's start: the spots need no cells.
 constexpr long long IN_ORDER = -1;
 
-// Whether spots lie frame by frame and row by row, as detections do, with few others of the frame in reach along y.
-bool is_in_order(const SpotCells& s) {
-    constexpr double IN_REACH = 8;
-    constexpr long long MOST = 1 << 12;
-    const double reach = 1.25 * larger(s.rows, s.columns), most = IN_REACH * double(s.down * s.side) / reach;
-    for (long long i = 0, begin = 0; i < s.count; ++i) {
-        const long long *corner = s.corners + 3 * i, *before = i ? corner - 3 : corner;
-        if (corner[0] < 0 || corner[0] < before[0]) return false;
-        if (corner[0] != before[0]) begin = i;
-        if (i > begin && !(s.places[2 * i] >= s.places[2 * i - 2])) return false;
-        if (i - begin >= MOST || double(i - begin) > most) return false;
-    }
-    return true;
-}
+// Spots of planes, or of volumes.
+template <int AXES> class Spots {
+    static constexpr bool DEEP = AXES == 3;
+    const SpotCells& s;
 
-// Calls take(neighbour) for all that take pixels of a ROI's rows, until it returns true.
-template <class Take> bool any_neighbour(const SpotCells& s, long long i, const Rows& rows, Take take) {
-    const double y = s.places[2 * i], x = s.places[2 * i + 1];
-    const double along_y = larger(-rows.top, rows.bottom), along_x = larger(-rows.left, rows.right);
-    const double far_y = Rows::reach(along_y, along_x), far_x = Rows::reach(along_x, along_y);
-    const long long frame = s.corners[3 * i];
-    if (frame < 0 || frame >= s.frames) return false;
-    const auto is_taken = [&](const double* place) SPOTFIT_INLINE_LAMBDA {
-        const double down = place[0] - y, across = place[1] - x;
-        const Neighbour n{down, across, 0.5 * (down * down + across * across)};
-        return rows.loses_to(n) && take(n);
-    };
-    if (s.starts[0] == IN_ORDER) {
-        const auto in_reach = [&](long long j) SPOTFIT_INLINE_LAMBDA {
-            return s.corners[3 * j] == frame && __builtin_fabs(s.places[2 * j] - y) <= far_y;
+    long long frame(long long i) const { return s.corners[(AXES + 1) * i]; }
+    const double* place(long long i) const { return s.places + AXES * i; }
+    static double y(const double* place) { return place[AXES - 2]; }
+    static double x(const double* place) { return place[AXES - 1]; }
+    double depth(const double* place, double from) const { return DEEP ? (place[0] - from) * s.per_plane : 0; }
+
+    long long row_of_cells(long long frame, double y) const {
+        return (frame * s.down + within((y - s.top) / s.side, s.down)) * s.across;
+    }
+    long long cell_of(long long i) const {
+        return row_of_cells(frame(i), y(place(i))) + within(x(place(i)) / s.side, s.across);
+    }
+
+    // Whether spots lie frame by frame and row by row, as detections do, with few others of the frame in reach along y.
+    bool is_in_order() const {
+        constexpr double IN_REACH = 8;
+        constexpr long long MOST = 1 << 12;
+        if (DEEP) return false;
+        const double reach = 1.25 * larger(s.roi.rows, s.roi.columns);
+        const double most = IN_REACH * double(s.down * s.side) / reach;
+        for (long long i = 0, begin = 0; i < s.count; ++i) {
+            const long long before = i ? i - 1 : 0;
+            if (frame(i) < 0 || frame(i) < frame(before)) return false;
+            if (frame(i) != frame(before)) begin = i;
+            if (i > begin && !(y(place(i)) >= y(place(before)))) return false;
+            if (i - begin >= MOST || double(i - begin) > most) return false;
+        }
+        return true;
+    }
+
+  public:
+    explicit Spots(const SpotCells& spots) : s(spots) {}
+
+    // Some rows of a plane of a ROI; or of all planes, from the first on.
+    Rows rows(long long i, int plane, int planes, int first, int count) const {
+        const long long* const corner = s.corners + (AXES + 1) * i;
+        const double* const at = place(i);
+        Rows r;
+        if (DEEP) {
+            r.front = (double(corner[1] + plane) - at[0]) * s.per_plane;
+            r.back = r.front + (planes - 1) * s.per_plane;
+        }
+        r.top = double(corner[AXES - 1] + first) - y(at), r.bottom = r.top + count - 1;
+        r.left = double(corner[AXES]) - x(at), r.right = r.left + s.roi.columns - 1;
+        return r;
+    }
+
+    // Calls take(neighbour) for all that take pixels of a ROI's rows, until it returns true.
+    template <class Take> bool any_neighbour(long long i, const Rows& rows, Take take) const {
+        const double* const own = place(i);
+        const double own_y = y(own), own_x = x(own);
+        const double along_y = larger(-rows.top, rows.bottom), along_x = larger(-rows.left, rows.right);
+        const double along_z = larger(-rows.front, rows.back);
+        const double far_y = Rows::reach(along_y, along_x, along_z), far_x = Rows::reach(along_x, along_y, along_z);
+        const long long own_frame = frame(i);
+        if (own_frame < 0 || own_frame >= s.frames) return false;
+        const auto is_taken = [&](const double* place) SPOTFIT_INLINE_LAMBDA {
+            const double back = depth(place, own[0]), down = y(place) - own_y, across = x(place) - own_x;
+            const double in_plane = down * down + across * across;
+            const Neighbour n{back, down, across, 0.5 * (DEEP ? in_plane + back * back : in_plane)};
+            return rows.loses_to(n) && take(n);
         };
-        for (long long j = i; j-- > 0 && in_reach(j);)
-            if (is_taken(s.places + 2 * j)) return true;
-        for (long long j = i + 1; j < s.count && in_reach(j); ++j)
-            if (is_taken(s.places + 2 * j)) return true;
+        if (s.starts[0] == IN_ORDER) {
+            const auto in_reach = [&](long long j) SPOTFIT_INLINE_LAMBDA {
+                return frame(j) == own_frame && __builtin_fabs(y(place(j)) - own_y) <= far_y;
+            };
+            for (long long j = i; j-- > 0 && in_reach(j);)
+                if (is_taken(place(j))) return true;
+            for (long long j = i + 1; j < s.count && in_reach(j); ++j)
+                if (is_taken(place(j))) return true;
+            return false;
+        }
+        const long long first = within((own_x - far_x) / s.side, s.across);
+        const long long last = within((own_x + far_x) / s.side, s.across);
+        const long long end = row_of_cells(own_frame, own_y + far_y);
+        for (long long row = row_of_cells(own_frame, own_y - far_y); row <= end; row += s.across)
+            for (long long at = s.starts[row + first]; at < s.starts[row + last + 1]; ++at)
+                if (is_taken(s.by_cell + AXES * at)) return true;
         return false;
     }
-    const long long first = within((x - far_x) / s.side, s.across), last = within((x + far_x) / s.side, s.across);
-    const long long end = row_of_cells(s, frame, y + far_y);
-    for (long long row = row_of_cells(s, frame, y - far_y); row <= end; row += s.across)
-        for (long long place = s.starts[row + first]; place < s.starts[row + last + 1]; ++place)
-            if (is_taken(s.by_cell + 2 * place)) return true;
-    return false;
+
+    void sort() const {
+        if (is_in_order()) {
+            s.starts[0] = IN_ORDER;
+            return;
+        }
+        const long long cells = s.frames * s.down * s.across;
+        for (long long c = 0; c <= cells; ++c) s.starts[c] = 0;
+        for (long long i = 0; i < s.count; ++i)
+            if (frame(i) >= 0) ++s.starts[cell_of(i)];
+        long long sum = 0;
+        for (long long c = 0; c <= cells; ++c) sum += s.starts[c], s.starts[c] = sum;
+        for (long long i = s.count; i-- > 0;)
+            if (frame(i) >= 0) {
+                const long long at = --s.starts[cell_of(i)];
+                for (int axis = 0; axis < AXES; ++axis) s.by_cell[AXES * at + axis] = place(i)[axis];
+            }
+    }
+
+    void find_crowded(long long first, long long last, unsigned char* crowded) const {
+        for (long long i = first; i < last; ++i)
+            crowded[i] =
+                any_neighbour(i, rows(i, 0, s.roi.depth, 0, s.roi.rows), [](const Neighbour&) { return true; });
+    }
+
+    // Of one ROI.
+    void mark(long long roi, float own, float others, float* planes) const {
+        const int columns = s.roi.columns;
+        for (int plane = 0; plane < s.roi.depth; ++plane)
+            for (int first = 0; first < s.roi.rows; first += ROWS_OF_BLOCK) {
+                const int some = s.roi.rows - first < ROWS_OF_BLOCK ? s.roi.rows - first : ROWS_OF_BLOCK;
+                const Rows block = rows(roi, plane, 1, first, some);
+                // The own pixels of each row lie between two columns, as what is nearest to a spot is convex.
+                float after[ROWS_OF_BLOCK], before[ROWS_OF_BLOCK];
+                for (int k = 0; k < ROWS_OF_BLOCK; ++k) after[k] = -1.0f, before[k] = float(columns);
+                any_neighbour(roi, block, [&](const Neighbour& to) {
+                    for (int k = 0; k < some; ++k) {
+                        const double rest = to.half - block.front * to.z - (block.top + k) * to.y;
+                        if (to.x == 0) {
+                            if (rest <= 0) before[k] = -1.0f;
+                            continue;
+                        }
+                        const float end = float(rest / to.x - block.left);
+                        if (to.x > 0) before[k] = end < before[k] ? end : before[k];
+                        else after[k] = end > after[k] ? end : after[k];
+                    }
+                    return false;
+                });
+                for (int k = 0; k < some; ++k, planes += columns) {
+                    const float low = after[k], high = before[k];
+                    for (int i = 0; i < columns; ++i) planes[i] = ((float(i) > low) & (float(i) < high)) ? own : others;
+                }
+            }
+    }
+};
+
+// Calls use(spots) of as many axes as they have.
+template <class Use> void with_axes(const SpotCells& s, Use use) {
+    if (axes_of(s.roi) == 3) use(Spots<3>(s));
+    else use(Spots<2>(s));
 }
 
 void sort(const SpotCells& s) {
-    if (is_in_order(s)) {
-        s.starts[0] = IN_ORDER;
-        return;
-    }
-    const long long cells = s.frames * s.down * s.across;
-    for (long long c = 0; c <= cells; ++c) s.starts[c] = 0;
-    for (long long i = 0; i < s.count; ++i)
-        if (s.corners[3 * i] >= 0) ++s.starts[cell_of(s, i)];
-    long long sum = 0;
-    for (long long c = 0; c <= cells; ++c) sum += s.starts[c], s.starts[c] = sum;
-    for (long long i = s.count; i-- > 0;)
-        if (s.corners[3 * i] >= 0) {
-            const long long place = --s.starts[cell_of(s, i)];
-            s.by_cell[2 * place] = s.places[2 * i], s.by_cell[2 * place + 1] = s.places[2 * i + 1];
-        }
+    with_axes(s, [](const auto& spots) { spots.sort(); });
 }
 
 void find_crowded(const SpotCells& s, long long first, long long last, unsigned char* crowded) {
-    for (long long i = first; i < last; ++i)
-        crowded[i] = any_neighbour(s, i, Rows(s, i, 0, s.rows), [](const Neighbour&) { return true; });
+    with_axes(s, [&](const auto& spots) { spots.find_crowded(first, last, crowded); });
 }
 
 void mark(const SpotCells& s, const long long* rois, long long count, float own, float others, float* planes) {
-    for (long long n = 0; n < count; ++n)
-        for (int first = 0; first < s.rows; first += ROWS_OF_BLOCK) {
-            const int some = s.rows - first < ROWS_OF_BLOCK ? s.rows - first : ROWS_OF_BLOCK;
-            const Rows rows(s, rois[n], first, some);
-            // The own pixels of each row lie between two columns, as what is nearest to a spot is convex.
-            float after[ROWS_OF_BLOCK], before[ROWS_OF_BLOCK];
-            for (int k = 0; k < ROWS_OF_BLOCK; ++k) after[k] = -1.0f, before[k] = float(s.columns);
-            any_neighbour(s, rois[n], rows, [&](const Neighbour& to) {
-                for (int k = 0; k < some; ++k) {
-                    const double rest = to.half - (rows.top + k) * to.y;
-                    if (to.x == 0) {
-                        if (rest <= 0) before[k] = -1.0f;
-                        continue;
-                    }
-                    const float end = float(rest / to.x - rows.left);
-                    if (to.x > 0) before[k] = end < before[k] ? end : before[k];
-                    else after[k] = end > after[k] ? end : after[k];
-                }
-                return false;
-            });
-            for (int k = 0; k < some; ++k, planes += s.columns) {
-                const float low = after[k], high = before[k];
-                for (int i = 0; i < s.columns; ++i) planes[i] = ((float(i) > low) & (float(i) < high)) ? own : others;
-            }
-        }
+    const long long area = static_cast<long long>(s.roi.depth) * s.roi.rows * s.roi.columns;
+    with_axes(s, [&](const auto& spots) {
+        for (long long n = 0; n < count; ++n) spots.mark(rois[n], own, others, planes + n * area);
+    });
 }
 
 template <class T>
@@ -185,8 +242,6 @@ constexpr double LEAST_COUNT = 31, MANY_COUNTS = 255;
 // How far the lowest value is below all others, at least: so many times what lies between these and their median, and
 // so many steps, as the least of their differences is one.
 constexpr double GAP = 0.5, STEPS = 4;
-// Of ROIs in which padding is looked for.
-constexpr int MOST_PIXELS = 32 * 32;
 
 // ROIs lie here and there in frames: processors cannot guess where the next ones are.
 constexpr long long ROIS_AHEAD = 6;
@@ -227,7 +282,8 @@ unsigned char flat_areas(const T* roi, long long width, int rows, int columns, c
     int top_count = 0, ground_count = 0;
     for (int j = 0; j < W; ++j) top_count += tops[j], ground_count += grounds[j];
     const bool top = is_flat_top(highest, rule, [&] { return top_count; });
-    const bool ground = ground_count >= LEAST_GROUND && has_flat_ground(roi, width, rows, columns, lowest, rule);
+    const bool ground =
+        ground_count >= LEAST_GROUND && has_flat_ground(roi, width, rows, columns, lowest, highest, rule);
     return static_cast<unsigned char>((top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0));
 }
 
@@ -347,11 +403,15 @@ void sort_numbers(double* x, int count) {
 
 // They have the ROI's lowest value, and nothing lies between them and the others: these begin far above, by what they
 // scatter, and by the least of their differences.
-bool find_padding(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
-                  int rows, int columns, unsigned char* pixels) {
-    double ordered[MOST_PIXELS];
+bool find_padding(const void* frames, int pixel_type, long long height, long long width, const long long* corners,
+                  int planes, int rows, int columns, double* ordered, unsigned char* pixels) {
+    const auto each = [&](auto use) {
+        for (int plane = 0; plane < planes; ++plane)
+            each_pixel(frames, pixel_type, height, width, corners + 3 * plane, rows, columns,
+                       [&](int k, double value) { use(plane * rows * columns + k, value); });
+    };
     int last = 0;
-    each_pixel(frames, pixel_type, height, width, corner, rows, columns, [&](int, double value) {
+    each([&](int, double value) {
         if (value == value) ordered[last++] = value;
     });
     sort_numbers(ordered, last);
@@ -367,8 +427,7 @@ bool find_padding(const void* frames, int pixel_type, long long height, long lon
     const double begin = ordered[first], lowest = ordered[0], gap = begin - lowest;
     const double middle = (ordered[first + (count - 1) / 2] + ordered[first + count / 2]) / 2;
     if (!(gap > GAP * (middle - begin) && gap >= STEPS * least)) return false;
-    each_pixel(frames, pixel_type, height, width, corner, rows, columns,
-               [&](int k, double value) { pixels[k] = value == lowest; });
+    each([&](int k, double value) { pixels[k] = value == lowest; });
     return true;
 }
 

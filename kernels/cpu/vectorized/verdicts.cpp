@@ -6,6 +6,7 @@
 #include "../../flat_areas.h"
 #include "../../verdict.h"
 #include "../detection_frame.h"
+#include "../inside.h"
 #include "../instruction_set.h"
 #include "../near.h"
 #include "tables.h"
@@ -33,14 +34,15 @@ struct Tile {
             for (int i = 0; i < count; ++i) values[place][i] = NOT_A_NUMBER;
         else if (fits.doubles >> place & 1) read<double>(column, first, count, values[place]);
         else if (place == STOP_CONDITION) read<unsigned char>(column, first, count, values[place]);
-        else if (place == ROI_Y || place == ROI_X) read<int>(column, first, count, values[place]);
+        else if (place >= ROI_Z && place <= ROI_X) read<int>(column, first, count, values[place]);
         else read<float>(column, first, count, values[place]);
     }
-    void copy_all(const FitColumns& fits, int shape, long long first, int count) {
-        for (int place = 0; place < SHAPE + shape; ++place) copy(fits, place, first, count);
-        for (int axis = 0; axis < 2 && axis < shape; ++axis)
-            if (fits.columns[ROI_Y + axis])
-                for (int i = 0; i < count; ++i) values[SHAPE + axis][i] -= values[ROI_Y + axis][i];
+    void copy_all(const FitColumns& fits, const VerdictSettings& s, long long first, int count) {
+        for (int place = 0; place < SHAPE + s.shape; ++place) copy(fits, place, first, count);
+        const int axes = axes_of(s.roi), corner = ROI_X + 1 - axes;
+        for (int axis = 0; axis < axes && axis < s.shape; ++axis)
+            if (fits.columns[corner + axis])
+                for (int i = 0; i < count; ++i) values[SHAPE + axis][i] -= values[corner + axis][i];
     }
     FitNumbers light_and_shape(int i) const {
         const double none = NOT_A_NUMBER;
@@ -69,25 +71,25 @@ void judge(const FitColumns& fits, const VerdictSettings& settings, long long fi
     const Known there = known(fits);
     for (long long start = first; start < last; start += TILE) {
         const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
-        tile.copy_all(fits, settings.shape, start, count);
+        tile.copy_all(fits, settings, start, count);
         for (int i = 0; i < count; ++i)
             flags[start + i] = flags_of_numbers(settings, tile.fit(i), tile.values[STOP_CONDITION][i], there);
     }
 }
 
-// The flags that follow from pixels of a ROI that no fit has counted, given y and x in the image.
+// The flags that follow from pixels of a plane of a ROI that no fit has counted, given y and x in the image.
 unsigned flags_of_pixels(const VerdictSettings& s, double y, double x, const long long* corner, long long first_row,
                          const unsigned char* saturated, const unsigned char* bad) {
     const long long row = static_cast<long long>(__builtin_rint(y)) - corner[1] - first_row;
     const long long column = static_cast<long long>(__builtin_rint(x)) - corner[2];
-    const long long v = within(row, s.rows), u = within(column, s.columns);
+    const int rows = s.roi.rows, columns = s.roi.columns;
+    const long long v = within(row, rows), u = within(column, columns);
     unsigned flags = 0;
-    if (saturated && saturated[v * s.columns + u] &&
-        marked_around(saturated, s.rows, s.columns, v, u, false) >= FULL_PIXELS)
+    if (saturated && saturated[v * columns + u] && marked_around(saturated, rows, columns, v, u, false) >= FULL_PIXELS)
         flags |= flag::SATURATED;
-    if (bad && marked_around(bad, s.rows, s.columns, v, u, false)) flags |= flag::BAD_PIXELS;
+    if (bad && marked_around(bad, rows, columns, v, u, false)) flags |= flag::BAD_PIXELS;
     int lost = 0;
-    for (int k = 0; bad && k < s.rows * s.columns; ++k) lost += bad[k] != 0;
+    for (int k = 0; bad && k < rows * columns; ++k) lost += bad[k] != 0;
     if (lost >= LEAST_GROUND) flags |= BESIDE_PADDING;
     return flags;
 }
@@ -97,42 +99,64 @@ class InImage {
     const FitColumns& fits;
     const VerdictSettings& s;
     const ImageFits& image;
+    const int axes;
     const long long first, last;
     double* const moved;
     unsigned char* const asked;
     int* const cells;
 
-    long long frame(long long i) const { return image.corners[3 * i]; }
+    long long frame(long long i) const { return image.corners[(axes + 1) * i]; }
     // The first fit of a frame that is there, from a row on.
-    static long long frame_start(const ImageFits& image, long long i) {
-        while (i > 0 && i < image.count && image.corners[3 * i] == image.corners[3 * i - 3]) ++i;
+    long long frame_start(long long i) const {
+        while (i > 0 && i < image.count && frame(i) == frame(i - 1)) ++i;
         return i;
     }
-    bool is_valid(long long i) const { return !is_nan(image.y[i]); }
+    bool is_valid(long long i) const { return !is_nan(image.at[0][i]); }
+    // Of a range: where fits began, and where they ended.
+    Points begun(long long start, int count) const {
+        const double* const y = image.places + axes * start + axes - 2;
+        return {y, y + 1, axes, count, axes > 2 ? y - 1 : nullptr, image.per_plane};
+    }
+    Points ended(long long start, int count) const {
+        const double *const y = image.at[axes - 2] + start, *const x = image.at[axes - 1] + start;
+        return {y, x, 1, count, axes > 2 ? image.at[0] + start : nullptr, image.per_plane};
+    }
 
-    FitPlace place(long long i, double y, double x) const {
-        const long long* corner = image.corners + 3 * i;
-        const double *start = image.places + 2 * i, roi_y = double(corner[1] + image.first_row),
-                     roi_x = double(corner[2]);
-        return {start[0], start[1], y + roi_y, x + roi_x, roi_y, roi_x, double(image.height), double(image.width)};
+    // Along an axis, given where a fit ended in its ROI.
+    PlaceAlong along(long long i, int axis, double end, long long size) const {
+        const long long corner = image.corners[(axes + 1) * i + 1 + axis];
+        const double first = double(axis ? corner : corner + image.first);
+        return {image.places[axes * i + axis], end + first, first, double(size)};
+    }
+    FitPlace place(long long i, const Tile& tile, int k) const {
+        const double (&ends)[SHAPE + MAX_SHAPE][TILE] = tile.values;
+        FitPlace place = {};
+        place.y = along(i, axes - 2, ends[SHAPE + axes - 2][k], image.height);
+        place.x = along(i, axes - 1, ends[SHAPE + axes - 1][k], image.width);
+        if (axes > 2) place.z = along(i, 0, ends[SHAPE][k], image.depth), place.per_plane = image.per_plane;
+        return place;
+    }
+    long long nearest(long long i, int axis, long long size) const {
+        return within(static_cast<long long>(__builtin_rint(image.at[axis][i])), size);
     }
     bool has_bad_middle(long long i) const {
-        const unsigned char* bad = image.bad + (image.bad_frames > 1 ? frame(i) : 0) * image.height * image.width;
-        const long long row = within(static_cast<long long>(__builtin_rint(image.y[i])), image.height);
-        const long long column = within(static_cast<long long>(__builtin_rint(image.x[i])), image.width);
+        const unsigned char* bad = image.bad;
+        if (image.bad_frames > 1) bad += frame(i) * image.depth * image.height * image.width;
+        if (axes > 2) bad += nearest(i, 0, image.depth) * image.height * image.width;
+        const long long row = nearest(i, axes - 2, image.height), column = nearest(i, axes - 1, image.width);
         return marked_around(bad, image.height, image.width, row, column, true) > 0;
     }
 
     InImage(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image, long long begin,
             long long end, int)
-        : fits(columns), s(settings), image(fits_of_image), first(begin), last(end),
+        : fits(columns), s(settings), image(fits_of_image), axes(axes_of(settings.roi)), first(begin), last(end),
           moved(static_cast<double*>(image.work)), asked(nullptr), cells(nullptr) {}
 
   public:
     InImage(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image, long long begin,
             long long end)
-        : fits(columns), s(settings), image(fits_of_image), first(frame_start(fits_of_image, begin)),
-          last(frame_start(fits_of_image, end)), moved(static_cast<double*>(image.work)),
+        : fits(columns), s(settings), image(fits_of_image), axes(axes_of(settings.roi)), first(frame_start(begin)),
+          last(frame_start(end)), moved(static_cast<double*>(image.work)),
           asked(static_cast<unsigned char*>(image.work) + 8 * image.count),
           // Shares of the work end where those of others begin.
           cells(reinterpret_cast<int*>(static_cast<unsigned char*>(image.work) + 16 * image.count) + 4 * first) {}
@@ -143,6 +167,11 @@ class InImage {
         return {columns, settings, fits_of_image, first, last, 0};
     }
 
+    // Puts a fit in its place along an axis.
+    void put(long long i, int axis, const PlaceAlong& place) const {
+        image.at[axis][i] = place.end, image.roi[axis][i] = static_cast<int>(place.first);
+    }
+
     // What follows from each fit by itself.
     void judge_each(const VerdictSettings& settings) const {
         Tile tile;
@@ -151,17 +180,19 @@ class InImage {
             const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
             if (image.noise)
                 for (int i = 0; i < count; ++i) correct_errors(*image.noise, *image.errors, start + i);
-            tile.copy_all(fits, settings.shape, start, count);
+            tile.copy_all(fits, settings, start, count);
             for (int k = 0; k < count; ++k) {
                 const long long i = start + k;
                 const FitNumbers fit = tile.fit(k);
-                const FitPlace at = place(i, tile.values[SHAPE][k], tile.values[SHAPE + 1][k]);
-                image.y[i] = at.y, image.x[i] = at.x;
-                image.roi_y[i] = static_cast<int>(at.roi_y), image.roi_x[i] = static_cast<int>(at.roi_x);
+                const FitPlace at = place(i, tile, k);
+                put(i, axes - 2, at.y), put(i, axes - 1, at.x);
+                if (axes > 2) put(i, 0, at.z);
                 moved[i] = distance_moved(at);
                 unsigned flags = flags_of_numbers(settings, fit, tile.values[STOP_CONDITION][k], there);
                 if (tile.values[STOP_CONDITION][k] != STOP_INVALID) {
                     flags |= flags_of_place(settings, fit, at, image.sigma, moved[i]);
+                    const bool held = image.flags[i] & flag::SIGMA_Z_HELD;
+                    if (axes > 2) flags |= flags_of_depth(settings, fit, at.z, image.sigma_z, held);
                     if (image.bad && is_valid(i) && has_bad_middle(i)) flags |= flag::BAD_PIXELS;
                 }
                 image.flags[i] |= flags;
@@ -175,9 +206,8 @@ class InImage {
         int long_spots = 0;
         for (int i = 0; i < count; ++i) long_spots += has(i, flag::ELONGATED);
         if (!long_spots) return;
-        const Points ended = {image.y + start, image.x + start, 1, count};
         const double reach = s.crowd * image.sigma;
-        const NearPoints near(ended, image.height, image.width, reach, reach, long_spots, cells);
+        const NearPoints near(ended(start, count), image.height, image.width, reach, reach, long_spots, cells);
         for (int i = 0; i < count; ++i) {
             spared[i] = 0;
             if (!has(i, flag::ELONGATED)) continue;
@@ -196,7 +226,8 @@ class InImage {
     // What follows from other fits of the frame. Two that ended together began as neighbours, or the one that
     // moved more came from afar.
     void judge_together() const {
-        const double reach_y = s.rows / 2.0, reach_x = s.columns / 2.0;
+        const double reach_y = s.roi.rows / 2.0, reach_x = s.roi.columns / 2.0;
+        const double reach_z = image.per_plane * s.roi.depth / 2.0;
         const double known = is_nan(image.sigma) ? 0 : s.same_spot * image.sigma;
         const double same = no_less(known, s.same_spot_px), afar = (no_more(reach_y, reach_x) - same) / 2;
         for (long long start = first, end; start < last; start = end) {
@@ -205,9 +236,8 @@ class InImage {
             spare_crowds(start, count, asked + start);
             for (long long i = start; i < end; ++i) image.flags[i] &= ~(BESIDE_PADDING | LONG_BESIDE);
             if (count < 2) continue;
-            const Points begun = {image.places + 2 * start, image.places + 2 * start + 1, 2, count};
             unsigned char* const marked = asked + start;
-            mark_near(begun, image.height, image.width, reach_y, reach_x, cells, marked);
+            mark_near(begun(start, count), image.height, image.width, reach_y, reach_x, reach_z, cells, marked);
             int together_asked = 0;
             for (int i = 0; i < count; ++i) {
                 const bool neighbour = marked[i], valid = is_valid(start + i);
@@ -216,8 +246,8 @@ class InImage {
                 together_asked += marked[i];
             }
             if (!together_asked) continue;
-            const Points ended = {image.y + start, image.x + start, 1, count};
-            const NearPoints together(ended, image.height, image.width, same, same, together_asked, cells);
+            const NearPoints together(ended(start, count), image.height, image.width, same, same, together_asked,
+                                      cells);
             for (int i = 0; i < count; ++i)
                 if (marked[i] && together.has_lower(i, same, moved + start)) image.flags[start + i] |= flag::DUPLICATE;
         }
@@ -363,12 +393,12 @@ void each_spot(const FitColumns& fits, const VerdictSettings& s, const ImageFits
         for (int j = 2; j < s.shape; ++j) tile.copy(fits, SHAPE + j, start, count);
         for (int k = 0; k < count; ++k) {
             const long long i = start + k;
-            if ((image.flags[i] & NO_SPOT) || is_nan(image.y[i])) continue;
+            if ((image.flags[i] & NO_SPOT) || is_nan(image.at[0][i])) continue;
             const FitNumbers fit = tile.light_and_shape(k);
             const double own_width = mean_width(s, fit), dark = dark_variance(s, fit.background);
             // Filtered noise is less in fine detail, which the line is of, than in a pixel.
             const double brightest = s.coarse * (dark + s.slope * fit.amplitude);
-            use(FittedSpot{i, image.corners[3 * i], image.y[i] - double(image.first_row), image.x[i],
+            use(FittedSpot{i, image.corners[3 * i], image.at[0][i] - double(image.first), image.at[1][i],
                            fit.background + s.offset, float(fit.amplitude), float(1 / (own_width * own_width)),
                            float(dark), float(s.slope), float(-DEAD * square_root(brightest)), float(s.coarse)});
         }

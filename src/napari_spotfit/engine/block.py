@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
-from .columns import invalid_columns
+from .columns import invalid_columns, roi_columns
 from .quality.flags import Flag
 
 
@@ -26,20 +26,23 @@ class Highest(NamedTuple):
 class Positions(NamedTuple):
     """Where spots are in a block of frames."""
 
-    #: y and x of each in pixels of its frame, shape (n, 2).
-    yx: NDArray[np.float64]
+    #: (z,) y and x of each in pixels of its frame, shape (n, axes).
+    places: NDArray[np.float64]
     #: The frame of each by its place in the block, in rising order; None: all are in the first.
     frame: NDArray[np.int64] | None = None
 
     @property
     def frames(self) -> NDArray[np.int64]:
         """The frame of each."""
-        return np.zeros(len(self.yx), np.int64) if self.frame is None else self.frame
+        return np.zeros(len(self.places), np.int64) if self.frame is None else self.frame
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Frames, or cut-outs, with the weights, variances and masks of their pixels."""
+    """Frames, or cut-outs, with the weights, variances and masks of their pixels.
+
+    Frames are planes (n, Y, X) or volumes (n, Z, Y, X).
+    """
 
     #: As fits read them, corrected, NaN where they are bad; and as the camera took them.
     pixels: Any
@@ -47,15 +50,15 @@ class Block:
     #: Weights or variances, and read-out variances for the standard errors.
     planes: Planes | None = None
     variances: Planes | None = None
-    #: Which pixels are bad, (1, Y, X) or (frames, Y, X).
+    #: Which pixels are bad, (1, …, Y, X) or (frames, …, Y, X).
     bad: Any = None
     #: Where to search for spots, and variances of pixels beside the noise that the search knows.
     mask: NDArray[np.bool_] | None = None
     noise_map: NDArray[np.float32] | None = None
-    #: Maximum and level of the whole frame, where only some of its rows are here.
+    #: Maximum and level of the whole frame, where only some of its rows, or planes, are here.
     highest: Highest | None = None
     level: float | None = None
-    #: Where only some of its rows are at all: the first one, and how many the frame has.
+    #: Where only some of its rows, or planes, are at all: the first one, and how many there are.
     first_row: int = 0
     height: int | None = None
     #: The frames where a backend has put them.
@@ -76,25 +79,26 @@ class Block:
         )
 
     @property
-    def frame_shape(self) -> tuple[int, int]:
-        """Rows and columns of the whole frame."""
-        rows, columns = self.pixels.shape[1:]
-        return self.height or rows, columns
+    def frame_shape(self) -> tuple[int, ...]:
+        """Rows and columns of the whole frame, of a volume planes, rows and columns."""
+        first, *others = self.pixels.shape[1:]
+        return self.height or first, *others
 
 
 def corners_of(
     columns: dict[str, NDArray[Any]], block: Block, frames: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return where in a block the ROIs of fits are: frame, first row and first column."""
-    row = columns["roi_y"] - block.first_row
-    corners = np.column_stack([frames, row, columns["roi_x"]])
-    return corners[columns["roi_y"] >= 0]
+    """Return where in a block the ROIs of fits are: frame, and the first pixel along each axis."""
+    roi = [columns[name] for name in roi_columns(block.pixels.ndim - 1)]
+    corners = np.column_stack([frames, roi[0] - block.first_row, *roi[1:]])
+    return corners[roi[0] >= 0]
 
 
 def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
     columns = invalid_columns(count, settings)
-    columns |= {name: np.full(count, -1, np.int32) for name in ("roi_y", "roi_x")}
+    names = roi_columns(settings.dimensions)
+    columns |= {name: np.full(count, -1, np.int32) for name in names}
     columns["flags"] = np.full(count, Flag.NOT_CONVERGED, np.uint32)
     return columns
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.calibration import Calibration
-from ..models.columns import STDERR, STOP, describe
+from ..models.columns import AXES, STDERR, STOP, describe
 from ..models.profiles import Profile
 from ..models.stopping import StopCondition
 from ..settings.settings import Settings
@@ -28,6 +28,17 @@ def values_of(profile: Profile) -> tuple[str, ...]:
     ('sigma', 'amplitude', 'background', 'photons', 'chi_square', 'reduced_chi_square')
     """
     return profile.widths + _LIGHT
+
+
+def roi_columns(axes: int) -> tuple[str, ...]:
+    """Return the columns of the first pixel of ROIs along each axis.
+
+    Examples
+    --------
+    >>> roi_columns(2)
+    ('roi_y', 'roi_x')
+    """
+    return tuple(f"roi_{axis}" for axis in tuple(AXES)[-axes:])
 
 
 def errors_of(profile: Profile) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ Mask = NDArray[np.bool_]
 class ExcludedPixels(NamedTuple):
     """Pixels of a ROI that its fit excludes, each under one reason."""
 
-    #: First row and first column of the ROI.
-    corner: tuple[int, int]
+    #: First row and first column of the ROI, before these of a volume its first plane.
+    corner: tuple[int, ...]
     #: Of the shape of the ROI: named bad by the caller, of weight 0, or no number; at the end of
     #: the camera's range; far above or below all around them; without data; nearer to another spot.
     bad: Mask
@@ -41,7 +41,7 @@ def excluded_pixels(
     job: FitJob,
     block: Block,
     positions: Positions,
-    corner: tuple[int, int] | None = None,
+    corner: tuple[int, ...] | None = None,
     bad: Mask | None = None,
 ) -> ExcludedPixels:
     """Return the pixels of the ROI around the first of some positions that its fit excludes.
@@ -50,21 +50,21 @@ def excluded_pixels(
     ----------
     job, block, positions
         As :meth:`~.backend.Backend.fit` takes them; one frame, and all of its positions.
-    corner : (int, int), optional
-        First row and first column of the ROI, if they are known.
+    corner : tuple of int, optional
+        First pixel of the ROI along each axis, if it is known.
     bad : ndarray of bool, optional
         Which pixels of the ROI are bad, if that is known of no others.
     """
     pixels, taken = (to_native(to_host(frames)) for frames in (block.pixels, block.taken))
-    shape, yx = job.roi_shape, np.ascontiguousarray(positions.yx, float)
+    shape, places = job.roi_shape, np.ascontiguousarray(positions.places, float)
     # A position outside of the frame is no neighbour.
-    yx = yx[inside(yx, pixels.shape[1:])]
-    if corner is not None and not len(yx):
-        yx = np.array([corner], float)
+    places = places[inside(places, pixels.shape[1:])]
+    if corner is not None and not len(places):
+        places = np.array([corner], float)
     known = Block(pixels, taken)
     given = None if corner is None else np.array([[0, *corner]])
-    corners, all_reasons = CpuFitter(load(), job).explain(known, Positions(yx), given)
-    first, reasons = (int(corners[0, 1]), int(corners[0, 2])), all_reasons[0]
+    corners, all_reasons = CpuFitter(load(), job).explain(known, Positions(places), given)
+    first, reasons = tuple(corners[0, 1:].tolist()), all_reasons[0]
     bad = _bad(job, block, first) if bad is None else bad
     found = [bad | ~np.isfinite(pixels[0][_at(first, shape)])]
     for reason in (SATURATED_PIXEL, PADDING_PIXEL, HOT_PIXEL, NEIGHBOUR_PIXEL):
@@ -77,7 +77,7 @@ def _at(first: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(begin, begin + side) for begin, side in zip(first, shape, strict=True))
 
 
-def _bad(job: FitJob, block: Block, first: tuple[int, int]) -> Mask:
+def _bad(job: FitJob, block: Block, first: tuple[int, ...]) -> Mask:
     """Return which pixels of a ROI the caller excludes, as bad or by their weights."""
     bad, here = np.zeros(job.roi_shape, bool), _at(first, job.roi_shape)
     if block.bad is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from .cpu.layouts import FitSettings
 #: Voxels of a volume that every GPU's shared memory has room for, whatever the estimator.
 GPU_VOXELS = 4096
 _LIGHT = ("amplitude", "background")
+SIGMA_Z = "sigma_z"
 
 
 def step_order(profile: Profile) -> tuple[str, ...]:
@@ -124,6 +125,8 @@ class FitJob:
     one_row_per_position : bool
         Whether each position yields one row, in order, as callers need who know the spots. Else
         spots may be dropped and added where several are fitted together.
+    sigma_z : float or None
+        The PSF's along z, in planes, of spots in volumes.
 
     Examples
     --------
@@ -139,13 +142,14 @@ class FitJob:
     sigma: float | None = None
     detection: Settings | None = None
     one_row_per_position: bool = True
+    sigma_z: float | None = None
 
     def __hash__(self) -> int:
         try:
             known: int = object.__getattribute__(self, "_hash")
         except AttributeError:
-            kind = self.settings, self.roi_shape, self.pixel_type, self.sigma, self.detection
-            known = hash(kind)
+            kind = self.settings, self.roi_shape, self.pixel_type
+            known = hash((kind, self.sigma, self.sigma_z, self.detection))
             object.__setattr__(self, "_hash", known)
         return known
 
@@ -178,9 +182,10 @@ class FitJob:
         one_row_per_position : bool
             Whether no spots are dropped or added.
         """
-        settings = calibration.fitted
-        kind, sigma = calibration.corrected_type(pixel_type), calibration.settings.sigma
-        return _job(settings, settings.roi_shape, kind, sigma, detection, one_row_per_position)
+        settings, known = calibration.fitted, calibration.settings
+        kind, roi_shape = calibration.corrected_type(pixel_type), settings.roi_shape
+        sigma, sigma_z = known.sigma, known.sigma_z
+        return _job(settings, roi_shape, kind, sigma, detection, one_row_per_position, sigma_z)
 
     @property
     def model(self) -> Profile:
@@ -208,6 +213,23 @@ class FitJob:
         return self.settings.neighbours == "exclude"
 
     @property
+    def per_plane(self) -> float:
+        """How many pixels away a plane counts as, in units of the PSF's width."""
+        if self.sigma is not None and self.sigma_z is not None:
+            return self.sigma / self.sigma_z
+        voxel = self.settings.voxel_size
+        return 1.0 if voxel is None else voxel[0] / math.sqrt(voxel[1] * voxel[2])
+
+    @cached_property
+    def holding_sigma_z(self) -> Settings | None:
+        """Settings of fits of spots at the ends of stacks, which hold σ along z; None if none do."""
+        settings = self.settings
+        if self.sigma_z is None or SIGMA_Z not in self.model.widths or SIGMA_Z in settings.fixed:
+            return None
+        bounds = {name: ends for name, ends in settings.bounds.items() if name != SIGMA_Z}
+        return settings.changed(fixed={**settings.fixed, SIGMA_Z: None}, bounds=bounds)
+
+    @property
     def threads(self) -> int | None:
         """How many threads the fits take; None: all."""
         return self.settings.threads
@@ -226,7 +248,8 @@ def _job(
     sigma: float | None,
     detection: Settings | None,
     one_row_per_position: bool = True,
+    sigma_z: float | None = None,
 ) -> FitJob:
     """Return the one job of its kind: caches that have it find it by identity."""
     kind = native_type(pixel_type).str[1:]
-    return FitJob(settings, roi_shape, kind, sigma, detection, one_row_per_position)
+    return FitJob(settings, roi_shape, kind, sigma, detection, one_row_per_position, sigma_z)

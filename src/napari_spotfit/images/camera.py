@@ -101,7 +101,8 @@ class PerPixel:
     Parameters
     ----------
     values : array, shape (Y, X) or (…, Y, X)
-        The map, with the shape of a frame or of the image; any kind of array that images can be.
+        The map, with the shape of a frame or of the image, or of a plane of volumes; any kind of
+        array that images can be.
     shape : tuple of int
         The image's shape.
     what : str
@@ -129,8 +130,11 @@ class PerPixel:
         elif np.dtype(values.dtype) != np.bool_:
             raise TypeError(f"{what} must be boolean, True {flags}; got {values.dtype}")
         own, frame_shape = known_shape(values, what), shape[-spatial:]
+        if own == frame_shape[-2:] != frame_shape:
+            own, values = frame_shape, np.broadcast_to(_frame(values, own, what), frame_shape)
         if own not in (frame_shape, shape):
-            accepted = " or ".join(str(one) for one in dict.fromkeys((frame_shape, shape)))
+            kinds = dict.fromkeys((frame_shape[-2:], frame_shape, shape))
+            accepted = " or ".join(map(str, kinds))
             raise ValueError(f"{what} must have the shape {accepted}; got {own}")
         #: Whether all frames share the map, and whether it lies on a GPU.
         self.shared, self.on_device = len(own) == spatial, is_on_device(values)

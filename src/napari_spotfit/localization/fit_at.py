@@ -33,7 +33,9 @@ _FAR = 1 << 62
 _FIRST = np.zeros(1, np.int64)
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
+@takes_settings(
+    "fit", "stop", "bounds", "camera", "optics", "run", also=("sigma", "sigma_z"), volumes=True
+)
 def fit_at(
     image: Any,
     centers: ArrayLike,

@@ -87,7 +87,9 @@ class Fitter:
     5
     """
 
-    @takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
+    @takes_settings(
+        "fit", "stop", "bounds", "camera", "optics", "run", also=("sigma", "sigma_z"), volumes=True
+    )
     def __init__(
         self,
         roi_size: int | tuple[int, ...] | None = None,
@@ -313,7 +315,7 @@ class _Kind:
     ) -> SpotFits:
         """Fit by what is worth it, prepared once."""
         pixels, settings = block.pixels, self._settings
-        count = len(pixels if positions is None else positions.yx)
+        count = len(pixels if positions is None else positions.places)
         on_device = type(pixels) is not np.ndarray and is_on_device(pixels)
         worth = on_device or gpu_pays_off_for_fits(
             settings, count, job.roi_shape, weighted=self._calibration.is_weighted

@@ -63,7 +63,7 @@ class Cpu:
     ) -> Columns:
         """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
         assert not on_device
-        count = len(block.pixels if positions is None else positions.yx)
+        count = len(block.pixels if positions is None else positions.places)
         if count > _FEW or max(job.roi_shape) > ROI_MAX:
             return CpuFitter(load(), job).fit(block, positions, start)
         fitter, idle = lend(CpuFitter, load(), job)

@@ -20,7 +20,7 @@ from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
-from ..fit_job import FitJob
+from ..fit_job import SIGMA_Z, FitJob, make_fit_settings
 from ..kernel_arguments import (
     PIXEL_TYPES,
     Results,
@@ -31,6 +31,7 @@ from ..kernel_arguments import (
     row_bytes,
     shape_of_roi,
 )
+from ..quality.flags import HELD_PLANES
 from ..quality.verdicts import ImageVerdicts
 from .fit_kind import fit_kind
 from .layouts import (
@@ -42,6 +43,7 @@ from .layouts import (
     BlockFits,
     DetectionSource,
     FlatAreaRule,
+    HeldDepth,
     HostRois,
     SpotCells,
 )
@@ -81,7 +83,7 @@ class CpuFitter:
     _source: HostRois
     _columns: Columns
     _count: int
-    #: y and x in the image, and in the rows that are here.
+    #: Positions in the image, and in the rows or planes that are here.
     _places: NDArray[np.float64]
     _places_here: NDArray[np.float64]
     _highest: NDArray[np.float64]
@@ -111,7 +113,7 @@ class CpuFitter:
         pixels, taken = block.pixels, block.taken
         if type(pixels) is not np.ndarray or type(taken) is not np.ndarray:
             pixels, taken = self._read(pixels, taken)
-        count = len(pixels if positions is None else positions.yx)
+        count = len(pixels if positions is None else positions.places)
         frames = None if positions is None else (pixels.shape, block.level, block.height)
         kind = count, frames, pixels.dtype, taken.dtype, block.planes is None
         if kind != self._prepared_for:
@@ -153,7 +155,7 @@ class CpuFitter:
         position, unless the corners of the first ones are given.
         """
         pixels, taken = self._read(block.pixels, block.taken)
-        self._prepare((), pixels, taken, block, len(positions.yx), at=True)
+        self._prepare((), pixels, taken, block, len(positions.places), at=True)
         self._source.frames = address(pixels)
         self._take(block, taken, positions)
         memory = np.empty(self._work_bytes, np.uint8)
@@ -178,9 +180,10 @@ class CpuFitter:
         """Take positions, and where their frames are."""
         given, first_row = self._given, block.first_row
         given.taken = address(taken)
-        self._places[:] = positions.yx
+        self._places[:] = positions.places
         if self._places_here is not self._places:
-            np.subtract(self._places, (first_row, 0), out=self._places_here)
+            np.copyto(self._places_here, self._places)
+            self._places_here[:, 0] -= first_row
         self._frame = positions.frame
         if self._frame is not None:
             self._frame = np.ascontiguousarray(self._frame, np.int64)
@@ -194,10 +197,10 @@ class CpuFitter:
 
     def _fit_inside(self, block: Block, positions: Positions) -> Columns:
         """Fit at those positions of a single frame that lie in it; the others are INVALID."""
-        there = inside(positions.yx, block.frame_shape)
+        there = inside(positions.places, block.frame_shape)
         others = outside(int((~there).sum()), self._job.settings)
         fitter = type(self)(self._library, self._job)
-        columns = fitter.fit(block, Positions(positions.yx[there]))
+        columns = fitter.fit(block, Positions(positions.places[there]))
         order = np.argsort(there, kind="stable")
         return {name: in_order([others[name], column], order) for name, column in columns.items()}
 
@@ -274,7 +277,7 @@ class CpuFitter:
             estimator=fits.estimator, roi=shape_of_roi(job.roi_shape),
             shape=len(settings.profile.shape), numbers=numbers_per_fit(settings),
             fit_bytes=fits.work_bytes, settings=ctypes.addressof(fits.numbers),
-            areas=rule_for(taken.dtype),
+            areas=rule_for(taken.dtype, job.roi_shape),
             results=fit_results(address(memory), count, settings),
         )  # fmt: skip
         self._source, self._by_reference = given.source, ctypes.byref(given)
@@ -309,9 +312,10 @@ class CpuFitter:
     def _prepare_positions(self, pixels: Any, block: Block) -> None:
         """Prepare what belongs to positions: ROIs, neighbours, hot pixels and flags."""
         given, job, count = self._given, self._job, self._count
-        self._places = self._new((count, 2), float)
-        self._places_here = self._places if not block.height else self._new((count, 2), float)
-        self._corners = self._new((count, 3), np.int64)
+        axes = len(job.axes)
+        self._places = self._new((count, axes), float)
+        self._places_here = self._places if not block.height else self._new((count, axes), float)
+        self._corners = self._new((count, 1 + axes), np.int64)
         given.source.corners = address(self._corners)
         self._start = self._new((count, len(job.model.shape)), np.float32)
         given.source.start = address(self._start)
@@ -321,7 +325,7 @@ class CpuFitter:
         given.highest = address(self._highest)
         self._hot_source = None
         if job.detection is not None and job.detection.sigma is not None:
-            bands = make_bands(job.detection.sigma, pixels.shape[1:])
+            bands = make_bands(job.detection.sigma, pixels.shape[-2:])
             numbers = make_detection_settings(job.detection, bands, address, level=block.level)
             self._hot_source = DetectionSource(
                 0, ctypes.addressof(numbers), PIXEL_TYPES[pixels.dtype.str[1:]]
@@ -331,14 +335,21 @@ class CpuFitter:
         self._verdicts = ImageVerdicts(self._columns, job.settings, job.roi_shape)
         given.fits = self._at(self._verdicts.fits)
         given.quality = ctypes.addressof(self._verdicts.numbers)
+        if job.holding_sigma_z is not None and job.sigma_z is not None:
+            names = [parameter.name for parameter in job.model.shape]
+            held = make_fit_settings(job.holding_sigma_z, job.roi_shape)
+            planes, place = HELD_PLANES * job.sigma_z, names.index(SIGMA_Z)
+            given.held = HeldDepth(ctypes.addressof(held), planes, place, job.sigma_z)
+            self._kept.append(held)
         self._know_image(block)
 
     def _know_image(self, block: Block) -> None:
         """Say where the fits are in an image, and which of its pixels are bad."""
         bad = None if block.bad is None else np.ascontiguousarray(to_host(block.bad))
+        job = self._job
         image = self._verdicts.image(
-            self._corners, self._places, block.frame_shape, self._job.sigma, bad,
-            first_row=block.first_row,
+            self._corners, self._places, block.frame_shape, job.sigma, bad,
+            job.sigma_z, job.per_plane, block.first_row,
         )  # fmt: skip
         self._kept_image = image, bad
         self._given.image = self._at(image)
@@ -349,9 +360,9 @@ class CpuFitter:
         self._kept.append(packed)
         return ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
 
-    def _cells(self, shape: tuple[int, int, int]) -> SpotCells:
+    def _cells(self, shape: tuple[int, ...]) -> SpotCells:
         """Return the positions by cells of the frames, none where all pixels count."""
-        (frames, height, width), roi_shape, count = shape, self._job.roi_shape, self._count
+        (frames, *_, height, width), roi_shape, count = shape, self._job.roi_shape, self._count
         side = max(*roi_shape, math.isqrt(frames * height * width // max(count, 1)))
         down, across = -(-height // side), -(-width // side)
         if not self._job.masks_neighbours:
@@ -359,15 +370,17 @@ class CpuFitter:
         return SpotCells(
             address(self._corners), address(self._places_here), count, frames, down, across,
             address(self._new((frames * down * across + 1,), np.int64)),
-            address(self._new((count, 2), float)), 0.0, side, *roi_shape,
+            address(self._new(self._places.shape, float)), 0.0, side, shape_of_roi(roi_shape),
+            self._job.per_plane,
         )  # fmt: skip
 
 
-def rule_for(dtype: np.dtype[Any]) -> FlatAreaRule:
+def rule_for(dtype: np.dtype[Any], roi_shape: tuple[int, ...] = ()) -> FlatAreaRule:
     """Return what makes pixels of a type suspect of being saturated, or no data."""
+    planes = math.prod(roi_shape[:-2])
     if dtype.kind in "iu":
-        return FlatAreaRule(float(np.iinfo(dtype).max), LEAST_COUNT, STEPS, GAP, PLATEAU)
-    return FlatAreaRule(np.inf, -np.inf, 0.0, GAP, PLATEAU)
+        return FlatAreaRule(float(np.iinfo(dtype).max), LEAST_COUNT, STEPS, GAP, PLATEAU, planes)
+    return FlatAreaRule(np.inf, -np.inf, 0.0, GAP, PLATEAU, planes)
 
 
 def _beside(frames: Any, planes: Planes | None) -> Planes | None:

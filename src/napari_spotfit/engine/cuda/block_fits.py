@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...images.arrays import is_on_device, like, to_host
 from ...images.pixel_calibration import Planes
+from ...settings.settings import Settings
 from .. import threads
 from ..block import Block
 from ..cpu.block_fits import FLAGGED, CpuFitter, rule_for
@@ -24,6 +25,7 @@ from ..cpu.layouts import (
     EXCLUDE,
     FLAG_TOGETHER,
     FLAT_TOP,
+    HELD,
     JOIN,
     PLACE_ROIS,
     DeviceLooks,
@@ -32,7 +34,7 @@ from ..cpu.layouts import (
 from ..kernel_arguments import address, row_bytes, sizes_of_results
 from ..rois import put_rows
 from . import fit, flat_areas
-from .cut_out import cut_out_on
+from .cut_out import cut_out_on, plane_corners
 from .device import current_device
 from .elongation import long_spots
 from .lone_pixels import Look
@@ -58,7 +60,8 @@ class DeviceFits(CpuFitter):
         count, shape = self._count, len(self._job.model.shape)
         self._areas, self._hot = np.zeros(count, np.uint8), np.zeros(count, np.uint8)
         self._place, self._rois = np.zeros(count, np.int64), np.empty(count, np.int64)
-        self._listed = np.empty((count, 3), np.int64), np.empty((count, shape), np.float32)
+        corners = np.empty_like(self._corners)
+        self._listed = corners, np.empty((count, shape), np.float32)
         arrays = self._areas, self._hot, self._place, None, None, self._rois, *self._listed
         self._looks = DeviceLooks(*map(address, arrays))
         self._given.device = ctypes.addressof(self._looks)
@@ -72,10 +75,16 @@ class DeviceFits(CpuFitter):
             return -1
         self._device = current_device()
         at_once = 1 if self._is_large else max(self._count, 1)
+        memory = None
+        if not self._is_large:
+            memory = self._device.allocate(row_bytes(self._job.settings) * self._count)
         for first in range(0, self._count, at_once):
             self._look(first, first + at_once)
+            if self._job.holding_sigma_z is not None:
+                self._step(first, first + at_once, EXCLUDE | HELD)
+                self._fit_listed(self._job.holding_sigma_z, memory)
             self._step(first, first + at_once, EXCLUDE)
-            self._fit_listed(at_once)
+            self._fit_listed(self._job.settings, memory)
             self._in_pieces(JOIN, first, first + at_once)
         self._flag_long()
         self._in_pieces(FLAG_TOGETHER, 0, self._count)
@@ -110,24 +119,22 @@ class DeviceFits(CpuFitter):
         """Look for saturated, hot and padding pixels of ROIs; most often there are none."""
         device, detection, here = self._device, self._job.detection, slice(first, last)
         orders, corners = device.orders(), self._corners[here]
-        there = orders.send(corners)
+        there, sides = orders.send(self._in_planes(corners)), self._job.roi_shape[-2:]
         found: list[tuple[NDArray[np.uint8], NDArray[Any]]] = []
         if is_on_device(self._taken):
             if self._is_large:
                 self._areas[here] = self._flat_tops(corners)
             else:
-                rule = rule_for(self._taken.dtype)
-                areas = flat_areas.order(
-                    device, orders, self._taken, there, self._job.roi_shape, rule
-                )
+                rule = rule_for(self._taken.dtype, self._job.roi_shape)
+                areas = flat_areas.order(device, orders, _planes(self._taken), there, sides, rule)
                 found.append((self._areas, areas))
         look = None
         if detection is not None and detection.sigma is not None:
-            look = Look(device, self._pixels, self._job.roi_shape, detection, self._level)
+            look = Look(device, _planes(self._pixels), sides, detection, self._level)
             found.append((self._hot, look.order(orders, there)))
         orders.carry_out()
         for memory, values in found:
-            memory[here] = values
+            memory[here] = np.bitwise_or.reduce(values.reshape(len(corners), -1), axis=1)
         # NumPy's search would let other threads have the interpreter, and wait for it.
         known = self._areas[here] | self._hot[here]
         if known.tobytes() != bytes(known.nbytes):
@@ -138,10 +145,11 @@ class DeviceFits(CpuFitter):
         device, roi_shape = self._device, self._job.roi_shape
         self._place[first + suspects] = range(len(suspects))
         orders, pixels, mask = device.orders(), None, None
-        there = orders.send(self._corners[first + suspects])
+        corners = self._corners[first + suspects]
         if is_on_device(self._taken):
-            pixels = orders.fetch(cut_out_on(device, self._taken, there, roi_shape, orders))
+            pixels = orders.fetch(cut_out_on(device, self._taken, corners, roi_shape, orders))
         if look is not None:
+            there = orders.send(self._in_planes(corners))
             memory = device.allocate(len(suspects) * math.prod(roi_shape))
             look.order(orders, there, memory)
             mask = orders.fetch(memory)
@@ -154,12 +162,19 @@ class DeviceFits(CpuFitter):
     def _know_highest(self) -> None:
         """Find the largest number of each frame, of which all are here."""
         if np.isnan(self._highest).any():
-            self._highest[:] = to_host(np.nanmax(self._taken, axis=(1, 2)))
+            self._highest[:] = to_host(np.nanmax(self._taken.reshape(len(self._taken), -1), axis=1))
+
+    def _in_planes(self, corners: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the corners of ROIs in planes: those of volumes have several."""
+        if corners.shape[1] == 3:
+            return corners
+        return plane_corners(corners, self._pixels.shape[1], self._job.roi_shape[0])
 
     def _flat_tops(self, corners: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return which large ROIs may have saturated pixels: one thread would look for long."""
         self._know_highest()
-        rule, sides = rule_for(self._taken.dtype), self._job.roi_shape
+        sides = self._job.roi_shape
+        rule = rule_for(self._taken.dtype, sides)
         found = np.zeros(len(corners), np.uint8)
         for i, (frame, *first) in enumerate(corners.tolist()):
             along = (slice(at, at + side) for at, side in zip(first, sides, strict=True))
@@ -169,20 +184,17 @@ class DeviceFits(CpuFitter):
             found[i] = FLAT_TOP if is_flat else 0
         return found
 
-    def _fit_listed(self, count: int) -> None:
-        """Fit the ROIs that the library has listed."""
+    def _fit_listed(self, settings: Settings, memory: Any) -> None:
+        """Fit the ROIs that the library has listed, and fetch all results from the device's memory."""
         device, job, cut = self._device, self._job, self._given.cut_count
-        orders, (corners, start) = device.orders(), self._listed
-        memory = None
-        if not self._is_large:
-            memory = device.allocate(row_bytes(job.settings) * count)
+        orders, (corners, start), count = device.orders(), self._listed, self._given.listed_count
         planes, variances = self._maps
         maps = [None if one is None else like(one.values, self._pixels) for one in self._maps]
 
         def put(rows: slice, frames: Any, corners: Any, known: dict[str, Any]) -> None:
             """Fit some ROIs, and put their results in their rows."""
             fit_rois = partial(
-                fit.fit_rois, frames, corners, job.roi_shape, job.settings, start[rows], **known
+                fit.fit_rois, frames, corners, job.roi_shape, settings, start[rows], **known
             )
             if memory is None:
                 part = fit_rois()
@@ -246,3 +258,8 @@ class DeviceFits(CpuFitter):
         )  # fmt: skip
         orders.launch(kernel, (-(-len(rows) // THREADS),), (THREADS,), given)
         orders.keep(part)
+
+
+def _planes(frames: Any) -> Any:
+    """Return frames as planes: those of volumes follow each other."""
+    return frames.reshape(-1, *frames.shape[-2:])

@@ -15,6 +15,32 @@ THREADS = 256
 NUMBERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
 
+def plane_corners(
+    corners: NDArray[np.int64], depth: int, planes: int, *, shared: bool = False
+) -> NDArray[np.int64]:
+    """Return the corners of the planes of ROIs in volumes: plane, first row and first column.
+
+    Parameters
+    ----------
+    corners : ndarray of int64, shape (n, 4)
+        Those of the ROIs.
+    depth, planes : int
+        Planes of a volume, and of a ROI.
+    shared : bool
+        Whether there is one volume for all.
+
+    Examples
+    --------
+    >>> plane_corners(np.array([[1, 2, 30, 40]]), 10, 3).tolist()
+    [[12, 30, 40], [13, 30, 40], [14, 30, 40]]
+    """
+    frame = 0 if shared else corners[:, :1]
+    number = frame * depth + corners[:, 1:2] + np.arange(planes)
+    number = np.where(corners[:, :1] < 0, -1, number)
+    in_plane = np.repeat(corners[:, 2:], planes, axis=0)
+    return np.column_stack([number.ravel(), in_plane])
+
+
 def cut_out_on(
     device: Device,
     values: Any,
@@ -24,8 +50,15 @@ def cut_out_on(
 ) -> Any:
     """Return ROIs of frames in the memory of a device, or of a map that all frames share.
 
-    They are there when the orders are carried out, soon without.
+    They are there when the orders are carried out, soon without. The corners lie on the device only
+    where frames are planes.
     """
+    if values.ndim > 3:
+        planes = plane_corners(corners, values.shape[1], roi_shape[0], shared=len(values) == 1)
+        flat = cut_out_on(
+            device, values.reshape(-1, *values.shape[-2:]), planes, roi_shape[1:], orders
+        )
+        return flat.reshape(len(corners), *roi_shape)
     count = len(corners)
     size = count * roi_shape[0] * roi_shape[1]
     rois = device.allocate(size * values.itemsize)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.columns import IN_PLANE
 from ...settings.validation import ROI_MAX
 from ..block import Block, Positions
 from ..cpu.block_fits import CpuFitter
@@ -28,8 +29,8 @@ _MOST, _MOST_PIXELS = 1024, 1 << 17
 
 
 def is_few(job: FitJob, block: Block, positions: Positions | None) -> bool:
-    """Whether fits are few: of cut-outs, or in one frame of the host's without maps."""
-    count = len(block.pixels if positions is None else positions.yx)
+    """Whether fits are few: of cut-outs, or in one plane of the host's without maps."""
+    count = len(block.pixels if positions is None else positions.places)
     pixels = count * math.prod(job.roi_shape)
     if not (
         isinstance(block.pixels, np.ndarray)
@@ -39,7 +40,11 @@ def is_few(job: FitJob, block: Block, positions: Positions | None) -> bool:
         return False
     has_maps = block.planes is not None or block.variances is not None
     return positions is None or (
-        positions.frame is None and not has_maps and count <= _MOST and pixels <= _MOST_PIXELS
+        len(job.axes) == len(IN_PLANE)
+        and positions.frame is None
+        and not has_maps
+        and count <= _MOST
+        and pixels <= _MOST_PIXELS
     )
 
 

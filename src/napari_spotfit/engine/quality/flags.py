@@ -17,6 +17,8 @@ LEAST_ERRORS = 3.0
 SAME_SPOT, SAME_SPOT_PX = 0.75, 1.0
 CROWD = 10.0
 MOST_CHI = 5.0
+#: In units of σ along z.
+HELD_PLANES = 2.5
 
 #: The estimators whose χ² is judged.
 _JUDGED = " or ".join(one.name for one in ESTIMATORS.values() if one.chi_is_judged)
@@ -25,8 +27,8 @@ _JUDGED = " or ".join(one.name for one in ESTIMATORS.values() if one.chi_is_judg
 class Flag(IntFlag):
     """What may be wrong with a fit; :data:`RULES` says when each is set.
 
-    The bits up to 13 are those of fits in two dimensions; 16 to 23 are left for depth, 24 to
-    31 for groups of spots.
+    The bits up to 13 are those of fits in two dimensions; 16 to 23 are of depth, 24 to 31 are left
+    for groups of spots.
 
     Examples
     --------
@@ -49,6 +51,8 @@ class Flag(IntFlag):
     BAD_PIXELS = FlagBit.BAD_PIXELS
     SATURATED = FlagBit.SATURATED
     ELONGATED = FlagBit.ELONGATED
+    OUTSIDE_STACK = FlagBit.OUTSIDE_STACK
+    SIGMA_Z_HELD = FlagBit.SIGMA_Z_HELD
     Z_AT_LIMIT = 1 << 18
 
 
@@ -108,7 +112,8 @@ RULES = {
     Flag.MOVED: Rule(
         "moved",
         "The centre has left the place where the fit began.",
-        f"more than {FARTHEST:g} σ from the detection's maximum, or from the given place",
+        f"more than {FARTHEST:g} σ from the detection's maximum, or from the given place; along z, "
+        "σz counts as σ does",
         "a maximum lies within a fraction of σ of its spot; farther away, something else was "
         "fitted: a neighbour, or an edge",
         True,
@@ -124,6 +129,17 @@ RULES = {
         True,
         "an image",
         "Keep the other fit; a smaller ROI size keeps fits at their own spots.",
+    ),
+    Flag.OUTSIDE_STACK: Rule(
+        "outside the stack",
+        "The spot lies more than half a plane before the first plane of the stack, or behind the "
+        "last one.",
+        "z has ended half a plane from the first or the last plane, where ROIs end",
+        "the stack has one side of the spot's light only, from which place, height and width do "
+        "not follow",
+        True,
+        "a volume",
+        "Take stacks with a few more planes on either side.",
     ),
     Flag.AT_BOUND: Rule(
         "at a bound",
@@ -213,7 +229,7 @@ RULES = {
     Flag.NEIGHBOUR: Rule(
         "neighbour",
         "Another spot lies in the same ROI.",
-        "another detection, or given place, is within half the ROI's side along y and x",
+        "another detection, or given place, is within half the ROI's side along each axis",
         'the pixels nearer to it are excluded, or with neighbours="ignore" its light draws the '
         "centre and raises the background, but most such fits are right",
         False,
@@ -229,6 +245,18 @@ RULES = {
         False,
         "an image",
         "Leave it out where the light counts.",
+    ),
+    Flag.SIGMA_Z_HELD: Rule(
+        "σz held",
+        "The stack has few planes on one side of the spot: its width along z is that of the PSF, "
+        "and was not fitted.",
+        f"the fit began less than {HELD_PLANES:g} times the PSF's σz from the first or the last "
+        "plane",
+        "with one side of a spot alone, width, height and place along z are hard to tell apart; "
+        "with the PSF's width, z is as precise as elsewhere",
+        False,
+        "a volume, and the PSF's σz",
+        "Leave it out where the width along z counts, or take stacks with more planes.",
     ),
     Flag.BAD_PIXELS: Rule(
         "bad pixels",

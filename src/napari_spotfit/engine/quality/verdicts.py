@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.calibration import Calibration
-from ...models.columns import IN_PLANE
+from ...models.columns import AXES, IN_PLANE
 from ...models.stopping import StopCondition
 from ...settings.bounds import bounds_of, light_ends
 from ...settings.camera_noise import electrons_of, noise_of
 from ...settings.noise_model import Process, excess_of
 from ...settings.settings import Settings
+from ..columns import roi_columns
 from ..cpu.layouts import (
     MAX_SHAPE,
     WORK_OF_VERDICT,
@@ -31,7 +32,7 @@ from ..cpu.layouts import (
 )
 from ..cpu.library import load
 from ..filtered_noise import error_columns, filtered_noise
-from ..kernel_arguments import address
+from ..kernel_arguments import address, shape_of_roi
 from . import flags
 
 #: Bounds of angles are given in degrees and kept in radians: they are met within so much.
@@ -59,15 +60,16 @@ def verdict_settings(
         least_errors=flags.LEAST_ERRORS, most_chi=flags.MOST_CHI, farthest=flags.FARTHEST,
         widest=flags.WIDEST, narrowest=flags.NARROWEST, same_spot=flags.SAME_SPOT,
         crowd=flags.CROWD,
-        same_spot_px=flags.SAME_SPOT_PX, width_at=len(WIDTHS) * (-1,),
+        same_spot_px=flags.SAME_SPOT_PX, width_at=len(WIDTHS) * (-1,), sigma_z_at=-1,
     )  # fmt: skip
     if settings is None or roi_shape is None:
         return COLUMNS, numbers
     shape = [parameter.name for parameter in settings.profile.shape]
     numbers.shape, numbers.photon = len(shape), settings.gain or 1.0
-    numbers.rows, numbers.columns = roi_shape[-2:]
+    numbers.roi = shape_of_roi(roi_shape)
     numbers.overlap = 2 ** (-len(roi_shape) / 2)
     numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
+    numbers.sigma_z_at = shape.index("sigma_z") if "sigma_z" in shape else -1
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
     numbers.widths_judged = not is_held and settings.profile.has_widths
     _put_bounds(numbers, settings, roi_shape)
@@ -140,7 +142,7 @@ Columns = Mapping[str, Any]
 
 _BYTE, _INTEGER, _SINGLE, _DOUBLE = map(np.dtype, ("u1", "i4", "f4", "f8"))
 #: The columns' types, as kernels/layouts/verdicts.h has them.
-_TYPES = (_BYTE, _INTEGER, _INTEGER, *(len(COLUMNS) - 3 + MAX_SHAPE) * [_SINGLE])
+_TYPES = (_BYTE, *len(AXES) * [_INTEGER], *(len(COLUMNS) - 4 + MAX_SHAPE) * [_SINGLE])
 
 #: ctypes would take longer to fill them in than a hundred fits take to be judged.
 _FIT_COLUMNS, _IMAGE_FITS = struct.Struct(FitColumns.FORMAT), struct.Struct(ImageFits.FORMAT)
@@ -158,7 +160,7 @@ def judge(
     settings : Settings or None
         What the fits were made with; without, no bound and no noise is known.
     roi_shape : tuple of int or None
-        Rows and columns of the ROIs.
+        Pixels of the ROIs along each axis.
 
     Examples
     --------
@@ -192,17 +194,17 @@ def depth_flags(columns: Columns, settings: Settings) -> NDArray[np.uint32]:
 class ImageVerdicts:
     """Conversion of columns of ROIs to those of an image, with all flags, by the library.
 
-    y and x become pixels of the image, and standard errors those that the noise of a filtered one
-    gives, both in place.
+    Positions become pixels of the image, and standard errors those that the noise of a filtered
+    one gives, both in place.
 
     Parameters
     ----------
     columns : dict of str to ndarray
-        As a backend returns them; ``roi_y``, ``roi_x`` and ``flags`` are added.
+        As a backend returns them; ``roi_y``, ``roi_x``, that of z, and ``flags`` are added.
     settings : Settings
         What the fits are made with.
-    roi_shape : (int, int)
-        Rows and columns of the ROIs.
+    roi_shape : tuple of int
+        Pixels of the ROIs along each axis.
     """
 
     def __init__(
@@ -210,37 +212,43 @@ class ImageVerdicts:
     ) -> None:
         names, self.numbers = verdict_settings(settings, roi_shape)
         where, doubles, *kept = _places_of(columns, names)
-        where[1:3] = 0, 0  # y and x are those in the ROIs, whatever the columns were before
+        axes = len(roi_shape)
+        where[1:4] = 0, 0, 0  # positions are those in the ROIs, whatever the columns were before
         count = self._count = len(columns["y"])
-        made, work = np.empty((3, count), _INTEGER), np.empty(WORK_OF_VERDICT * count, _BYTE)
-        columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
+        made, work = np.empty((axes + 1, count), _INTEGER), np.empty(WORK_OF_VERDICT * count, _BYTE)
+        columns.update(zip(roi_columns(axes), made, strict=False), flags=made[-1].view(np.uint32))
         filtered = filtered_noise(settings, roi_shape)
         errors = None if filtered is None else error_columns(columns, filtered.columns)
         #: What must outlast the addresses.
         self._kept = kept, made, work, filtered, errors
         #: The columns, packed as FitColumns.
         self.fits = _FIT_COLUMNS.pack(*where, doubles)
-        first = address(made)
+        none = (len(AXES) - axes) * (0,)
+        roi = (address(made) + 4 * count * axis for axis in range(axes))
         self._memory = (
             ctypes.addressof(filtered.noise) if filtered else 0,
             ctypes.addressof(errors) if errors else 0, address(work),
-            *where[len(COLUMNS) : len(COLUMNS) + 2], first, first + 4 * count, first + 8 * count,
+            *where[len(COLUMNS) : len(COLUMNS) + axes], *none, *roi, *none,
+            address(made) + 4 * count * axes,
         )  # fmt: skip
 
     def image(
         self,
         corners: NDArray[np.int64],
         places: NDArray[np.float64],
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         sigma: float | None,
         bad: NDArray[np.bool_] | None,
-        first_row: int = 0,
+        sigma_z: float | None = None,
+        per_plane: float = 1.0,
+        first: int = 0,
     ) -> bytes:
         """Return ImageFits, packed; the arrays must outlast it."""
+        widths = (math.nan if width is None else width for width in (sigma, sigma_z))
         return _IMAGE_FITS.pack(
-            address(corners), address(places), self._count, *shape,
-            math.nan if sigma is None else sigma, address(bad), 0 if bad is None else len(bad),
-            *self._memory, first_row,
+            address(corners), address(places), self._count, *(1,) * (len(AXES) - len(shape)),
+            *shape, *widths, per_plane, address(bad), 0 if bad is None else len(bad),
+            *self._memory, first,
         )  # fmt: skip
 
 
