@@ -222,7 +222,7 @@ class FitJob:
 
     @cached_property
     def holding_sigma_z(self) -> Settings | None:
-        """Settings of fits of spots at the ends of stacks, which hold σ along z; None if none do."""
+        """Settings of fits at the ends of stacks, which hold σ along z; None if none do."""
         settings = self.settings
         if self.sigma_z is None or SIGMA_Z not in self.model.widths or SIGMA_Z in settings.fixed:
             return None

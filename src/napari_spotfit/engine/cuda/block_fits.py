@@ -185,7 +185,7 @@ class DeviceFits(CpuFitter):
         return found
 
     def _fit_listed(self, settings: Settings, memory: Any) -> None:
-        """Fit the ROIs that the library has listed, and fetch all results from the device's memory."""
+        """Fit the ROIs that the library has listed, and fetch what the device has in memory."""
         device, job, cut = self._device, self._job, self._given.cut_count
         orders, (corners, start), count = device.orders(), self._listed, self._given.listed_count
         planes, variances = self._maps
