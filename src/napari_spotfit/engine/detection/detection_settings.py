@@ -28,7 +28,7 @@ from ..cpu.layouts import (
 )
 from ..kernel_arguments import PIXEL_TYPES, address
 from .band import Band, Bands, make_bands
-from .volume_bands import VolumeBands, make_volume_bands
+from .volume_bands import SCORES, VolumeBands, highest_along_z, make_volume_bands
 
 #: Share of the field's maxima that is found in white noise at a score of 4, by the PSF's σ in px,
 #: and by how much its logarithm falls with each unit of the score up to 5. Simulated on 25 million
@@ -37,12 +37,19 @@ _SIGMA = np.array([0.5, 0.6, 0.8, 1.0, 1.3, 1.7, 2.3, 3.5, 6.0, 10.0])
 _SHARE = (0.073, 0.089, 0.152, 0.206, 0.268, 0.352, 0.462, 0.637, 0.735, 0.997)
 _FALL = (0.80, 0.88, 0.75, 0.66, 0.63, 0.53, 0.44, 0.22, 0.17, 0.0)
 _SIMULATED_AT, _FALLS_TO = 4.0, 5.0
+#: How many of the maxima of a plane of a volume are left that are found in one by itself: shape is
+#: tested in more directions. Simulated on 17 million voxels each.
+_OF_VOLUMES = (0.9, 0.88, 0.74, 0.70, 0.60, 0.50, 0.39, 0.31, 0.30, 0.30)
 #: Range of the search for a score.
 _LEAST, _MOST = 1.0, 40.0
 
 
-def expected_false_spots(score: float, sigma: float) -> float:
+def expected_false_spots(
+    score: float, sigma: float, sigma_z: float | None = None, depth: int = 1
+) -> float:
     """Return the expected number of maxima of white noise above a score, per 10⁶ pixels.
+
+    Of volumes with so many planes, they are those that are highest along z, too.
 
     Examples
     --------
@@ -53,16 +60,22 @@ def expected_false_spots(score: float, sigma: float) -> float:
     share, fall = (
         float(np.interp(math.log(sigma), np.log(_SIGMA), values)) for values in (_SHARE, _FALL)
     )
-    return 1e6 * field * share * math.exp(-fall * (min(score, _FALLS_TO) - _SIMULATED_AT))
+    expected = 1e6 * field * share * math.exp(-fall * (min(score, _FALLS_TO) - _SIMULATED_AT))
+    if sigma_z is None:
+        return expected
+    left = float(np.interp(math.log(sigma), np.log(_SIGMA), _OF_VOLUMES))
+    return expected * left * float(np.interp(score, SCORES, highest_along_z(sigma, sigma_z, depth)))
 
 
 @lru_cache(maxsize=64)
-def score_for(false_spots: float, sigma: float) -> float:
+def score_for(
+    false_spots: float, sigma: float, sigma_z: float | None = None, depth: int = 1
+) -> float:
     """Return the score that this many maxima of white noise exceed per 10⁶ pixels."""
     low, high = _LEAST, _MOST
     for _ in range(60):
         middle = (low + high) / 2
-        if expected_false_spots(middle, sigma) > false_spots:
+        if expected_false_spots(middle, sigma, sigma_z, depth) > false_spots:
             low = middle
         else:
             high = middle
@@ -138,8 +151,9 @@ def make_detection_settings(
     noise = noise or settings.known_noise
     factor = noise.correlation**2
     sigma = settings.known_sigma
-    score = score_for(settings.false_spots, sigma)
-    usual_score = score_for(DEFAULT_FALSE_SPOTS, sigma)
+    stack = () if bands.volume is None else (bands.volume.sigma_z, bands.volume.depth)
+    score = score_for(settings.false_spots, sigma, *stack)
+    usual_score = score_for(DEFAULT_FALSE_SPOTS, sigma, *stack)
     by_height = settings.threshold is not None
     volume = bands.volume and _volume_settings(bands.volume, address_of)
     made = DetectionSettings(

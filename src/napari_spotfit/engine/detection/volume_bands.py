@@ -35,8 +35,8 @@ class VolumeBand(NamedTuple):
     #: Of second differences in all directions; a curvature of 0 where none shows.
     curvature: NDArray[np.float32]
     roughness: NDArray[np.float32]
-    #: Mean square differences of neighbours of filtered noise along z, y and x, over its variance.
-    unlikeness: tuple[float, float, float]
+    #: How noise correlates with that of the plane before, of the plane after, and these two.
+    beside: Array
 
 
 class VolumeBands(NamedTuple):
@@ -151,8 +151,6 @@ def _band(
     with np.errstate(divide="ignore", invalid="ignore"):
         shown = curvature / roughness
     shows = shown >= _LEAST_SHOWN * shown[2]
-    middle = len(own) // 2
-    unlikeness = tuple(filtered.unlikeness(one)[own[middle]] / variance[own[middle]] for one in _STEPS)
     return VolumeBand(
         np.ascontiguousarray(gain_z[:, own]),
         np.sqrt(variance)[own],
@@ -160,11 +158,8 @@ def _band(
         (cubes / variance - 3 * with_mean)[own].astype(np.float32),
         np.ascontiguousarray(np.where(shows, curvature, 0).T[own], np.float32),
         np.ascontiguousarray(np.where(shows, roughness, 1).T[own], np.float32),
-        (unlikeness[0], unlikeness[1], unlikeness[2]),
+        filtered.correlations()[:, own],
     )
-
-
-_STEPS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 
 
 class _Filtered:
@@ -220,8 +215,53 @@ class _Filtered:
         )  # fmt: skip
         return spot, np.maximum(variance, 1e-12)
 
-    def unlikeness(self, away: tuple[int, int, int]) -> Array:
-        """Return the mean square difference of noise so far apart."""
-        here: Any = (0, 0, 0)
-        own = self._covariance(here, here) + self._covariance(away, away)
-        return own - 2 * self._covariance(here, away)
+    def correlations(self) -> Array:
+        """Return those of noise with that of planes beside it, and of these two."""
+        here, before, after = (0, 0, 0), (-1, 0, 0), (1, 0, 0)
+        deviation = [np.sqrt(self._covariance(one, one)) for one in (here, before, after)]
+        pairs = ((here, before, 0, 1), (here, after, 0, 2), (before, after, 1, 2))
+        return np.array(
+            [self._covariance(a, b) / (deviation[i] * deviation[j]) for a, b, i, j in pairs]
+        )
+
+
+@lru_cache(maxsize=64)
+def highest_along_z(sigma: float, sigma_z: float, depth: int) -> tuple[float, ...]:
+    """Return the share of a plane's maxima that are higher than in the planes beside it.
+
+    That is a normal distribution of three numbers, for noise of each of the ``SCORES``, the mean of
+    all planes.
+    """
+    bands = make_volume_bands(sigma, sigma_z, (depth, 1, 1)).volume
+    assert bands is not None
+    wide = bands.bands[0]
+    if depth == 1:
+        return (1.0,) * len(SCORES)
+    planes = np.arange(depth)
+    gains = wide.gain[abs(planes - 1)], wide.gain[depth - 1 - abs(depth - 2 - planes)]
+    before, after, both = np.clip(wide.beside, -1 + _CLIP, 1 - _CLIP)
+    left = np.sqrt((1 - before**2) * (1 - after**2))
+    mutual = np.clip((both - before * after) / left, -1 + _CLIP, 1 - _CLIP)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    shares = []
+    for score in SCORES:
+        ends = [
+            score * (wide.gain / gain - beside) / np.sqrt(1 - beside**2)
+            for gain, beside in zip(gains, (before, after), strict=True)
+        ]
+        half = (np.clip(ends[0], -_FAR, _FAR) + _FAR) / 2
+        y = half[:, np.newaxis] * (nodes + 1) - _FAR
+        limit = (ends[1][:, np.newaxis] - mutual[:, np.newaxis] * y) / np.sqrt(
+            1 - mutual[:, np.newaxis] ** 2
+        )
+        below = 0.5 * (1 + _ERF(limit / math.sqrt(2)).astype(float))
+        density = np.exp(-0.5 * y * y) / math.sqrt(2 * math.pi)
+        shares.append(float((half[:, np.newaxis] * weights * density * below).sum(axis=1).mean()))
+    return tuple(shares)
+
+
+#: Scores at which the share is computed: between them, it is a line.
+SCORES = (2.0, 3.0, 4.0, 5.0, 6.0)
+#: Points of the integral, which ends so many deviations away; how near correlations come to 1.
+_NODES, _FAR, _CLIP = 48, 6.0, 1e-6
+_ERF = np.frompyfunc(math.erf, 1, 1)
