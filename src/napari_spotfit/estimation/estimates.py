@@ -95,10 +95,10 @@ def without_map(settings: Settings, variances: NDArray[np.float32] | None) -> Se
 
 def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the means of the blocks in which noise is measured, or else of all pixels."""
-    rows, columns = (size // BLOCK * BLOCK for size in values.shape)
-    blocks = values[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
+    rows, columns = (size // BLOCK * BLOCK for size in values.shape[-2:])
+    blocks = values[..., :rows, :columns].reshape(-1, rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
     means: NDArray[np.float32]
-    means = blocks.mean(axis=(1, 3)) if blocks.size else values.mean(keepdims=True)
+    means = blocks.mean(axis=(2, 4)) if blocks.size else values.mean(keepdims=True)
     return means
 
 

@@ -97,10 +97,10 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
 
 def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
     """Return the frames in which noise is measured, and the settings by which it is."""
-    numbers = sample_frames(reader)
+    numbers, plane = sample_frames(reader), reader.frame_shape[-2:]
     if not len(numbers):
-        return np.empty((0, *reader.frame_shape), np.float32), calibration.fitted
-    if math.prod(reader.frame_shape) > _LARGE:
+        return np.empty((0, *plane), np.float32), calibration.fitted
+    if len(reader.frame_shape) > len(plane) or math.prod(plane) > _LARGE:
         _, pixels = without_damage(partial(_windows, reader, calibration), numbers)
     else:
         numbers, taken = without_damage(reader.read_here, numbers)
@@ -108,19 +108,34 @@ def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray
     settings = calibration.fitted
     if settings.sigma is None:
         settings = settings.changed(sigma=FALLBACK_SIGMA)
-    return np.ascontiguousarray(pixels), settings
+    return np.ascontiguousarray(pixels.reshape(-1, *pixels.shape[-2:])), settings
 
 
 def _windows(
     reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Return squares of large frames, evenly spread over each, as separate frames."""
-    side = min(_SIDE, *reader.frame_shape)
-    corners = [evenly_spread(_ACROSS, size - side).tolist() for size in reader.frame_shape]
+    """Return squares of large frames, and of planes of volumes, as separate frames.
+
+    They are evenly spread over each; of planes that are not as large, they are whole planes.
+    """
+    *depth, height, width = reader.frame_shape
+    side, across = [height, width], 1
+    if height * width > _LARGE:
+        side, across = 2 * [min(_SIDE, height, width)], _ACROSS
+    corners = [
+        evenly_spread(across, size - own).tolist()
+        for own, size in zip(side, (height, width), strict=True)
+    ]
+    planes = -(-_wanted(height * width) // len(numbers))
+    corners[:0] = [evenly_spread(min(planes, size), size).tolist() for size in depth]
+    sides = [*len(depth) * [1], *side]
     found = []
     for number in numbers:
         for corner in itertools.product(*corners):
-            own, part = np.array([number]), tuple(slice(first, first + side) for first in corner)
+            own = np.array([number])
+            part = tuple(
+                slice(first, first + size) for first, size in zip(corner, sides, strict=True)
+            )
             pixels = reader.read_part(own, part)
             found.append(calibration.corrected(own, pixels, mark_bad=True, part=part))
     return np.concatenate(found)
@@ -130,9 +145,13 @@ def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
     """Return the numbers of the frames that the noise is measured in, some of each kind."""
     if reader.held is not None:
         return np.array([reader.held])
-    pixels = math.prod(reader.frame_shape)
-    wanted = int(np.clip(_PIXELS // pixels, _LEAST_FRAMES, _MOST_FRAMES))
+    wanted = _wanted(math.prod(reader.frame_shape))
     return frames_of_each_kind(reader, np.arange(reader.count), wanted)
+
+
+def _wanted(pixels: int) -> int:
+    """Return in how many frames of so many pixels the noise is measured."""
+    return int(np.clip(_PIXELS // pixels, _LEAST_FRAMES, _MOST_FRAMES))
 
 
 #: Of narrower spots some of the light is taken for noise: of σ 0.6 px and 5000 photons six times as

@@ -224,6 +224,8 @@ class FrameReader:
         """Return a few pixels of each frame, (n, pixels); None if that would take long."""
         if not self.leading or self.on_device or getattr(self._image, "chunks", None):
             return None
+        if len(self.axes) > len(IN_PLANE):
+            return None
         height, width = self.frame_shape
         rows, columns = (min(own, size) for own, size in zip(_GLANCE, (height, width), strict=True))
         first = (width - columns) // 2

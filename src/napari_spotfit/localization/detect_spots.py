@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from ..images.camera import Camera, PerPixel
 from ..images.channels import Maps, channels_of
 from ..images.frames import FrameReader, FrameSelection, HeldFrame
 from ..images.pixel_calibration import detection_calibration
-from ..settings.options import Options, merged, takes_settings
+from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from .channels import places_with_channel
 from .chunks import Chunk, cut, gpu_pays_off, read_chunks, side_by_side
@@ -31,10 +31,11 @@ from .tiles import Tiled, spots_in_tiles, works_in_tiles
 _THERE_BYTES = 256 << 20
 
 
-@takes_settings("detection", "run")
+@takes_settings("detection", "run", also=("model",), volumes=True)
 def detect_spots(
     image: Any,
     *,
+    dimensions: Literal[2, 3] | None = None,
     frames: FrameSelection = None,
     channel: int | str | None = None,
     mask: Any = None,
@@ -47,18 +48,21 @@ def detect_spots(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X), or path
+    image : array, shape (…, Y, X) or (…, Z, Y, X), or path
         NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
         :func:`~napari_spotfit.open_image`.
+    dimensions : int, optional
+        3 for spots in volumes, which have a width along z: each is found once, and not in each of
+        its planes. By default those of the model.
     frames : slice, int or indices, or a tuple of these, optional
-        Which frames, one choice per leading axis; all by default.
+        Which frames, or volumes, one choice per leading axis; all by default.
     channel : int or str, optional
         Number or name of the channel, where the image has an axis c of several: channels are no
         frames, and the other axes are those of the results. "all" takes each by itself, and the
         results have the axis of the channels.
-    mask : array of bool, shape (Y, X) or (…, Y, X), optional
+    mask : array of bool, shape of a frame or of the image, optional
         Where to search.
-    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+    bad_pixels : array of bool, shape of a frame or of the image, optional
         True where a pixel is not used, and where no spots are found.
     camera : Camera, optional
         Maps of offset and gain, for which the frames are corrected.
@@ -83,7 +87,7 @@ def detect_spots(
     >>> detect_spots(movie).shape[1]
     3
     """
-    settings = merged(settings, options, detect_spots)
+    settings = in_dimensions(merged(settings, options, detect_spots), dimensions, options)
     parts = []
     for one in channels_of(image, channel, Maps(mask, None, bad_pixels, camera)):
         known = {"mask": one.maps.mask, "bad_pixels": one.maps.bad_pixels}
@@ -172,9 +176,13 @@ def peak_near(
     calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
     settings = estimated(FrameReader(held, spatial=settings.dimensions), calibration).settings
     reach = np.array(settings.roi_shape) / 2
-    margin = 2 * kernel_radius(WIDTHS[-1] * settings.known_sigma) + 2
-    margin += math.ceil(settings.min_distance)
-    size = np.minimum(2 * np.ceil(reach + margin).astype(int) + 1, held.pixels.shape)
+    widths = [settings.known_sigma] * len(reach)
+    if len(reach) > 2:
+        widths[0] = settings.known_sigma_z
+    margin = [2 * kernel_radius(WIDTHS[-1] * width) + 2 for width in widths]
+    distance = np.array(widths) / settings.known_sigma * settings.min_distance
+    size = np.ceil(reach + margin + np.ceil(distance)).astype(int)
+    size = np.minimum(2 * size + 1, held.pixels.shape)
     corner = np.clip(np.rint(place).astype(int) - size // 2, 0, held.pixels.shape - size)
     part = tuple(map(slice, corner, corner + size))
     settings = settings.changed(backend="cpu", threads=1)

@@ -33,6 +33,7 @@ from ..images.frames import FrameReader, Part, pixel_at
 from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..images.reading import evenly_spread
+from ..models.columns import IN_PLANE
 from ..settings.settings import Settings
 from .chunks import read_ahead
 from .fit_at import check_counts
@@ -64,8 +65,12 @@ _FLAT_AREA, _CHAIN = 128, 32
 
 
 def works_in_tiles(reader: FrameReader, backend: Backend) -> bool:
-    """Whether frames are processed in tiles: large ones that are not where they are processed."""
-    return reader.in_tiles and not (reader.on_device and backend.kind == "cuda")
+    """Whether frames are processed in tiles: large ones that are not where they are processed.
+
+    Volumes are processed as a whole, each of which has to fit into memory.
+    """
+    is_there = reader.on_device and backend.kind == "cuda"
+    return reader.in_tiles and len(reader.axes) == len(IN_PLANE) and not is_there
 
 
 class Tiled(NamedTuple):

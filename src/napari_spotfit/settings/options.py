@@ -141,6 +141,51 @@ def merged(
     return _changed(function, settings, **options)
 
 
+#: Models of spots in planes, and those of the same spots in volumes.
+_IN_VOLUMES = {"gaussian": "gaussian_3d", "gaussian_elliptical": "gaussian_3d_elliptical"}
+
+
+def in_dimensions(settings: Settings, dimensions: int | None, given: Mapping[str, Any]) -> Settings:
+    """Return settings for spots in planes or in volumes, as a function's ``dimensions`` says.
+
+    Parameters
+    ----------
+    settings : Settings
+        As :func:`merged` returns them.
+    dimensions : int or None
+        2, 3, or None for those of the model.
+    given : mapping
+        The settings among the function's keyword arguments.
+
+    Raises
+    ------
+    ValueError
+        If they do not suit the model, or if a width along z is given for spots in planes.
+
+    Examples
+    --------
+    >>> in_dimensions(Settings(), 3, {}).model
+    'gaussian_3d'
+    """
+    model, own = settings.profile.name, settings.dimensions
+    if dimensions not in (None, 2, 3):
+        raise ValueError(f"dimensions must be 2, 3 or None; got {dimensions!r}")
+    if dimensions == 3 and own == 2 and model in _IN_VOLUMES:
+        return settings.changed(model=_IN_VOLUMES[model])
+    if dimensions not in (None, own):
+        where = "planes" if own == 2 else "volumes"
+        raise ValueError(
+            f"the model {model} is of spots in {where}, but dimensions={dimensions}; give a model "
+            "of such spots, or leave one of them out"
+        )
+    if own == 2 and given.get("sigma_z") is not None:
+        raise ValueError(
+            f"sigma_z is of spots in volumes, and the model {model} of spots in planes: give "
+            "dimensions=3, or leave it out"
+        )
+    return settings
+
+
 @lru_cache(maxsize=128, typed=True)
 def _changed(function: Callable[..., Any], settings: Settings, /, **options: Any) -> Settings:
     """Return changed settings, cached: the next call most often changes the same ones."""

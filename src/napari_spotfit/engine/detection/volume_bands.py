@@ -230,34 +230,31 @@ def highest_along_z(sigma: float, sigma_z: float, depth: int) -> tuple[float, ..
     """Return the share of a plane's maxima that are higher than in the planes beside it.
 
     That is a normal distribution of three numbers, for noise of each of the ``SCORES``, the mean of
-    all planes.
+    all planes and both bands.
     """
-    bands = make_volume_bands(sigma, sigma_z, (depth, 1, 1)).volume
-    assert bands is not None
-    wide = bands.bands[0]
-    if depth == 1:
+    volume = make_volume_bands(sigma, sigma_z, (depth, 1, 1)).volume
+    if volume is None or depth == 1:
         return (1.0,) * len(SCORES)
-    planes = np.arange(depth)
-    gains = wide.gain[abs(planes - 1)], wide.gain[depth - 1 - abs(depth - 2 - planes)]
-    before, after, both = np.clip(wide.beside, -1 + _CLIP, 1 - _CLIP)
-    left = np.sqrt((1 - before**2) * (1 - after**2))
-    mutual = np.clip((both - before * after) / left, -1 + _CLIP, 1 - _CLIP)
+    return tuple(sum(_highest(band, score) for band in volume.bands) / 2 for score in SCORES)
+
+
+def _highest(band: VolumeBand, score: float) -> float:
+    planes, last = np.arange(len(band.gain)), len(band.gain) - 1
+    gains = band.gain[abs(planes - 1)], band.gain[last - abs(last - 1 - planes)]
+    before, after, both = np.clip(band.beside, -1 + _CLIP, 1 - _CLIP)
+    apart = np.sqrt((1 - before**2) * (1 - after**2))
+    mutual = np.clip((both - before * after) / apart, -1 + _CLIP, 1 - _CLIP)[:, np.newaxis]
+    ends = [
+        score * (band.gain / gain - beside) / np.sqrt(1 - beside**2)
+        for gain, beside in zip(gains, (before, after), strict=True)
+    ]
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    shares = []
-    for score in SCORES:
-        ends = [
-            score * (wide.gain / gain - beside) / np.sqrt(1 - beside**2)
-            for gain, beside in zip(gains, (before, after), strict=True)
-        ]
-        half = (np.clip(ends[0], -_FAR, _FAR) + _FAR) / 2
-        y = half[:, np.newaxis] * (nodes + 1) - _FAR
-        limit = (ends[1][:, np.newaxis] - mutual[:, np.newaxis] * y) / np.sqrt(
-            1 - mutual[:, np.newaxis] ** 2
-        )
-        below = 0.5 * (1 + _ERF(limit / math.sqrt(2)).astype(float))
-        density = np.exp(-0.5 * y * y) / math.sqrt(2 * math.pi)
-        shares.append(float((half[:, np.newaxis] * weights * density * below).sum(axis=1).mean()))
-    return tuple(shares)
+    half = (np.clip(ends[0], -_FAR, _FAR) + _FAR)[:, np.newaxis] / 2
+    y = half * (nodes + 1) - _FAR
+    limit = (ends[1][:, np.newaxis] - mutual * y) / np.sqrt(1 - mutual**2)
+    below = 0.5 * (1 + _ERF(limit / math.sqrt(2)).astype(float))
+    density = np.exp(-0.5 * y * y) / math.sqrt(2 * math.pi)
+    return float((half * weights * density * below).sum(axis=1).mean())
 
 
 #: Scores at which the share is computed: between them, it is a line.
