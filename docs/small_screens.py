@@ -1,7 +1,8 @@
 """Take pictures of all widgets on small screens, for a look at what does not fit.
 
-On one of 1280×800 pixels, on one of 1024×700, and on one of 1920×1080 on which all is half as large
-again, so that 1280×720 are left. They are saved in build/small-screens/, one folder each.
+On one of 1280×800 pixels, in the dark and in the light theme, on one of 1024×700, and on one of
+1920×1080 on which all is half as large again, so that 1280×720 are left. They are saved in
+build/small-screens/, one folder each.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     import napari
 
 OUT = Path(__file__).parents[1] / "build" / "small-screens"
-#: By how much larger all is drawn, and the room for the window.
-ROOMS = {"1280": ("1", (1280, 800)), "1024": ("1", (1024, 700)), "large": ("1.5", (1280, 720))}
+#: By how much larger all is drawn, the room for the window, and the theme.
+ROOMS = {
+    "1280": ("1", (1280, 800), "dark"), "light": ("1", (1280, 800), "light"),
+    "1024": ("1", (1024, 700), "dark"), "large": ("1.5", (1280, 720), "dark"),
+}  # fmt: skip
 
 
 class Camera:
@@ -44,10 +48,11 @@ class Camera:
         print(f"{name}: {size[0]}×{size[1]}", "" if size == self._room else "  does not fit")
 
 
-def take_all(folder: Path, room: tuple[int, int]) -> None:
+def take_all(folder: Path, room: tuple[int, int], theme: str) -> None:
     """Take all pictures at the scale that this process has."""
     folder.mkdir(parents=True, exist_ok=True)
     viewer, widget = open_sample("smfish")
+    viewer.theme = theme
     camera = Camera(viewer, folder, room)
     camera.take("fit")
     widget.settings.advanced.expand()
@@ -123,9 +128,9 @@ def main() -> None:
     """Take them at each scale, in a process of its own: Qt reads it when it starts."""
     if len(sys.argv) > 1:
         own_settings()
-        take_all(OUT / sys.argv[1], ROOMS[sys.argv[1]][1])
+        take_all(OUT / sys.argv[1], *ROOMS[sys.argv[1]][1:])
         return
-    for name, (scale, _) in ROOMS.items():
+    for name, (scale, *_) in ROOMS.items():
         print(name)
         command = [sys.executable, __file__, name]
         subprocess.run(command, env={**os.environ, "QT_SCALE_FACTOR": scale}, check=True)

@@ -48,6 +48,8 @@ class FitPages(QWidget):
         self.stack.addWidget(form)
         self.stack.addWidget(self.start)
         fill(QVBoxLayout(self), self.switch, always, (self.stack, 1), spacing=4)
+        # Else the spring that napari puts below what it docks takes half of the spare room.
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.switch.currentChanged.connect(self._show)
 
     @cached_property

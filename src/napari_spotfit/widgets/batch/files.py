@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from napari import Viewer
 
 _TIP = (
-    "<p>A row for each image: how far it is, how many spots it has, and how fast it goes. The tip "
-    "of a row has more. A double click, or Enter, opens the first frames of an image with "
-    "its spots.</p>"
+    "<p>A row for each image: how far it is, and how many spots it has. The tip of a row has more. "
+    "A double click, or Enter, opens the first frames of an image with its spots.</p>"
 )
 #: The columns and what they mean.
 _COLUMNS = {
@@ -42,7 +41,6 @@ _COLUMNS = {
     "spots": "How many spots were found.",
     "good": "How many of them no flag rules out.",
     "frames": "How many frames are done.",
-    "frames/s": "Frames per second, reading and writing included.",
 }
 #: Frames along the first axis that are opened at most, and bytes.
 _FRAMES, _BYTES = 100, 256 << 20
@@ -119,9 +117,8 @@ def _texts(outcome: Outcome) -> tuple[str, ...]:
         state = f"{state} ⚠"
     name = outcome.file.rpartition("/")[2]
     if not outcome.frames:
-        return name, state, "", "", "", ""
-    counts = map(number, (outcome.spots, outcome.good, outcome.frames))
-    return (name, state, *counts, number(round(outcome.rate)))
+        return name, state, "", "", ""
+    return name, state, *map(number, (outcome.spots, outcome.good, outcome.frames))
 
 
 def _tooltip(outcome: Outcome) -> str:
@@ -132,6 +129,8 @@ def _tooltip(outcome: Outcome) -> str:
         lines.append(f"Spots: {outcome.output}")
     if outcome.cells:
         lines.append(f"Cells: {outcome.cells}")
+    if outcome.frames:
+        lines.append(f"{number(round(outcome.rate))} frames/s, with reading and writing")
     if outcome.sigma is not None:
         lines.append(f"σ {outcome.sigma:.4g} px, ROI {outcome.roi_size} px, {outcome.backend}")
     return "".join(f"<p>{html.escape(one)}</p>" for one in lines if one)

@@ -24,6 +24,8 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 #: The share of the window's height that a widget below the canvas gets; a window that is lower than
 #: this, in pixels, has no room there beside napari's own controls.
 _SHARE, _LOW = 0.4, 760
+#: The share of that height with which it is content.
+_ENOUGH = 0.8
 #: The width in pixels that it gets on the right then, where it is alone.
 _WIDTH = 360
 #: What has the keyboard is outlined, which napari's themes leave out; a border would move the
@@ -210,7 +212,12 @@ def _dock_where_there_is_room(widget: QWidget) -> None:
         window.tabifyDockWidget(others[0], dock)
         dock.raise_()
     elif area == _BOTTOM:
-        window.resizeDocks([dock], [round(_SHARE * window.height())], Qt.Orientation.Vertical)
+        high = round(_SHARE * window.height())
+        window.resizeDocks([dock], [high], Qt.Orientation.Vertical)
+        if dock.height() < _ENOUGH * high:
+            # napari's own controls, high as those of labels are, leave it too little below them.
+            window.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
+            window.resizeDocks([dock], [high], Qt.Orientation.Vertical)
     else:
         window.resizeDocks([dock], [_WIDTH], Qt.Orientation.Horizontal)
     # Qt would never let it be lower than it had to be on the right, with its title on top.

@@ -116,6 +116,7 @@ class CellsPage(Page):
     def bind(self) -> None:
         """Follow the viewer's layers."""
         self.labels.bind()
+        self.choose_cells()
         self._ask_soon()
 
     def unbind(self) -> None:

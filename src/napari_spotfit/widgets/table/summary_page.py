@@ -163,9 +163,12 @@ class SummaryPage(Page):
 
     def _draw(self) -> None:
         frames = None if self._numbers is None else self._numbers.frames
+        several = frames is not None and len(frames) > 1
         self.export.offer(frames is not None)
-        self.curve.setVisible(frames is not None)
-        if frames is None:
+        self.plot.setVisible(several)
+        self.over.setVisible(several)
+        self._body.setStretch(1, 2 if several else 0)
+        if frames is None or not several:
             return
         name = self.over.currentData()
         if name == _COUNT:
@@ -223,7 +226,7 @@ class SummaryPage(Page):
         guard_wheel(self.over)
         explain(self.plot, "Plot over frames", _PLOT_TIP)
         self.plot.setMinimumHeight(80)
-        row = fill(QHBoxLayout(), (self.over, 1), self.export)
+        row = fill(QHBoxLayout(), (self.over, 1), 0, self.export)
         fill(QVBoxLayout(self), self.words, (self._body, 1), margins=(6, 6, 6, 6), spacing=4)
         drawn = fill(QVBoxLayout(), row, (self.plot, 1), spacing=4)
         fill(self._body, (self.table, 3), (drawn, 2), spacing=4)
