@@ -41,6 +41,27 @@ def roi_columns(axes: int) -> tuple[str, ...]:
     return tuple(f"roi_{axis}" for axis in tuple(AXES)[-axes:])
 
 
+def add_nanometres(columns: dict[str, Any], settings: Settings) -> None:
+    """Add z in nm, and its error, of fits in volumes whose voxels have a known size.
+
+    Columns that are there are overwritten in their place.
+
+    Examples
+    --------
+    >>> columns = {"z": np.array([0.5, 2.0])}
+    >>> add_nanometres(columns, Settings(model="gaussian_3d", voxel_size=(200, 100, 100)))
+    >>> columns["z_nm"]
+    array([100., 400.])
+    """
+    if settings.voxel_size is None or settings.profile.axes[0] != "z":
+        return
+    for suffix in ("", STDERR):
+        if "z" + suffix in columns:
+            name = "z_nm" + suffix
+            along, size = columns["z" + suffix], settings.voxel_size[0]
+            columns[name] = np.multiply(along, size, out=columns.get(name))
+
+
 def errors_of(profile: Profile) -> tuple[str, ...]:
     """Return the columns of standard errors, which come after the values."""
     return _errors_of(profile.axes + profile.widths)

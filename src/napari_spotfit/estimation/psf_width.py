@@ -13,6 +13,8 @@ from ..images.camera import Camera, PerPixel
 from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..models.columns import IN_PLANE
+from ..settings.optics import expected_widths
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
 from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
@@ -119,6 +121,8 @@ def with_psf(
         Warn if it cannot be estimated; a function is called with the sentence instead.
     """
     sigma, roi = calibration.settings.sigma, calibration.settings.roi_size
+    if calibration.settings.dimensions > len(IN_PLANE):
+        return _in_volumes(reader, calibration, needed=places is None)
     if sigma is not None and roi is not None:
         return calibration
     if sigma is None:
@@ -142,6 +146,26 @@ def with_psf(
     if roi is None:
         roi = roi_for(sigma or FALLBACK_SIGMA, reader.frame_shape)
     return calibration.with_settings(sigma=sigma, roi_size=roi)
+
+
+def _in_volumes(
+    reader: FrameReader, calibration: PixelCalibration, *, needed: bool
+) -> PixelCalibration:
+    """Return the same of volumes, with the widths that the optics give where none are known."""
+    known, planes = calibration.settings, reader.frame_shape[0]
+    expected = expected_widths(known) or (None, None)
+    sigma, sigma_z = known.sigma or expected[0], known.sigma_z or expected[1]
+    if needed and (sigma is None or sigma_z is None):
+        raise ValueError(
+            "spots in volumes are found by their widths: give sigma in px and sigma_z in planes, "
+            "or voxel_size, numerical_aperture and wavelength"
+        )
+    roi = known.roi_size
+    if roi is None:
+        roi = roi_for(sigma or FALLBACK_SIGMA, reader.frame_shape, sigma_z)
+    elif known.roi_shape[0] > planes:  # a thin stack
+        roi = planes, *known.roi_shape[1:]
+    return calibration.with_settings(sigma=sigma, sigma_z=sigma_z, roi_size=roi)
 
 
 def _estimated(

@@ -192,16 +192,26 @@ class PsfWidth(NamedTuple):
     spots: int
 
 
-def roi_for(sigma: float, shape: tuple[int, ...]) -> int | tuple[int, ...]:
+def roi_for(
+    sigma: float, shape: tuple[int, ...], sigma_z: float | None = None
+) -> int | tuple[int, ...]:
     """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
+
+    Of stacks of few planes it has all of them.
 
     Examples
     --------
     >>> roi_for(1.3, (512, 512)), roi_for(3.0, (512, 512)), roi_for(3.0, (14, 512))
     (9, 19, (13, 19))
+    >>> roi_for(1.3, (40, 512, 512), 1.5), roi_for(1.3, (6, 512, 512), 1.5)
+    ((9, 9, 9), (6, 9, 9))
     """
     side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
-    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
+    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape[-2:])
+    if len(shape) > len(sides):
+        planes = max(2 * int(_ROI_SIGMAS * (sigma_z or sigma) / 2) + 1, ROI_MIN + 1)
+        most = 2 * ((ROI_MAX - 1) // 2) + 1
+        return min(planes, most, shape[0]), *(min(one, most) for one in sides)
     return sides[0] if len(set(sides)) == 1 else sides
 
 

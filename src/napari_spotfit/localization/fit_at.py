@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
 from ..engine.block import Block, Positions, corners_of, in_order, outside
+from ..engine.columns import add_nanometres
 from ..engine.fit_job import FitJob
 from ..engine.groups import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
@@ -21,11 +22,11 @@ from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
-from ..models.columns import GROUP, GROUP_SIZE, PLANE, GroupCounter
+from ..models.columns import GROUP, GROUP_SIZE, IN_PLANE, PLANE, GroupCounter
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from ..settings.validation import ROI_MIN
+from ..settings.validation import PLANES_MIN, ROI_MIN
 from .channels import joined_channels, with_channel
 from .chunks import side_by_side
 
@@ -52,21 +53,23 @@ def fit_at(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X), or path
+    image : array, shape (…, Y, X) or (…, Z, Y, X), or path
         NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
         :func:`~napari_spotfit.open_image`; only frames with spots
-        are read, a few at a time.
+        are read, a few at a time. Frames are planes, or volumes where the model is of spots in
+        volumes, as "gaussian_3d" is.
     centers : array, shape (n, ndim)
         Where the spots are, in pixels along every axis of the image. The ROI lies
-        around the nearest pixel, shifted inwards at the image's edges.
+        around the nearest pixel, shifted inwards at the image's edges and end planes.
     roi_size : int or tuple of int, optional
-        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+        Side of the ROI, or (planes,) rows and columns; odd. By default about 6 σ along each axis,
+        at least 9 pixels. A stack of fewer planes is fitted with all of them.
     channel : int or str, optional
         Number or name of the channel, where the image has an axis c of several; the centres have no
         index of it. With "all" they have one, and each channel is fitted by itself.
-    weights : array, shape (Y, X) or (…, Y, X), optional
+    weights : array, shape (Y, X), of a frame or of the image, optional
         Weight of each pixel for ``estimator="wlse"``, 0 or above.
-    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+    bad_pixels : array of bool, shape (Y, X), of a frame or of the image, optional
         True where a pixel is not used.
     camera : Camera, optional
         Offset, gain and read-out variance, of all pixels or of each.
@@ -222,6 +225,15 @@ def checked_reader(image: Any, settings: Settings) -> FrameReader:
     reader = FrameReader(image, spatial=settings.dimensions)
     least = (ROI_MIN + 1,) * settings.dimensions
     roi = least if settings.roi_size is None else settings.roi_shape
+    if len(roi) > len(IN_PLANE):
+        roi = PLANES_MIN, *roi[-2:]  # a ROI of more planes than there are has all of them
+        if reader.frame_shape[0] < PLANES_MIN:
+            raise ValueError(
+                f"the model {settings.profile.name} is of spots in volumes, which need "
+                f"{PLANES_MIN} planes at least; the image of shape {reader.shape} has "
+                f"{reader.frame_shape[0]}, its axes being (…, z, y, x): give a model of spots in "
+                "planes, such as 'gaussian'"
+            )
     if any(size < side for size, side in zip(reader.frame_shape, roi, strict=True)):
         image_size, roi_size = ("×".join(map(str, one)) for one in (reader.frame_shape, roi))
         raise ValueError(
@@ -291,6 +303,7 @@ def collected(
 
     The axis of planes, if there is one, has its own column, too: they are fitted one by one.
     """
+    add_nanometres(columns, settings)
     count = index.shape[1]
     if not count:
         return SpotFits(columns, (), settings)

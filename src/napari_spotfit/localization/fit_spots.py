@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.block import Block
+from ..engine.columns import add_nanometres
 from ..engine.fit_job import FitJob
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
@@ -27,7 +28,14 @@ _FIRST = np.zeros(1, np.int64)
 
 
 @takes_settings(
-    "fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"), volumes=True
+    "fit",
+    "stop",
+    "bounds",
+    "camera",
+    "run",
+    without=("roi_size", "neighbours"),
+    also=("voxel_size",),
+    volumes=True,
 )
 def fit_spots(
     spots: Any,
@@ -137,7 +145,9 @@ def _fit(
         calibration.check_counts(pixels, None)
     block = Block(pixels, pixels, planes, variances)
     job = FitJob.of_spots(calibration.fitted, pixels.shape[1:], pixels.dtype)
-    return backend.fit(job, block, None, start, on_device=on_device)
+    columns = backend.fit(job, block, None, start, on_device=on_device)
+    add_nanometres(columns, calibration.settings)
+    return columns
 
 
 def _is_read(array: Any, backend: Backend) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
+from ..engine.columns import add_nanometres
 from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
 from ..engine.groups import rows_of
@@ -40,8 +41,8 @@ class Fitter:
     Parameters
     ----------
     roi_size : int or tuple of int, optional
-        Side of the ROI, or rows and columns; odd. By default that of the first cut-outs; in frames,
-        about 6 σ, at least 9.
+        Side of the ROI, or (planes,) rows and columns; odd. By default that of the first cut-outs;
+        in frames, about 6 σ along each axis, at least 9 pixels.
     weights : array, shape (rows, columns), optional
         Weight of each pixel for ``estimator="wlse"``, 0 or above: of a cut-out for :meth:`fit`, of
         a frame for :meth:`fit_at`. So for all that belongs to pixels.
@@ -157,10 +158,10 @@ class Fitter:
 
         Parameters
         ----------
-        frame : array, shape (Y, X)
-            One frame, of NumPy or CuPy.
-        centers : array, shape (n, 2)
-            y and x of the spots in pixels.
+        frame : array, shape (Y, X) or (Z, Y, X)
+            One frame, of NumPy or CuPy: a plane, or a volume if the model is of spots in volumes.
+        centers : array, shape (n, 2) or (n, 3)
+            (z,) y and x of the spots in pixels.
 
         Returns
         -------
@@ -326,6 +327,7 @@ class _Kind:
         fitter, settings = self._by_worth[worth]
         columns = fitter.fit(block, positions, start)
         self._rows = rows_of(job, columns)
+        add_nanometres(columns, settings)
         if columns is not self._columns:
             self._columns = columns
             shape = job.roi_shape if positions is None else None

@@ -71,7 +71,7 @@ def localize(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> dd.DataFrame: ...
-@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "optics", "run", volumes=True)
 def localize(
     image: Any,
     roi_size: int | tuple[int, ...] | None = None,
@@ -91,12 +91,14 @@ def localize(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X), or path
+    image : array, shape (…, Y, X) or (…, Z, Y, X), or path
         NumPy, CuPy, Dask or Zarr array of any real number type: an image, a time series,
-        a z-stack or more axes. Or an image file, see :func:`~napari_spotfit.open_image`. A few
-        frames are in memory at a time.
+        a z-stack or more axes. Frames are planes, or volumes where the model is of spots in
+        volumes, as "gaussian_3d" is. Or an image file, see :func:`~napari_spotfit.open_image`. A
+        few frames are in memory at a time.
     roi_size : int or tuple of int, optional
-        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+        Side of the ROI, or (planes,) rows and columns; odd. By default about 6 σ along each axis,
+        at least 9 pixels.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
         indices are those of the whole image.
@@ -177,7 +179,7 @@ def localize(
     return joined_channels(found)
 
 
-@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "optics", "run", volumes=True)
 def localize_iter(
     image: Any,
     roi_size: int | tuple[int, ...] | None = None,
@@ -205,7 +207,8 @@ def localize_iter(
     image : array, shape (…, Y, X), or path
         As :func:`~napari_spotfit.localize` takes it.
     roi_size : int or tuple of int, optional
-        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+        Side of the ROI, or (planes,) rows and columns; odd. By default about 6 σ along each axis,
+        at least 9 pixels.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
         indices are those of the whole image.

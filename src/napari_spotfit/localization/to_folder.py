@@ -26,7 +26,7 @@ from .plan import check_progress, planned
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
-@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "optics", "run", volumes=True)
 def localize_to_folder(
     image: Any,
     folder: str | os.PathLike[str],
@@ -58,7 +58,8 @@ def localize_to_folder(
     folder : str or path
         Where; it is made where it is missing.
     roi_size : int or tuple of int, optional
-        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+        Side of the ROI, or (planes,) rows and columns; odd. By default about 6 σ along each axis,
+        at least 9 pixels.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.
     channel : int or str, optional

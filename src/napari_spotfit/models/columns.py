@@ -187,6 +187,10 @@ ROWS = (
         "calibration, by noise: below 0.001 it is most likely something else.", group="fit",
     ),
     Column(
+        "z_nm", "nm", "Centre of the spot along z, by the distance of the planes; 0 is the first "
+        "plane.", "float64", "position", "z", error_formats={},
+    ),
+    Column(
         "z_px", "px", "Place along the optical axis in planes, as another program found it.", "",
         "other", formats={"rsfish": "z"},
     ),

@@ -205,8 +205,8 @@ def _checked_axes(settings: Settings, function: Callable[..., Any]) -> Settings:
     if len(settings.profile.axes) > 2 and not function.__dict__["volumes"]:
         called = function.__qualname__.removesuffix(".__init__")
         raise ValueError(
-            f"the model {settings.profile.name} is of spots in volumes, which fit_spots fits; "
-            f"{called} works on planes: give a model of these, such as 'gaussian'"
+            f"the model {settings.profile.name} is of spots in volumes, which localize, fit_at and "
+            f"fit_spots fit; {called} works on planes: give a model of these, such as 'gaussian'"
         )
     return settings
 
