@@ -257,7 +257,9 @@ class MeasuredPsf(Calibration):
         z_of = np.atleast_1d(z)[:, None, None]
         value = np.maximum(self.sample(z_of, y, x), 0)
         slopes = [photons * self.sample(z_of, y, x, axis) for axis in "zyx"]
-        every = np.stack([*slopes, value, np.ones_like(value)], axis=-1).reshape(len(z_of), -1, 5)
+        every = np.stack([*slopes, value, np.ones_like(value)], axis=-1).reshape(
+            len(z_of), -1, 5
+        )
         expected = (photons * value + background).reshape(len(z_of), -1, 1)
         covariance = np.linalg.inv(np.swapaxes(every, 1, 2) @ (every / expected))
         errors = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)).T
@@ -321,8 +323,6 @@ def spline_coefficients(values: Array, ends: str = "not-a-knot") -> Array:
         given = np.moveaxis(values, axis, 0)
         border = np.zeros((1, *given.shape[1:]))
         given = np.concatenate([border, given, border]).reshape(size + 2, -1)
-        solved = np.linalg.solve(system, given).reshape(
-            size + 2, *np.moveaxis(values, axis, 0).shape[1:]
-        )
+        solved = np.linalg.solve(system, given).reshape(size + 2, *np.moveaxis(values, axis, 0).shape[1:])
         values = np.moveaxis(solved, 0, axis)
     return values
