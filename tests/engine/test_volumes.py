@@ -181,7 +181,8 @@ def test_any_sides_do(machine, shape):
         (lambda v: fit_spots(v[0], model="gaussian_3d"), r"shape \(n, planes, rows, columns\)"),
         (lambda v: fit_spots(v), r"shape \(n, rows, columns\) for the model gaussian"),
         (lambda v: fit_spots(v[:, :2], model="gaussian_3d"), "3 to 32 planes and 4 to 32 pixels"),
-        (lambda v: localize(v, model="gaussian_3d"), "localize works on planes"),
+        (lambda v: localize(v[0, :2], model="gaussian_3d"), "need 3 planes at least; the image of"),
+        (lambda v: fit_spots(v[:, 0], model="gaussian_3d"), r"\(n, planes, rows, columns\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):

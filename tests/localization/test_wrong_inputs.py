@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from napari_spotfit import (
-    Fitter,
     Settings,
     SpotFits,
+    Tracker,
     detect_spots,
     estimate_sigma,
     fit_at,
@@ -165,16 +165,10 @@ def test_other_stacks_are_not():
     assert plane_axis(MOVIE, ("z", "y")) is None
 
 
-def test_volumes_are_fitted_as_cut_outs_alone():
+def test_volumes_are_no_planes():
     with pytest.raises(ValueError, match=r"shape \(n, planes, rows, columns\) for the model gauss"):
         fit_spots(np.zeros((4, 9, 9)), model="gaussian_3d")
-    for call in (
-        lambda: localize(np.zeros((2, 3, 40, 40)), model="gaussian_3d"),
-        lambda: fit_at(np.zeros((2, 9, 40, 40)), [[0, 1, 2]], model="gaussian_3d", roi_size=7),
-        lambda: Fitter(model="gaussian_3d", roi_size=7),
-        lambda: detect_spots(np.zeros((9, 40, 40)), settings=Settings(model="gaussian_3d")),
-    ):
-        with pytest.raises(ValueError, match="spots in volumes, which fit_spots fits"):
-            call()
+    with pytest.raises(ValueError, match="spots in volumes, which localize, fit_at and"):
+        Tracker([[9, 9]], settings=Settings(model="gaussian_3d"))
     assert plane_axis(MOVIE[None], ("t", "z", "y", "x"), spatial=3) is None
     assert plane_axis(np.zeros((5, 3, 9, 9)), ("z", "t", "y", "x"), spatial=3) == "z"

@@ -142,7 +142,8 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
     numbers = known = None
-    if reader.leading or settings.sigma is None:
+    is_deep = settings.dimensions > len(IN_PLANE)
+    if reader.leading or settings.sigma is None or (is_deep and settings.sigma_z is None):
         numbers = frame_numbers(places, reader)
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, outer:]])
