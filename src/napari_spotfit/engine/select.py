@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..models.astigmatism import AstigmatismCalibration
+from ..models.columns import IN_PLANE
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
 from . import threads
@@ -128,6 +129,7 @@ def select_backend(settings: Settings, use_gpu: bool = True) -> Backend:
 
 
 def _of_widths(settings: Settings, use_gpu: bool) -> Backend:
+    use_gpu = use_gpu and _has_room_on_gpu(settings)
     if settings.backend == "cpu" or (settings.backend == "auto" and not use_gpu):
         return _cpu(settings)
     from .cuda import devices
@@ -145,6 +147,13 @@ def _of_widths(settings: Settings, use_gpu: bool) -> Backend:
         return _cuda(left) if left else None
 
     return Fallback(_cuda(gpus), lambda: _cpu(settings), without)
+
+
+def _has_room_on_gpu(settings: Settings) -> bool:
+    """Whether GPUs have room for the ROIs, as far as their size is known."""
+    if settings.roi_size is None or settings.dimensions == len(IN_PLANE):
+        return True
+    return math.prod(settings.roi_shape) <= GPU_VOXELS
 
 
 @lru_cache(maxsize=64)
