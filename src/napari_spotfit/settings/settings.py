@@ -495,6 +495,15 @@ class Settings:
         return self.sigma
 
     @property
+    def known_sigma_z(self) -> float:
+        """The PSF's σ along z in planes, as :attr:`known_sigma` is that in pixels."""
+        if self.sigma_z is None:
+            raise ValueError(
+                "sigma_z is None: it is estimated from stacks; take it from the settings of fits"
+            )
+        return self.sigma_z
+
+    @property
     def known_noise(self) -> NoiseModel:
         """The noise of the pixels.
 
