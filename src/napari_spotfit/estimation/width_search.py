@@ -22,13 +22,14 @@ from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
-from ..settings.validation import ROI_MAX, ROI_MIN
+from ..settings.validation import PLANES_MIN, ROI_MAX, ROI_MIN
 from .frame_sample import frames_of_each_kind
 from .measured_noise import measure_noise
 from .noise_line import SIGMA_PER_MAD
 
-#: Pixels that are searched: at a glance, and more where these have too few spots.
-_PIXELS = (1 << 18, 1 << 20, 1 << 22)
+#: Pixels that are searched: at a glance, and more where these have too few spots; of volumes so
+#: many times as many, as a spot has some planes.
+_PIXELS, _VOXELS = (1 << 18, 1 << 20, 1 << 22), 16
 
 
 class Sample(NamedTuple):
@@ -70,7 +71,8 @@ def samples(
     """
     shape = np.array(reader.frame_shape)
     middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
-    each = [_frames_and_size(pixels, shape, len(chosen)) for pixels in _PIXELS]
+    of_each = [pixels if len(shape) == 2 else _VOXELS * pixels for pixels in _PIXELS]
+    each = [_frames_and_size(pixels, shape, len(chosen)) for pixels in of_each]
     parts = {int(count * size.prod()): (count, size) for count, size in each}
     least, most = min(parts), max(parts)
     for pixels in sorted(parts) if len(chosen) else ():
@@ -104,8 +106,10 @@ def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
 def _frames_and_size(
     pixels: int, shape: NDArray[np.int64], count: int
 ) -> tuple[int, NDArray[np.int64]]:
-    """Return how many of so many frames are looked at, and how much of each."""
-    size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
+    """Return how many of so many frames are looked at, and how much of each: all planes of it."""
+    plane, in_each = shape[-2:], max(pixels // max(math.prod(shape[:-2]), 1), 1)
+    part = np.minimum(plane, max(math.isqrt(in_each), in_each // max(plane.max(), 1)))
+    size = np.concatenate([shape[:-2], part])
     return min(max(pixels // max(size.prod(), 1), 1), count), size
 
 
@@ -133,7 +137,7 @@ ENOUGH, TOO_FEW = 30, 3
 #: of a median, over that of a mean.
 _PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
 #: Spots are looked for with the first of these widths and, if that is not theirs, with all.
-_WIDTHS = (1.3, 0.8, 2.2, 3.6)
+WIDTHS = (1.3, 0.8, 2.2, 3.6)
 #: What is found with a width is of that width, within this factor; the widths lie as far apart.
 _AGREES = 1.4
 #: The width is looked for again with what was found until it changes by less than this
@@ -164,8 +168,8 @@ _BETTER_WITHOUT = (
 _MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
 #: How many of the spots, by their height, are compared with noise.
 _COMPARED = 24
-#: The ROI's side in σ, and the least one in pixels.
-_ROI_SIGMAS, _ROI_LEAST = 6.0, 9
+#: The ROI's side in σ, and the least one in pixels and in planes, where there are as many.
+_ROI_SIGMAS, _ROI_LEAST, _ROI_PLANES = 6.0, 9, 5
 
 
 class NoWidthError(ValueError):
@@ -190,14 +194,15 @@ class PsfWidth(NamedTuple):
     scatter: float
     #: How many spots it is estimated from.
     spots: int
+    #: The same along z in planes, of spots in volumes.
+    sigma_z: float | None = None
+    scatter_z: float | None = None
 
 
 def roi_for(
     sigma: float, shape: tuple[int, ...], sigma_z: float | None = None
 ) -> int | tuple[int, ...]:
     """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
-
-    Of stacks of few planes it has all of them.
 
     Examples
     --------
@@ -206,12 +211,13 @@ def roi_for(
     >>> roi_for(1.3, (40, 512, 512), 1.5), roi_for(1.3, (6, 512, 512), 1.5)
     ((9, 9, 9), (6, 9, 9))
     """
+    if sigma_z is not None:
+        in_plane = roi_for(sigma, shape[1:])
+        planes = max(2 * int(_ROI_SIGMAS * sigma_z / 2) + 1, _ROI_PLANES)
+        planes = max(min(planes, shape[0], ROI_MAX), PLANES_MIN)
+        return (planes, *(in_plane if isinstance(in_plane, tuple) else (in_plane, in_plane)))
     side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
-    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape[-2:])
-    if len(shape) > len(sides):
-        planes = max(2 * int(_ROI_SIGMAS * (sigma_z or sigma) / 2) + 1, ROI_MIN + 1)
-        most = 2 * ((ROI_MAX - 1) // 2) + 1
-        return min(planes, most, shape[0]), *(min(one, most) for one in sides)
+    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
     return sides[0] if len(set(sides)) == 1 else sides
 
 
@@ -226,13 +232,13 @@ def width_of(
         If fewer than three spots are usable.
     """
     best, why, noise = None, "there are no frames", None
-    first = min(max(guess or _WIDTHS[0], 0.5), 10.0)
+    first = min(max(guess or WIDTHS[0], 0.5), 10.0)
     for sample in looked_at:
         sides = sample.pixels.shape[1:]
         if min(sides) <= ROI_MIN:
             why = f"no ROI has room in frames of {'×'.join(map(str, sides))} px"
             break
-        search = _Search(sample, calibration, noise)
+        search = WidthSearch(sample, calibration, noise)
         if sample.is_glance:
             width = search.width_at_a_glance(first)
         else:
@@ -249,7 +255,7 @@ def width_of(
     return best
 
 
-class _Search:
+class WidthSearch:
     """The search for the width of the spots in a sample."""
 
     def __init__(
@@ -288,11 +294,11 @@ class _Search:
         """
         width = self._look(guess)
         enough = width is not None and (sure or width.spots >= ENOUGH)
-        if width is None or not enough or not _agree(width.sigma, guess):
-            found = {sigma: seen for sigma in (guess, *_WIDTHS) if (seen := self._look(sigma))}
+        if width is None or not enough or not agree(width.sigma, guess):
+            found = {sigma: seen for sigma in (guess, *WIDTHS) if (seen := self._look(sigma))}
             if not found:
                 return None
-            agreeing = [sigma for sigma, seen in found.items() if _agree(seen.sigma, sigma)]
+            agreeing = [sigma for sigma, seen in found.items() if agree(seen.sigma, sigma)]
             guess = max(agreeing or found, key=lambda sigma: found[sigma].spots)
             width = found[guess]
         for _ in range(_ROUNDS):
@@ -300,7 +306,7 @@ class _Search:
                 break
             guess = min(max(width.sigma, 0.5), 10.0)
             width = self._look(guess) or width
-        return width if _agree(width.sigma, guess) else None
+        return width if agree(width.sigma, guess) else None
 
     def _look(self, sigma: float) -> PsfWidth | None:
         """Return the width of the spots detected with a width; None with too few."""
@@ -308,11 +314,13 @@ class _Search:
             self._seen[sigma] = self._estimate(*self._fits(sigma))
         return self._seen[sigma]
 
-    def _fits(self, sigma: float) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    def _fits(
+        self, sigma: float, sigma_z: float | None = None
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         """Return the fits of spots detected with a width, and which stand out of the noise."""
         count, *frame_shape = self._sample.pixels.shape
-        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), tuple(frame_shape))
-        settings = self._settings.changed(sigma=sigma, roi_size=roi)
+        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), tuple(frame_shape), sigma_z)
+        settings = self._settings.changed(sigma=sigma, sigma_z=sigma_z, roi_size=roi)
         if self.noise is None or self.noise.is_filtered:
             self.noise = self._settings.noise or self._measured(settings)
         bad = self._sample.bad
@@ -323,16 +331,19 @@ class _Search:
         block = Block.of(calibration, np.arange(count), self._sample.pixels)
         block.mask = self._sample.mask
         positions, real = self._spots(block, calibration.settings)
-        job = FitJob.of(calibration, self._sample.pixels.dtype)
+        job = self._job(calibration)
         fits = self._backend.fit(job, block, positions)
         rows_of(job, fits)
         return fits, real
+
+    def _job(self, calibration: PixelCalibration) -> FitJob:
+        return FitJob.of(calibration, self._sample.pixels.dtype)
 
     def _measured(self, settings: Settings) -> NoiseModel:
         pixels = self._sample.pixels
         if self._sample.bad is not None:
             pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
-        return measure_noise(pixels, settings)
+        return measure_noise(pixels.reshape(-1, *pixels.shape[-2:]), settings)
 
     def _spots(self, block: Block, settings: Settings) -> tuple[Positions, NDArray[np.bool_]]:
         """Return the positions of the spots around the middle, with all their neighbours.
@@ -344,8 +355,9 @@ class _Search:
             frame, places = found.frame, found.places()
             real = np.ones(len(frame), bool)
             if settings.threshold is None:
+                stack = () if found.z is None else (settings.sigma_z, block.pixels.shape[1])
                 real = found.score >= standing_out(
-                    found.score, settings.known_sigma, self._pixels()
+                    found.score, settings.known_sigma, self._pixels(), *stack
                 )
         else:
             frame = self._sample.places[:, 0].astype(np.int64)
@@ -367,11 +379,13 @@ class _Search:
             searched &= ~self._sample.bad
         return int(searched.sum())
 
-    def _estimate(self, fits: dict[str, NDArray[Any]], real: NDArray[np.bool_]) -> PsfWidth | None:
+    def _estimate(
+        self, fits: dict[str, NDArray[Any]], real: NDArray[np.bool_], name: str = "sigma"
+    ) -> PsfWidth | None:
         """Return the width that most of the bright, good fits have."""
-        flags, sigma = fits["flags"], fits["sigma"].astype(float)
+        flags, sigma = fits["flags"], fits[name].astype(float)
         with np.errstate(invalid="ignore", divide="ignore"):
-            error = fits["sigma_stderr"] / sigma
+            error = fits[f"{name}_stderr"] / sigma
             good = real & ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
             # Of so few photons that their own noise hides the amplitude, some that lie close make
             # a narrow spot, whose error looks small.
@@ -402,7 +416,13 @@ class _Search:
         return PsfWidth(middle * (1 + _NARROW * narrow), scatter, len(near))
 
 
-def standing_out(scores: NDArray[np.float32], sigma: float, pixels: int) -> float:
+def standing_out(
+    scores: NDArray[np.float32],
+    sigma: float,
+    pixels: int,
+    sigma_z: float | None = None,
+    depth: int = 1,
+) -> float:
     """Return the score from which on noise hardly makes as many spots; infinite if it may.
 
     The bound is Chernoff's, for the number of false spots in so many pixels.
@@ -418,7 +438,9 @@ def standing_out(scores: NDArray[np.float32], sigma: float, pixels: int) -> floa
     ranks = np.unique(np.geomspace(TOO_FEW, max(len(ordered), TOO_FEW), _COMPARED).astype(int))
     for rank in ranks[ranks <= len(ordered)][::-1]:
         score = float(ordered[rank - 1])
-        false = max(_MORE_FALSE * expected_false_spots(score, sigma) * pixels / 1e6, 1e-300)
+        false = max(
+            _MORE_FALSE * expected_false_spots(score, sigma, sigma_z, depth) * pixels / 1e6, 1e-300
+        )
         surprise = rank * math.log(rank / false) - rank + false
         if false < _FALSE * rank and surprise > _SURPRISE:
             return score
@@ -441,5 +463,6 @@ def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDA
     return near
 
 
-def _agree(one: float, other: float) -> bool:
+def agree(one: float, other: float) -> bool:
+    """Whether what was found with a width is of that width."""
     return 1 / _AGREES < one / other < _AGREES

@@ -55,7 +55,7 @@ def joined(parts: list[Candidates]) -> Candidates:
     if len(parts) == 1:
         return parts[0]
     columns = zip(*parts, strict=True)
-    return Candidates(*(None if one[0] is None else np.concatenate(one) for one in columns))
+    return Candidates._make(None if one[0] is None else np.concatenate(one) for one in columns)
 
 
 def masks_of(mask: Any, shape: tuple[int, ...]) -> Any:
@@ -200,9 +200,7 @@ def merge_plateaus(
     return in_order(merged[: _with_memory(merge, frames)])
 
 
-def _source(
-    frames: NDArray[Any], level: float | None, planes_per_pixel: float
-) -> DetectionSource:
+def _source(frames: NDArray[Any], level: float | None, planes_per_pixel: float) -> DetectionSource:
     *depth, height, width = frames.shape[1:]
     settings = DetectionSettings(
         height=height, width=width, depth=math.prod(depth), planes_per_pixel=planes_per_pixel,

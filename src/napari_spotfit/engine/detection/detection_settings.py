@@ -109,7 +109,9 @@ def bands_of(settings: Settings, shape: tuple[int, ...]) -> Bands:
     """Return the bands for frames, or volumes, of a shape."""
     if len(shape) == 2:
         return make_bands(settings.known_sigma, (shape[0], shape[1]))
-    return make_volume_bands(settings.known_sigma, settings.known_sigma_z, (shape[0], shape[1], shape[2]))
+    return make_volume_bands(
+        settings.known_sigma, settings.known_sigma_z, (shape[0], shape[1], shape[2])
+    )
 
 
 def reach_in_pixels(settings: DetectionSettings) -> int:

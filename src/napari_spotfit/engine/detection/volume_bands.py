@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,9 +103,7 @@ def make_volume_bands(sigma: float, sigma_z: float, shape: tuple[int, int, int])
     )
     kernels = tuple(half.astype(np.float32) for half in along_z)
     volume = VolumeBands(sigma_z, depth, kernels, (wide, narrow), reach)
-    return plane_bands._replace(
-        bands=(bands[0], bands[1]), lowest_border=lowest, volume=volume
-    )
+    return plane_bands._replace(bands=(bands[0], bands[1]), lowest_border=lowest, volume=volume)
 
 
 def _directions(along_z: int, along: int) -> tuple[tuple[int, int, int], ...]:
@@ -197,9 +195,7 @@ class _Filtered:
                     "zp,zp->z", self._weights[a][self._at(one[0])],
                     self._weights[b][self._at(other[0])],
                 )  # fmt: skip
-                in_plane = [
-                    self._plane.covariance(a, b, int(one[i] - other[i])) for i in (1, 2)
-                ]
+                in_plane = [self._plane.covariance(a, b, int(one[i] - other[i])) for i in (1, 2)]
                 total += first * second * along_z * in_plane[0] * in_plane[1]
         return total
 

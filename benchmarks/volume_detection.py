@@ -1,0 +1,218 @@
+"""Detection in z-stacks: false spots, smFISH-like stacks beside other programs, and time.
+
+``false`` counts what is found where there is nothing, and how many of these fits are good, per 10⁶
+voxels at 10 expected, on the noises of tests/helpers/noisy_scenes.py plane by plane, and on stacks
+that were blurred along z, too. ``cells`` prints F1 within 1 px in the plane and 1.5 planes along z
+in stacks of cells with a textured background, beside big-fish and scikit-image where they are
+installed, at their default and at their best threshold. ``time`` searches a large stack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from common import run
+from noisy_scenes import hits, kinds
+from numpy.typing import NDArray
+from scipy import ndimage
+
+import napari_spotfit as spotfit
+
+Array = NDArray[np.float64]
+
+SIGMA, SIGMA_Z = 1.3, 1.5
+#: Good false spots per 10⁶ voxels that are allowed, and how far F1 is to be above the best peer's.
+ALLOWED, ABOVE = 15.0, 0.03
+#: Voxels of this size in nm, for peers that want them.
+_NM = 100.0
+
+
+class Stack(NamedTuple):
+    """A stack, and where its spots are: z, y and x."""
+
+    name: str
+    pixels: NDArray[np.generic]
+    truth: Array
+
+
+def spots_in(shape: tuple[int, ...], places: Array, heights: Array) -> Array:
+    """Return the light of spots in a stack."""
+    light = np.zeros(shape)
+    reach = [int(4 * width) + 2 for width in (SIGMA_Z, SIGMA, SIGMA)]
+    for place, height in zip(places, heights, strict=True):
+        first = [max(int(at) - far, 0) for at, far in zip(place, reach, strict=True)]
+        part = tuple(
+            slice(low, min(int(at) + far + 1, size))
+            for low, at, far, size in zip(first, place, reach, shape, strict=True)
+        )
+        lines = [
+            np.exp(-0.5 * ((np.arange(one.start, one.stop) - at) / width) ** 2)
+            for one, at, width in zip(part, place, (SIGMA_Z, SIGMA, SIGMA), strict=True)
+        ]
+        light[part] += height * np.einsum("z,y,x->zyx", *lines)
+    return light
+
+
+def empty_stacks(shape: tuple[int, int, int], seed: int = 313) -> Iterator[Stack]:
+    """Yield stacks without spots."""
+    nothing = np.zeros((0, 3))
+    for name, kind in kinds((shape[1], shape[2]), seed).items():
+        rng = np.random.default_rng([seed, *name.encode()])
+        planes = [kind.image(rng, np.zeros(shape[1:])) for _ in range(shape[0])]
+        yield Stack(name, np.stack(planes), nothing)
+    rng = np.random.default_rng(seed)
+    raw = rng.poisson(30.0, shape) + 100.0
+    for name, width in (("blurred along z", (1, 0, 0)), ("blurred in 3-D", (1, 1, 1))):
+        yield Stack(name, ndimage.gaussian_filter(raw, width).astype(np.float32), nothing)
+
+
+def print_false(options: argparse.Namespace) -> None:
+    """Print how many spots are found where there are none."""
+    shape = (10, 256, 256) if options.quick else (30, 384, 384)
+    print(f"\nfalse spots per 10⁶ voxels at 10 expected, {shape}\n{'':>18}{'found':>8}{'good':>8}")
+    for stack in empty_stacks(shape):
+        found = len(spotfit.detect_spots(stack.pixels, dimensions=3, sigma=SIGMA, sigma_z=SIGMA_Z))
+        fits = spotfit.localize(stack.pixels, model="gaussian_3d", sigma=SIGMA, sigma_z=SIGMA_Z)
+        million = stack.pixels.size / 1e6
+        good = float(fits.good.sum()) / million
+        missed = good > ALLOWED + 3 * np.sqrt(ALLOWED / million)
+        print(f"{stack.name:>18}{found / million:>8.1f}{good:>8.1f}{' MISSED' if missed else ''}",
+              flush=True)  # fmt: skip
+
+
+# ---- Cells ----
+
+
+def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 512)) -> Stack:
+    """Return cells with a textured background, as smFISH has them, and spots in them."""
+    rng = np.random.default_rng(seed)
+    depth, *plane = shape
+    z, y, x = np.ogrid[:depth, : plane[0], : plane[1]]
+    inside = np.zeros(shape)
+    for _ in range(plane[0] * plane[1] // 26_000):
+        middle = (rng.uniform(0.35, 0.65) * depth, *rng.uniform(0, plane))
+        radii = (rng.uniform(0.25, 0.4) * depth, *rng.uniform(45, 80, 2))
+        distance = sum(
+            ((axis - at) / radius) ** 2
+            for axis, at, radius in zip((z, y, x), middle, radii, strict=True)
+        )
+        inside = np.maximum(inside, np.clip(2 * (1 - distance), 0, 1))
+    texture = ndimage.gaussian_filter(rng.normal(size=shape), (3, 4, 4))
+    fine = ndimage.gaussian_filter(rng.normal(size=shape), (2.5, 2.2, 2.2))
+    haze = ndimage.gaussian_filter(inside, (8, 12, 12))
+    cells = inside * (1 + 0.25 * texture / texture.std() + 0.08 * fine / fine.std())
+    background = 20 + 60 * np.maximum(cells, 0) + 40 * haze
+    there = np.argwhere(inside > 0.3)
+    places = there[rng.choice(len(there), spots)] + rng.uniform(-0.5, 0.5, (spots, 3))
+    heights = 45 * np.exp(0.35 * rng.normal(size=spots))
+    light = rng.poisson(background + spots_in(shape, places, heights))
+    counts = 2.0 * (light + rng.normal(0, 1.6, shape)) + 100
+    return Stack(f"{spots} spots", np.clip(np.rint(counts), 0, 65535).astype(np.uint16), places)
+
+
+def f1(found: Array, truth: Array) -> float:
+    """Return F1 within 1 px in the plane and 1.5 planes along z."""
+    scale = np.array([1 / 1.5, 1.0, 1.0])
+    # Pairs in a ball, then those in a cylinder.
+    return 2 * hits(found * scale, truth * scale, 1.0) / max(len(found) + len(truth), 1)
+
+
+class Found(NamedTuple):
+    """What a peer finds, and how far each stands out in its own measure."""
+
+    places: Array
+    strength: Array
+
+
+def big_fish(pixels: NDArray[np.generic], *, all_of_them: bool) -> Found:
+    """Laplacian of a Gaussian, by default with the kink in the number of spots as threshold."""
+    from bigfish.detection import detect_spots
+    from bigfish.stack import log_filter
+
+    image = pixels.astype(np.float64) if all_of_them else pixels
+    size, radius = 3 * (_NM,), (_NM * SIGMA_Z, _NM * SIGMA, _NM * SIGMA)
+    strength = log_filter(image, (SIGMA_Z, SIGMA, SIGMA))
+    least = float(np.quantile(strength, 0.99)) if all_of_them else None
+    places = detect_spots(image, threshold=least, voxel_size=size, spot_radius=radius)
+    return Found(places.astype(float), strength[tuple(places.T)].astype(float))
+
+
+def scikit_image(pixels: NDArray[np.generic], *, all_of_them: bool) -> Found:
+    """Laplacian of a Gaussian of one width; the image from 0 to 1, as its threshold wants it."""
+    from skimage.feature import peak_local_max
+
+    # blob_log with one σ is this, without the strength of each.
+    low, high = float(pixels.min()), float(pixels.max())
+    image = (pixels - low) / (high - low)
+    widths = (SIGMA_Z, SIGMA, SIGMA)
+    strength = -ndimage.gaussian_laplace(image, widths) * np.mean(widths) ** 2
+    least = float(np.quantile(strength, 0.99)) if all_of_them else 0.2
+    places = peak_local_max(strength, threshold_abs=least, exclude_border=False)
+    return Found(places.astype(float), strength[tuple(places.T)])
+
+
+PEERS: dict[str, tuple[str, Callable[..., Found]]] = {
+    "big-fish": ("bigfish", big_fish), "blob_log": ("skimage", scikit_image),
+}  # fmt: skip
+
+
+def best_f1(found: Found, truth: Array) -> float:
+    """Return F1 at the threshold that suits the truth best."""
+    order = np.argsort(-found.strength)
+    counts = np.unique(np.geomspace(len(truth) / 10, len(truth) * 6, 60).astype(int))
+    return max(f1(found.places[order[:n]], truth) for n in counts if n <= len(order))
+
+
+def print_cells(options: argparse.Namespace) -> None:
+    """Print F1 of our detection and fits, and of the peers."""
+    peers = {}
+    for name, (module, peer) in PEERS.items():
+        try:
+            __import__(module)
+            peers[name] = peer
+        except ImportError:
+            print(f"{name} is not installed")
+    columns = ["found", "good fits", *(f"{name} {kind}" for name in peers for kind in ("", "best"))]
+    print("\ncells, F1\n" + f"{'':>12}" + "".join(f"{name:>15}" for name in columns))
+    for spots in (600, 1000, 1500)[: 1 if options.quick else None]:
+        stack = cell_stack(spots, spots)
+        own = spotfit.detect_spots(stack.pixels, dimensions=3, sigma=SIGMA, sigma_z=SIGMA_Z)
+        fits = spotfit.localize(stack.pixels, model="gaussian_3d", sigma=SIGMA, sigma_z=SIGMA_Z)
+        good = np.column_stack([fits.columns[axis] for axis in "zyx"])[fits.good]
+        scores = [f1(own, stack.truth), f1(good, stack.truth)]
+        theirs = []
+        for peer in peers.values():
+            theirs.append(f1(peer(stack.pixels, all_of_them=False).places, stack.truth))
+            theirs.append(best_f1(peer(stack.pixels, all_of_them=True), stack.truth))
+        line = f"{stack.name:>12}" + "".join(f"{score:>15.3f}" for score in scores + theirs)
+        if theirs:
+            best = max(theirs)
+            wanted = min(best + ABOVE, (1 + best) / 2)
+            line += f"   (≥ {wanted:.3f}){' MISSED' if scores[1] < wanted else ''}"
+        print(line, flush=True)
+
+
+def print_time(options: argparse.Namespace) -> None:
+    """Print how long a large stack takes."""
+    shape, spots = ((20, 512, 512), 600) if options.quick else ((40, 2048, 2048), 20_000)
+    rng = np.random.default_rng(1)
+    places = np.column_stack([rng.uniform(0, size - 1, spots) for size in shape])
+    light = spots_in(shape, places, np.full(spots, 150.0))
+    stack = np.stack([rng.poisson(100 + plane).astype(np.uint16) for plane in light])
+    del light
+    best, found = np.inf, 0
+    for _ in range(3):
+        begun = time.perf_counter()
+        found = len(spotfit.detect_spots(stack, dimensions=3, sigma=SIGMA, sigma_z=SIGMA_Z))
+        best = min(best, time.perf_counter() - begun)
+    print(f"\n{'×'.join(map(str, shape))}: {found} found of {spots}, {best:.2f} s (bar 4)")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    run(__doc__, {"false": print_false, "cells": print_cells, "time": print_time})
