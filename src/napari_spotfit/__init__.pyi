@@ -17,6 +17,7 @@ from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
 from .batch.localize_files import localize_files as localize_files
+from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration
 from .engine.errors import BackendFallbackWarning as BackendFallbackWarning
 from .engine.errors import BackendUnavailableError as BackendUnavailableError

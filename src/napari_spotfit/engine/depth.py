@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..images.arrays import like, to_host
 from ..models.astigmatism import DEPTH_COLUMNS, AstigmatismCalibration
-from ..models.columns import IN_PLANE, STDERR, STOP
+from ..models.columns import STDERR, STOP
 from ..models.profiles import GAUSSIAN_ELLIPTICAL
 from ..settings.settings import Settings
 from .backend import Backend, BlockFitter, Columns
@@ -23,6 +23,8 @@ from .block import Block, Positions
 from .detection.candidates import Candidates
 from .fit_job import FitJob
 from .quality.verdicts import depth_flags
+
+Array = NDArray[np.float64]
 
 #: Widths, and levels of the background over the amplitude, at which the correlation is tabulated.
 _WIDTHS, _LEVELS = 12, 9
@@ -94,16 +96,17 @@ def with_depth(columns: Columns, job: FitJob) -> Columns:
     model = settings.model
     assert isinstance(model, AstigmatismCalibration)
     host = {name: to_host(column) for name, column in columns.items()}
-    widths = [host[f"sigma_{axis}{end}"] for end in ("", STDERR) for axis in "xy"]
-    z, error, p_value = model.locate(*widths, _correlations(host, settings, job.roi_shape))
+    z, error, p_value = located(host, model, settings, job.roi_shape)
     made = {
         name: like(values.astype(kind), columns["y"])
         for name, values, kind in zip(
             DEPTH_COLUMNS, (z, p_value, error), ("f8", "f4", "f4"), strict=True
         )
     }
-    for axis, shift in zip(IN_PLANE, model.shift(np.nan_to_num(z)), strict=True):
+    for axis, (shift, slope) in model.shift(z, _levels(host, settings)).items():
         columns[axis] -= like(shift, columns[axis])
+        own = np.hypot(host[axis + STDERR], slope * np.nan_to_num(error))
+        columns[axis + STDERR][:] = like(own.astype(np.float32), columns[axis])
     if "flags" in columns:
         columns["flags"] |= depth_flags({"z": z, STOP: host[STOP]}, settings)
     # z stands with y and x, its error with theirs.
@@ -122,9 +125,27 @@ def with_depth(columns: Columns, job: FitJob) -> Columns:
     return placed
 
 
-def _correlations(
-    columns: Columns, settings: Settings, roi_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def located(
+    columns: Columns,
+    model: AstigmatismCalibration,
+    settings: Settings,
+    roi_shape: tuple[int, ...],
+) -> tuple[Array, Array, Array]:
+    """Return z of elliptical fits, its standard error, and how probable both widths are."""
+    x, y = (columns[f"sigma_{axis}"] for axis in "xy")
+    error_x, error_y = (columns[f"sigma_{axis}{STDERR}"] for axis in "xy")
+    correlation = _correlations(columns, settings, roi_shape)
+    return model.locate(x, y, error_x, error_y, correlation, _levels(columns, settings))
+
+
+def _levels(columns: Columns, settings: Settings) -> Array:
+    """Return the background per pixel over the light of each spot."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        level: Array = columns["background"].astype(float) / columns["photons"]
+        return level / (settings.gain or 1.0)
+
+
+def _correlations(columns: Columns, settings: Settings, roi_shape: tuple[int, ...]) -> Array:
     """Return the correlation of the errors of both widths, by widths and background."""
     axes, table = _table_of_correlations(tuple(min(side, _LARGEST_ROI) for side in roi_shape))
     noise = settings.variance / settings.gain if settings.variance and settings.gain else 0.0
@@ -148,7 +169,7 @@ def _correlations(
 @lru_cache(maxsize=16)
 def _table_of_correlations(
     roi_shape: tuple[int, ...],
-) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+) -> tuple[list[Array], Array]:
     """Return logarithms of both widths and the level, and the correlation of the bound there."""
     widths = np.linspace(np.log(_LEAST_WIDTH), np.log(max(roi_shape) / 2), _WIDTHS)
     levels = np.linspace(np.log(_LEAST_LEVEL), np.log(_MOST_LEVEL), _LEVELS)
@@ -158,7 +179,7 @@ def _table_of_correlations(
     )
     y, x = np.indices(roi_shape, float)
     middle = [(side - 1) / 2 for side in roi_shape]
-    at = {
+    at: dict[str, Any] = {
         "y": middle[0], "x": middle[1], "sigma_x": sigma_x, "sigma_y": sigma_y,
         "amplitude": 1.0, "background": level,
     }  # fmt: skip

@@ -33,7 +33,8 @@ _Z = replace(
 P_VALUE = COLUMNS["z_p_value"]
 #: Heights at which the curves are tabulated, and those where the search begins; spots at a time.
 _TABLE, _BEGINNINGS, _PIECE = 4001, 41, 1 << 14
-_STEPS = 8
+#: No spot has less background for its light, and no z scatters less than this part of its error.
+_STEPS, _LEAST_LEVEL, _LEAST_EXCESS = 12, 1e-9, 0.5
 
 
 class Curve(NamedTuple):
@@ -68,8 +69,8 @@ class Curve(NamedTuple):
 
         return np.asarray(CubicSpline(self.nodes, self.numbers)(z))
 
-    def check(self, name: str) -> None:
-        """Raise a ValueError if it is no curve."""
+    def checked(self, name: str) -> Curve:
+        """Return it, or raise a ValueError if it is no curve."""
         count = {"huang": len(self.numbers) == 5, "polynomial": len(self.numbers) > 0}.get(
             self.kind, self.kind == "spline" and len(self.nodes) == len(self.numbers) > 1
         )
@@ -79,6 +80,19 @@ class Curve(NamedTuple):
                 f"the curve {name} must be 'huang' with 5 numbers, a 'polynomial', or a 'spline' "
                 f"with a value at each of its rising nodes; got {self!r}"
             )
+        return self
+
+
+class Level(NamedTuple):
+    """The curves of dimmer spots, whose wings drown in the background: they appear narrower."""
+
+    #: Background per pixel over the light of a spot.
+    level: float
+    x: Curve
+    y: Curve
+    wobble_x: Curve
+    wobble_y: Curve
+    excess: Curve
 
 
 class Quality(NamedTuple):
@@ -121,9 +135,16 @@ class AstigmatismCalibration(Calibration):
         Degrees from the x axis to the first of the lens' axes, positive towards y.
     wobble_x, wobble_y : Curve, optional
         How far a spot appears from where it is at z = 0, in pixels.
+    excess : Curve, optional
+        How many times the scatter of z is what the widths' standard errors say: spots are no
+        Gaussians.
     index_factor : float
         Heights of results are those of the stage times this factor, and so are their errors: 1
         for beads on the glass, less where the sample refracts less than the immersion.
+    level : float
+        Background per pixel over the light of the beads.
+    dimmer : tuple of Level
+        The curves of dimmer spots, in the order of their levels.
     pixel_size : float, optional
         Side of a pixel of the camera in nm.
     roi_size : tuple of int, optional
@@ -156,7 +177,10 @@ class AstigmatismCalibration(Calibration):
     angle: float = 0.0
     wobble_x: Curve | None = None
     wobble_y: Curve | None = None
+    excess: Curve | None = None
     index_factor: float = 1.0
+    level: float = 0.0
+    dimmer: tuple[Level, ...] = ()
     pixel_size: float | None = None
     roi_size: tuple[int, ...] | None = None
     pixel: str = "sampled"
@@ -166,13 +190,16 @@ class AstigmatismCalibration(Calibration):
     beads: tuple[Bead, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("x", "y", "wobble_x", "wobble_y"):
+        for name in ("x", "y", "wobble_x", "wobble_y", "excess"):
             value = getattr(self, name)
             if value is not None:
-                own = Curve(*value)
-                own.check(name)
-                object.__setattr__(self, name, own)
-        for name in ("low", "high", "angle", "index_factor"):
+                object.__setattr__(self, name, Curve(*value).checked(name))
+        dimmer = tuple(
+            Level(number("level", level), *(Curve(*one).checked("of a level") for one in curves))
+            for level, *curves in self.dimmer
+        )
+        object.__setattr__(self, "dimmer", dimmer)
+        for name in ("low", "high", "angle", "index_factor", "level"):
             object.__setattr__(self, name, number(name, getattr(self, name)))
         number("index_factor", self.index_factor, 0, above=True)
         if self.pixel_size is not None:
@@ -182,14 +209,18 @@ class AstigmatismCalibration(Calibration):
         object.__setattr__(self, "beads", tuple(Bead(*bead) for bead in self.beads))
         if not self.low < self.high:
             raise ValueError(f"low must be below high; got {self.low:g} and {self.high:g} nm")
+        levels = [self.level, *(one.level for one in dimmer)]
+        if dimmer and not (self.level > 0 and np.all(np.diff(levels) > 0)):
+            raise ValueError(f"the levels of dimmer spots must rise, from above 0; got {levels}")
         z = np.linspace(self.low, self.high, _TABLE)
-        if not min(self.x(z).min(), self.y(z).min()) > 0:
-            raise ValueError("the curves x and y must be above 0 px in the range")
-        if unique_range(self.x, self.y, self.low, self.high) != (self.low, self.high):
-            raise ValueError(
-                f"the widths do not tell z from {self.low:g} to {self.high:g} nm: the difference "
-                "of both must rise or fall all the way. Choose a shorter range"
-            )
+        for x, y in ((self.x, self.y), *((one.x, one.y) for one in dimmer)):
+            if not min(x(z).min(), y(z).min()) > 0:
+                raise ValueError("the curves x and y must be above 0 px in the range")
+            if unique_range(x, y, self.low, self.high) != (self.low, self.high):
+                raise ValueError(
+                    f"the widths do not tell z from {self.low:g} to {self.high:g} nm: the "
+                    "difference of both must rise or fall all the way. Choose a shorter range"
+                )
 
     @property
     def profile(self) -> Profile:
@@ -254,14 +285,27 @@ class AstigmatismCalibration(Calibration):
         return replace(self, index_factor=factor)
 
     @cached_property
-    def _table(self) -> tuple[Array, ...]:
-        """Heights, widths and their slopes."""
+    def _table(self) -> tuple[Array, Array, Array]:
+        """Logarithms of the levels; heights; and by both, the columns of :class:`_Row`."""
+        still, alike = (Curve("polynomial", (value,)) for value in (0.0, 1.0))
+        shifts = self.wobble_x or still, self.wobble_y or still
+        levels = Level(self.level, self.x, self.y, *shifts, self.excess or alike), *self.dimmer
         z = np.linspace(self.low, self.high, _TABLE)
-        x, y = self.x(z), self.y(z)
-        return z, x, y, np.gradient(x, z), np.gradient(y, z)
+        values = np.empty((len(levels), _TABLE, len(_Row._fields)))
+        for rows, (_, *curves, excess) in zip(values, levels, strict=True):
+            own = [curve(z) for curve in curves]
+            slopes = [np.gradient(one, z) for one in own]
+            rows[:] = np.stack([*own, *slopes, np.maximum(excess(z), _LEAST_EXCESS)], axis=1)
+        return np.log([max(one.level, _LEAST_LEVEL) for one in levels]), z, values
 
     def locate(
-        self, sigma_x: Any, sigma_y: Any, error_x: Any, error_y: Any, correlation: Any
+        self,
+        sigma_x: Any,
+        sigma_y: Any,
+        error_x: Any,
+        error_y: Any,
+        correlation: Any = 0.0,
+        level: Any = 0.0,
     ) -> tuple[Array, Array, Array]:
         """Return z, its standard error, and the probability of widths so far from the curves.
 
@@ -273,6 +317,8 @@ class AstigmatismCalibration(Calibration):
             Their standard errors.
         correlation : float or array
             Of the errors of both.
+        level : float or array
+            Background per pixel over the light of the spot.
 
         Returns
         -------
@@ -280,7 +326,7 @@ class AstigmatismCalibration(Calibration):
             In nm, those of the stage times the factor of refraction. NaN where a width is; at an
             end of the range z is this end, without an error.
         """
-        given = np.broadcast_arrays(sigma_x, sigma_y, error_x, error_y, correlation)
+        given = np.broadcast_arrays(sigma_x, sigma_y, error_x, error_y, correlation, level)
         shape, rows = given[0].shape, [np.ravel(one).astype(float) for one in given]
         found = np.empty((3, rows[0].size))
         for first in range(0, rows[0].size, _PIECE):
@@ -291,9 +337,10 @@ class AstigmatismCalibration(Calibration):
         return z, error, p
 
     def _located(self, *given: Array) -> tuple[Array, Array, Array]:
-        width_x, width_y, *errors = given
-        table = self._table
+        width_x, width_y, *errors, level = given
+        heights, values = self._table[1:]
         xx, xy, yy = _inverse(*errors)
+        place = self._between_levels(level)
 
         def distance(x: Array, y: Array) -> Array:
             dx, dy = x - width_x, y - width_y
@@ -301,34 +348,97 @@ class AstigmatismCalibration(Calibration):
 
         step = (_TABLE - 1) // (_BEGINNINGS - 1)
         z, least = np.full(width_x.shape, np.nan), np.full(width_x.shape, np.inf)
-        for at, x, y in zip(*(one[::step] for one in table[:3]), strict=True):
-            own = distance(x, y)
+        for node in range(0, _TABLE, step):
+            own = distance(*(_mixed(values[:, node, one], place) for one in (0, 1)))
             nearer = own < least
-            z[nearer], least[nearer] = at, own[nearer]
-        longest = step * (table[0][1] - table[0][0])
-        for _ in range(_STEPS):
-            x, y, slope_x, slope_y = self._at(z)
-            along = slope_x * (xx * (width_x - x) + xy * (width_y - y))
-            along += slope_y * (xy * (width_x - x) + yy * (width_y - y))
-            move = along / _information(slope_x, slope_y, xx, xy, yy)
-            z = np.clip(z + np.clip(move, -longest, longest), self.low, self.high)
-        x, y, slope_x, slope_y = self._at(z)
-        error = _information(slope_x, slope_y, xx, xy, yy) ** -0.5
+            z[nearer], least[nearer] = heights[node], own[nearer]
+        # Newton's steps between two heights with the minimum between them; else half way.
+        longest = step * (heights[1] - heights[0])
+        below, above = np.maximum(z - longest, self.low), np.minimum(z + longest, self.high)
+        for round_ in range(_STEPS):
+            row = self._at(z, place)
+            dx, dy = width_x - row.x, width_y - row.y
+            along = row.slope_x * (xx * dx + xy * dy) + row.slope_y * (xy * dx + yy * dy)
+            if not round_:
+                beyond = ((z == self.low) & (along <= 0)) | ((z == self.high) & (along >= 0))
+                ends = z[beyond]
+            below, above = np.where(along > 0, z, below), np.where(along < 0, z, above)
+            z = z + along / _information(row.slope_x, row.slope_y, xx, xy, yy)
+            z = np.where((z > below) & (z < above), z, (below + above) / 2)
+        z[beyond] = ends
+        row = self._at(z, place)
+        error = row.excess * _information(row.slope_x, row.slope_y, xx, xy, yy) ** -0.5
         error[(z <= self.low) | (z >= self.high)] = np.nan
         from scipy.special import erfc  # here, as SciPy takes its time to import
 
-        return z, error, erfc(np.sqrt(distance(x, y) / 2))
+        return z, error, erfc(np.sqrt(distance(row.x, row.y) / 2) / row.excess)
 
-    def _at(self, z: Array) -> tuple[Array, ...]:
-        """Return both widths and their slopes at heights."""
-        return tuple(np.interp(z, self._table[0], one) for one in self._table[1:])
+    def _between_levels(self, level: Array) -> tuple[NDArray[np.int64], Array]:
+        """Return the lower of the two levels that a spot is between, and how far it is from it."""
+        levels = self._table[0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            place = np.interp(np.log(np.fmax(level, _LEAST_LEVEL)), levels, np.arange(len(levels)))
+        first = np.clip(place.astype(int), 0, max(len(levels) - 2, 0))
+        return first, place - first
 
-    def shift(self, z: Any) -> tuple[Array, Array]:
-        """Return how far spots at z of results appear along y and x from where they are."""
-        stage = np.clip(np.asarray(z) / self.index_factor, self.low, self.high)
-        curves = (self.wobble_y, self.wobble_x)
-        y, x = (np.zeros(stage.shape) if one is None else one(stage) for one in curves)
-        return y, x
+    def _at(self, z: Array, place: tuple[NDArray[np.int64], Array]) -> _Row:
+        """Return what the table has at heights, between two levels each."""
+        values = self._table[2]
+        position = (np.nan_to_num(z, nan=self.low) - self.low) / (self.high - self.low)
+        position = np.clip(position * (_TABLE - 1), 0, _TABLE - 1.000001)
+        node = position.astype(int)
+        part, (level, above) = (position - node)[:, None], place
+        found = values[level, node] * (1 - part) + values[level, node + 1] * part
+        if len(values) > 1:
+            upper = values[level + 1, node] * (1 - part) + values[level + 1, node + 1] * part
+            found += (upper - found) * above[:, None]
+        found[np.isnan(z)] = np.nan
+        return _Row(*found.T)
+
+    def shift(self, z: Array, level: Array) -> dict[str, tuple[Array, Array]]:
+        """Return how far spots appear from where they are along y and x, and how that grows.
+
+        Parameters
+        ----------
+        z : ndarray, shape (n,)
+            Heights of results.
+        level : ndarray, shape (n,)
+            Background per pixel over light.
+
+        Returns
+        -------
+        dict of str to (ndarray, ndarray)
+            For each axis pixels, and pixels per nm of z; 0 where z is no number.
+        """
+        stage = np.clip(np.nan_to_num(z) / self.index_factor, self.low, self.high)
+        row = self._at(stage, self._between_levels(level))
+        factor = self.index_factor
+        return {
+            "y": (row.wobble_y, row.wobble_slope_y / factor),
+            "x": (row.wobble_x, row.wobble_slope_x / factor),
+        }
+
+
+class _Row(NamedTuple):
+    """What the table of a calibration has at a height."""
+
+    x: Array
+    y: Array
+    wobble_x: Array
+    wobble_y: Array
+    slope_x: Array
+    slope_y: Array
+    wobble_slope_x: Array
+    wobble_slope_y: Array
+    excess: Array
+
+
+def _mixed(values: Array, place: tuple[NDArray[np.int64], Array]) -> Array:
+    """Return one value of each level, between the two levels of each spot."""
+    level, above = place
+    if len(values) == 1:
+        return values
+    return values[level] + (values[level + 1] - values[level]) * above
 
 
 def unique_range(

@@ -1,0 +1,295 @@
+"""Find the beads of a z-stack, and fit each in every plane."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..engine.quality.flags import Flag
+from ..images.arrays import as_array, to_host
+from ..images.camera import Camera
+from ..images.files.opening import opened
+from ..images.pixel_calibration import PixelCalibration
+from ..localization.detect_spots import detect_spots
+from ..localization.fit_at import checked_places, fit_at
+from ..localization.fit_spots import fit_spots
+from ..localization.localize import localize
+from ..models.bounds import number
+from ..models.columns import IN_PLANE, STDERR
+from ..results.spot_fits import SpotFits
+from ..settings.camera_noise import electrons_of
+from ..settings.settings import Settings
+
+Array = NDArray[np.float64]
+
+#: Planes that show a curve, at least.
+LEAST_PLANES = 7
+#: The ROI's side in widths of a bead's maximum projection; and the least and largest.
+_ROI_WIDTHS, _ROI_LEAST, _ROI_MOST = 9.0, 9, 31
+#: A neighbour counts from this part of a bead's height on, and beads from this part of the median.
+_NEIGHBOUR, _DIM = 0.2, 0.2
+#: The filter that finds beads, and their least distance, in widths.
+_SMOOTH, _APART = 1.5, 3.0
+#: Lens angles below so many degrees, or standard errors, are none; and the least ratio of widths
+#: that shows one.
+_LEAST_ANGLE, _ANGLE_ERRORS, _LEAST_RATIO = 1.0, 4.0, 1.15
+#: Flags of fits that say nothing of the widths.
+_SPOILT = (
+    Flag.NOT_CONVERGED | Flag.AT_BOUND | Flag.WEAK | Flag.NEGATIVE | Flag.MOVED | Flag.SATURATED
+)
+#: The least background over light that is told from none.
+_LEAST_LEVEL = 1e-6
+
+
+@dataclass
+class BeadFits:
+    """Fits of beads in all planes of a stack: arrays of (beads, planes), NaN where not usable."""
+
+    z: Array
+    #: Where the beads are in the maximum projection, (beads, 2).
+    places: Array
+    #: Those of the fits, and the stack with the camera's maps applied.
+    settings: Settings
+    planes: NDArray[Any]
+    angle: float = 0.0
+    columns: dict[str, Array] = field(default_factory=dict)
+    #: Why a bead is not used; nothing for those that are.
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Which beads are used."""
+        return np.array([not reason for reason in self.reasons], bool)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the beads that are used."""
+        return [bead for bead, reason in enumerate(self.reasons) if not reason]
+
+    def reject(self, bead: int, reason: str) -> None:
+        """Leave a bead out, for the first of its reasons."""
+        self.reasons[bead] = self.reasons[bead] or reason
+
+    @property
+    def level(self) -> float:
+        """The usual background per pixel over the light of a bead; above 0."""
+        levels = self._levels()[self.used]
+        return max(float(np.nanmedian(levels)), _LEAST_LEVEL) if len(levels) else _LEAST_LEVEL
+
+    def _levels(self) -> Array:
+        gain = self.settings.gain or 1.0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            levels: Array = self.columns["background"] / (self.columns["photons"] * gain)
+            return np.array([_median(own) for own in levels])
+
+    def dimmed(self, level: float, rng: np.random.Generator | None = None) -> dict[str, Array]:
+        """Return fits of the beads on so much background that they are of a higher level.
+
+        Maximum likelihood weighs their pixels as those of dim spots then, without their noise. With
+        a generator, they are dimmed instead: each electron is kept by chance, so that the fits
+        scatter as those of dim spots do.
+        """
+        used, columns = np.flatnonzero(self.used), self.columns
+        gain = self.settings.gain or 1.0
+        light = np.array([_median(own) for own in columns["photons"][used]]) * gain
+        background = (self._levels()[used] * light)[:, None, None, None]
+        more = np.maximum(level * light[:, None, None, None] - background, 0)
+        sides, count = self.settings.roi_shape, len(self.planes)
+        corners = np.rint(self.places[used]).astype(int) - np.array(sides) // 2
+        rois = np.stack(
+            [self.planes[:, y : y + sides[0], x : x + sides[1]] for y, x in corners]
+        ).astype(np.float32)
+        if rng is None:
+            rois += more.astype(np.float32)
+        else:
+            electron, dark = electrons_of(self.settings).gain, self.settings.offset
+            kept = np.minimum(self._levels()[used] / level, 1.0)[:, None, None, None]
+            electrons = np.rint(np.maximum(rois - dark, 0) / electron).astype(np.int64)
+            dimmed = rng.binomial(electrons, kept)
+            dimmed += rng.poisson(np.maximum((1 - kept) * background / electron, 0), rois.shape)
+            rois = (dark + electron * dimmed).astype(np.float32)
+        found = fit_spots(rois.reshape(-1, *sides), settings=self.settings)
+        fits = {}
+        for name in columns:
+            values = found.columns[name].astype(float).reshape(len(used), count)
+            full = np.full(columns[name].shape, np.nan)
+            full[used] = np.where(np.isfinite(columns["photons"][used]), values, np.nan)
+            fits[name] = full
+        for axis, first in zip(IN_PLANE, corners.T, strict=True):
+            fits[axis][used] += first[:, None]
+        return fits
+
+    def why(self) -> str:
+        """Return in words how many beads were left out, and why."""
+        found = [reason.split(":")[0] for reason in self.reasons if reason]
+        counts = {reason: found.count(reason) for reason in dict.fromkeys(found)}
+        return ", ".join(f"{count} {reason}" for reason, count in counts.items())
+
+
+def checked_stack(stack: Any) -> NDArray[Any]:
+    """Return a stack of planes, or raise an error that states what is accepted."""
+    planes: NDArray[Any] = to_host(as_array(opened(stack)))
+    if planes.ndim != 3:
+        raise ValueError(
+            f"the bead stack must have the shape (planes, rows, columns); got {planes.shape}. "
+            "Choose one channel and one time"
+        )
+    if len(planes) < LEAST_PLANES:
+        raise ValueError(
+            f"the bead stack must have {LEAST_PLANES} planes at least; got {len(planes)}. Record "
+            "beads in steps of 10 to 50 nm from below to above the focus"
+        )
+    return planes
+
+
+def checked_heights(dz: ArrayLike, planes: int) -> Array:
+    """Return the height of each plane in nm, or raise an error that states what is accepted."""
+    given = np.asarray(dz, float) if np.ndim(dz) else None
+    if given is None:
+        step = number("dz", dz)
+        if step <= 0:
+            raise ValueError(
+                f"dz must be above 0 nm: z rises with the number of the plane; got {step:g}. Of a "
+                "stack that was recorded downwards, give stack[::-1] and the step without its sign"
+            )
+        return step * np.arange(float(planes))
+    if given.shape != (planes,) or not np.isfinite(given).all():
+        raise ValueError(
+            f"dz must be the step in nm, or the height of each of the {planes} planes; got "
+            f"{'numbers that are not finite' if given.shape == (planes,) else given.shape}"
+        )
+    if not (np.diff(given) > 0).all():
+        raise ValueError(
+            "the heights of the planes must rise. Order both by them: order = numpy.argsort(z), "
+            "stack[order], z[order]; of several planes at one height, give the mean"
+        )
+    heights: Array = given - given[0]
+    return heights
+
+
+def fit_beads(
+    planes: NDArray[Any],
+    z: Array,
+    settings: Settings,
+    camera: Camera | None,
+    beads: ArrayLike | None,
+) -> BeadFits:
+    """Find beads on the maximum projection, and fit each in all planes, in one ROI.
+
+    The model is the elliptical Gaussian by maximum likelihood, rotated by one angle for all if the
+    lens is.
+    """
+    plain = settings.changed(model="gaussian", estimator="lse", neighbours="exclude")
+    chosen = None if beads is None else checked_places(beads, 2)
+    if camera is not None:
+        known = PixelCalibration(planes.shape, settings, camera=camera)
+        planes, settings = known.corrected(np.arange(len(planes)), planes), known.fitted
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the camera come with the fits in the planes
+        projection = np.nanmax(planes, axis=0)
+        if chosen is None:
+            found = localize(projection, settings=plain)
+            # Of one bead, aberrations may make several maxima near each other.
+            width = _width_of(found)
+            wide = plain.changed(sigma=_SMOOTH * width, min_distance=_APART * width)
+            chosen = detect_spots(projection, settings=wide)
+        found = fit_at(projection, chosen, settings=plain)
+    width, places = _width_of(found), chosen
+    roi = settings.roi_size
+    if roi is None:
+        side = int(np.clip(_ROI_WIDTHS * width, _ROI_LEAST, min(_ROI_MOST, *projection.shape)))
+        roi = side - 1 + side % 2
+    fits_of = settings.changed(
+        model="gaussian_elliptical", estimator="mle", roi_size=roi, sigma=round(width, 3),
+        errors=True, neighbours="exclude",
+    )  # fmt: skip
+    fits = BeadFits(z, places, fits_of, planes, reasons=[""] * len(places))
+    _reject_by_places(fits, found.amplitude.astype(float), projection.shape)
+    if beads is not None:  # chosen by hand
+        fits.reasons = [why if why.startswith("at the edge") else "" for why in fits.reasons]
+    _fit(fits)
+    return fits
+
+
+def _width_of(found: SpotFits) -> float:
+    """Return the usual width of fits in pixels."""
+    bright = found[found.amplitude > 0]
+    bright = bright[bright.amplitude > np.median(bright.amplitude) / 2] if len(bright) else bright
+    return float(np.clip(np.median(bright.sigma), 0.5, 6.0)) if len(bright) else 1.3
+
+
+def _reject_by_places(fits: BeadFits, height: Array, shape: tuple[int, ...]) -> None:
+    """Leave out beads at the edge, near others, and dim specks."""
+    half = np.array(fits.settings.roi_shape) // 2
+    pixel = np.rint(fits.places)
+    inside = np.all((pixel >= half) & (pixel + half < shape), axis=1)
+    usual = np.median(height) if len(height) else 0.0
+    for bead, place in enumerate(fits.places):
+        near = (np.abs(fits.places - place) < 2 * half + 1).all(axis=1)
+        near[bead] = False
+        if not inside[bead]:
+            fits.reject(bead, "at the edge: its ROI is not all in the image")
+        elif height[bead] < _DIM * usual:
+            fits.reject(bead, "dim: less than a fifth as high as the others")
+        elif (near & (height > _NEIGHBOUR * height[bead])).any():
+            fits.reject(bead, "overlapping: another bead is in its ROI or beside it")
+
+
+def _fit(fits: BeadFits) -> None:
+    """Fit the beads that are left in all planes."""
+    used = np.flatnonzero(fits.used)
+    planes, count = fits.planes, len(fits.planes)
+    names = ["y", "x", "sigma_x", "sigma_y", "photons", "amplitude", "background"]
+    names += [name + STDERR for name in names]
+    fits.columns = {name: np.full((len(fits.places), count), np.nan) for name in names}
+    if not len(used):
+        return
+    at = np.column_stack(
+        [np.repeat(np.arange(count), len(used)), np.tile(np.rint(fits.places[used]), (count, 1))]
+    )
+    fits.angle = _lens_angle(fits, at)
+    model = "gaussian_rotated" if fits.angle else "gaussian_elliptical"
+    fixed = {"angle": fits.angle} if fits.angle else {}
+    settings = fits.settings.changed(model=model, fixed=fixed)
+    found = fit_at(planes, at, settings=settings)
+    assert found.settings is not None
+    fits.settings = found.settings  # with the noise
+    usable = ((found.flags & int(_SPOILT)) == 0).reshape(count, -1).T
+    for name in names:
+        values = found.columns[name].astype(float).reshape(count, -1).T
+        fits.columns[name][used] = np.where(usable, values, np.nan)
+    saturated = ((found.flags & int(Flag.SATURATED)) != 0).reshape(count, -1).T
+    for bead, own in zip(fits.numbers, saturated, strict=True):
+        if own.any():
+            fits.reject(bead, f"saturated: in {own.sum()} of {count} planes")
+
+
+def _lens_angle(fits: BeadFits, at: Array) -> float:
+    """Return the angle of the lens in degrees, of at most 45; 0 unless it is sure to be turned."""
+    turned = fits.settings.changed(model="gaussian_rotated")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = fit_at(fits.planes, at, settings=turned)
+    ratio = np.abs(np.log(found.sigma_x / found.sigma_y))
+    shows = ((found.flags & int(_SPOILT)) == 0) & (ratio > np.log(_LEAST_RATIO))
+    # Both axes are alike: an angle is one of a quarter of a turn.
+    turns = np.where(shows, ratio * np.exp(4j * np.radians(found.angle)), 0)
+    by_bead = np.nan_to_num(turns).reshape(len(fits.planes), -1).sum(0)
+    mean = by_bead.sum()
+    if not abs(mean):
+        return 0.0
+    across = (by_bead * np.conj(mean) / abs(mean)).imag
+    error = np.degrees(np.sqrt(np.sum(across**2)) / abs(mean)) / 4
+    angle = float(np.degrees(np.angle(mean)) / 4)
+    sure = abs(angle) > max(_LEAST_ANGLE, _ANGLE_ERRORS * error)
+    return round(angle, 2) if sure else 0.0
+
+
+def _median(values: Array) -> float:
+    """Return the median of the finite values; NaN without any."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else float("nan")
