@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ..layers.images import PixelSize
     from .sample import SpotSample
 
-#: Widths in pixels from which on the numbers stand beside the rest, and the profiles beside the
-#: pictures, too.
-_BESIDE, _WIDE = 560, 880
+#: Widths in pixels from which on the steps stand beside the title, the numbers beside the rest, and
+#: the profiles beside the pictures, too.
+_IN_LINE, _BESIDE, _WIDE = 380, 560, 880
 #: Milliseconds in which what has changed finds its place before it is drawn.
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
@@ -92,6 +92,7 @@ class InspectPanel(QWidget):
         self.pixels, self.pages = QStackedWidget(), QStackedWidget()
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._head = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._still = delayed(self._draw, _SETTLING, self)
         self._lay_out(parent)
 
@@ -178,7 +179,7 @@ class InspectPanel(QWidget):
         """Turn the layout where the panel has become wide or narrow."""
         super().resizeEvent(event)
         wide, across = self.width() >= _WIDE, QBoxLayout.Direction.LeftToRight
-        for box, least in ((self._body, _BESIDE), (self._views, _WIDE)):
+        for box, least in ((self._head, _IN_LINE), (self._body, _BESIDE), (self._views, _WIDE)):
             down = QBoxLayout.Direction.TopToBottom
             box.setDirection(across if self.width() >= least else down)
         self.pictures.go(below=not wide)
@@ -204,13 +205,17 @@ class InspectPanel(QWidget):
 
     def _lay_out(self, parent: QWidget) -> None:
         buttons = (self.numbers.copy_button, self.refit_button)
-        head = fill(QHBoxLayout(), (self.title, 1), self.doubtful, *buttons)
+        named = fill(QHBoxLayout(), (self.title, 1), *buttons)
+        fill(self._head, (named, 1), self.doubtful)
+        self._head.setAlignment(self.doubtful, Qt.AlignmentFlag.AlignLeft)
         fill(self._views, (self.pictures, 3), (self.profiles, 2))
         views = QWidget()
         fill(QVBoxLayout(views), self.changed, self.excluded, (self._views, 1), spacing=4)
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
-        spot = fill(QVBoxLayout(), head, self.refit, self.verdict, (self.pixels, 1), spacing=3)
+        spot = fill(
+            QVBoxLayout(), self._head, self.refit, self.verdict, (self.pixels, 1), spacing=3
+        )
         content, scroll = QWidget(), QScrollArea()
         content.setLayout(fill(self._body, (spot, 1), self.numbers, self.comparison, spacing=16))
         scroll_upright(scroll, content)

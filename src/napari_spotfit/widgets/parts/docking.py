@@ -25,9 +25,9 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 #: this, in pixels, has no room there beside napari's own controls.
 _SHARE, _LOW = 0.4, 760
 #: The share of that height with which it is content.
-_ENOUGH = 0.8
-#: The width in pixels that it gets on the right then, where it is alone.
-_WIDTH = 360
+_ENOUGH = 0.7
+#: The widths in pixels that it gets on the right then, where it is alone and as a tab.
+_WIDTH, _AS_TAB = 360, 322
 #: What has the keyboard is outlined, which napari's themes leave out; a border would move the
 #: handle of a slider.
 _FOCUS = (
@@ -211,6 +211,8 @@ def _dock_where_there_is_room(widget: QWidget) -> None:
     if others:
         window.tabifyDockWidget(others[0], dock)
         dock.raise_()
+        if area == _RIGHT:
+            window.resizeDocks([dock], [_AS_TAB], Qt.Orientation.Horizontal)
     elif area == _BOTTOM:
         high = round(_SHARE * window.height())
         window.resizeDocks([dock], [high], Qt.Orientation.Vertical)

@@ -42,8 +42,8 @@ _NONE = "No filter"
 _WIDE = 460
 #: Height of the legend in any case, if it is that high.
 _LEAST = 60
-#: Height of the list of filters; height of one of them, and how many are seen in any case.
-_LIST, _ROW, _SEEN = 110, 24, 2
+#: Height of one of the filters in the list, and how many are seen in any case.
+_ROW, _SEEN = 24, 2
 
 
 class FilterList(QWidget):
@@ -209,7 +209,7 @@ class FilterPage(Page):
         self.legend, self.list = Legend(spots), FilterList(spots)
         self._words, self._area = QWidget(), QScrollArea()
         words, inner = self._words, QWidget()
-        fill(QVBoxLayout(words), Scrolled(self.legend, _LEAST), (self.list, 1), spacing=4)
+        fill(QVBoxLayout(words), (Scrolled(self.legend, _LEAST), 3), (self.list, 1), spacing=4)
         self._box = fill(
             QBoxLayout(QBoxLayout.Direction.LeftToRight, inner),
             (self.histogram, 3),
@@ -250,7 +250,6 @@ class FilterPage(Page):
         direction = QBoxLayout.Direction
         wide = self.width() >= max(_WIDE, self._width_side_by_side())
         self._box.setDirection(direction.LeftToRight if wide else direction.TopToBottom)
-        self.list.setMinimumHeight(0 if wide else _LIST)
 
     def _width_side_by_side(self) -> int:
         """Return the least width of the parts beside each other, and of a scroll bar."""
