@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from same_fits import assert_same
+from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from napari_spotfit import (
@@ -238,3 +239,25 @@ def test_settings_of_results_fit_the_same_again():
     settings = Settings(voxel_size=(300, 100, 100), **KNOWN)
     fits = localize(MOVIE, settings=settings)
     assert_same(localize(MOVIE, settings=fits.settings), fits)
+
+
+def test_errors_follow_the_noise_of_stacks_that_a_filter_went_over():
+    """Each plane by itself, as programs smooth stacks."""
+    rng = np.random.default_rng(7)
+    shape = 20, 260, 260
+    along = np.arange(10, 255, 16.0)
+    truth = np.stack(np.meshgrid([9.5], along, along, indexing="ij"), -1).reshape(-1, 3)
+    truth += rng.uniform(-0.5, 0.5, truth.shape)
+    z, y, x = np.ogrid[tuple(map(slice, shape))]
+    clean = np.full(shape, 50.0)
+    for place in truth:
+        own = dict(zip("zyx", place, strict=True)) | {"sigma": SIGMA, "sigma_z": SIGMA_Z}
+        clean += 300 * GAUSSIAN_3D.sampled(z, y, x, own)
+    image = gaussian_filter(rng.poisson(clean).astype(np.float32), (0, 0.8, 0.8))
+    known = {"model": "gaussian_3d", "sigma": np.hypot(SIGMA, 0.8), "sigma_z": SIGMA_Z}
+    fits = fit_at(image, truth, **known)
+    assert fits.settings.noise.blur > 0.5
+    assert fits.good.all()
+    for axis, name in enumerate("zyx"):
+        scores = (fits.columns[name] - truth[:, axis]) / fits.columns[f"{name}_stderr"]
+        assert scores.std() == pytest.approx(1, abs=0.15)

@@ -195,6 +195,9 @@ def test_bounds_in_volumes_follow_each_axis():
     assert ends == {
         "z": (1.0, 4.5), "y": (4.0, 4.0), "x": (-0.5, 8.5), "sigma": (0.25, 9), "sigma_z": (0.25, 9)
     }  # fmt: skip
+    in_px = known.changed(sigma_min=0.8, sigma_max=3)
+    assert bounds_of("sigma", in_px, (5, 7, 9)) == (0.8, 3)
+    assert bounds_of("sigma_z", in_px, (5, 7, 9)) == (0.25, 9)
     with pytest.raises(ValueError, match="z is fixed at 3 planes from the middle of the ROI"):
         bounds_of("z", known.changed(fixed={"z": 3.0}, bounds={}), known.roi_shape)
     with pytest.raises(ValueError, match="sigma_z must be above 0"):

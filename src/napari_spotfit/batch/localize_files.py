@@ -14,7 +14,7 @@ from .request import ENDING, Batch, image_files
 from .run import run_batch
 
 
-@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "optics", "run", volumes=True)
 def localize_files(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from ..engine.errors import BackendUnavailableError
 from ..engine.select import select_backend, usable_here
 from ..files.settings_file import load_settings
+from ..models.profiles import ALL_MODELS
 from ..settings.parameter import GROUPS, Parameter, words_of
 from ..settings.settings import Settings, parameters
 from .output import USUAL, write_message
@@ -122,9 +123,7 @@ def _option(name: str, hint: Any, about: Parameter, default: Any) -> Callable[[C
     if name in ("fixed", "bounds"):
         kind: _ParamType = _ForParameter(name)
         return click.option(flag, name, type=kind, metavar=kind.name, multiple=True, help=text)
-    words = words_of(hint)
-    if not words and name == "model":
-        words = words_of(kinds[0])
+    words = tuple(ALL_MODELS) if name == "model" else words_of(hint)
     if words:
         return click.option(flag, name, type=click.Choice(words), default=default, help=text)
     kind = _Number(int in kinds, type(None) in kinds, _SIDES.get(name, ""))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device
+from ..models.columns import IN_PLANE
 from ..settings.camera_noise import has_shot_noise
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
@@ -185,26 +186,33 @@ def _variances(
 
     Both are white; the derivatives are those by pixels before any filter.
     """
-    around = (slopes.shape[1] - roi_shape[0]) // 2
+    around = (slopes.shape[-1] - roi_shape[-1]) // 2
     spot = _spot(settings, roi_shape, _usual(settings, roi_shape, sigma), around)
     usual = _usual(settings, roi_shape, settings.sigma or _USUAL_SIGMA)
     spot *= _spot(settings, roi_shape, usual, around).sum() / spot.sum()
-    noise = [np.einsum("iyx,yx,jyx->ij", slopes, own, slopes) for own in (spot**0, spot)]
+    axes = "".join(settings.profile.axes)
+    products = f"i{axes},{axes},j{axes}->ij"
+    noise = [np.einsum(products, slopes, own, slopes) for own in (spot**0, spot)]
     return np.array([np.einsum("ki,ij,kj->k", moves, one, moves) for one in noise]).T
 
 
 def _usual(settings: Settings, roi_shape: tuple[int, ...], sigma: float) -> dict[str, float]:
     """Return the shape of a spot in the middle of a ROI."""
     start = {one.name: one.start[0] + one.start[1] * sigma for one in settings.profile.shape}
-    return start | {"y": (roi_shape[0] - 1) / 2, "x": (roi_shape[1] - 1) / 2}
+    if settings.sigma_z is not None and "sigma_z" in start:
+        start["sigma_z"] = settings.sigma_z
+    middles = ((side - 1) / 2 for side in roi_shape)
+    return start | dict(zip(settings.profile.axes, middles, strict=True))
 
 
 def _spot(
     settings: Settings, roi_shape: tuple[int, ...], shape: dict[str, float], around: int = 0
 ) -> Array:
-    """Return a spot of height 1 in a ROI and so many pixels around it."""
+    """Return a spot of height 1 in a ROI and so many pixels around it in its planes."""
     profile = settings.profile
-    places = np.indices([size + 2 * around for size in roi_shape], float) - around
+    beside = np.repeat([0, around], [len(roi_shape) - len(IN_PLANE), len(IN_PLANE)])
+    places = np.indices(roi_shape + 2 * beside, float)
+    places -= beside.reshape(-1, *len(roi_shape) * [1])
     top = shape | {"amplitude": 1.0, "background": 0.0}
     return profile.evaluate(places, top, settings.pixel if profile.integrated else "sampled")
 
@@ -216,7 +224,7 @@ def _derivatives(
     usual, names, slopes = _usual(settings, roi_shape, sigma), [], []
     for name in (one.name for one in settings.profile.shape):
         if name not in settings.fixed:
-            step = _STEP * (sigma if name in ("y", "x") else max(abs(usual[name]), 1.0))
+            step = _STEP * (sigma if name in settings.profile.axes else max(abs(usual[name]), 1.0))
             more, less = (
                 _spot(settings, roi_shape, usual | {name: usual[name] + way})
                 for way in (step, -step)
@@ -229,7 +237,7 @@ def _derivatives(
 
 def _filtered(planes: Array, blur: float) -> Array:
     """Return planes after the filter, with as many pixels more around as it reaches."""
-    for axis in (1, 2):
+    for axis in (-2, -1):
         planes = np.apply_along_axis(np.convolve, axis, planes, _kernel(blur))
     return planes
 

@@ -194,7 +194,7 @@ def _built_in(settings: HasBounds, parameter: ShapeParameter) -> tuple[End, End]
     """Return the ends where ``bounds`` has none: the settings for σ, then the model's own."""
     name, unit = parameter.name, parameter.unit
     low = high = None
-    if name.startswith("sigma") and settings.profile.expression is None:
+    if name.startswith("sigma") and unit == "px" and settings.profile.expression is None:
         low = settings.sigma_min and End.of("sigma_min", settings.sigma_min, unit)
         high = settings.sigma_max and End.of("sigma_max", settings.sigma_max, unit)
     if not low and parameter.low is not None:
