@@ -20,6 +20,9 @@ from napari_spotfit import (
 )
 from napari_spotfit.models.astigmatism import Curve, Level
 
+#: Its molecules have an image that is none of a Gaussian with the widths of LENS.
+pytestmark = pytest.mark.filterwarnings("ignore:the widths of")
+
 X, Y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
 LENS = AstigmatismCalibration(
     X, Y, -500.0, 500.0, wobble_x=Curve("polynomial", (0.001, 0.0)), roi_size=(13, 13)
@@ -201,3 +204,11 @@ def test_a_turned_lens_holds_its_angle():
     assert np.mean(fits.z) == pytest.approx(z, abs=3)
     assert (fits.angle_stderr == 0).all()
     assert Settings(model=turned).profile.name == "gaussian_rotated"
+
+
+def test_a_calibration_of_another_camera_is_doubted(movie):
+    frames, _ = movie
+    double = [curve._replace(numbers=(2.6, *curve.numbers[1:])) for curve in (X, Y)]
+    other = AstigmatismCalibration(*double, -500.0, 500.0, roi_size=(13, 13))
+    with pytest.warns(UserWarning, match="of the spots do not go with the calibration"):
+        localize(frames, model=other, **KNOWN)

@@ -356,6 +356,11 @@ def wobble_of(
 def _calibration(found: _Alignment, given: Settings) -> AstigmatismCalibration:
     """Return the calibration, with the quality of z."""
     fits = found.fits
+    # Beads have less background for their light in some planes than in others: as much in all.
+    level = fits.level(found.inside & fits.used[:, None])
+    fits.columns = fits.dimmed(level)
+    found.take(fits.columns)
+    found.curves = found.fitted(fits.used, found.curves.x.kind)
     (wobble_y, wobble_x), places, _ = wobble_of(found)
     photons = np.nan_to_num(fits.columns["photons"]).max(1)
     beads = tuple(
@@ -365,13 +370,13 @@ def _calibration(found: _Alignment, given: Settings) -> AstigmatismCalibration:
         )
     )
     voxel, curves = given.voxel_size, found.curves
-    dimmer = [_dimmer(found, level, places) for level in _levels(fits.level)]
+    dimmer = [_dimmer(found, one, places) for one in _levels(level)]
     low, high = unique_range(curves.x, curves.y, found.low, found.high)
     for one in dimmer:
         low, high = unique_range(one.x, one.y, low, high)
     found.take(fits.columns)
     calibration = AstigmatismCalibration(
-        curves.x, curves.y, low, high, level=fits.level, dimmer=tuple(dimmer),
+        curves.x, curves.y, low, high, level=level, dimmer=tuple(dimmer),
         angle=fits.angle, wobble_x=wobble_x, wobble_y=wobble_y,
         pixel_size=None if voxel is None else voxel[-1], roi_size=fits.settings.roi_shape,
         pixel=fits.settings.pixel, beads=beads, points=_mean_points(found),

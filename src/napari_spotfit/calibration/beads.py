@@ -43,6 +43,8 @@ _SPOILT = (
 )
 #: The least background over light that is told from none.
 _LEAST_LEVEL = 1e-6
+#: The part of the beads and planes that has no more of it than the least level of a calibration.
+_MOST = 0.9
 
 
 @dataclass
@@ -74,17 +76,15 @@ class BeadFits:
         """Leave a bead out, for the first of its reasons."""
         self.reasons[bead] = self.reasons[bead] or reason
 
-    @property
-    def level(self) -> float:
-        """The usual background per pixel over the light of a bead; above 0."""
-        levels = self._levels()[self.used]
-        return max(float(np.nanmedian(levels)), _LEAST_LEVEL) if len(levels) else _LEAST_LEVEL
+    def level(self, inside: NDArray[np.bool_]) -> float:
+        """Return the background per pixel over the light that most beads in planes are below."""
+        light, background = self._light()
+        return max(float(np.quantile((background / light)[inside], _MOST)), _LEAST_LEVEL)
 
-    def _levels(self) -> Array:
-        gain = self.settings.gain or 1.0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            levels: Array = self.columns["background"] / (self.columns["photons"] * gain)
-            return np.array([_median(own) for own in levels])
+    def _light(self) -> tuple[Array, Array]:
+        """Return the light of each bead in each plane, and the background per pixel, in counts."""
+        light = self.columns["photons"] * (self.settings.gain or 1.0)
+        return light, np.maximum(self.columns["background"], 0)
 
     def dimmed(self, level: float, rng: np.random.Generator | None = None) -> dict[str, Array]:
         """Return fits of the beads on so much background that they are of a higher level.
@@ -94,20 +94,17 @@ class BeadFits:
         scatter as those of dim spots do.
         """
         used, columns = np.flatnonzero(self.used), self.columns
-        gain = self.settings.gain or 1.0
-        light = np.array([_median(own) for own in columns["photons"][used]]) * gain
-        background = (self._levels()[used] * light)[:, None, None, None]
-        more = np.maximum(level * light[:, None, None, None] - background, 0)
+        light, background = (np.nan_to_num(one[used])[..., None, None] for one in self._light())
         sides, count = self.settings.roi_shape, len(self.planes)
         corners = np.rint(self.places[used]).astype(int) - np.array(sides) // 2
         rois = np.stack(
             [self.planes[:, y : y + sides[0], x : x + sides[1]] for y, x in corners]
         ).astype(np.float32)
         if rng is None:
-            rois += more.astype(np.float32)
+            rois += np.maximum(level * light - background, 0).astype(np.float32)
         else:
             electron, dark = electrons_of(self.settings).gain, self.settings.offset
-            kept = np.minimum(self._levels()[used] / level, 1.0)[:, None, None, None]
+            kept = np.clip(background / np.maximum(level * light, 1e-9), 0, 1)
             electrons = np.rint(np.maximum(rois - dark, 0) / electron).astype(np.int64)
             dimmed = rng.binomial(electrons, kept)
             dimmed += rng.poisson(np.maximum((1 - kept) * background / electron, 0), rois.shape)
@@ -287,9 +284,3 @@ def _lens_angle(fits: BeadFits, at: Array) -> float:
     angle = float(np.degrees(np.angle(mean)) / 4)
     sure = abs(angle) > max(_LEAST_ANGLE, _ANGLE_ERRORS * error)
     return round(angle, 2) if sure else 0.0
-
-
-def _median(values: Array) -> float:
-    """Return the median of the finite values; NaN without any."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else float("nan")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..version import __version__
+from .calibrate import calibrate
 from .convert import convert
 from .demo import demo
 from .drift import drift
@@ -79,5 +80,5 @@ def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""
 
 
-for command in (localize, pairs, info, convert, drift, simulate, benchmark, demo):
+for command in (localize, calibrate, pairs, info, convert, drift, simulate, benchmark, demo):
     main.add_command(command)

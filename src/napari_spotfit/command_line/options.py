@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from ..engine.errors import BackendUnavailableError
 from ..engine.select import select_backend, usable_here
@@ -123,11 +124,43 @@ def _option(name: str, hint: Any, about: Parameter, default: Any) -> Callable[[C
     if name in ("fixed", "bounds"):
         kind: _ParamType = _ForParameter(name)
         return click.option(flag, name, type=kind, metavar=kind.name, multiple=True, help=text)
-    words = tuple(ALL_MODELS) if name == "model" else words_of(hint)
+    words = words_of(hint)
+    if name == "model":
+        choice = _Model(tuple(ALL_MODELS))
+        text += " Or the file of a calibration, as “calibrate” writes it: results then have z."
+        return click.option(
+            flag, name, type=choice, metavar=choice.name, default=default, help=text
+        )
     if words:
         return click.option(flag, name, type=click.Choice(words), default=default, help=text)
     kind = _Number(int in kinds, type(None) in kinds, _SIDES.get(name, ""))
     return click.option(flag, name, type=kind, metavar=kind.name, default=default, help=text)
+
+
+class _Model(_ParamType):
+    """The name of a model, or the file of a calibration."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = tuple(words)
+        self.name = f"{'|'.join(self._words)}|FILE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return a name as it is, or the calibration of a file."""
+        if not isinstance(value, str) or value in self._words:
+            return value
+        if not Path(value).suffix:
+            self.fail(f"{value!r} is not one of {', '.join(self._words)}, nor a file", param, ctx)
+        from ..calibration.files import load_calibration
+
+        try:
+            return load_calibration(value)
+        except (ImportError, OSError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[Any]:
+        """Return the names, and files."""
+        found = [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
 
 
 class _Number(_ParamType):

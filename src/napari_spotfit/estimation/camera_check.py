@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..engine.quality.flags import Flag
 from ..images.arrays import to_host
+from ..models.calibration import Calibration
 from ..models.columns import STDERR
 from ..results.spot_fits import SpotFits
 from ..settings.camera_noise import noise_of
@@ -31,6 +32,8 @@ _SHOWN = 4.0
 _FEWEST_ELECTRONS = 200.0
 #: A spot's shape may be off by so much of its height, which is no noise.
 _SHAPE = 0.05
+#: Spots that go with their calibration are seldom less probable; and the share of others at most.
+_IMPROBABLE, _UNLIKE_SPOTS = 1e-3, 0.5
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
 
@@ -54,12 +57,17 @@ class CameraCheck:
     #: their light in counts.
     slopes: list[NDArray[np.float64]] = field(default_factory=list)
     settings: Settings | None = None
+    #: Fits with z, and those whose widths do not go with their calibration.
+    located: int = 0
+    unlike: int = 0
 
     def add(self, fits: SpotFits) -> None:
         """Look at some fits."""
         settings = fits.settings
         if self.given.noise is not None or settings is None:
             return
+        if isinstance(settings.model, Calibration) and "z_p_value" in fits:
+            self._compare_widths(fits.to_host())
         # Wide wings take the background down.
         if not settings.profile.name.startswith("gaussian"):
             return
@@ -76,12 +84,29 @@ class CameraCheck:
 
     def doubts(self) -> str:
         """Return a warning of a gain or an offset that the fits contradict; nothing without."""
-        return self._of_gain() or self._of_offset()
+        return self._of_calibration() or self._of_gain() or self._of_offset()
 
     def warn(self) -> None:
         """Warn the caller of doubts."""
         if doubts := self.doubts():
             warn_caller(doubts)
+
+    def _compare_widths(self, fits: SpotFits) -> None:
+        """Count fits whose widths are improbable by the calibration."""
+        known = fits.converged & ((fits.flags & int(Flag.WEAK | Flag.NEGATIVE)) == 0)
+        beyond = (fits.flags & int(Flag.Z_AT_LIMIT)) != 0
+        self.located += int(known.sum())
+        self.unlike += int((known & (beyond | (fits.z_p_value < _IMPROBABLE))).sum())
+
+    def _of_calibration(self) -> str:
+        if self.located < _LEAST_FITS or self.unlike < _UNLIKE_SPOTS * self.located:
+            return ""
+        return (
+            f"the widths of {self.unlike / self.located:.0%} of the spots do not go with the "
+            "calibration: it may be of another pixel size, lens or orientation of the camera, or "
+            "the spots lie beyond its range. Show a bead at both ends of z, and calibrate again "
+            "with the camera as it is now"
+        )
 
     def _of_offset(self) -> str:
         if self.settings is None or self.dark < max(_LEAST_DARK, _DARK * self.good):
