@@ -61,7 +61,7 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&) : lines(roi, shape) {}
     SPOTFIT_INLINE void begin_line(int k) { lines.begin(k); }
-    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const { return lines.at(i, d); }
+    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) { return lines.at(i, d); }
 };
 
 // What the PSF at a place takes off the sum of squares, with the best amplitude above 0 and background.
@@ -94,13 +94,12 @@ template <class L> struct LatticeStart {
     }
 };
 
-// The best two of the places along z that are better than those around them, at the x and y of a start and where these
-// are those of the middle of the light.
+// The best two of the places along z that are better than those around them. Several templates may have one z.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void best_starts(Roi& roi, State<L> state, const L (&start)[Variant::SHAPE], LatticeStart<L>& first,
                                 LatticeStart<L>& second) {
     const PsfLattice& psf = lattice_of(roi);
-    LatticeStart<L> last = {{start[0], start[1], start[2]}, L(0.0f)};
+    LatticeStart<L> own = {{start[0], start[1], start[2]}, L(0.0f)}, last = own;
     first = second = last;
     L before = 0.0f;
     const auto put = [&](MaskOf<L> is_peak) SPOTFIT_INLINE_LAMBDA {
@@ -111,16 +110,17 @@ SPOTFIT_INLINE void best_starts(Roi& roi, State<L> state, const L (&start)[Varia
     };
     for (int k = 0; k < psf.template_count; ++k) {
         const PsfTemplate& at = psf.templates[k];
-        LatticeStart<L> own = {{start[0], start[1], L(at.z)}, L(0.0f)};
-        own.score = explained_squares<Variant>(roi, state, own.shape);
-        if (at.x != 0.0f || at.y != 0.0f) {
-            LatticeStart<L> moved = {{start[0] - at.x, start[1] - at.y, L(at.z)}, L(0.0f)};
-            moved.score = explained_squares<Variant>(roi, state, moved.shape);
-            own.take(moved.score > own.score, moved);
+        LatticeStart<L> next = {{start[0] - at.x, start[1] - at.y, L(at.z)}, L(0.0f)};
+        next.score = explained_squares<Variant>(roi, state, next.shape);
+        if (k > 0 && at.z == psf.templates[k - 1].z) {
+            own.take(next.score > own.score, next);
+            continue;
         }
         put((last.score >= before) & (last.score > own.score));
-        before = last.score, last = own;
+        before = last.score, last = own, own = next;
     }
+    put((last.score >= before) & (last.score > own.score));
+    before = last.score, last = own;
     put(last.score >= before);
 }
 
@@ -157,13 +157,69 @@ template <class Variant, class L> struct SearchEnd {
     L point[Variant::ALL], chi, stop;
 
     SPOTFIT_INLINE SearchEnd(State<L> state, L chi, L stop) : chi(chi), stop(stop) { state.read_point(point); }
-    // Puts it back where the one after it was no better.
-    SPOTFIT_INLINE void keep_better(State<L> state, L& later_chi, L& later_stop) const {
+    // Puts it back where the one after it was no better, and keeps the other one.
+    SPOTFIT_INLINE void keep_better(State<L> state, L& later_chi, L& later_stop) {
         const MaskOf<L> later = (later_stop < STOP_INVALID) & (later_chi < chi);
+        const auto swap = [&](L& there, L& here) SPOTFIT_INLINE_LAMBDA {
+            const L kept = there;
+            there = select(later, kept, here), here = select(later, here, kept);
+        };
         UNROLL
-        for (int j = 0; j < Variant::ALL; ++j) state[POINT + j] = select(later, state[POINT + j], point[j]);
-        later_chi = select(later, later_chi, chi), later_stop = select(later, later_stop, stop);
+        for (int j = 0; j < Variant::ALL; ++j) swap(state[POINT + j], point[j]);
+        swap(later_chi, chi), swap(later_stop, stop);
+    }
+    // Where it may yet be the better one, though least squares says otherwise.
+    SPOTFIT_INLINE MaskOf<L> is_rival(State<L> state, L best_chi, const FitSettings& settings) const {
+        constexpr int Z = MeasuredPsf::Z;
+        const L apart = absolute(point[Z] - state[POINT + Z]);
+        return (stop < STOP_INVALID) & (chi < RIVAL * best_chi) &
+               (apart > APART * (settings.high[Z] - settings.low[Z]));
     }
 };
+
+// Ends a search by least squares that was just begun, at the better of two places along z, and returns the other one.
+// `minimize` ends a search.
+template <class Variant, class L, class Roi, class Minimize>
+SPOTFIT_INLINE SearchEnd<Variant, L> best_along_z(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
+                                                  const FitSettings& settings, Search<L, Variant::N>& search,
+                                                  Minimize minimize) {
+    const LatticeStart<L> second = start_at_templates<Variant>(roi, state, given, settings, search);
+    minimize(search, settings);
+    SearchEnd<Variant, L> end(state, search.chi, search.stop);
+    const MaskOf<L> usable = (second.score > 0.0f) & (search.stop < STOP_INVALID);
+    start_search<Variant>(search, state, second.shape, usable);
+    minimize(search, settings);
+    end.keep_better(state, search.chi, search.stop);
+    return end;
+}
+
+// Begins a search where the last one has ended.
+template <class Variant, class L> SPOTFIT_INLINE void search_on(State<L> state, Search<L, Variant::N>& search) {
+    L start[Variant::N];
+    state.read_point(start);
+    start_search<Variant>(search, state, start, search.stop < STOP_INVALID);
+}
+
+// Begins a search by maximum likelihood anew where that is better: of least squares' two, which are about as good.
+template <class Variant, class Before, class L, class Roi, class Minimize>
+SPOTFIT_INLINE void better_likelihood(Roi& roi, State<L> state, const SearchEnd<Before, L>& other, L best_chi,
+                                      const FitSettings& given, Search<L, Variant::N>& search, Minimize minimize) {
+    const MaskOf<L> rival = other.is_rival(state, best_chi, given);
+    if (!roi.any_fit(rival)) return;
+    FitSettings settings = given;
+    settings.max_error = 0.0f;
+    if (settings.min_delta < LIKELIHOOD_DELTA) settings.min_delta = LIKELIHOOD_DELTA;
+    minimize(search, settings);
+    SearchEnd<Variant, L> end(state, search.chi, search.stop);
+    L start[Variant::N];
+    state.read_point(start);
+    UNROLL
+    for (int j = 0; j < Variant::SHAPE; ++j) start[j] = other.point[j];
+    const MaskOf<L> usable = rival & (search.stop < STOP_INVALID);
+    start_search<Variant>(search, state, start, usable);
+    minimize(search, settings);
+    end.keep_better(state, search.chi, search.stop);
+    search_on<Variant>(state, search);
+}
 
 }  // namespace spotfit::SPOTFIT_ISA

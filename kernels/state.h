@@ -40,8 +40,8 @@ template <class Variant> struct StateRows {
 };
 
 // A search under way: the point to be tried next, and how it goes. `expected`: what the step that
-// leads there is to lower chi-square by, had it not been stretched by `stretch`. `reach`: how far a step along z goes at
-// most, with the sign of the last one; 0 before the first.
+// leads there is to lower chi-square by, had it not been stretched by `stretch`. `reach`: how far a step along z goes
+// at most, with the sign of the last one; 0 before the first.
 template <class L, int N> struct Search {
     L trial[N];
     L chi, damping, decrease, iterations, stop, expected, stretch, reach;

@@ -45,9 +45,16 @@ SPOTFIT_INLINE bool is_at_bound(const VerdictSettings& s, const FitNumbers& fit)
 #pragma clang loop vectorize(disable)
     for (int i = 0; i < s.shape; ++i) {
         const double value = fit.shape[i * fit.stride];
-        at_bound |= value <= s.low[i] || value >= s.high[i];
+        at_bound |= i != s.depth_at && (value <= s.low[i] || value >= s.high[i]);
     }
     return at_bound;
+}
+
+// Whether z is at an end of what a calibration knows.
+SPOTFIT_INLINE bool is_z_at_limit(const VerdictSettings& s, const FitNumbers& fit) {
+    if (s.depth_at < 0) return false;
+    const double z = fit.shape[s.depth_at * fit.stride];
+    return z <= s.low[s.depth_at] || z >= s.high[s.depth_at];
 }
 
 // Whether chi-square is more than the noise and the model's own tolerance explain. Least squares: the
@@ -122,6 +129,7 @@ SPOTFIT_INLINE unsigned flags_of_numbers(const VerdictSettings& s, const FitNumb
         if (!(__builtin_fabs(fit.amplitude) > s.least_errors * error)) flags |= flag::WEAK;
     }
     if (is_at_bound(s, fit)) flags |= flag::AT_BOUND;
+    if (is_z_at_limit(s, fit)) flags |= flag::Z_AT_LIMIT;
     if (s.chi_by != CHI_UNKNOWN && is_poor(s, fit)) flags |= flag::POOR_FIT;
     return flags;
 }

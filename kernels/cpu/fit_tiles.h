@@ -95,10 +95,15 @@ __attribute__((noinline)) void search_fits(TileRoi<LaneType> roi, State<LaneType
     Rows::write_search(search, state);
 }
 
-// Ends a search that was just begun, at the best place along z: of a measured PSF.
+// Of a measured PSF: ends a search by least squares that was just begun, at the better of two places along z, and
+// returns the other one; and begins maximum likelihood anew at that which is better by it.
+template <class Variant, class L> struct SearchEnd;
 template <class Variant>
-void search_along_z(TileRoi<LaneType> roi, State<LaneType> state, const LaneType (&given)[Variant::SHAPE],
-                    const FitSettings& settings);
+SearchEnd<Variant, LaneType> search_along_z(TileRoi<LaneType> roi, State<LaneType> state,
+                                            const LaneType (&given)[Variant::SHAPE], const FitSettings& settings);
+template <class Variant, class Before>
+void compare_likelihoods(TileRoi<LaneType> roi, State<LaneType> state, const SearchEnd<Before, LaneType>& other,
+                         LaneType best_chi, const FitSettings& settings);
 
 // All that stays the same during a call.
 template <class Variant> struct TileFits {
@@ -119,8 +124,8 @@ template <class Variant> struct TileFits {
     State<L> state_of(const Tile& tile) const { return {tile.rows + pixels() * (1 + Variant::PLANES)}; }
 
     TileRoi<L> roi_of(const Tile& tile) const {
-        return {lines_of(shape),    shape.rows,   shape.columns,        tile.rows,    tile.rows + pixels(),
-                work.values,        nullptr,      work.along_x,         work.along_y, work.along_lines,
+        return {lines_of(shape),  shape.rows,   shape.columns,        tile.rows,    tile.rows + pixels(),
+                work.values,      nullptr,      work.along_x,         work.along_y, work.along_lines,
                 source.constants, work.numbers, !source.planes.values};
     }
 
@@ -166,14 +171,23 @@ template <class Variant> struct TileFits {
                 for (int i = 0; i < pixels(); ++i) roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
             }
             start_fits<LeastSquares>(roi, state, start, first_settings);
-            if constexpr (Variant::Profile::LATTICE) search_along_z<LeastSquares>(roi, state, start, first_settings);
-            else search_fits<LeastSquares>(roi, state, first_settings, 0);
-            if constexpr (Variant::PLANES) {
-                for (int i = 0; i < pixels(); ++i) roi.planes[i] = work.variances[i];
+            const auto begin = [&]() {
+                if constexpr (Variant::PLANES) {
+                    for (int i = 0; i < pixels(); ++i) roi.planes[i] = work.variances[i];
+                }
+                Search<L, Variant::N> search;
+                begin_likelihood<Variant>(roi, state, L(state[TileRows<LeastSquares>::STOP]), settings, search);
+                Rows::write_search(search, state);
+            };
+            if constexpr (Variant::Profile::LATTICE) {
+                const auto other = search_along_z<LeastSquares>(roi, state, start, first_settings);
+                const L chi = state[TileRows<LeastSquares>::CHI];
+                begin();
+                compare_likelihoods<Variant>(roi, state, other, chi, settings);
+            } else {
+                search_fits<LeastSquares>(roi, state, first_settings, 0);
+                begin();
             }
-            Search<L, Variant::N> search;
-            begin_likelihood<Variant>(roi, state, L(state[TileRows<LeastSquares>::STOP]), settings, search);
-            Rows::write_search(search, state);
         } else {
             start_fits<Variant>(roi, state, start, settings);
             if constexpr (Variant::Profile::LATTICE) {

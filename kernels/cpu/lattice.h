@@ -1,6 +1,6 @@
-// From the coefficients of a measured PSF to lines of pixels, on a CPU. Each lane has its own place among them, at which
-// a vector takes a row of them at once; rows of all lanes are then transposed. There are never more than four, those
-// that a line of pixels needs.
+// From the coefficients of a measured PSF to lines of pixels, on a CPU. Each lane has its own place among them, at
+// which a vector takes a row of them at once; rows of all lanes are then transposed. There are never more than four,
+// those that a line of pixels needs.
 #pragma once
 #include "../lattice.h"
 #include "fit_tiles.h"
@@ -77,7 +77,8 @@ template <bool SLOPES> struct LatticeLines<LaneType, TileRoi<LaneType>, SLOPES> 
             for (int i = 0; i < nodes; i += LANES) {
                 L a, b, c, d;
                 __builtin_memcpy(&a, from + i, sizeof(L)), __builtin_memcpy(&b, from + plane + i, sizeof(L));
-                __builtin_memcpy(&c, from + 2 * plane + i, sizeof(L)), __builtin_memcpy(&d, from + 3 * plane + i, sizeof(L));
+                __builtin_memcpy(&c, from + 2 * plane + i, sizeof(L)),
+                    __builtin_memcpy(&d, from + 3 * plane + i, sizeof(L));
                 const L value = multiply_add(v3, d, multiply_add(v2, c, multiply_add(v1, b, v0 * a)));
                 __builtin_memcpy(to + i, &value, sizeof(L));
                 if (!SLOPES) continue;
@@ -90,21 +91,35 @@ template <bool SLOPES> struct LatticeLines<LaneType, TileRoi<LaneType>, SLOPES> 
     }
 };
 
-// From the best two places along z; the better one stays.
+// What ends a search of a tile.
+template <class Variant> SPOTFIT_INLINE auto minimizer(const TileRoi<LaneType>& roi, State<LaneType> state) {
+    return [&roi, state](Search<LaneType, Variant::N>& search, const FitSettings& settings) {
+        TileRows<Variant>::write_search(search, state);
+        search_fits<Variant>(roi, state, settings, 0);
+        search = TileRows<Variant>::read_search(state);
+    };
+}
+
 template <class Variant>
-__attribute__((noinline)) void search_along_z(TileRoi<LaneType> roi, State<LaneType> state,
-                                              const LaneType (&given)[Variant::SHAPE], const FitSettings& settings) {
+__attribute__((noinline)) SearchEnd<Variant, LaneType> search_along_z(TileRoi<LaneType> roi, State<LaneType> state,
+                                                                      const LaneType (&given)[Variant::SHAPE],
+                                                                      const FitSettings& settings) {
     using Rows = TileRows<Variant>;
     Search<LaneType, Variant::N> search = Rows::read_search(state);
-    const LatticeStart<LaneType> second = start_at_templates<Variant>(roi, state, given, settings, search);
+    const SearchEnd<Variant, LaneType> other =
+        best_along_z<Variant>(roi, state, given, settings, search, minimizer<Variant>(roi, state));
     Rows::write_search(search, state);
-    search_fits<Variant>(roi, state, settings, 0);
-    LaneType &chi = state[Rows::CHI], &stop = state[Rows::STOP];
-    const SearchEnd<Variant, LaneType> end(state, chi, stop);
-    start_search<Variant>(search, state, second.shape, (second.score > 0.0f) & (stop < STOP_INVALID));
+    return other;
+}
+
+template <class Variant, class Before>
+__attribute__((noinline)) void compare_likelihoods(TileRoi<LaneType> roi, State<LaneType> state,
+                                                   const SearchEnd<Before, LaneType>& other, LaneType best_chi,
+                                                   const FitSettings& settings) {
+    using Rows = TileRows<Variant>;
+    Search<LaneType, Variant::N> search = Rows::read_search(state);
+    better_likelihood<Variant>(roi, state, other, best_chi, settings, search, minimizer<Variant>(roi, state));
     Rows::write_search(search, state);
-    search_fits<Variant>(roi, state, settings, 0);
-    end.keep_better(state, chi, stop);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

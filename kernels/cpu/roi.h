@@ -19,9 +19,9 @@ template <class L> struct TileRoi {
     L *pixels, *planes, *values, *variances;  // variances: null where there are none
     AxisProfile<L>*along_x, *along_y;
     L* along_lines;
-    const void* constants;             // of the profile; null: it has none
-    L* numbers;                        // memory for it
-    bool unit_weights;                 // of all pixels, in least squares
+    const void* constants;  // of the profile; null: it has none
+    L* numbers;             // memory for it
+    bool unit_weights;      // of all pixels, in least squares
 
     SPOTFIT_INLINE int own_lines() const { return lines; }
     SPOTFIT_INLINE int lines_of_plane() const { return rows; }

@@ -4,6 +4,7 @@
 // Python side, src/napari_spotfit/engine/cuda/fit_kernel.py, writes them.
 #pragma once
 #include "../standard_errors.h"
+#include "lattice.h"
 #include "own_profile.h"
 #include "register_rois.h"
 #include "shared_rois.h"
@@ -66,6 +67,12 @@ template <class Variant, class Lanes, class Layout> struct Fits {
         while (roi.any_fit(search.stop < 0.0f)) iterate<Own>(roi, state, search, settings);
     }
 
+    // What ends a search.
+    template <class Own, class Roi> static SPOTFIT_INLINE auto minimizer(Roi& roi, State<float> state) {
+        return [&roi, state](Search<float, Own::N>& search, const FitSettings& settings)
+                   SPOTFIT_INLINE_LAMBDA { minimize<Own>(roi, state, search, settings); };
+    }
+
     template <class Roi>
     static SPOTFIT_INLINE void fit(Roi& roi, State<float> state, const RoiSource& source, long long fit, bool exists,
                                    const FitSettings& settings, const FitResults& results) {
@@ -78,13 +85,27 @@ template <class Variant, class Lanes, class Layout> struct Fits {
             first.max_error = 0.0f;
             first.min_delta = higher_of(settings.min_delta, LIKELIHOOD_DELTA);
             start_from_pixels<LeastSquares>(roi, state, start, first, search);
-            minimize<LeastSquares>(roi, state, search, first);
             Search<float, Variant::N> likely;
-            begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
+            if constexpr (Variant::Profile::LATTICE) {
+                const auto other =
+                    best_along_z<LeastSquares>(roi, state, start, first, search, minimizer<LeastSquares>(roi, state));
+                const float chi = search.chi;
+                begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
+                better_likelihood<Variant>(roi, state, other, chi, settings, likely, minimizer<Variant>(roi, state));
+            } else {
+                minimize<LeastSquares>(roi, state, search, first);
+                begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
+            }
             minimize<Variant>(roi, state, likely, settings);
             write(roi, state, likely, source, fit, exists, settings, results);
         } else {
             start_from_pixels<Variant>(roi, state, start, settings, search);
+            if constexpr (Variant::Profile::LATTICE) {
+                FitSettings first = settings;
+                first.min_delta = higher_of(settings.min_delta, LIKELIHOOD_DELTA);
+                best_along_z<Variant>(roi, state, start, first, search, minimizer<Variant>(roi, state));
+                search_on<Variant>(state, search);
+            }
             minimize<Variant>(roi, state, search, settings);
             write(roi, state, search, source, fit, exists, settings, results);
         }
@@ -249,6 +270,7 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
         const long long fit = first + Lanes::own_fit();
         const bool exists = fit < last;
         WithVariance<SharedRoi<Lanes, WarpSegments, SEPARABLE>, Layout, VARIANCE_MAP> roi(memory.segments);
+        roi.constants = source.constants;
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         state[LEVEL] = memory.segments.load(source, fit, exists);
         SharedFits::fit(roi, state, source, fit, exists, settings, results);

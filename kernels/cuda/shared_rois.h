@@ -109,6 +109,7 @@ template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes 
     static constexpr int PIXELS_AT_ONCE = 4, UNROLLED = U_IN_REGISTERS ? Lanes::columns : PIXELS_AT_ONCE;
 
     Segments& segments;
+    const void* constants;  // of the profile; null: it has none
     AxisProfile<float> along_x[U_IN_REGISTERS ? Lanes::columns : 1];
 
     SPOTFIT_INLINE explicit SharedRoi(Segments& segments) : segments(segments) {}

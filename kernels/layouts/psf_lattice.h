@@ -14,9 +14,9 @@ struct PsfLattice {
     const float* coefficients;
     int planes, rows, columns;
     int row_pitch, plane_pitch;
-    float x, y, z;        // where the PSF's centre is, from the first pixel and plane
-    float planes_per_nm;  // along z
-    float light;          // the sum over a plane
+    float x, y, z;                 // where the PSF's centre is, from the first pixel and plane
+    float planes_per_nm;           // along z
+    float light;                   // the sum over a plane
     const PsfTemplate* templates;  // by z
     int template_count;
 };

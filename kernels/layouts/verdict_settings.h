@@ -23,7 +23,8 @@ enum FlagBit : unsigned {
     SATURATED = 1 << 12,
     ELONGATED = 1 << 13,
     OUTSIDE_STACK = 1 << 16,
-    SIGMA_Z_HELD = 1 << 17
+    SIGMA_Z_HELD = 1 << 17,
+    Z_AT_LIMIT = 1 << 18
 };
 }
 
@@ -55,6 +56,7 @@ struct VerdictSettings {
     RoiShape roi;
     int widths_judged;               // whether they follow the data, and mean what the PSF's does
     int shape;                       // parameters
+    int depth_at;                    // where among them a z is that a calibration bounds; -1: nowhere
     int width_at[WIDTH_PARAMETERS];  // where among them those of a width are, in this order; -1: nowhere
     int sigma_z_at;                  // where that along z is; -1: nowhere
     int noise_known;                 // whether errors have the spot's shot noise

@@ -14,15 +14,21 @@ from ..files.table import UnreadableFileError, check_format
 from ..models.bounds import number
 from ..models.calibration import FORMAT, FORMAT_NAME, Calibration, need_h5py
 from ..untrusted import named
-from . import astigmatism_files
+from . import astigmatism_files, psf_files
 
 #: What reads the HDF5 files of other programs; each returns None of files that are not its own.
-HDF5_READERS: list[Callable[[Hdf5, float | None], Calibration | None]] = []
+HDF5_READERS: tuple[Callable[[Hdf5, float | None], Calibration | None], ...] = (
+    psf_files.from_smappy,
+    psf_files.from_picasso,
+    psf_files.from_uipsf,
+)
 #: What reads other files, by how their names end.
 READERS: Mapping[str, Callable[[Path, float | None], Calibration]] = {
     ".yaml": astigmatism_files.from_yaml,
     ".yml": astigmatism_files.from_yaml,
     ".xml": astigmatism_files.from_xml,
+    ".mat": psf_files.from_mat,
+    ".spline": psf_files.from_spline,
 }
 _HDF5 = (".h5", ".hdf5")
 
@@ -36,7 +42,9 @@ def load_calibration(
     ----------
     path : str or path
         A ``.h5`` or ``.hdf5`` that :meth:`Calibration.save` has written, or an astigmatism
-        calibration of Picasso or ThunderSTORM (``.yaml``) or 3D-DAOSTORM (``.xml``).
+        calibration of Picasso or ThunderSTORM (``.yaml``) or 3D-DAOSTORM (``.xml``); or a measured
+        PSF of Picasso, SMAPpy or uiPSF (``.hdf5``, ``.h5``), SMAP (``.mat``) or storm-analysis
+        (``.spline``).
     pixel_size : float, optional
         Side of a camera pixel in nm, for files whose widths are in nm.
 

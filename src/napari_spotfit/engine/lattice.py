@@ -1,4 +1,4 @@
-"""Measured PSFs for the kernels: the coefficients that ROIs of a size may reach, and start values."""
+"""Measured PSFs for the kernels: coefficients as far as ROIs of a size reach, and start values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ..models.measured_psf import MeasuredPsf
@@ -13,9 +14,10 @@ from .cpu.layouts import PsfLattice, PsfTemplate
 from .kernel_arguments import address
 
 #: Places along z where a search may begin: how far apart in nm at most, and how many.
-_STEP, _FEWEST, _MOST = 100.0, 8, 16
-#: How far the middle of the light is from the centre, in pixels, before searches begin there too.
-_OFF = 1.0
+_STEP, _FEWEST, _MOST = 125.0, 8, 16
+#: How far from the centre the light has a maximum, in pixels, and how high that is at least beside
+#: the highest one, for searches to begin there too.
+_OFF, _LOBE = 1.0, 0.7
 #: Numbers behind the coefficients that vectors may read.
 _SLACK = 64
 
@@ -30,49 +32,59 @@ class EncodedPsf(NamedTuple):
     lanes: int
 
 
+class Reached(NamedTuple):
+    """The coefficients of a PSF that ROIs of a size may reach, and where its centre is."""
+
+    coefficients: NDArray[np.float32]
+    y: float
+    x: float
+
+    @classmethod
+    def of(cls, psf: MeasuredPsf, roi_shape: tuple[int, ...]) -> Reached:
+        """Return those of a PSF of height 1; a spot's centre may lie anywhere in the ROI."""
+        own, centers = psf.coefficients / np.float32(psf.height), []
+        for axis, center, size in ((1, psf.y, roi_shape[0]), (2, psf.x, roi_shape[1])):
+            before = size - int(center)
+            places = np.arange(2 * size + 5) - before
+            own = own.take(np.clip(places, 0, own.shape[axis] - 1), axis)
+            centers.append(center + before)
+        return cls(own, *centers)
+
+
 @lru_cache(maxsize=16)
 def encode(psf: MeasuredPsf, roi_shape: tuple[int, ...], lane_width: int) -> EncodedPsf:
-    """Return a PSF for ROIs of one size.
-
-    Parameters
-    ----------
-    psf : MeasuredPsf
-        The PSF.
-    roi_shape : (int, int)
-        Rows and columns of the ROIs. A centre may lie anywhere in them.
-    lane_width : int
-        How many fits a CPU works on side by side.
-    """
-    own, centers = psf.coefficients / np.float32(psf.height), []
-    for axis, center, size in ((1, psf.y, roi_shape[0]), (2, psf.x, roi_shape[1])):
-        before = size - int(center)
-        places = np.arange(2 * size + 5) - before
-        own = own.take(np.clip(places, 0, own.shape[axis] - 1), axis)
-        centers.append(center + before)
-    planes, rows, columns = own.shape
-    coefficients = np.concatenate([own.ravel(), np.zeros(_SLACK, np.float32)])
-    templates = _templates(psf)
-    program = PsfLattice(
-        address(coefficients), planes, rows, columns, columns, rows * columns,
-        centers[1], centers[0], psf.plane, 1 / psf.nm_per_plane, 1 / psf.height,
-        address(templates), len(templates),
-    )  # fmt: skip
+    """Return a PSF for ROIs of one size on a CPU, which works on so many fits side by side."""
+    reached = Reached.of(psf, roi_shape)
+    coefficients = np.concatenate([reached.coefficients.ravel(), np.zeros(_SLACK, np.float32)])
+    found = templates(psf)
+    program = program_of(psf, reached, address(coefficients), address(found), len(found))
     nodes = -(-(roi_shape[1] + 3) // lane_width) * lane_width
-    return EncodedPsf(coefficients, templates, program, 13 * nodes)
+    return EncodedPsf(coefficients, found, program, 13 * nodes)
 
 
-def _templates(psf: MeasuredPsf) -> NDArray[np.void]:
-    """Return where searches may begin, and where the light is brightest there."""
-    low, high = psf.z_range
+def program_of(
+    psf: MeasuredPsf, reached: Reached, coefficients: int, starts: int, count: int
+) -> PsfLattice:
+    """Return the constants of a PSF, given where coefficients and templates are."""
+    planes, rows, columns = reached.coefficients.shape
+    return PsfLattice(
+        coefficients, planes, rows, columns, columns, rows * columns, reached.x, reached.y,
+        psf.plane, 1 / psf.nm_per_plane, 1 / psf.height, starts, count,
+    )  # fmt: skip
+
+
+def templates(psf: MeasuredPsf) -> NDArray[np.void]:
+    """Return where searches may begin: at the centre, and where lobes of the light are."""
+    low, high = psf.range
     count = int(np.clip(np.ceil((high - low) / _STEP), _FEWEST, _MOST))
     reach = psf.roi_size // 2
-    y, x = np.ogrid[-reach : reach + 1, -reach : reach + 1]
-    templates = np.zeros(count, np.dtype(PsfTemplate))
-    templates["z"] = low + (np.arange(count) + 0.5) * (high - low) / count
-    for template in templates:
-        plane = np.pad(psf.sample(template["z"], y, x), 1)
-        windows = np.lib.stride_tricks.sliding_window_view(plane, (3, 3)).sum(axis=(2, 3))
-        row, column = np.unravel_index(windows.argmax(), windows.shape)
-        if max(abs(row - reach), abs(column - reach)) > _OFF:
-            template["y"], template["x"] = row - reach, column - reach
-    return templates
+    y, x = np.ogrid[-reach - 1 : reach + 2, -reach - 1 : reach + 2]
+    found: list[tuple[float, float, float]] = []
+    for z in low + (np.arange(count) + 0.5) * (high - low) / count:
+        windows = sliding_window_view(psf.sample(z, y, x), (3, 3)).sum(axis=(2, 3))
+        around = sliding_window_view(np.pad(windows, 1), (3, 3)).max(axis=(2, 3))
+        peaks = (windows >= around) & (windows >= _LOBE * windows.max())
+        lobes = np.argwhere(peaks) - reach
+        found.append((z, 0.0, 0.0))
+        found += [(z, *one[::-1]) for one in lobes if abs(one).max() > _OFF]
+    return np.array(found, np.dtype(PsfTemplate))

@@ -181,7 +181,8 @@ def checked_spots(spots: Any, settings: Settings) -> Any:
             f"{settings.profile.name}; got {array.shape}"
         )
     sides, is_volume = array.shape[1:], settings.dimensions > 2
-    largest, least = (ROI_MAX, PLANES_MIN) if is_volume else (ROI_LARGEST, ROI_MIN)
+    least = PLANES_MIN if is_volume else ROI_MIN
+    largest = ROI_MAX if is_volume or settings.profile.lattice else ROI_LARGEST
     if min(sides) < least or min(sides[-2:]) < ROI_MIN or max(sides) > largest:
         planes = f"{PLANES_MIN} to {largest} planes and " if is_volume else ""
         raise ValueError(

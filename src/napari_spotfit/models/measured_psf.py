@@ -79,7 +79,7 @@ class MeasuredPsf(Calibration):
     >>> wide_y, wide_x = 1.3 + 0.05 * z, 1.3 - 0.05 * z
     >>> beads = np.exp(-((y / wide_y) ** 2 + (x / wide_x) ** 2) / 2) / (wide_y * wide_x)
     >>> psf = MeasuredPsf.from_planes(beads / beads[5].sum(), dz=100, plane=5)
-    >>> psf.z_range
+    >>> psf.range
     (-500.0, 500.0)
     >>> bool(psf.precision(photons=1000, background=10).z_stderr[5] < 60)
     True
@@ -87,7 +87,7 @@ class MeasuredPsf(Calibration):
 
     kind: ClassVar[str] = "measured psf"
 
-    coefficients: NDArray[np.float32]
+    coefficients: NDArray[Any]
     dz: float
     plane: float
     y: float
@@ -110,6 +110,8 @@ class MeasuredPsf(Calibration):
         if not np.isfinite(own).all() or not own.max() > 0:
             raise ValueError("the coefficients of a measured PSF must be finite and show light")
         object.__setattr__(self, "coefficients", own)
+        for name in ("dz", "plane", "y", "x", "index_factor"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("dz", "index_factor", "pixel_size"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
@@ -178,7 +180,7 @@ class MeasuredPsf(Calibration):
         return self.dz * self.index_factor
 
     @property
-    def z_range(self) -> tuple[float, float]:
+    def range(self) -> tuple[float, float]:
         """The first and the last z that it has, in nm."""
         last = self.coefficients.shape[0] - 3
         return -self.plane * self.nm_per_plane, (last - self.plane) * self.nm_per_plane
@@ -257,9 +259,7 @@ class MeasuredPsf(Calibration):
         z_of = np.atleast_1d(z)[:, None, None]
         value = np.maximum(self.sample(z_of, y, x), 0)
         slopes = [photons * self.sample(z_of, y, x, axis) for axis in "zyx"]
-        every = np.stack([*slopes, value, np.ones_like(value)], axis=-1).reshape(
-            len(z_of), -1, 5
-        )
+        every = np.stack([*slopes, value, np.ones_like(value)], axis=-1).reshape(len(z_of), -1, 5)
         expected = (photons * value + background).reshape(len(z_of), -1, 1)
         covariance = np.linalg.inv(np.swapaxes(every, 1, 2) @ (every / expected))
         errors = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)).T
@@ -274,7 +274,7 @@ class MeasuredPsf(Calibration):
             meaning="Place of the spot along the optical axis by the calibration, 0 in its "
             "reference plane and rising with the planes of the bead stack.",
         )  # fmt: skip
-        low, high = self.z_range
+        low, high = self.range
         return Profile(
             "measured_psf", (*YX, ShapeParameter(column, (0.0, 0.0), low, high)), self._formula,
             separable=False, lattice=self, formula="spline(x - x̄, y - ȳ, z̄)",
@@ -323,6 +323,8 @@ def spline_coefficients(values: Array, ends: str = "not-a-knot") -> Array:
         given = np.moveaxis(values, axis, 0)
         border = np.zeros((1, *given.shape[1:]))
         given = np.concatenate([border, given, border]).reshape(size + 2, -1)
-        solved = np.linalg.solve(system, given).reshape(size + 2, *np.moveaxis(values, axis, 0).shape[1:])
+        solved = np.linalg.solve(system, given).reshape(
+            size + 2, *np.moveaxis(values, axis, 0).shape[1:]
+        )
         values = np.moveaxis(solved, 0, axis)
     return values

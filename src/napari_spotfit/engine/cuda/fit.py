@@ -20,6 +20,7 @@ from ..kernel_arguments import Results, address, fit_results, frame_sizes, row_b
 from . import large_rois, transfer
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
+from .lattice import psf_on_device
 from .orders import Orders
 from .pieces import fit_in_pieces, halving
 
@@ -185,6 +186,7 @@ class _Task:
         shape, roi_bytes = len(self.code.profile.shape), self.code.roi_bytes
         frames_at, corners_at, start_at = address(frames), address(corners), address(start)
         planes, variance = maps.places()
+        constants = self._constants()
         given: list[Any] = []
         for first in range(0, n, step):
             count = min(step, n - first)
@@ -193,13 +195,20 @@ class _Task:
                 frames.shape[1:], corners_at and corners_at + 8 * (1 + len(self.roi_shape)) * first,
                 start_at and start_at + 4 * shape * first,
                 self._from(planes, first), self._from(variance, first),
-                memory, room, self, first,
+                memory, room, self, first, constants,
             )  # fmt: skip
             rounds = kernel.threads.rounds(count, multiprocessors)
             grid = (-(-count // (kernel.threads.fits_per_block * rounds)),)
             arguments = rois, output, self.numbers, np.int64(count), np.int32(rounds)
             given.append((grid, (kernel.threads.block,), arguments))
         return kernel.function, given
+
+    def _constants(self) -> int:
+        """Return where the profile's constants are on the current device; 0 without any."""
+        psf = self.code.profile.lattice
+        if psf is None:
+            return 0
+        return address(psf_on_device(psf, self.roi_shape, _device()).constants)
 
     def _from(self, place: _Place, first: int) -> _Place:
         """Return where a map is from a fit on."""
@@ -213,12 +222,12 @@ class _Task:
 def _arguments(
     frames: int, frame_shape: tuple[int, ...], corners: int, start: int,
     planes: _Place, variance: _Place,
-    memory: int, n: int, task: _Task, first: int,
+    memory: int, n: int, task: _Task, first: int, constants: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
     source = RoiSource(
         frames, corners=corners, start=start, planes=PixelMap(*planes),
-        variance=PixelMap(*variance), **frame_sizes(frame_shape),
+        variance=PixelMap(*variance), constants=constants, **frame_sizes(frame_shape),
     )  # fmt: skip
     return as_argument(source), as_argument(fit_results(memory, n, task.settings, first))
 

@@ -160,6 +160,8 @@ def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
         from ...models.expressions.program import to_cuda
 
         return to_cuda(profile.expression.program), "OwnProfile"
+    if profile.lattice is not None:
+        return "", "MeasuredPsf"
     return "", f"ProfileAt<{profile.place(averaging)}>::Type"
 
 

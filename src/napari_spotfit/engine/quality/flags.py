@@ -53,7 +53,7 @@ class Flag(IntFlag):
     ELONGATED = FlagBit.ELONGATED
     OUTSIDE_STACK = FlagBit.OUTSIDE_STACK
     SIGMA_Z_HELD = FlagBit.SIGMA_Z_HELD
-    Z_AT_LIMIT = 1 << 18
+    Z_AT_LIMIT = FlagBit.Z_AT_LIMIT
 
 
 class Rule(NamedTuple):

@@ -61,6 +61,7 @@ def verdict_settings(
         widest=flags.WIDEST, narrowest=flags.NARROWEST, same_spot=flags.SAME_SPOT,
         crowd=flags.CROWD,
         same_spot_px=flags.SAME_SPOT_PX, width_at=len(WIDTHS) * (-1,), sigma_z_at=-1,
+        depth_at=-1,
     )  # fmt: skip
     if settings is None or roi_shape is None:
         return COLUMNS, numbers
@@ -70,6 +71,8 @@ def verdict_settings(
     numbers.overlap = 2 ** (-len(roi_shape) / 2)
     numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
     numbers.sigma_z_at = shape.index("sigma_z") if "sigma_z" in shape else -1
+    if settings.profile.lattice is not None:
+        numbers.depth_at = shape.index("z")
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
     numbers.widths_judged = not is_held and settings.profile.has_widths
     _put_bounds(numbers, settings, roi_shape)

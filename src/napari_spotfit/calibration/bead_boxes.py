@@ -1,0 +1,258 @@
+"""Beads of a z-stack: found on its maximum projection, and cut out with all planes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.arrays import as_array, check_real, to_host
+from ..images.camera import Camera
+from ..localization.detect_spots import detect_spots
+from ..settings.settings import Settings
+
+Array = NDArray[np.float64]
+
+#: Beads that are so many times dimmer or brighter than the median one are left out; neighbours so
+#: many times dimmer than most do not count.
+_RATIO = 3.0
+#: Of the beads' box, the σ by which they are found: light of one bead is one spot, whatever its
+#: shape.
+_PER_SIGMA = 8.0
+#: Pixels around a bead's box that tell its background, at least.
+_FEWEST_AROUND = 50
+#: So many pixels with the highest value are a plateau.
+_PLATEAU = 3
+
+
+class Bead(NamedTuple):
+    """A bead of a stack, and why it is left out; nothing if it is not."""
+
+    y: float
+    x: float
+    photons: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class BeadBoxes:
+    """Beads cut out of a stack with all planes, in photo-electrons without background."""
+
+    #: Every bead that was found.
+    beads: tuple[Bead, ...]
+    #: Which of them are in the boxes.
+    used: NDArray[np.int64]
+    #: (n, planes, side, side); the background that was taken off each box; and the pixel in the
+    #: middle of each, as (y, x).
+    boxes: NDArray[np.float32]
+    background: Array
+    middle: NDArray[np.int64]
+
+
+def checked_stack(stack: Any, dz: Any) -> tuple[NDArray[Any], float]:
+    """Return a stack with its planes in rising order, and the distance of two planes in nm.
+
+    Raises
+    ------
+    ValueError
+        If they are not what a calibration needs; the message says what to do.
+    """
+    array = to_host(as_array(stack))
+    check_real(array.dtype, "stack")
+    if array.ndim != 3 or len(array) < 5:
+        raise ValueError(
+            "stack must have at least 5 planes of beads, (planes, rows, columns), each at another "
+            f"height; got the shape {array.shape}"
+        )
+    steps = np.asarray(dz, float)
+    if steps.ndim:
+        if steps.shape != array.shape[:1]:
+            raise ValueError(
+                f"dz must be one number, or the height of each of the {len(array)} planes in nm; "
+                f"got {steps.size}"
+            )
+        rises = np.diff(steps)
+        if not (rises > 0).all() and not (rises < 0).all():
+            raise ValueError(
+                "dz must rise, or fall, from each plane to the next; sort the planes, and leave "
+                "out repeated heights"
+            )
+        step = float(rises.mean())
+        if not np.allclose(rises, step, rtol=0.1, atol=0):
+            raise ValueError(
+                f"the planes must be at even distances; got {rises.min():g} to {rises.max():g} nm"
+            )
+    else:
+        step = float(steps)
+    if not math.isfinite(step) or step == 0:
+        raise ValueError(f"dz must be the distance of two planes in nm, not 0; got {step:g}")
+    return (array if step > 0 else array[::-1]), abs(step)
+
+
+def cut_beads(
+    stack: NDArray[Any], side: int, camera: Camera | None, settings: Settings
+) -> BeadBoxes:
+    """Find the beads of a stack, and cut out those that can be used.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the message says why.
+    """
+    sigma = max(side / _PER_SIGMA, 1.0)
+    projection = stack.max(axis=0)
+    # The highest of many planes has another noise than the camera's.
+    plain = settings.changed(
+        sigma=sigma, min_distance=2.0, gain=None, offset=0.0, variance=None, emccd=False, noise=None
+    )
+    found = detect_spots(projection, settings=plain)
+    half, corners = side // 2, np.array(stack.shape[1:]) - 1
+    middles = [_middle(projection, place.astype(int), half) for place in found]
+    middle = np.array(middles, np.int64).reshape(-1, 2)
+    offset, gain = (
+        _map(getattr(camera, name, None), getattr(settings, name), stack.shape[1:])
+        for name in ("offset", "gain")
+    )
+    heights, photons, boxes, levels = [], [], [], []
+    inside = np.all((middle >= half) & (middle <= corners - half), axis=1)
+    for (y, x), is_inside in zip(middle, inside, strict=True):
+        window = np.s_[max(y - half, 0) : y + half + 1, max(x - half, 0) : x + half + 1]
+        box = stack[(slice(None), *window)].astype(np.float32)
+        box = (box - offset[window]) / gain[window]
+        level = _background(stack, offset, gain, middle, (y, x), half)
+        box -= level
+        sums = box.sum(axis=(1, 2))
+        boxes.append(box)
+        levels.append(level)
+        photons.append(float(sums.max()) if is_inside else math.nan)
+        heights.append(float(box.max()))
+    reasons = _reasons(stack, middle, inside, np.array(heights), np.array(photons), side)
+    beads = tuple(
+        Bead(float(y), float(x), light, reason)
+        for (y, x), light, reason in zip(middle, photons, reasons, strict=True)
+    )
+    used = np.flatnonzero(np.array([not reason for reason in reasons], bool))
+    if not len(used):
+        raise ValueError(_none_left(reasons, side))
+    return BeadBoxes(
+        beads, used, np.stack([boxes[i] for i in used]),
+        np.array([levels[i] for i in used]), middle[used],
+    )  # fmt: skip
+
+
+def _background(
+    stack: NDArray[Any],
+    offset: NDArray[np.float32],
+    gain: NDArray[np.float32],
+    middle: NDArray[np.int64],
+    place: tuple[int, int],
+    half: int,
+) -> float:
+    """Return the level around a bead's box: its own border has some of its light.
+
+    It is the median over all planes, because a PSF's tails change with z.
+    """
+    y, x = place
+    window = np.s_[max(y - 2 * half, 0) : y + 2 * half + 1, max(x - 2 * half, 0) : x + 2 * half + 1]
+    rows, columns = np.ogrid[: stack.shape[1], : stack.shape[2]]
+    free = np.ones(stack.shape[1:], bool)[window]
+    for other_y, other_x in middle:
+        near = (np.abs(rows - other_y) <= half) & (np.abs(columns - other_x) <= half)
+        free &= ~near[window]
+    if free.sum() < _FEWEST_AROUND:  # the border is better than nothing
+        free = np.maximum(np.abs(rows - y), np.abs(columns - x))[window] == half
+    around = (stack[(slice(None), *window)][:, free] - offset[window][free]) / gain[window][free]
+    return float(np.median(around))
+
+
+def _middle(projection: NDArray[Any], place: NDArray[np.int64], half: int) -> tuple[int, int]:
+    """Return the pixel in the middle of the light around a place."""
+    for _ in range(3):
+        y, x = place
+        window = projection[max(y - half, 0) : y + half + 1, max(x - half, 0) : x + half + 1]
+        light = window.astype(float) - np.median(window)
+        light[light < 0.2 * light.max()] = 0
+        rows, columns = np.indices(light.shape)
+        moved = np.array(
+            [
+                round(float((light * rows).sum() / light.sum()) + max(y - half, 0)),
+                round(float((light * columns).sum() / light.sum()) + max(x - half, 0)),
+            ]
+        )
+        if (moved == place).all():
+            break
+        place = moved
+    return int(place[0]), int(place[1])
+
+
+def _map(of_camera: Any, of_all: float | None, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return the offset or the gain of each pixel; 1 where the gain is unknown."""
+    value = of_all if of_camera is None else of_camera
+    known = np.asarray(1.0 if value is None else to_host(value), np.float32)
+    return np.broadcast_to(known, shape)
+
+
+def _reasons(
+    stack: NDArray[Any],
+    middle: NDArray[np.int64],
+    inside: NDArray[np.bool_],
+    heights: Array,
+    photons: Array,
+    side: int,
+) -> list[str]:
+    """Return why each bead is left out; nothing for those that are used."""
+    if not len(middle):
+        return []
+    usual, height = float(np.nanmedian(photons)) if inside.any() else 1.0, _usual(heights, photons)
+    full = np.iinfo(stack.dtype).max if stack.dtype.kind in "iu" else np.inf
+    reasons = []
+    for i, (y, x) in enumerate(middle):
+        apart = np.abs(middle - (y, x)).max(axis=1)
+        apart[i] = side
+        near = np.flatnonzero((apart < side) & (heights >= height / _RATIO))
+        half = side // 2
+        box = stack[:, max(y - half, 0) : y + half + 1, max(x - half, 0) : x + half + 1]
+        top = box.max()
+        if not inside[i]:
+            reason = "too near to the edge of the image"
+        elif top >= full or (box == top).sum(axis=(1, 2)).max() > _PLATEAU:
+            reason = "saturated: several pixels have the highest value"
+        elif any(apart[near] < 1):
+            reason = "the same as another one" if near.min() < i else ""
+        elif len(near):
+            reason = f"another bead is {apart[near].min()} px away, within its box of {side} px"
+        elif not usual / _RATIO <= photons[i] <= usual * _RATIO:
+            reason = f"{photons[i] / usual:.2g} times as bright as the median bead"
+        else:
+            reason = ""
+        reasons.append(reason)
+    return reasons
+
+
+def _usual(heights: Array, photons: Array) -> float:
+    """Return the height that half of the light is in beads above."""
+    order = np.argsort(heights)
+    light = np.cumsum(np.nan_to_num(np.maximum(photons, 0))[order])
+    return float(heights[order][np.searchsorted(light, light[-1] / 2)])
+
+
+def _none_left(reasons: list[str], side: int) -> str:
+    """Return an error that says what to do."""
+    if not reasons:
+        return (
+            "no beads were found in the maximum projection of the stack: are they brighter than "
+            "its background, and is it a stack of single beads? Give false_spots=… to find dimmer "
+            "ones"
+        )
+    kinds: dict[str, int] = {}
+    for reason in reasons:
+        kind = reason.partition(":")[0].partition(",")[0]
+        kinds[kind] = kinds.get(kind, 0) + 1
+    listed = "; ".join(f"{count} × {kind}" for kind, count in kinds.items())
+    return (
+        f"none of {len(reasons)} beads can be used: {listed}. Record sparser beads, at least "
+        f"{side} px apart, with less light if they are saturated, or give a smaller roi_size"
+    )

@@ -1,0 +1,235 @@
+"""Measure the PSF of a microscope on a z-stack of beads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..images.camera import Camera
+from ..localization.fit_spots import fit_spots
+from ..models.bounds import number
+from ..models.measured_psf import LEAST_PLANES, ROI_OF_BOUND, MeasuredPsf, spline_coefficients
+from ..settings.settings import Settings
+from .align import align, moved, outliers
+from .bead_boxes import Bead, BeadBoxes, checked_stack, cut_beads
+
+Array = NDArray[np.float64]
+
+#: Pixels of the PSF beyond the ROI on each side.
+_MARGIN = 4
+#: Planes around the reference plane whose light is 1 on average.
+_CENTRAL = 3
+#: Part of the highest value from which on voxels tell how smooth the PSF is along z.
+_TELLING = 0.05
+_SMOOTHINGS = np.logspace(-4, 6, 61)
+
+
+def calibrate_psf(
+    stack: Any,
+    dz: ArrayLike,
+    *,
+    roi_size: int = ROI_OF_BOUND,
+    reference: float | None = None,
+    pixel_size: float | None = None,
+    index_factor: float = 1.0,
+    camera: Camera | None = None,
+    settings: Settings | None = None,
+) -> MeasuredPsf:
+    """Measure the PSF of a microscope on a z-stack of beads.
+
+    Beads are found in the maximum projection, cut out, registered in three dimensions to a
+    fraction of a voxel, and averaged; along z the average is made smooth as far as it tells more
+    than noise.
+
+    Parameters
+    ----------
+    stack : array, shape (planes, rows, columns)
+        Sparse beads, one plane after the other, in steps of 10 to 100 nm from below to above the
+        focus.
+    dz : float or array
+        Distance of two planes in nm, or the height of each plane.
+    roi_size : int
+        Side of the ROIs that are to be fitted, in pixels; the PSF is measured 4 px beyond.
+    reference : float, optional
+        The plane where z is to be 0, counted from the first one; by default the brightest one.
+    pixel_size : float, optional
+        Side of a pixel in nm.
+    index_factor : float
+        What a nm of the stage is in the sample, for z and its error; see
+        :class:`~napari_spotfit.MeasuredPsf`.
+    camera : Camera, optional
+        Offset and gain, of all pixels or of each.
+    settings : Settings, optional
+        What finds the beads, and the camera's gain.
+
+    Returns
+    -------
+    MeasuredPsf
+        What ``model=…`` takes, with what became of every bead.
+
+    Raises
+    ------
+    ValueError
+        If the stack or dz are not what is needed, or no bead can be used; the message says why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import calibrate_psf, simulate_beads
+    >>> z = np.arange(-600, 601, 100)
+    >>> stack, truth = simulate_beads(z, count=9, zernike={"astigmatism": 0.1}, seed=0)
+    >>> psf = calibrate_psf(stack, 100)
+    >>> psf.dz, int(psf.bead_count.max())
+    (100.0, 9)
+    """
+    settings = settings or Settings()
+    index_factor = number("index_factor", index_factor, 0, above=True)
+    planes, step = checked_stack(stack, dz)
+    beads = cut_beads(planes, roi_size + 2 * _MARGIN, camera, settings)
+    registered = _registered(beads)
+    focus = _focus(registered.mean) if reference is None else reference - registered.first
+    if not 0 <= focus <= len(registered.mean) - 1:
+        last = registered.first + len(registered.mean) - 1
+        raise ValueError(
+            f"reference must be a plane that all beads have, {registered.first} to {last}; "
+            f"got {reference:g}"
+        )
+    known = _Known(step, focus, pixel_size, index_factor)
+    psf = _psf_of(registered.mean, known)
+    bias, scatter = _quality(beads, registered, known, roi_size, has_gain=settings.gain is not None)
+    count, light = len(registered.shifts), registered.weights.sum()
+    return MeasuredPsf(
+        psf.coefficients, psf.dz, psf.plane, psf.y, psf.x, pixel_size, index_factor,
+        np.full(len(registered.mean), count), light * psf.voxels.sum(axis=(1, 2)), bias, scatter,
+        tuple((one.y, one.x, one.photons, one.reason) for one in registered.beads),
+    )  # fmt: skip
+
+
+class _Known(NamedTuple):
+    """What a PSF is made of besides its voxels."""
+
+    dz: float
+    plane: float
+    pixel_size: float | None
+    index_factor: float
+
+
+class _Registered(NamedTuple):
+    """Beads moved to one place, in the planes that all of them have."""
+
+    beads: list[Bead]
+    #: Of those that are used: which boxes, (z, y, x), their light, and their voxels.
+    boxes: NDArray[np.int64]
+    shifts: Array
+    weights: Array
+    aligned: Array
+    mean: Array
+    #: The plane of the stack that the first one is.
+    first: int
+
+
+def _registered(cut: BeadBoxes) -> _Registered:
+    """Register beads and leave out those that differ from the others."""
+    shifts = align(cut.boxes)
+    weights = cut.boxes.sum(axis=(2, 3)).max(axis=1).astype(float)
+    aligned = np.stack([moved(box, shift) for box, shift in zip(cut.boxes, shifts, strict=True)])
+    planes = cut.boxes.shape[1]
+    first = max(math.ceil(-shifts[:, 0].min()), 0)
+    last = min(math.floor(planes - 1 - shifts[:, 0].max()), planes - 1)
+    if last - first + 1 < LEAST_PLANES + 1:
+        raise ValueError(
+            f"the beads are at heights that differ by {np.ptp(shifts[:, 0]):.0f} of {planes} "
+            "planes: too few planes are common to all. Level the sample, record a longer stack, or "
+            "choose a part of the image"
+        )
+    aligned = aligned[:, first : last + 1]
+    out = outliers(aligned, weights)
+    beads = list(cut.beads)
+    for i in cut.used[out]:
+        beads[i] = beads[i]._replace(reason="its shape differs from that of the other beads")
+    kept = np.flatnonzero(~out)
+    mean = aligned[kept].sum(axis=0) / weights[kept].sum()
+    return _Registered(beads, kept, shifts[kept], weights[kept], aligned[kept], mean, first)
+
+
+def _focus(mean: Array) -> float:
+    """Return where along z the light is in the fewest pixels, between planes."""
+    sharp = (mean**2).sum(axis=(1, 2))
+    top = int(sharp.argmax())
+    if not 0 < top < len(sharp) - 1:
+        return float(top)
+    before, middle, after = sharp[top - 1 : top + 2]
+    return float(top + 0.5 * (before - after) / (before - 2 * middle + after))
+
+
+def _psf_of(mean: Array, known: _Known) -> MeasuredPsf:
+    """Return the PSF of the mean of beads: smooth along z, with the light of a spot of 1."""
+    smooth = _smooth(mean)
+    center = round(known.plane)
+    central = smooth[max(center - _CENTRAL // 2, 0) : center + _CENTRAL // 2 + 1]
+    values = smooth / central.sum(axis=(1, 2)).mean()
+    middle = fit_spots(values[[center]] * 1e4, model="gaussian", errors=False, backend="cpu")
+    side = values.shape[1]
+    y, x = (float(np.clip(at, 1, side - 2)) for at in (middle.y[0], middle.x[0]))
+    if not math.isfinite(y + x):
+        y = x = (side - 1) / 2
+    return MeasuredPsf(
+        spline_coefficients(values), known.dz, known.plane, y, x, known.pixel_size,
+        known.index_factor,
+    )  # fmt: skip
+
+
+def _smooth(mean: Array) -> Array:
+    """Return what is smooth along z as far as generalised cross-validation says.
+
+    What is penalised is the third difference, which a peak has little of.
+    """
+    count = len(mean)
+    difference = np.diff(np.eye(count), n=3, axis=0)
+    roughness, modes = np.linalg.eigh(difference.T @ difference)
+    voxels = mean.reshape(count, -1)
+    amplitudes = modes.T @ voxels
+    telling = voxels.max(axis=0) > _TELLING * voxels.max()
+    power = (amplitudes[:, telling] ** 2).sum(axis=1)
+    kept = 1 / (1 + _SMOOTHINGS[:, None] * np.maximum(roughness, 0))
+    scores = ((1 - kept) ** 2 @ power) / (count - kept.sum(axis=1)) ** 2
+    best = kept[scores.argmin()]
+    return np.asarray(modes @ (best[:, None] * amplitudes)).reshape(mean.shape)
+
+
+def _quality(
+    cut: BeadBoxes, registered: _Registered, known: _Known, roi_size: int, *, has_gain: bool
+) -> tuple[Array | None, Array | None]:
+    """Return bias and scatter of z by planes, each bead fitted with the PSF of the others."""
+    count, planes = len(registered.shifts), len(registered.mean)
+    if count < 2:
+        return None, None
+    total, light = registered.aligned.sum(axis=0), registered.weights.sum()
+    errors = np.full((count, planes), np.nan)
+    half = cut.boxes.shape[-1] // 2
+    for i, (box, shift) in enumerate(zip(registered.boxes, registered.shifts, strict=True)):
+        others = (total - registered.aligned[i]) / (light - registered.weights[i])
+        psf = _psf_of(others, known)
+        middle = half + np.rint(shift[1:]).astype(int)
+        low = np.clip(middle - roi_size // 2, 0, 2 * half + 1 - roi_size)
+        spots = (
+            cut.boxes[box][:, low[0] : low[0] + roi_size, low[1] : low[1] + roi_size]
+            + max(cut.background[box], 0) * has_gain
+        )
+        own = np.arange(planes) + registered.first + shift[0]
+        there = np.rint(own).astype(int)
+        fits = fit_spots(
+            spots[np.clip(there, 0, len(spots) - 1)], model=psf, errors=False, backend="cpu",
+            estimator="mle" if has_gain else "lse", gain=1.0 if has_gain else None,
+        )  # fmt: skip
+        true = (there - own + np.arange(planes) - known.plane) * psf.nm_per_plane
+        inside = (fits.z > psf.range[0]) & (fits.z < psf.range[1])
+        errors[i] = np.where(inside, fits.z - true, np.nan)
+    few = np.isfinite(errors).sum(axis=0) < 2
+    errors[:, few] = 0
+    bias, scatter = np.nanmean(errors, axis=0), np.nanstd(errors, axis=0, ddof=1)
+    bias[few] = scatter[few] = np.nan
+    return bias, scatter

@@ -1,0 +1,46 @@
+"""Measured PSFs in a GPU's memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from ...models.measured_psf import MeasuredPsf
+from ..kernel_arguments import address
+from ..lattice import Reached, program_of, templates
+from .compile import as_argument
+
+
+class PsfOnDevice(NamedTuple):
+    """The constants of a PSF, and what they refer to."""
+
+    constants: Any
+    kept: tuple[Any, ...]
+
+
+@lru_cache(maxsize=16)
+def psf_on_device(psf: MeasuredPsf, roi_shape: tuple[int, ...], _device: int) -> PsfOnDevice:
+    """Return a PSF for ROIs of one size on the current device, whose number is given."""
+    import cupy
+
+    return laid_out(psf, roi_shape, cupy.asarray)
+
+
+def laid_out(psf: MeasuredPsf, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevice:
+    """Return a PSF as kernels/cuda/lattice.h reads it, each array where ``upload`` puts it."""
+    reached = Reached.of(psf, roi_shape)
+    coefficients, found = upload(taps_of(reached.coefficients)), templates(psf)
+    starts = upload(found.view(np.uint8))
+    program = program_of(psf, reached, address(coefficients), address(starts), len(found))
+    numbers = as_argument(program).reshape(1).view(np.uint8)
+    return PsfOnDevice(upload(numbers), (coefficients, starts))
+
+
+def taps_of(coefficients: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return of each voxel, by rows, columns and planes, its coefficient and the next ones in z."""
+    windows = sliding_window_view(coefficients, 4, axis=0)
+    return np.ascontiguousarray(windows.transpose(1, 2, 0, 3))
