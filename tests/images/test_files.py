@@ -229,9 +229,10 @@ DAMAGED = {
     "bad.zarr": (bad_zarr, "frame 10 is damaged or missing"),
     "empty.zarr": (lambda p, m: zarr.create_group(p), "has 0 arrays"),
     "folder": (lambda p, m: p.mkdir(), "neither Zarr nor NDTiff"),
-    "foreign.tif": (lambda p, m: p.write_bytes(b"xx"), "it is damaged, or not a TIFF file$"),
     "short.nd2": (short_nd2, "it is damaged, or not an ND2 file"),
-    "foreign.nd2": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "it is damaged, or not an ND2 file$"),
+    "foreign.nd2": (
+        lambda p, m: p.write_bytes(b"GIF89a" * 99), "it is damaged, or not an ND2 file$"
+    ),
     "empty.nd2": (lambda p, m: p.touch(), "it is empty"),
     "short_ndtiff": (short_ndtiff, "frame [0-9]+ is damaged or missing: .*ends before it does"),
     "ndtiff_index": (ndtiff_without_index, "“NDTiff.index” is damaged"),

@@ -211,7 +211,7 @@ def _spot(
     """Return a spot of height 1 in a ROI and so many pixels around it in its planes."""
     profile = settings.profile
     beside = np.repeat([0, around], [len(roi_shape) - len(IN_PLANE), len(IN_PLANE)])
-    places = np.indices(roi_shape + 2 * beside, float)
+    places = np.indices(tuple(roi_shape + 2 * beside), float)
     places -= beside.reshape(-1, *len(roi_shape) * [1])
     top = shape | {"amplitude": 1.0, "background": 0.0}
     return profile.evaluate(places, top, settings.pixel if profile.integrated else "sampled")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ..models.measured_psf import MeasuredPsf
+from ..models.lattice import Lattice
 from .cpu.layouts import PsfLattice, PsfTemplate
 from .kernel_arguments import address
 
@@ -40,7 +40,7 @@ class Reached(NamedTuple):
     x: float
 
     @classmethod
-    def of(cls, psf: MeasuredPsf, roi_shape: tuple[int, ...]) -> Reached:
+    def of(cls, psf: Lattice, roi_shape: tuple[int, ...]) -> Reached:
         """Return those of a PSF of height 1; a spot's centre may lie anywhere in the ROI."""
         own, centers = psf.coefficients / np.float32(psf.height), []
         for axis, center, size in ((1, psf.y, roi_shape[0]), (2, psf.x, roi_shape[1])):
@@ -52,7 +52,7 @@ class Reached(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def encode(psf: MeasuredPsf, roi_shape: tuple[int, ...], lane_width: int) -> EncodedPsf:
+def encode(psf: Lattice, roi_shape: tuple[int, ...], lane_width: int) -> EncodedPsf:
     """Return a PSF for ROIs of one size on a CPU, which works on so many fits side by side."""
     reached = Reached.of(psf, roi_shape)
     coefficients = np.concatenate([reached.coefficients.ravel(), np.zeros(_SLACK, np.float32)])
@@ -63,7 +63,7 @@ def encode(psf: MeasuredPsf, roi_shape: tuple[int, ...], lane_width: int) -> Enc
 
 
 def program_of(
-    psf: MeasuredPsf, reached: Reached, coefficients: int, starts: int, count: int
+    psf: Lattice, reached: Reached, coefficients: int, starts: int, count: int
 ) -> PsfLattice:
     """Return the constants of a PSF, given where coefficients and templates are."""
     planes, rows, columns = reached.coefficients.shape
@@ -73,7 +73,7 @@ def program_of(
     )  # fmt: skip
 
 
-def templates(psf: MeasuredPsf) -> NDArray[np.void]:
+def templates(psf: Lattice) -> NDArray[np.void]:
     """Return where searches may begin: at the centre, and where lobes of the light are."""
     low, high = psf.range
     count = int(np.clip(np.ceil((high - low) / _STEP), _FEWEST, _MOST))

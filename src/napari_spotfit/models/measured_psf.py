@@ -171,7 +171,7 @@ class MeasuredPsf(Calibration):
     @property
     def roi_size(self) -> int:
         """Side of the ROIs that suit it: 13 px, or what it has, less 2, if that is less."""
-        least = min(self.coefficients.shape[1:]) - 4
+        least: int = min(self.coefficients.shape[1:]) - 4
         return max(min(ROI_OF_BOUND, least - 1 + least % 2), LEAST_PIXELS)
 
     @property

@@ -15,7 +15,7 @@ from .columns import AXES, COLUMNS, IN_PLANE, Column
 
 if TYPE_CHECKING:
     from .expressions.custom import Expression
-    from .measured_psf import MeasuredPsf
+    from .lattice import Lattice
 
 #: The names of :data:`MODELS`, and of those of spots in volumes, which editors complete; a test
 #: compares them.
@@ -73,7 +73,7 @@ class Profile:
     #: The expression of a custom model.
     expression: Expression | None = None
     #: The measured PSF that it is, if it is one.
-    lattice: MeasuredPsf | None = None
+    lattice: Lattice | None = None
     #: f in mathematical notation, for files.
     formula: str = field(default="", repr=False, compare=False)
     #: Its name for users, and a short description.

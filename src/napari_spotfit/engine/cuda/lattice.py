@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ...models.measured_psf import MeasuredPsf
+from ...models.lattice import Lattice
 from ..kernel_arguments import address
 from ..lattice import Reached, program_of, templates
 from .compile import as_argument
@@ -23,14 +23,14 @@ class PsfOnDevice(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def psf_on_device(psf: MeasuredPsf, roi_shape: tuple[int, ...], _device: int) -> PsfOnDevice:
+def psf_on_device(psf: Lattice, roi_shape: tuple[int, ...], _device: int) -> PsfOnDevice:
     """Return a PSF for ROIs of one size on the current device, whose number is given."""
     import cupy
 
     return laid_out(psf, roi_shape, cupy.asarray)
 
 
-def laid_out(psf: MeasuredPsf, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevice:
+def laid_out(psf: Lattice, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevice:
     """Return a PSF as kernels/cuda/lattice.h reads it, each array where ``upload`` puts it."""
     reached = Reached.of(psf, roi_shape)
     coefficients, found = upload(taps_of(reached.coefficients)), templates(psf)

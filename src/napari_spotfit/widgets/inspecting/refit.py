@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWi
 from superqt import QFlowLayout
 
 from ...engine.select import usable_here
-from ...models.profiles import MODELS, Profile
+from ...models.profiles import Profile
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -293,6 +293,4 @@ class RefitBar(QWidget):
 
 def _widths(settings: Settings) -> list[str]:
     """Return the names of a model's σ."""
-    if isinstance(settings.model, Profile):
-        return []
-    return [name for name in MODELS[settings.model].widths if name.startswith("sigma")]
+    return [name for name in settings.profile.widths if name.startswith("sigma")]
