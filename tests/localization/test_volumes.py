@@ -14,12 +14,15 @@ from napari_spotfit import (
     Flag,
     NoiseModel,
     Settings,
+    detect_spots,
     fit_at,
     fit_spots,
     load_fits,
     localize,
     localize_iter,
 )
+from napari_spotfit.images import frames as frames_module
+from napari_spotfit.localization import tiles
 from napari_spotfit.models.profiles import GAUSSIAN_3D
 
 SIGMA, SIGMA_Z, SHAPE = 1.3, 1.5, (26, 90, 110)
@@ -84,8 +87,6 @@ def test_rows_of_localize_are_those_at_its_detections(backend):
 
 
 def detections_of(movie, settings):
-    from napari_spotfit import detect_spots
-
     known = {name: getattr(settings, name) for name in ("sigma", "sigma_z")}
     return detect_spots(movie, settings=settings.changed(**known))
 
@@ -164,6 +165,19 @@ def test_the_optics_give_the_widths_where_no_spots_do():
     told = fit_at(MOVIE, TRUTH, model="gaussian_3d", noise=NoiseModel(1, 0, 0), **optics).settings
     assert told.sigma == pytest.approx(SIGMA, rel=0.03)
     assert told.sigma_z == pytest.approx(SIGMA_Z, rel=0.03)
+
+
+def test_widths_are_those_of_the_image_or_else_of_the_optics():
+    optics = {"voxel_size": (60, 72, 72), "numerical_aperture": 1.4, "wavelength": 600}
+    known = {"model": "gaussian_3d", "noise": NoiseModel(1, 0, 0), **optics}
+    fits = fit_at(MOVIE, TRUTH, **known)
+    assert fits.settings.sigma == pytest.approx(SIGMA, rel=0.03)
+    assert fits.settings.sigma_z == pytest.approx(SIGMA_Z, rel=0.05)
+    assert fits.settings.roi_size == (9, 9, 9)
+    # Two spots are not asked for their widths.
+    fits = fit_at(MOVIE, TRUTH[:2], **known)
+    assert fits.settings.sigma is None
+    assert fits.settings.roi_size == (25, 9, 9)
 
 
 @pytest.mark.parametrize("planes", [3, 4, 6, 8])
@@ -261,3 +275,44 @@ def test_errors_follow_the_noise_of_stacks_that_a_filter_went_over():
     for axis, name in enumerate("zyx"):
         scores = (fits.columns[name] - truth[:, axis]) / fits.columns[f"{name}_stderr"]
         assert scores.std() == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("kind", ["plain", "maps", "dask"])
+def test_slabs_of_large_volumes_give_the_rows_of_the_whole(monkeypatch, kind):
+    """To the bit, whatever is known of the voxels, with saturated, hot and padded ones."""
+    rng = np.random.default_rng(9)
+    shape = 420, 40, 44
+    image = np.full(shape, 30.0)
+    for place in rng.uniform(0, np.array(shape) - 1, (260, 3)):
+        first, last = np.maximum(place - 8, 0).astype(int), np.minimum(place + 9, shape).astype(int)
+        part = tuple(map(slice, first, last))
+        own = dict(zip("zyx", place, strict=True)) | {"sigma": SIGMA, "sigma_z": SIGMA_Z}
+        image[part] += 200 * GAUSSIAN_3D.sampled(*np.ogrid[part], own)
+    image = rng.poisson(image).astype(np.uint16)
+    image[200:204, 10:13, 10:13] = image[90, 5, 30] = 65_535
+    image[:, 20, 20] += 700
+    image[-3:] = 0
+    known = dict(KNOWN)
+    mask = np.ones(shape, bool)
+    mask[:, :, :6] = False
+    known["mask"] = mask
+    if kind == "maps":
+        del known["variance"]
+        known["camera"] = Camera(offset=rng.uniform(0, 2, shape), variance=rng.uniform(1, 9, shape))
+        known["bad_pixels"] = rng.random(shape) < 0.01
+    whole = localize(image, backend="cpu", **known)
+    places = detect_spots(image, settings=whole.settings, mask=mask)
+    given = image
+    if kind == "dask":
+        given = pytest.importorskip("dask.array").from_array(image, chunks=(17, 40, 22))
+    monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
+    monkeypatch.setattr(frames_module, "TILE", 30 * 40 * 44 * 2)
+    monkeypatch.setattr(tiles, "VOLUMES", 0)
+    blocks, own = [], tiles.row_blocks
+    monkeypatch.setattr(
+        tiles, "row_blocks", lambda *given: (blocks.append(one) or one for one in own(*given))
+    )
+    known |= {"noise": whole.settings.noise, "roi_size": whole.settings.roi_size}
+    assert_same(localize(given, backend="cpu", **known), whole)
+    assert len(blocks) > 2
+    np.testing.assert_array_equal(detect_spots(given, settings=whole.settings, mask=mask), places)

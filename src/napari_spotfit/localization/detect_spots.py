@@ -118,7 +118,8 @@ def find(
         masks = PerPixel.of_mask(mask, reader)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         numbers = reader.select(frames).tolist()
-        found = joined([nothing(), *(spots_in_tiles(tiled, number) for number in numbers)])
+        none = nothing(settings.dimensions)
+        found = joined([none, *(spots_in_tiles(tiled, number) for number in numbers)])
         return _with_places(found, reader)
 
     def detect(chunk: Chunk) -> Candidates:

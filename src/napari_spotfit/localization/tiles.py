@@ -1,6 +1,7 @@
 """Detect and fit in frames too large for memory, in blocks of rows with a halo around each.
 
-A block is some rows of a frame, as wide as the frame, and the halo rows beside them. Rows are read
+A block is some rows of a frame, as wide as the frame, and the halo rows beside them. Of volumes,
+planes are what rows are of planes. Rows are read
 once, in order, and stay in memory as long as a block needs them. Spots are detected in a block with
 its halo as in a separate frame, relative to the whole frame's level; those in the block's own rows
 are kept. The result equals the whole frame's to the bit where nothing connected (the flat
@@ -24,12 +25,13 @@ from ..engine.cpu.detect import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
+from ..engine.detection.volume_bands import make_volume_bands
 from ..engine.fit_job import FitJob
 from ..engine.groups import of_first, rows_of, scores_of, whole_fits
 from ..engine.quality.flags import CROWD
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
-from ..images.frames import FrameReader, Part, pixel_at
+from ..images.frames import LARGE_FRAME, FrameReader, Part, pixel_at
 from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..images.reading import evenly_spread
@@ -58,19 +60,27 @@ def level_of(sample: NDArray[Any]) -> float:
     return float(good[len(good) // 2]) if len(good) else 0.0
 
 
+#: Rows, or planes, of a frame that is not cut off anywhere near.
+_TALL = 1 << 10
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_PIXELS = 2
-#: Rows of the halo for what is connected: flat areas, and chains of maxima in least distances.
-_FLAT_AREA, _CHAIN = 128, 32
+#: Rows of the halo for what is connected: flat areas, and chains of maxima in least distances;
+#: planes for both.
+_FLAT_AREA, _CHAIN, _PLANES = 128, 32, 16
+#: Volumes are worked on in tiles from so many times the size on that frames are.
+VOLUMES = 8
 
 
 def works_in_tiles(reader: FrameReader, backend: Backend) -> bool:
     """Whether frames are processed in tiles: large ones that are not where they are processed.
 
-    Volumes are processed as a whole, each of which has to fit into memory.
+    Halos of volumes are so deep that only the largest take less memory so. A GPU is given volumes
+    as a whole.
     """
-    is_there = reader.on_device and backend.kind == "cuda"
-    return reader.in_tiles and len(reader.axes) == len(IN_PLANE) and not is_there
+    is_deep = len(reader.axes) > len(IN_PLANE)
+    if is_deep and (backend.kind == "cuda" or reader.frame_bytes <= VOLUMES * LARGE_FRAME):
+        return False
+    return reader.in_tiles and not (reader.on_device and backend.kind == "cuda")
 
 
 class Tiled(NamedTuple):
@@ -105,8 +115,11 @@ def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
 
     The pixels of a block may be used until the next but one is asked for.
     """
-    height, strip = tiled.reader.frame_shape[0], strip_rows(tiled.reader.frame_shape[1])
+    height, *others = tiled.reader.frame_shape
+    strip = strip_rows(others[0]) if len(others) == 1 else 1
     halo = halo_rows(tiled.calibration.fitted, tiled.detection, strip)
+    # Few planes are no more work than their halo.
+    least = 1 if len(others) == 1 else halo
     kept = ChunkCache(tiled.reader, number, threads.available())
     pixels, recorded, level = _windows(tiled, number, kept)
     mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
@@ -119,13 +132,13 @@ def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
         del rows, corrected
         # A block ends as the detection's strips do, so that its strips are those of the frame.
         end = height if pixels.last == height else pixels.last // strip * strip - halo
-        if end <= begun:
+        if end < min(begun + least, height):
             continue
         there = slice(max(begun - halo, 0), min(end + halo, height))
         block = _block(tiled, pixels, recorded, there, level)
         block.mask = None if mask is None else mask[there]
         found = tiled.backend.detect(block, tiled.detection)
-        spots = found._replace(y=found.y + there.start)
+        spots = _shifted(found, there.start)
         yield RowBlock(slice(begun, end), there, spots, block, recorded, highest)
         for window in {id(one): one for one in (pixels, recorded)}.values():
             window.forget(before - halo)
@@ -138,6 +151,14 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     They cover the largest ROI and filter: the spots that the fit of a spot depends on, the pixels
     of their ROIs, and the pixels by which these spots were found.
     """
+    if fit.dimensions > len(IN_PLANE):
+        volume = make_volume_bands(
+            detection.known_sigma, detection.known_sigma_z, (_TALL, 1, 1)
+        ).volume
+        assert volume is not None
+        filtered = len(volume.kernels[-1]) + volume.reach[0][0]
+        apart = detection.min_distance * detection.known_sigma_z / detection.known_sigma
+        return _reach_of_fits(fit) + filtered + math.ceil(apart) + _PLANES
     bands = make_bands(detection.known_sigma, (1, 1))
     filters = make_detection_settings(detection, bands, lambda _: None)
     margin = math.ceil(3 * float(filters.reach)) + 1
@@ -162,7 +183,7 @@ def _block(
 def spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
     """Return the spots of a frame."""
     parts = (_in_rows(block.spots, block.own) for block in row_blocks(tiled, number))
-    spots = joined([nothing(), *parts])
+    spots = joined([nothing(len(tiled.reader.axes)), *parts])
     return spots._replace(frame=np.full(len(spots.y), number))
 
 
@@ -181,17 +202,17 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         near = _in_rows(rows.spots, slice(begin - reach, end + reach))
         block.planes, block.variances = _cut(planes, rows.rows), _cut(variances, rows.rows)
         block.bad, block.highest = bad, top.highest(rows)
-        positions = Positions(np.column_stack([near.y, near.x]).astype(float), near.frame)
+        positions = Positions(near.places(), near.frame)
         columns = tiled.backend.fit(job, block, positions)
         which = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, which)
         columns["score"] = scores_of(which, near.score)
         # Spots that are fitted together come with the first of them, but not those that are so far
         # behind it that the block does not have all around them: the next one does.
-        y, late = near.y[which], reach // 2
-        first = of_first(columns, y)
-        own = (first >= begin) & (first < end) | (first < begin) & (y >= begin + late)
-        own &= y < end + late
+        at, late = _along(near)[which], reach // 2
+        first = of_first(columns, at)
+        own = (first >= begin) & (first < end) | (first < begin) & (at >= begin + late)
+        own &= at < end + late
         yield whole_fits(columns, own), Fraction(end - begin, height)
 
 
@@ -266,8 +287,12 @@ def _reach_of_fits(settings: Settings) -> int:
 
     Fits end in their ROIs, which may be shifted into the image: another one that may have ended in
     the same crowd began no farther away than that reaches and two of them; and pixels are its own,
-    or not, by spots that are as far again.
+    or not, by spots that are as far again. Planes of volumes count by the widths of spots.
     """
+    if settings.dimensions > len(IN_PLANE):
+        planes, rows, columns = settings.roi_shape
+        times = settings.known_sigma_z / settings.known_sigma
+        return 3 * planes + math.ceil(math.hypot(planes, times * rows, times * columns)) + 2
     across = math.hypot(*settings.roi_shape)
     return math.ceil(3 * across + settings.roi_shape[0] + CROWD * settings.known_sigma) + 2
 
@@ -283,5 +308,17 @@ def _largest(pixels: NDArray[Any]) -> float:
 
 def _in_rows(spots: Candidates, rows: slice) -> Candidates:
     """Return those of spots, which are in order, that are in some rows."""
-    which = slice(*np.searchsorted(spots.y, (rows.start, rows.stop)).tolist())
+    which = slice(*np.searchsorted(_along(spots), (rows.start, rows.stop)).tolist())
     return spots.rows(which)
+
+
+def _along(spots: Candidates) -> NDArray[np.int64]:
+    """Return where spots are along the first axis of their frame."""
+    return spots.y if spots.z is None else spots.z
+
+
+def _shifted(spots: Candidates, first: int) -> Candidates:
+    """Return spots of a part of a frame in the whole one."""
+    if spots.z is None:
+        return spots._replace(y=spots.y + first)
+    return spots._replace(z=spots.z + first)

@@ -49,8 +49,9 @@ class Cpu:
         from .detect import detect
 
         return detect(
-            to_host(block.pixels), settings, block.mask, block.noise_map, level=block.level
-        )
+            to_host(block.pixels), settings, block.mask, block.noise_map,
+            level=block.level, depth=block.height,
+        )  # fmt: skip
 
     def fit(
         self,

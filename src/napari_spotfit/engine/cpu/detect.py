@@ -53,6 +53,7 @@ def detect(
     variance_map: NDArray[np.float32] | None = None,
     *,
     level: float | None = None,
+    depth: int | None = None,
 ) -> Candidates:
     """Detect spots in frames.
 
@@ -73,6 +74,8 @@ def detect(
         Variances of all pixels beside the settings' noise.
     level : float, optional
         Level of the whole frame, where only parts of it are given; by default that of each frame.
+    depth : int, optional
+        Planes of the whole volume, where only some of them are given.
 
     Returns
     -------
@@ -86,7 +89,7 @@ def detect(
     workers = settings.threads or threads.available()
     if frames.size <= _THREADS_PIXELS:
         workers = 1
-    detector = Detector(frames, settings, variance_map, level)
+    detector = Detector(frames, settings, variance_map, level, depth)
     whole = pixels > _LARGE_PIXELS and n < workers
     parts: dict[int, Candidates] = {}
 
@@ -129,8 +132,8 @@ class Detector:
         As :func:`detect` takes them.
     settings, variance_map
         As :func:`detect` takes them.
-    level : float, optional
-        That of a frame of which they are a part.
+    level, depth
+        Those of a frame of which they are a part.
     """
 
     def __init__(
@@ -139,11 +142,12 @@ class Detector:
         settings: Settings,
         variance_map: NDArray[np.float32] | None = None,
         level: float | None = None,
+        depth: int | None = None,
     ) -> None:
         self._bands = bands_of(settings, frames.shape[1:])
         #: As the library takes them.
         self.settings = make_detection_settings(
-            settings, self._bands, address, variance_map=variance_map, level=level
+            settings, self._bands, address, variance_map=variance_map, level=level, depth=depth
         )
         self._kept = frames, variance_map
         self._source = detection_source(frames, self.settings)

@@ -134,6 +134,7 @@ def make_detection_settings(
     noise: NoiseModel | None = None,
     variance_map: Any = None,
     level: float | None = None,
+    depth: int | None = None,
 ) -> DetectionSettings:
     """Return the settings of detection as numbers.
 
@@ -151,11 +152,13 @@ def make_detection_settings(
         Variances of all pixels beside that noise.
     level : float, optional
         Level of the whole frame, where only a part of it is given; by default that of the pixels.
+    depth : int, optional
+        Planes of the whole volume, where only some of them are given.
     """
     noise = noise or settings.known_noise
     factor = noise.correlation**2
     sigma = settings.known_sigma
-    stack = () if bands.volume is None else (bands.volume.sigma_z, bands.volume.depth)
+    stack = () if bands.volume is None else (bands.volume.sigma_z, depth or bands.volume.depth)
     score = score_for(settings.false_spots, sigma, *stack)
     usual_score = score_for(DEFAULT_FALSE_SPOTS, sigma, *stack)
     by_height = settings.threshold is not None
