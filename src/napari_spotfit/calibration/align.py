@@ -60,8 +60,8 @@ def average(boxes: NDArray[np.float32], shifts: Array, weights: Array | None = N
     total = np.zeros(boxes.shape[1:])
     for box, shift, weight in zip(boxes, shifts, weights, strict=True):
         total += weight * moved(box, shift)
-    mean: Array = total / weights.sum()
-    return mean
+    total /= weights.sum()
+    return total
 
 
 def moved(box: NDArray[np.float32], shift: Iterable[float]) -> Array:

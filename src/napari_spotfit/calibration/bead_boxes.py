@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..images.arrays import as_array, check_real, to_host
+from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..localization.detect_spots import detect_spots
+from ..localization.fit_at import checked_places
+from ..models.measured_psf import PsfBead
 from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
@@ -28,21 +30,12 @@ _FEWEST_AROUND = 50
 _PLATEAU = 3
 
 
-class Bead(NamedTuple):
-    """A bead of a stack, and why it is left out; nothing if it is not."""
-
-    y: float
-    x: float
-    photons: float
-    reason: str = ""
-
-
 @dataclass(frozen=True)
 class BeadBoxes:
     """Beads cut out of a stack with all planes, in photo-electrons without background."""
 
     #: Every bead that was found.
-    beads: tuple[Bead, ...]
+    beads: tuple[PsfBead, ...]
     #: Which of them are in the boxes.
     used: NDArray[np.int64]
     #: (n, planes, side, side); the background that was taken off each box; and the pixel in the
@@ -52,48 +45,12 @@ class BeadBoxes:
     middle: NDArray[np.int64]
 
 
-def checked_stack(stack: Any, dz: Any) -> tuple[NDArray[Any], float]:
-    """Return a stack with its planes in rising order, and the distance of two planes in nm.
-
-    Raises
-    ------
-    ValueError
-        If they are not what a calibration needs; the message says what to do.
-    """
-    array = to_host(as_array(stack))
-    check_real(array.dtype, "stack")
-    if array.ndim != 3 or len(array) < 5:
-        raise ValueError(
-            "stack must have at least 5 planes of beads, (planes, rows, columns), each at another "
-            f"height; got the shape {array.shape}"
-        )
-    steps = np.asarray(dz, float)
-    if steps.ndim:
-        if steps.shape != array.shape[:1]:
-            raise ValueError(
-                f"dz must be one number, or the height of each of the {len(array)} planes in nm; "
-                f"got {steps.size}"
-            )
-        rises = np.diff(steps)
-        if not (rises > 0).all() and not (rises < 0).all():
-            raise ValueError(
-                "dz must rise, or fall, from each plane to the next; sort the planes, and leave "
-                "out repeated heights"
-            )
-        step = float(rises.mean())
-        if not np.allclose(rises, step, rtol=0.1, atol=0):
-            raise ValueError(
-                f"the planes must be at even distances; got {rises.min():g} to {rises.max():g} nm"
-            )
-    else:
-        step = float(steps)
-    if not math.isfinite(step) or step == 0:
-        raise ValueError(f"dz must be the distance of two planes in nm, not 0; got {step:g}")
-    return (array if step > 0 else array[::-1]), abs(step)
-
-
 def cut_beads(
-    stack: NDArray[Any], side: int, camera: Camera | None, settings: Settings
+    stack: NDArray[Any],
+    side: int,
+    camera: Camera | None,
+    settings: Settings,
+    beads: ArrayLike | None,
 ) -> BeadBoxes:
     """Find the beads of a stack, and cut out those that can be used.
 
@@ -102,13 +59,14 @@ def cut_beads(
     ValueError
         If there is none; the message says why.
     """
-    sigma = max(side / _PER_SIGMA, 1.0)
-    projection = stack.max(axis=0)
-    # The highest of many planes has another noise than the camera's.
-    plain = settings.changed(
-        sigma=sigma, min_distance=2.0, gain=None, offset=0.0, variance=None, emccd=False, noise=None
-    )
-    found = detect_spots(projection, settings=plain)
+    sigma, projection = max(side / _PER_SIGMA, 1.0), stack.max(axis=0)
+    if beads is None:
+        # The highest of many planes has another noise than the camera's.
+        found = detect_spots(
+            projection, sigma=sigma, false_spots=settings.false_spots, threads=settings.threads
+        )
+    else:
+        found = checked_places(beads, 2)
     half, corners = side // 2, np.array(stack.shape[1:]) - 1
     middles = [_middle(projection, place.astype(int), half) for place in found]
     middle = np.array(middles, np.int64).reshape(-1, 2)
@@ -130,15 +88,15 @@ def cut_beads(
         photons.append(float(sums.max()) if is_inside else math.nan)
         heights.append(float(box.max()))
     reasons = _reasons(stack, middle, inside, np.array(heights), np.array(photons), side)
-    beads = tuple(
-        Bead(float(y), float(x), light, reason)
+    known = tuple(
+        PsfBead(float(y), float(x), math.nan, light, not reason, reason or "used")
         for (y, x), light, reason in zip(middle, photons, reasons, strict=True)
     )
     used = np.flatnonzero(np.array([not reason for reason in reasons], bool))
     if not len(used):
         raise ValueError(_none_left(reasons, side))
     return BeadBoxes(
-        beads, used, np.stack([boxes[i] for i in used]),
+        known, used, np.stack([boxes[i] for i in used]),
         np.array([levels[i] for i in used]), middle[used],
     )  # fmt: skip
 

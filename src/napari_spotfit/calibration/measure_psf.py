@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +12,24 @@ from numpy.typing import ArrayLike, NDArray
 from ..images.camera import Camera
 from ..localization.fit_spots import fit_spots
 from ..models.bounds import number
-from ..models.measured_psf import LEAST_PLANES, ROI_OF_BOUND, MeasuredPsf, spline_coefficients
+from ..models.measured_psf import (
+    LEAST_PLANES,
+    ROI_OF_BOUND,
+    MeasuredPsf,
+    PsfBead,
+    spline_coefficients,
+)
 from ..settings.settings import Settings
 from .align import align, moved, outliers
-from .bead_boxes import Bead, BeadBoxes, checked_stack, cut_beads
+from .bead_boxes import BeadBoxes, cut_beads
+from .beads import checked_heights, checked_stack
 
 Array = NDArray[np.float64]
 
 #: Pixels of the PSF beyond the ROI on each side.
 _MARGIN = 4
+#: How much distances of planes may differ, as a part of them.
+_UNEVEN = 0.1
 #: Planes around the reference plane whose light is 1 on average.
 _CENTRAL = 3
 #: Part of the highest value from which on voxels tell how smooth the PSF is along z.
@@ -31,9 +41,8 @@ def calibrate_psf(
     stack: Any,
     dz: ArrayLike,
     *,
-    roi_size: int = ROI_OF_BOUND,
+    beads: ArrayLike | None = None,
     reference: float | None = None,
-    pixel_size: float | None = None,
     index_factor: float = 1.0,
     camera: Camera | None = None,
     settings: Settings | None = None,
@@ -51,19 +60,18 @@ def calibrate_psf(
         focus.
     dz : float or array
         Distance of two planes in nm, or the height of each plane.
-    roi_size : int
-        Side of the ROIs that are to be fitted, in pixels; the PSF is measured 4 px beyond.
+    beads : array, shape (n, 2), optional
+        y and x of the beads to use, in pixels; by default those that are found.
     reference : float, optional
-        The plane where z is to be 0, counted from the first one; by default the brightest one.
-    pixel_size : float, optional
-        Side of a pixel in nm.
+        The plane where z is to be 0, counted from the first one; by default the sharpest one.
     index_factor : float
         What a nm of the stage is in the sample, for z and its error; see
         :class:`~napari_spotfit.MeasuredPsf`.
     camera : Camera, optional
         Offset and gain, of all pixels or of each.
     settings : Settings, optional
-        What finds the beads, and the camera's gain.
+        The camera's numbers, what finds beads, and the size of the ROIs that are to be fitted, by
+        default 13 px: the PSF is measured 4 px beyond. ``voxel_size`` says how large a pixel is.
 
     Returns
     -------
@@ -87,9 +95,11 @@ def calibrate_psf(
     """
     settings = settings or Settings()
     index_factor = number("index_factor", index_factor, 0, above=True)
-    planes, step = checked_stack(stack, dz)
-    beads = cut_beads(planes, roi_size + 2 * _MARGIN, camera, settings)
-    registered = _registered(beads)
+    planes = checked_stack(stack)
+    step = _step_of(checked_heights(dz, len(planes)))
+    roi_size = ROI_OF_BOUND if settings.roi_size is None else max(settings.roi_shape)
+    cut = cut_beads(planes, roi_size + 2 * _MARGIN, camera, settings, beads)
+    registered = _registered(cut, step)
     focus = _focus(registered.mean) if reference is None else reference - registered.first
     if not 0 <= focus <= len(registered.mean) - 1:
         last = registered.first + len(registered.mean) - 1
@@ -97,15 +107,28 @@ def calibrate_psf(
             f"reference must be a plane that all beads have, {registered.first} to {last}; "
             f"got {reference:g}"
         )
+    pixel_size = None if settings.voxel_size is None else float(settings.voxel_size[-1])
     known = _Known(step, focus, pixel_size, index_factor)
     psf = _psf_of(registered.mean, known)
-    bias, scatter = _quality(beads, registered, known, roi_size, has_gain=settings.gain is not None)
+    bias, scatter = _quality(cut, registered, known, roi_size, has_gain=settings.gain is not None)
     count, light = len(registered.shifts), registered.weights.sum()
-    return MeasuredPsf(
-        psf.coefficients, psf.dz, psf.plane, psf.y, psf.x, pixel_size, index_factor,
-        np.full(len(registered.mean), count), light * psf.voxels.sum(axis=(1, 2)), bias, scatter,
-        tuple((one.y, one.x, one.photons, one.reason) for one in registered.beads),
+    return replace(
+        psf, bead_count=np.full(len(registered.mean), count),
+        bead_photons=light * psf.voxels.sum(axis=(1, 2)), z_bias=bias, z_scatter=scatter,
+        beads=tuple(registered.beads),
     )  # fmt: skip
+
+
+def _step_of(heights: Array) -> float:
+    """Return the distance of planes, or raise an error unless it is the same for all."""
+    rises = np.diff(heights)
+    step = float(rises.mean())
+    if np.abs(rises - step).max() > _UNEVEN * step:
+        raise ValueError(
+            f"the planes must be at even distances; got {rises.min():g} to {rises.max():g} nm. "
+            "Record evenly spaced planes, or give the mean distance if the heights only jitter"
+        )
+    return step
 
 
 class _Known(NamedTuple):
@@ -120,7 +143,7 @@ class _Known(NamedTuple):
 class _Registered(NamedTuple):
     """Beads moved to one place, in the planes that all of them have."""
 
-    beads: list[Bead]
+    beads: list[PsfBead]
     #: Of those that are used: which boxes, (z, y, x), their light, and their voxels.
     boxes: NDArray[np.int64]
     shifts: Array
@@ -131,7 +154,7 @@ class _Registered(NamedTuple):
     first: int
 
 
-def _registered(cut: BeadBoxes) -> _Registered:
+def _registered(cut: BeadBoxes, step: float) -> _Registered:
     """Register beads and leave out those that differ from the others."""
     shifts = align(cut.boxes)
     weights = cut.boxes.sum(axis=(2, 3)).max(axis=1).astype(float)
@@ -148,8 +171,11 @@ def _registered(cut: BeadBoxes) -> _Registered:
     aligned = aligned[:, first : last + 1]
     out = outliers(aligned, weights)
     beads = list(cut.beads)
-    for i in cut.used[out]:
-        beads[i] = beads[i]._replace(reason="its shape differs from that of the other beads")
+    for i, shift, is_out in zip(cut.used, shifts, out, strict=True):
+        beads[i] = beads[i]._replace(z=step * float(shift[0]))
+        if is_out:
+            reason = "another shape than the other beads have"
+            beads[i] = beads[i]._replace(used=False, reason=reason)
     kept = np.flatnonzero(~out)
     mean = aligned[kept].sum(axis=0) / weights[kept].sum()
     return _Registered(beads, kept, shifts[kept], weights[kept], aligned[kept], mean, first)

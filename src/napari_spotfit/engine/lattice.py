@@ -6,18 +6,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ..models.lattice import Lattice
 from .cpu.layouts import PsfLattice, PsfTemplate
 from .kernel_arguments import address
 
-#: Places along z where a search may begin: how far apart in nm at most, and how many.
-_STEP, _FEWEST, _MOST = 125.0, 8, 16
-#: How far from the centre the light has a maximum, in pixels, and how high that is at least beside
-#: the highest one, for searches to begin there too.
-_OFF, _LOBE = 1.0, 0.7
 #: Numbers behind the coefficients that vectors may read.
 _SLACK = 64
 
@@ -42,7 +36,8 @@ class Reached(NamedTuple):
     @classmethod
     def of(cls, psf: Lattice, roi_shape: tuple[int, ...]) -> Reached:
         """Return those of a PSF of height 1; a spot's centre may lie anywhere in the ROI."""
-        own, centers = psf.coefficients / np.float32(psf.height), []
+        own: NDArray[np.float32] = psf.coefficients / np.float32(psf.height)
+        centers = []
         for axis, center, size in ((1, psf.y, roi_shape[0]), (2, psf.x, roi_shape[1])):
             before = size - int(center)
             places = np.arange(2 * size + 5) - before
@@ -74,17 +69,5 @@ def program_of(
 
 
 def templates(psf: Lattice) -> NDArray[np.void]:
-    """Return where searches may begin: at the centre, and where lobes of the light are."""
-    low, high = psf.range
-    count = int(np.clip(np.ceil((high - low) / _STEP), _FEWEST, _MOST))
-    reach = psf.roi_size // 2
-    y, x = np.ogrid[-reach - 1 : reach + 2, -reach - 1 : reach + 2]
-    found: list[tuple[float, float, float]] = []
-    for z in low + (np.arange(count) + 0.5) * (high - low) / count:
-        windows = sliding_window_view(psf.sample(z, y, x), (3, 3)).sum(axis=(2, 3))
-        around = sliding_window_view(np.pad(windows, 1), (3, 3)).max(axis=(2, 3))
-        peaks = (windows >= around) & (windows >= _LOBE * windows.max())
-        lobes = np.argwhere(peaks) - reach
-        found.append((z, 0.0, 0.0))
-        found += [(z, *one[::-1]) for one in lobes if abs(one).max() > _OFF]
-    return np.array(found, np.dtype(PsfTemplate))
+    """Return where searches may begin."""
+    return np.array([(z, x, y) for z, y, x in psf.starts], np.dtype(PsfTemplate))

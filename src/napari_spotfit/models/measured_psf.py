@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from .calibration import Calibration, read_only
@@ -20,6 +21,11 @@ Array = NDArray[np.float64]
 _ENDS = {"natural": (1.0, -2.0, 1.0), "not-a-knot": (1.0, -4.0, 6.0, -4.0, 1.0)}
 #: Pixels along an axis, and planes, that a PSF has at least.
 LEAST_PIXELS, LEAST_PLANES = 5, 4
+#: Places along z where a search may begin: how far apart in nm at most, and how many.
+_STEP, _FEWEST, _MOST = 125.0, 8, 16
+#: How far from the centre the light has a maximum, in pixels, and how high that is at least beside
+#: the highest one, for searches to begin there too.
+_OFF, _LOBE = 1.0, 0.7
 #: Side of the ROIs that bounds of precision are computed for.
 ROI_OF_BOUND = 13
 
@@ -36,6 +42,19 @@ class PsfPrecision(NamedTuple):
     y_stderr: Array
     x_stderr: Array
     photons_stderr: Array
+
+
+class PsfBead(NamedTuple):
+    """A bead of the stack, and what became of it."""
+
+    y: float
+    x: float
+    #: Its own height in nm, and its photons, or counts, in its brightest plane.
+    z: float
+    photons: float
+    used: bool
+    #: Why it was not used; "used" otherwise.
+    reason: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,9 +86,8 @@ class MeasuredPsf(Calibration):
     z_bias, z_scatter : ndarray or None
         By how much z of a bead is off in each plane by the PSF of the others, in nm: on average,
         and as a standard deviation.
-    beads : tuple
-        (y, x, photons, reason) of every bead that was found; the reason it was left out, or
-        nothing.
+    beads : tuple of PsfBead
+        Every bead that was found, and why it was left out.
 
     Examples
     --------
@@ -98,7 +116,7 @@ class MeasuredPsf(Calibration):
     bead_photons: NDArray[np.float64] | None = None
     z_bias: NDArray[np.float64] | None = None
     z_scatter: NDArray[np.float64] | None = None
-    beads: tuple[tuple[float, float, float, str], ...] = ()
+    beads: tuple[PsfBead, ...] = ()
 
     def __post_init__(self) -> None:
         own = read_only(self.coefficients, np.float32)
@@ -112,6 +130,7 @@ class MeasuredPsf(Calibration):
         object.__setattr__(self, "coefficients", own)
         for name in ("dz", "plane", "y", "x", "index_factor"):
             object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "beads", tuple(PsfBead(*bead) for bead in self.beads))
         for name in ("dz", "index_factor", "pixel_size"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
@@ -161,12 +180,18 @@ class MeasuredPsf(Calibration):
     def words(self) -> str:
         """What it is, in a few words."""
         planes, rows, columns = (size - 2 for size in self.coefficients.shape)
-        return f"measured PSF, {planes} planes of {self.dz:g} nm, {rows}×{columns} px"
+        used = sum(bead.used for bead in self.beads)
+        beads = f", {used} bead{'s' * (used != 1)}" if self.beads else ""
+        return f"measured PSF, {planes} planes of {self.dz:g} nm, {rows}×{columns} px{beads}"
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings that fits with it have unless others are given."""
-        return {"roi_size": self.roi_size}
+        own: dict[str, Any] = {"roi_size": self.roi_size}
+        if self.lobes:
+            # Two lobes of one spot are two maxima.
+            own["min_distance"] = float(np.ceil(2 * self.lobes))
+        return own
 
     @property
     def roi_size(self) -> int:
@@ -280,6 +305,31 @@ class MeasuredPsf(Calibration):
             separable=False, lattice=self, formula="spline(x - x̄, y - ȳ, z̄)",
             words="measured PSF", meaning="as it was measured on beads.",
         )  # fmt: skip
+
+    @cached_property
+    def starts(self) -> Array:
+        """Return where searches may begin: z in nm, y and x of maxima of the light from the centre.
+
+        Of each z, the centre comes first.
+        """
+        low, high = self.range
+        count = int(np.clip(np.ceil((high - low) / _STEP), _FEWEST, _MOST))
+        reach = self.roi_size // 2
+        y, x = np.ogrid[-reach - 1 : reach + 2, -reach - 1 : reach + 2]
+        found: list[tuple[float, float, float]] = []
+        for z in low + (np.arange(count) + 0.5) * (high - low) / count:
+            windows = sliding_window_view(self.sample(z, y, x), (3, 3)).sum(axis=(2, 3))
+            around = sliding_window_view(np.pad(windows, 1), (3, 3)).max(axis=(2, 3))
+            peaks = (windows >= around) & (windows >= _LOBE * windows.max())
+            found.append((z, 0.0, 0.0))
+            lobes = np.argwhere(peaks) - reach
+            found += [(z, *one) for one in lobes if abs(one).max() > _OFF]
+        return np.array(found)
+
+    @property
+    def lobes(self) -> float:
+        """How far from the centre the light has a maximum at most, in pixels; 0 where it is."""
+        return float(np.hypot(self.starts[:, 1], self.starts[:, 2]).max())
 
     def _formula(self, y: Array, x: Array, p: Mapping[str, float]) -> Array:
         return self.sample(p["z"], y - p["y"], x - p["x"]) / self.height

@@ -73,6 +73,8 @@ def verdict_settings(
     numbers.sigma_z_at = shape.index("sigma_z") if "sigma_z" in shape else -1
     if settings.profile.lattice is not None:
         numbers.depth_at = shape.index("z")
+        # A maximum may be that of a lobe, and σ is hardly below a pixel.
+        numbers.farthest += settings.profile.lattice.lobes
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
     numbers.widths_judged = not is_held and settings.profile.has_widths
     _put_bounds(numbers, settings, roi_shape)

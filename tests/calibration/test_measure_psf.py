@@ -1,0 +1,167 @@
+"""A PSF that is measured on beads: against the true one, its quality, and what is refused."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from napari_spotfit import (
+    MeasuredPsf,
+    Settings,
+    calibrate_psf,
+    fit_spots,
+    load_calibration,
+    simulate_beads,
+    simulate_psf,
+)
+from napari_spotfit.calibration.align import align, moved
+
+OPTICS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}}
+Z = np.arange(-900, 901, 50.0)
+KNOWN = Settings(gain=1.0, offset=100.0, voxel_size=(50.0, 100.0, 100.0))
+
+
+@lru_cache
+def stack_of(count=12, photons=20_000, height=60.0, seed=1, side=200):
+    return simulate_beads(
+        Z, (side, side), count=count, photons=photons, height=height, seed=seed, **OPTICS
+    )
+
+
+@lru_cache
+def measured(count=12, photons=20_000):
+    return calibrate_psf(stack_of(count, photons)[0], 50.0, settings=KNOWN)
+
+
+def judged(psf, photons=2000, background=10, count=3000):
+    """Return errors of z, y and x of spots of the true PSF, less their medians, and the bound."""
+    rng = np.random.default_rng(5)
+    z = rng.uniform(-500, 500, count)
+    y, x = rng.uniform(-0.5, 0.5, (2, count))
+    light = simulate_psf(np.append(z, 0), 41, y=np.append(y, 0), x=np.append(x, 0), **OPTICS)
+    light = light[:-1, 14:27, 14:27] / light[-1].sum()
+    spots = rng.poisson(photons * light + background).astype(np.uint16)
+    fits = fit_spots(spots, model=psf, estimator="mle", gain=1.0)
+    planes = np.arange(-900, 901, 50.0)
+    truth = MeasuredPsf.from_planes(
+        simulate_psf(planes, 41, **OPTICS)[:, 8:33, 8:33], 50.0, plane=18, pixel_size=100.0
+    )
+    bound = truth.precision(photons, background, z=z)
+    errors = [fits.z - z, 100 * (fits.y - 6 - y), 100 * (fits.x - 6 - x)]
+    given = [fits.z_stderr, 100 * fits.y_stderr, 100 * fits.x_stderr]
+    return (
+        [error - np.median(error) for error in errors],
+        [bound.z_stderr, bound.y_stderr, bound.x_stderr], given, fits,
+    )  # fmt: skip
+
+
+def test_fits_with_a_measured_psf_reach_the_bound():
+    errors, bounds, given, fits = judged(measured())
+    for error, bound, own in zip(errors, bounds, given, strict=True):
+        assert np.sqrt(np.mean((error / bound) ** 2)) < 1.06
+        assert (error / own).std() == pytest.approx(1, abs=0.06)
+    assert np.median(fits.photons) == pytest.approx(2000, rel=0.06)
+
+
+def test_beads_at_their_own_heights_are_aligned():
+    truth = stack_of()[1]
+    psf = measured()
+    assert psf.bead_count.tolist() == [12] * len(psf.bead_count)
+    assert all(bead.used and bead.reason == "used" for bead in psf.beads)
+    heights = []
+    for bead in psf.beads:
+        near = np.hypot(truth["y"] - bead.y, truth["x"] - bead.x).to_numpy()
+        assert near.min() < 2
+        heights.append((bead.z, truth["z"].iloc[near.argmin()]))
+    found, true = np.array(heights).T
+    assert np.std(found - true) < 4
+
+
+def test_quality_says_how_well_z_is_found():
+    psf = measured()
+    inside = slice(4, -4)
+    assert np.nanmax(np.abs(psf.z_bias[inside])) < 15
+    assert 1 < np.nanmedian(psf.z_scatter[inside]) < 15
+    # The light of all beads in the sharpest plane.
+    assert psf.bead_photons.max() == pytest.approx(12 * 20_000, rel=0.1)
+
+
+def test_a_shift_between_voxels_is_found():
+    rng = np.random.default_rng(2)
+    clean = simulate_psf(Z, 21, **OPTICS).astype(np.float32)
+    shifts = rng.uniform(-1, 1, (6, 3)) * (3, 0.7, 0.7)
+    beads = np.stack([moved(clean, -shift) for shift in shifts]).astype(np.float32)
+    found = align(beads)
+    relative = found - np.median(found, axis=0) - shifts + np.median(shifts, axis=0)
+    assert np.abs(relative - relative.mean(axis=0)).max() < 0.05
+
+
+def test_a_bead_of_another_shape_is_left_out():
+    stack, truth = (one.copy() for one in stack_of())
+    y, x = (round(truth[axis].iloc[5]) for axis in "yx")
+    own = stack[:, y - 10 : y + 11, x - 10 : x + 11]
+    own[:] = own.transpose(0, 2, 1)
+    psf = calibrate_psf(stack, 50.0, settings=KNOWN)
+    left_out = [bead for bead in psf.beads if not bead.used]
+    assert [bead.reason for bead in left_out] == ["another shape than the other beads have"]
+    assert abs(left_out[0].y - y) < 3
+    assert abs(left_out[0].x - x) < 3
+
+
+def test_beads_that_cannot_be_used_are_named():
+    stack, truth = (one.copy() for one in stack_of())
+    places = truth[["y", "x"]].to_numpy().round().astype(int)
+    full = np.s_[:, places[0, 0] - 2 : places[0, 0] + 3, places[0, 1] - 2 : places[0, 1] + 3]
+    stack[full] = 65535
+    other = np.roll(stack_of()[0], 12, axis=2)[:, places[3, 0] - 9 : places[3, 0] + 10]
+    stack[:, places[3, 0] - 9 : places[3, 0] + 10, places[3, 1] + 3 : places[3, 1] + 22] = other[
+        :, :, places[3, 1] + 3 : places[3, 1] + 22
+    ]
+    psf = calibrate_psf(stack, 50.0, settings=KNOWN)
+    reasons = " ".join(bead.reason for bead in psf.beads if not bead.used)
+    assert "saturated" in reasons
+    assert "another bead is" in reasons
+    assert sum(bead.used for bead in psf.beads) >= 9
+
+
+def test_beads_can_be_chosen_and_the_reference_plane_set():
+    stack, truth = stack_of()
+    psf = calibrate_psf(
+        stack, 50.0, beads=truth[["y", "x"]].to_numpy()[:4], reference=20, index_factor=0.8,
+        settings=KNOWN,
+    )  # fmt: skip
+    assert len(psf.beads) == 4
+    assert psf.nm_per_plane == 40
+    assert psf.plane == pytest.approx(measured().plane, abs=4)
+
+
+def test_a_measured_psf_is_saved_and_opened(tmp_path):
+    pytest.importorskip("h5py")
+    psf = measured()
+    psf.save(tmp_path / "psf.h5")
+    same = load_calibration(tmp_path / "psf.h5")
+    assert same == psf
+    assert same.beads == psf.beads
+    np.testing.assert_array_equal(same.z_bias, psf.z_bias)
+
+
+WRONG = {
+    "one plane": (lambda s: (s[:1], 50.0), "at least"),
+    "no stack": (lambda s: (s[0], 50.0), "planes, rows, columns"),
+    "step of 0": (lambda s: (s, 0.0), "above 0"),
+    "falling": (lambda s: (s, -50.0), r"stack\[::-1\]"),
+    "out of order": (lambda s: (s, Z[np.r_[1, 0, 2 : len(Z)]]), "argsort"),
+    "uneven": (lambda s: (s, Z + 20 * (np.arange(len(Z)) % 2)), "even distances"),
+    "no beads": (lambda s: (np.full_like(s, 100), 50.0), "no beads"),
+    "saturated": (lambda s: (np.minimum(s, 300), 50.0), "saturated"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_stack_of_beads_is_named(case):
+    change, message = WRONG[case]
+    stack, dz = change(stack_of()[0])
+    with pytest.raises(ValueError, match=message):
+        calibrate_psf(stack, dz, settings=KNOWN)
