@@ -12,6 +12,7 @@ from qtpy.QtCore import QEvent, Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QLineEdit
 
+from napari_spotfit.widgets.calibrate_psf import CalibratePsf
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.import_localisations import ImportDialog
 from napari_spotfit.widgets.napari_compat import main_window
@@ -22,6 +23,7 @@ WIDGETS = {
     "Fit spots": FitSpots,
     "Results": Results,
     "Track": Track,
+    "Calibrate PSF": CalibratePsf,
 }
 
 

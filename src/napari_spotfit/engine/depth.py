@@ -6,6 +6,7 @@ widths into z, and removes the shift of the centre with z.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..images.arrays import like, to_host
 from ..models.astigmatism import DEPTH_COLUMNS, AstigmatismCalibration
-from ..models.columns import STDERR, STOP
+from ..models.columns import IN_PLANE, STDERR, STOP
 from ..models.profiles import GAUSSIAN_ELLIPTICAL
 from ..settings.settings import Settings
 from .backend import Backend, BlockFitter, Columns
@@ -136,6 +137,19 @@ def located(
     error_x, error_y = (columns[f"sigma_{axis}{STDERR}"] for axis in "xy")
     correlation = _correlations(columns, settings, roi_shape)
     return model.locate(x, y, error_x, error_y, correlation, _levels(columns, settings))
+
+
+def apparent_places(columns: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return y and x where fits have their model: beside their places at z = 0 if light wobbles."""
+    places = {axis: columns[axis] for axis in IN_PLANE}
+    model = settings.model
+    if not isinstance(model, AstigmatismCalibration) or "z" not in columns:
+        return places
+    one = {name: np.atleast_1d(columns[name]) for name in ("z", "background", "photons")}
+    shifts = model.shift(one["z"], _levels(one, settings))
+    return {
+        axis: place + shifts[axis][0].reshape(np.shape(place)) for axis, place in places.items()
+    }
 
 
 def _levels(columns: Columns, settings: Settings) -> Array:

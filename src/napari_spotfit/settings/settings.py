@@ -7,7 +7,7 @@ tooltips, and the values that the widget remembers.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
@@ -420,7 +420,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         own, default = vars(self), _defaults()
-        self._check({name: value for name, value in own.items() if value is not default[name]})
+        values = {name: value for name, value in own.items() if value is not default[name]}
+        self._check(values, {name for name, value in values.items() if value != default[name]})
 
     def __hash__(self) -> int:
         try:
@@ -433,13 +434,16 @@ class Settings:
     def __getstate__(self) -> dict[str, Any]:
         return vars(self)  # without the hash, which is another process's
 
-    def _check(self, values: Mapping[str, Any]) -> None:
-        """Check values and the settings that depend on them, and store the values."""
+    def _check(self, values: Mapping[str, Any], given: Collection[str] | None = None) -> None:
+        """Check values and the settings that depend on them, and store the values.
+
+        ``given`` are those that somebody has chosen, by default all.
+        """
         hints, known = _hints(), parameters()
         for name, value in values.items():
             vars(self)[name] = checked(name, hints[name], known[name], value)
         if isinstance(self.model, Calibration):
-            self._take_from_calibration(self.model, values)
+            self._take_from_calibration(self.model, values if given is None else given)
         if not _OF_THRESHOLD.isdisjoint(values):
             check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
         if not _OF_PIXEL.isdisjoint(values):
@@ -453,14 +457,14 @@ class Settings:
         if not _OF_BOUNDS.isdisjoint(values):
             check_bounds(self)
 
-    def _take_from_calibration(self, model: Calibration, values: Mapping[str, Any]) -> None:
+    def _take_from_calibration(self, model: Calibration, chosen: Collection[str]) -> None:
         """Take the settings of the fits that a calibration is of, where none are given."""
         own, default = vars(self), _defaults()
-        if "model" in values:
+        if "model" in chosen:
             for name, value in model.settings.items():
-                if name not in values and own[name] == default[name]:
+                if name not in chosen and own[name] == default[name]:
                     own[name] = value
-        given = {name: own[name] for name in own if name in values or own[name] != default[name]}
+        given = {name: own[name] for name in own if name in chosen or own[name] != default[name]}
         model.check({name: value for name, value in given.items() if value is not None})
 
     @property

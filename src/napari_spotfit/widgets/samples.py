@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ..simulate import add_spots, expose, simulate_movie
+from ..simulate import add_spots, expose, simulate_beads, simulate_movie
 from .napari_compat import LayerData
 
 _PIXEL = 0.1
@@ -148,6 +148,31 @@ def scmos() -> list[LayerData]:
         *(_map_layer(values.astype(np.float32), f"sCMOS {name}") for name, values in maps.items()),
         _map_layer(hot.astype(np.uint8), "sCMOS hot pixels", "labels"),
         _image_layer(movie, truth, "sCMOS"),
+    ]
+
+
+def astigmatism() -> list[LayerData]:
+    """Return beads in a z-stack through an astigmatic lens, and a movie of molecules through it.
+
+    Returns
+    -------
+    list of layer data tuples
+        61 planes of 160×160 pixels, 20 nm apart, with 9 beads, and 30 frames of 128×128 pixels with
+        6 molecules each, within 300 nm from the focus; ``metadata["truth"]`` is the table of
+        all, z in nm.
+    """
+    lens: dict[str, float] = {"astigmatism": 0.1, "coma": 0.02}
+    planes = np.arange(-600.0, 601.0, 20.0)
+    stack, beads_truth = simulate_beads(
+        planes, (160, 160), count=9, height=30.0, offset=_OFFSET, gain=_GAIN, seed=6, zernike=lens
+    )
+    movie, truth = simulate_movie(
+        30, (128, 128), spots_per_frame=6, photons=3000.0, background=10.0, offset=_OFFSET,
+        gain=_GAIN, z=(-300.0, 300.0), optics={"zernike": lens}, seed=7,
+    )  # fmt: skip
+    return [
+        _image_layer(movie, truth, "astigmatic molecules"),
+        _image_layer(stack, beads_truth, "astigmatic beads"),
     ]
 
 

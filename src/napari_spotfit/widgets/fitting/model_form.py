@@ -20,6 +20,7 @@ from ..parts.boxes import NumberBox
 from ..parts.form import SettingsForm
 from ..parts.layout import Label, explain, sentence
 from ..parts.work import Latest
+from .depth_choice import TIP, DepthChoice
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
 _HEADINGS = {
@@ -63,6 +64,7 @@ _EXPRESSION_TIP = (
     "Made of numbers, + - * / **, parentheses, pi and the functions exp, log, sqrt, abs, sin, "
     "cos, tan, tanh and erf.</p>"
 )
+_CALIBRATED_TIP = "<p>That of the calibration below, from which spots have z.</p>"
 _READING = "Reading the expression…"
 
 
@@ -85,7 +87,7 @@ class ModelForm(QObject):
         self._controls = controls
         self.fix_sigma, self.expression = QCheckBox("Fix σ"), QLineEdit(_EXAMPLE)
         self.fix_sigma.setToolTip(_FIX_TIP)
-        self.message = sentence()
+        self.message, self.depth = sentence(), DepthChoice()
         self.shape = ShapeTable()
         self._read, self._error = "", ""
         self._profile: Profile | None = None
@@ -105,6 +107,10 @@ class ModelForm(QObject):
         ValueError
             If the expression makes no model, or there is no σ to fix.
         """
+        if self.depth.calibration is not None:
+            own = self.depth.calibration.settings
+            decided = {name: own[name] for name in ("estimator", "pixel") if name in own}
+            return {"model": self.depth.calibration, "fixed": {}, "bounds": {}, **decided}
         model: str | Profile | None = self._model.value
         if model == OWN:
             model = self._profile
@@ -124,11 +130,13 @@ class ModelForm(QObject):
             "own": self._model.value == OWN,
             "expression": self.expression.text(),
             "shape": self.shape.values(),
+            "calibration": self.depth.calibration and self.depth.calibration.to_dict(),
         }
 
     def put(self, values: dict[str, Any]) -> None:
         """Show remembered values."""
         self.shape.put(values.get("shape"))
+        self.depth.put(values.get("calibration"))
         self.expression.setText(str(values.get("expression", _EXAMPLE)))
         if values.get("own") is True:
             self._model.value = OWN
@@ -138,9 +146,12 @@ class ModelForm(QObject):
         """Show the defaults; the expression stays, for the next time."""
         self.fix_sigma.setChecked(False)
         self.shape.reset()
+        self.depth.choose("")
 
     def changes(self) -> list[str]:
         """Return what is not at its default, in words, but for the model itself."""
+        if self.depth.calibration is not None:
+            return [f"z from {self.depth.calibration.words}"]
         fixed, bounds = self.shape.fixed(), self.shape.bounds()
         words = [f"{name} fixed at {value:g}" for name, value in fixed.items()]
         return words + [f"bounds of {name}" for name in bounds]
@@ -162,6 +173,7 @@ class ModelForm(QObject):
             "model", "Expression", self.expression, _EXPRESSION_TIP
         )
         form.below("model", self.message)
+        form.row_below("model", "z from", self.depth, TIP)
         form.below("errors", self.fix_sigma)
         form.below("errors", self.shape)
         self._connect()
@@ -228,7 +240,7 @@ class ModelForm(QObject):
 
     def _fixed_widths(self) -> list[str]:
         """Return the widths of the model that are fixed at the PSF's σ."""
-        if not self.fix_sigma.isChecked() or self._model.value == OWN:
+        if not self.fix_sigma.isChecked() or self._is_special():
             return []
         return [name for name in MODELS[self._model.value].widths if name.startswith("sigma")]
 
@@ -240,12 +252,31 @@ class ModelForm(QObject):
         own = self._model.value == OWN
         self._expression_row.visible = own
         self.message.setVisible(own and bool(self.message.text()))
-        self.fix_sigma.setEnabled(not own)
+        self.fix_sigma.setEnabled(not self._is_special())
+        # A calibration has a model of its own.
+        free = self.depth.calibration is None
+        for name in ("model", "estimator", "pixel"):
+            self._controls.allow(name, free, _CALIBRATED_TIP)
+        self.shape.setVisible(free)
+
+    def _is_special(self) -> bool:
+        """Whether the model is an expression, or that of a calibration."""
+        return self._model.value == OWN or self.depth.calibration is not None
+
+    def _on_depth(self) -> None:
+        self._show_own()
+        self._on_fix()
+
+    def _on_unopened(self, why: str) -> None:
+        self._show_message(f"⚠ {why}")
+        self.message.show()
 
     def _connect(self) -> None:
         self._model.changed.connect(self._on_model)
         self.expression.editingFinished.connect(self._on_expression)
         self.fix_sigma.toggled.connect(self._on_fix)
+        self.depth.changed.connect(self._on_depth)
+        self.depth.failed.connect(self._on_unopened)
         self._controls["sigma"].changed.connect(self._on_fix)
         self.shape.changed.connect(self.changed)
         self.shape.start_changed.connect(self._on_starts)

@@ -14,6 +14,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QPushB
 
 from ...engine.select import usable_here
 from ...files.settings_file import literal, load_settings, save_settings, settings_as_python
+from ...models.calibration import Calibration
 from ...models.profiles import Profile
 from ...settings.settings import Settings, parameters
 from ..layers.images import image_of, own_pixels
@@ -232,10 +233,13 @@ def control_values(settings: Settings) -> dict[str, Any]:
     values["fix_sigma"] = False
     values["own"] = isinstance(settings.model, Profile)
     shape: dict[str, dict[str, Any]] = {}
+    if isinstance(settings.model, Calibration):
+        values["calibration"] = values["model"]
+    if not isinstance(settings.model, str):
+        values["model"] = Settings().model
     if isinstance(settings.model, Profile) and settings.model.expression is not None:
         own = settings.model.expression
         values["expression"] = own.text
-        values |= {"model": Settings().model}
         for name, start, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
             shape[name] = {"start": str(start), "low": low, "high": high}
     for name, fixed in settings.fixed.items():

@@ -12,6 +12,7 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
 from ...engine.quality.flags import RULES, flags_of
+from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
 from ...settings.settings import parameters
 from ..layers.images import PixelSize
@@ -160,7 +161,11 @@ def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
     size : PixelSize or None
         The size of a pixel where the layer has a physical unit.
     """
-    shape = [parameter.column for parameter in settings_of({}, spot.settings).profile.shape]
+    settings = settings_of({}, spot.settings)
+    shape = [parameter.column for parameter in settings.profile.shape]
+    if isinstance(settings.model, Calibration):
+        depth = [one for one in settings.model.columns if not one.error_of and one not in shape]
+        shape = [*(one for one in depth if one not in _BESIDES), *shape]
     return [
         _quantity(column, spot, size)
         for column in (*shape, *_BESIDES)

@@ -12,7 +12,8 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWi
 from superqt import QFlowLayout
 
 from ...engine.select import usable_here
-from ...models.profiles import Profile
+from ...models.calibration import Calibration
+from ...models.profiles import MODELS, Profile
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -233,12 +234,12 @@ class RefitBar(QWidget):
         self.blockSignals(True)
         for name, control in self.controls.controls.items():
             value = getattr(settings, name)
-            control.enabled = not isinstance(value, (Profile, tuple, list))
+            control.enabled = not isinstance(value, (Profile, Calibration, tuple, list))
             if control.enabled:
                 control.value = value
         value = self._fixed_value()
         self.fix.setText("Fix σ" if value is None else f"Fix σ at {value:.3g} px")
-        self.fix.setEnabled(value is not None and not isinstance(settings.model, Profile))
+        self.fix.setEnabled(value is not None and isinstance(settings.model, str))
         self.fix.setChecked(any(name in settings.fixed for name in _widths(settings)))
         self.blockSignals(False)
 
@@ -293,4 +294,6 @@ class RefitBar(QWidget):
 
 def _widths(settings: Settings) -> list[str]:
     """Return the names of a model's σ."""
-    return [name for name in settings.profile.widths if name.startswith("sigma")]
+    if not isinstance(settings.model, str):
+        return []
+    return [name for name in MODELS[settings.model].widths if name.startswith("sigma")]

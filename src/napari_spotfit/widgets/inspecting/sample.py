@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.block import Block, Positions
+from ...engine.depth import apparent_places
 from ...engine.excluded import ExcludedPixels, excluded_pixels
 from ...engine.fit_job import FitJob
 from ...engine.quality.verdicts import mean_sigma
@@ -235,7 +236,8 @@ def sample_spot(
     data = _pixels_of(frame.pixels, roi, False if frame.bad is None else frame.bad[window])
     known = settings_of(values, settings)
     # Own models may know x and y themselves, which count from the ROI's first pixel.
-    own = {**values, "y": values["y"] - roi.y, "x": values["x"] - roi.x}
+    apparent = apparent_places(values, known)
+    own = {**values, "y": float(apparent["y"]) - roi.y, "x": float(apparent["x"]) - roi.x}
 
     def model_at(y: Array, x: Array) -> Array:
         model = known.profile.evaluate((y - roi.y, x - roi.x), own, known.pixel)

@@ -1,0 +1,248 @@
+"""The widget "Calibrate PSF": beads of a z-stack, and what they tell of z."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from magicgui.widgets import Container, FloatSpinBox, SpinBox, Widget
+from numpy.typing import NDArray
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton
+
+from ..calibration.astigmatism import calibrate_astigmatism
+from ..models.astigmatism import AstigmatismCalibration
+from ..settings.settings import Settings
+from .calibrating.bead_table import BeadTable
+from .calibrating.plots import CalibrationPlots
+from .fitting.depth_choice import KNOWN
+from .layers.images import full_resolution
+from .napari_compat import is_image
+from .parts.boxes import LayerChoice
+from .parts.docking import Docked
+from .parts.form import align_labels
+from .parts.layout import Scrolled, TwoParts, explain, fill, guard_wheel
+from .parts.messages import StatusLine
+from .parts.work import Latest
+
+if TYPE_CHECKING:
+    import napari
+    from napari.layers import Image, Layer, Points
+
+_SAVED = "Calibration (*.h5)"
+#: Diameter of what marks a bead, in pixels of the image, and its colours: used, and not.
+_RING, _USED, _UNUSED = 12.0, "#009e73", "#d55e00"
+_STACK_TIP = (
+    "<p>A z-stack of beads (planes, rows, columns) through the astigmatic lens, recorded in steps "
+    "of 10 to 50 nm from below to above the focus.</p>"
+)
+_DZ_TIP = "<p>Distance of the planes in nm. z rises with the number of the plane.</p>"
+_GAIN_TIP = "<p>Counts per photo-electron of the camera.</p>"
+_OFFSET_TIP = "<p>Counts of the camera without light.</p>"
+_ROI_TIP = "<p>Side of the ROI in pixels, which fits with the calibration have; 0: about 9 σ.</p>"
+_PIXEL_TIP = "<p>Side of a pixel in nm; it is kept with the calibration.</p>"
+_INDEX_TIP = (
+    "<p>What heights in the sample are of those of the stage, for a sample that refracts less than "
+    "the immersion: 1 for beads on the glass. z and its error are multiplied by it.</p>"
+)
+
+
+@dataclass
+class Found:
+    """A calibration, and what was warned of meanwhile."""
+
+    calibration: AstigmatismCalibration
+    warnings: list[str]
+
+
+class CalibratePsf(Docked):
+    """Calibrates z on the beads of an image layer; they are shown, and can be unticked.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer; napari passes it in.
+    """
+
+    title = "Calibrate PSF"
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer, below=True)
+        self.stack = LayerChoice(self._viewer.layers, _is_stack, nothing="no z-stack")
+        self.dz = FloatSpinBox(label="Step (nm)", value=20, min=0.1, max=10_000, step=5)
+        self.gain = FloatSpinBox(label="Gain", value=1, min=0.001, max=10_000, step=0.1)
+        self.offset = FloatSpinBox(label="Offset", value=0, min=-1e6, max=1e6, step=10)
+        self.pixel = FloatSpinBox(label="Pixel (nm)", value=100, min=1, max=100_000, step=1)
+        self.roi_size = SpinBox(label="ROI (px)", value=0, min=0, max=31, step=1)
+        self.index = FloatSpinBox(label="Index factor", value=1, min=0.1, max=2, step=0.05)
+        self.calibrate_button, self.save_button = QPushButton("Calibrate"), QPushButton("Save…")
+        self.use_button = QPushButton("Use in Fit spots")
+        self.beads, self.plots, self.status = BeadTable(), CalibrationPlots(), StatusLine()
+        #: The calibration that is shown.
+        self.calibration: AstigmatismCalibration | None = None
+        self._shown: Image | None = None
+        self._points: Points | None = None
+        self._latest = Latest(self)
+        self._lay_out()
+        self._connect()
+        self._allow()
+        self.bind()
+
+    def follow_viewer(self) -> None:
+        """List the viewer's layers, and follow them."""
+        self.stack.bind()
+
+    def leave_viewer(self) -> None:
+        """Stop what runs, and leave no callback behind."""
+        self._latest.drop()
+        self.stack.unbind()
+
+    def calibrate(self) -> None:
+        """Calibrate on the ticked beads, or at first on all that are found."""
+        layer = self.stack.layer
+        if not is_image(layer):
+            self.status.fail("Choose a z-stack of beads first: an image layer of three axes.")
+            return
+        again = layer is self._shown and self.beads.ticked.any()
+        chosen = self.beads.places[self.beads.ticked] if again else None
+        if not again:
+            self.beads.show_beads(())
+        self._shown = layer
+        try:
+            settings = self._settings()
+        except (TypeError, ValueError) as error:
+            self.status.fail(str(error))
+            return
+        self.status.say(f"Fitting the beads of “{layer.name}” in all planes…")
+        self._latest.ask(
+            partial(_calibrated, full_resolution(layer), self.dz.value, chosen, settings)
+        )
+        self._allow()
+
+    def save(self, path: Path) -> None:
+        """Save the calibration as a file."""
+        if self.calibration is None:
+            return
+        place = path if path.suffix else path.with_suffix(".h5")
+        try:
+            self.calibration.save(place)
+        except (ImportError, OSError, ValueError) as error:
+            self.status.fail(str(error))
+            return
+        KNOWN.add(place.name, self.calibration)
+        self.status.say(f"Saved “{place.name}”; Fit spots has it under “z from”.")
+
+    def _settings(self) -> Settings:
+        step, side, size = self.dz.value, self.pixel.value, self.roi_size.value
+        return Settings(
+            gain=self.gain.value, offset=self.offset.value, roi_size=size or None,
+            voxel_size=(step, side, side),
+        )  # fmt: skip
+
+    def _on_done(self, found: Found) -> None:
+        lens = found.calibration.with_index(self.index.value)
+        self.calibration = lens
+        self.beads.show_beads(lens.beads, keep=True)
+        self.plots.show_calibration(lens)
+        self._show_points()
+        quality = lens.quality
+        scatter = np.median(quality.scatter) if quality is not None else np.nan
+        warned = "".join(f" ⚠ {text}" for text in found.warnings)
+        words = f"{lens.words[0].upper()}{lens.words[1:]}; they scatter by {scatter:.1f} nm in z."
+        self.status.say(words + warned)
+        self._allow()
+
+    def _on_failed(self, error: Exception) -> None:
+        self.calibration = None
+        self.plots.show_calibration(None)
+        self.status.fail(str(error))
+        self._allow()
+
+    def _on_index(self, factor: float) -> None:
+        if self.calibration is not None:
+            self.calibration = self.calibration.with_index(factor)
+
+    def _on_use(self) -> None:
+        if self.calibration is None or self._shown is None:
+            return
+        KNOWN.add(f"of “{self._shown.name}”", self.calibration, offer=True)
+        self.status.say("Fit spots takes z from it: see “z from” there, under More settings.")
+
+    def _show_points(self) -> None:
+        """Mark the beads in the image, those that are used in another colour."""
+        layer = self._shown
+        if layer is None or not self.bound:
+            return
+        used = self.beads.ticked
+        colors = [_USED if one else _UNUSED for one in used]
+        if self._points is not None and self._points in self._viewer.layers:
+            self._viewer.layers.remove(self._points)
+        self._points = self._viewer.add_points(
+            self.beads.places, name=f"beads of {layer.name}", face_color="transparent",
+            border_color=colors, size=_RING, scale=layer.scale[-2:],
+            translate=layer.translate[-2:], units=layer.units[-2:],
+        )  # fmt: skip
+        self._viewer.layers.selection.active = layer
+
+    def _ask_save(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(self, "Save the calibration", "lens.h5", _SAVED)
+        if path:
+            self.save(Path(path))
+
+    def _allow(self) -> None:
+        self.calibrate_button.setEnabled(not self._latest.busy)
+        for button in (self.save_button, self.use_button):
+            button.setEnabled(self.calibration is not None and not self._latest.busy)
+
+    def _connect(self) -> None:
+        self._latest.done.connect(self._on_done)
+        self._latest.failed.connect(self._on_failed)
+        self.calibrate_button.clicked.connect(lambda: self.calibrate())
+        self.save_button.clicked.connect(lambda: self._ask_save())
+        self.use_button.clicked.connect(lambda: self._on_use())
+        self.index.changed.connect(self._on_index)
+
+    def _lay_out(self) -> None:
+        rows: list[Widget] = []
+        for row, tip in (
+            (self.dz, _DZ_TIP), (self.gain, _GAIN_TIP), (self.offset, _OFFSET_TIP),
+            (self.pixel, _PIXEL_TIP), (self.roi_size, _ROI_TIP), (self.index, _INDEX_TIP),
+        ):  # fmt: skip
+            row.tooltip = tip
+            explain(row.native, row.label, tip)
+            guard_wheel(row.native)
+            rows.append(row)
+        form: Container[Widget] = Container(widgets=rows)
+        form.margins = (0, 0, 0, 0)
+        align_labels(form)
+        explain(self.stack, "Bead stack", _STACK_TIP)
+        explained: tuple[tuple[Any, str, str], ...] = (
+            (self.calibrate_button, "Calibrate", "Find the beads and fit them in all planes; again "
+             "with those that are ticked."),
+            (self.save_button, "Save", "Save the calibration as a file (.h5)."),
+            (self.use_button, "Use in Fit spots", "Let Fit spots take z from it."),
+            (self.beads, "Beads", "The beads that were found: untick those that are not to count, "
+             "and calibrate again."),
+        )  # fmt: skip
+        for part, name, tip in explained:
+            explain(part, name, f"<p>{tip}</p>")
+        buttons = fill(QHBoxLayout(), self.calibrate_button, self.save_button, self.use_button)
+        parts = (self.stack, Scrolled(form.native, least=60), buttons, self.status)
+        TwoParts(self, (*parts, (self.beads, 1)), self.plots, (1, 2))
+
+
+def _is_stack(layer: Layer) -> bool:
+    return is_image(layer) and layer.ndim == 3 and not layer.rgb
+
+
+def _calibrated(
+    stack: Any, dz: float, beads: NDArray[np.float64] | None, settings: Settings
+) -> Found:
+    """Calibrate, and catch warnings; in a worker thread."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = calibrate_astigmatism(stack, dz, beads=beads, settings=settings)
+    return Found(found, [str(one.message) for one in caught])
