@@ -73,7 +73,7 @@ def test_fits_settings_and_camera_are_shared():
         assert np.array_equal(one.x, fits[0].x, equal_nan=True)
     flags = side_by_side(8, lambda number: fits[0][number::8].flags)
     assert all(np.array_equal(one, fits[0].flags[n::8]) for n, one in enumerate(flags))
-    with pytest.raises(AttributeError, match="fits stay as they are"):
+    with pytest.raises(AttributeError, match="fits are immutable"):
         fits[0].x = 0
 
 

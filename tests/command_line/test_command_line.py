@@ -122,7 +122,7 @@ def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
     np.save(folder / "c.npy", movies[0].reshape(2, 4, 48, 56))
     result = run("localize", "a.npy", "b.npy", "c.npy", "-o", "all.csv", "--json", code=1)
     assert "“a.npy” cannot be read: it was cut off" in result.stderr
-    assert "“c.npy”: its spots do not go into the table of the files before it" in result.stderr
+    assert "“c.npy”: its spots do not fit into the table of the files before it" in result.stderr
     summary = json.loads(result.stdout)
     assert summary["failed"] == 2
     assert [file["output"] for file in summary["files"]] == ["", "all.csv", ""]

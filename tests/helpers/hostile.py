@@ -137,7 +137,7 @@ def _laughs(merged=False):
     aliases=(_laughs(), "aliases that make it too long"),
     merged=(_laughs(merged=True), "aliases that make it too long"),
     circle=("a: &a [*a]\n", "aliases that make it too long"),
-    long=("a: [" + "1, " * 400_000 + "]\n", "a description has at most"),
+    long=("a: [" + "1, " * 400_000 + "]\n", "are accepted: shorten it"),
     deep=("[" * 100_000, "damaged"),
     runs=("a: !!python/object/apply:os.mkdir [ran]\n", None),
 )

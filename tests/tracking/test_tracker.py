@@ -178,7 +178,7 @@ def test_frames_that_tell_nothing_are_said_and_change_nothing():
         assert "dtype" in tracker.update(first.astype(float), 0.05).problem
         before = tracker.update(second, 0.1)
         assert not before.problem
-        assert "once more" in tracker.update(second, 0.2).problem
+        assert "previous one again" in tracker.update(second, 0.2).problem
         assert "too late" in tracker.update(first, 0.15).problem
         lost = tracker.update(np.full_like(first, 120), 0.3)
         assert "no fiducial is left" in lost.problem
