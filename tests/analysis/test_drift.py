@@ -99,7 +99,7 @@ def test_a_missing_fiducial_and_a_wrong_one_change_nothing():
 
 def test_frames_without_fiducials_are_interpolated_and_said():
     rows = [(frame, 0.2 * frame, 7.0) for frame in range(10) if frame not in (4, 5)]
-    with pytest.warns(UserWarning, match="no fiducial is seen in frame 10: as if"):
+    with pytest.warns(UserWarning, match="no fiducial is seen in frame 10: the drift"):
         drift = fiducial_drift(link_spots(made(rows), 3.0, memory=4), frames=11)
     assert drift.y == pytest.approx([0.2 * min(frame, 9) for frame in range(11)])
     assert drift.used.tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0]

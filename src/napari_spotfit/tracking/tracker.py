@@ -251,11 +251,11 @@ class Tracker:
         fiducials.judge(fits.columns, self._scatter.factor)
         turning = self._rotation or self._scale
         if turning and np.count_nonzero(fiducials.candidates) > 2:
-            self._turned(fiducials, fiducials.candidates)
+            self._similarity(fiducials, fiducials.candidates)
         used = fiducials.move()
         common = Similarity(fiducials.mean, fiducials.mean_errors)
         if turning and used > 1:
-            common = self._turned(fiducials, fiducials.taken)
+            common = self._similarity(fiducials, fiducials.taken)
         shift, spread = common.shift.tolist(), common.errors.tolist()
         self._learn(fiducials, used, shift)
         self.health, self.positions = fiducials.health.copy(), fiducials.positions.copy()
@@ -273,7 +273,7 @@ class Tracker:
         if self._count and free > 0:
             self._scatter.learn(beyond, 2 * used)
 
-    def _turned(self, fiducials: Fiducials, taken: NDArray[np.bool_]) -> Similarity:
+    def _similarity(self, fiducials: Fiducials, taken: NDArray[np.bool_]) -> Similarity:
         """Fit shift, rotation and scale, and store them for the next frame."""
         places = fiducials.places
         common = similarity(
