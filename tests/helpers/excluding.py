@@ -61,7 +61,7 @@ def fit_on_device(patch, job, block, positions, fit=cpu_fits.fit_rois):
     install(patch)
     calls = []
 
-    def fit_rois(*given, on_device=False, orders=None, **known):
+    def fit_rois(*given, on_device=False, commands=None, **known):
         calls.append((len(given[0]) if given[1] is None else len(given[1]), on_device))
         return fit(*given, **known)
 
