@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
-from ..engine.quality.verdicts import judge, mean_sigma
+from ..engine.quality.verdicts import flags_from_columns, mean_sigma
 from ..images.arrays import like, to_host
 from ..models.calibration import Calibration
 from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
@@ -220,7 +220,7 @@ class SpotFits:
         """
         if "flags" in self._columns:
             return self._columns["flags"]
-        found = judge(self.to_host()._columns, self.settings, self._roi_shape)
+        found = flags_from_columns(self.to_host()._columns, self.settings, self._roi_shape)
         found[~to_host(self.judged)] = 0
         there: NDArray[np.uint32] = like(found, self._columns["stop_condition"])
         return there
