@@ -1,4 +1,4 @@
-"""What was asked for wrongly: exit code 2 and a sentence, of every command; for programs, too."""
+"""Wrong options of every command: exit code 2 and a message, also as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ROIs around spots, and rows put in place, against NumPy."""
+"""ROIs around spots, and scattered rows, against NumPy."""
 
 from __future__ import annotations
 
