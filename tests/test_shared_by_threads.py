@@ -1,4 +1,4 @@
-"""Each public class says what several threads may do with it, and what it says is true."""
+"""Each public class documents its use by threads, and complies with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNCHANGED = "it does not change, so that any number may use one"
 
 
 def side_by_side(count: int, work: Callable[[int], object]) -> list[object]:
-    """Do the same in several threads, which begin together; return what they do, or raise."""
+    """Run a function in several threads at once; return the results, or raise an error."""
     begin, found = threading.Barrier(count), [None] * count
 
     def run(number: int) -> None:

@@ -54,5 +54,5 @@ HOST = Device(
 
 
 def detect(frames, settings, mask=None, variance_map=None, *, level=None):
-    """Detect as :func:`napari_spotfit.engine.cuda.detect.detect` does, arrays of the host."""
+    """Run :func:`napari_spotfit.engine.cuda.detect.detect` with arrays of the host."""
     return cuda.detect_on(HOST, frames, settings, mask, variance_map, level)

@@ -1,4 +1,4 @@
-"""Image files: every kind gives the array's fits to the bit; damaged ones say file and frame."""
+"""Image files: every kind gives the array's fits to the bit; errors name file and frame."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_all_functions_take_files(movie, fits, tmp_path):
 
 
 def test_frames_that_somebody_has_stay_as_they_are(movie, tmp_path):
-    """Memory that nobody has any more serves the next frames."""
+    """Memory is reused only when all references are gone."""
     np.save(tmp_path / "movie.npy", movie)
     image = open_image(tmp_path / "movie.npy")
     first, row = image[0:2], image[2:4][1, 3]

@@ -1,4 +1,4 @@
-"""What cannot be meant is named, and nothing of it passes silently."""
+"""Wrong inputs raise errors that name them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_parts_that_are_no_fits(parts):
 
 
 class Named:
-    """An array whose axes have names, as xarray's have."""
+    """An array with names of axes, like xarray's."""
 
     def __init__(self, values, dims):
         self.values, self.dims = values, dims

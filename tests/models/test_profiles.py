@@ -1,4 +1,4 @@
-"""The models' formulas, and what simulation makes of them."""
+"""The models' formulas, and simulations of them."""
 
 from __future__ import annotations
 

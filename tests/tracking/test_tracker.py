@@ -1,4 +1,4 @@
-"""Fiducials are followed to their errors, and what is wrong with some moves nothing."""
+"""Fiducials are followed within their errors, robustly against bad ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def followed(scope, frames, **options):
 
 
 def off(found, truth):
-    """Return how far displacements are off, in their standard errors: those of two frames."""
+    """Return the errors of displacements in their standard errors, of two frames."""
     first = np.array([found[0].y_stderr, found[0].x_stderr])
     told = np.array([[one.y, one.x] for one in found])[1:]
     errors = np.array([[one.y_stderr, one.x_stderr] for one in found])[1:]

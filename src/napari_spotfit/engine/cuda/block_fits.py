@@ -189,11 +189,8 @@ class DeviceFits(CpuFitter):
     def _fit_listed(self, settings: Settings, memory: Any) -> None:
         """Fit the ROIs that the library has listed, and download the results in memory."""
         device, job, cut = self._device, self._job, self._given.cut_count
-        commands, (corners, start), count = (
-            device.commands(),
-            self._listed,
-            self._given.listed_count,
-        )
+        commands, (corners, start) = device.commands(), self._listed
+        count = self._given.listed_count
         planes, variances = self._maps
         maps = [None if one is None else like(one.values, self._pixels) for one in self._maps]
 
