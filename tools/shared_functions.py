@@ -1,4 +1,4 @@
-"""Find functions of which the linker would use one instruction set's for all.
+"""Find functions that the linker would share between instruction sets.
 
 An inline function outside its instruction set's namespace has the same name in every object, and
 the linker keeps one: maybe that of AVX-512, which crashes on a processor without it.

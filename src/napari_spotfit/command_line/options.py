@@ -29,7 +29,7 @@ else:  # older versions are not generic
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Settings that are too long for a command line; files of settings can have them.
 _LEFT_OUT = ("noise",)
-#: How settings that have a number for each axis are written.
+#: Format of settings with a number per axis.
 _SIDES = {"roi_size": "N|ROWSxCOLUMNS", "voxel_size": "ZxYxX"}
 #: The word for None, to override a value of a file of settings.
 _UNSET = "auto"
@@ -147,7 +147,7 @@ class _Model(_ParamType):
         self.name = f"{'|'.join(self._words)}|FILE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a name as it is, or the calibration of a file."""
+        """Return the name of a model, or load a calibration."""
         if not isinstance(value, str) or value in self._words:
             return value
         if not Path(value).suffix:
@@ -166,7 +166,7 @@ class _Model(_ParamType):
 
 
 class _Number(_ParamType):
-    """A number, or the word for none; where there are sides, one for each axis, too."""
+    """A number, the word for None, or numbers for each axis."""
 
     def __init__(self, whole: bool, optional: bool, sides: str) -> None:
         self._kind, self._optional, self._sides = int if whole else float, optional, sides

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.rois import put_rows
+from ..engine.rois import scatter_rows
 from ..models.columns import GROUP, GroupCounter, numbered
 from .spot_fits import SpotFits
 
@@ -97,7 +97,7 @@ def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotF
 
 
 def in_whole_groups(pieces: Iterator[SpotFits]) -> Iterator[SpotFits]:
-    """Divide fits anew, so that no group is divided; number the groups of each piece from 0.
+    """Redivide pieces so that none splits a group; number the groups of each piece from 0.
 
     Parameters
     ----------
@@ -145,4 +145,4 @@ def _grown(columns: Columns, count: int, room: int) -> Columns:
 
 def _put(part: Columns, columns: Columns, first: int, last: int) -> None:
     """Copy all columns of a part in one call, which releases the interpreter."""
-    put_rows(part, None, {name: column[first:last] for name, column in columns.items()})
+    scatter_rows(part, None, {name: column[first:last] for name, column in columns.items()})

@@ -32,7 +32,7 @@ from ..cpu.layouts import (
     FittedSpot,
 )
 from ..kernel_arguments import address, row_bytes, sizes_of_results
-from ..rois import put_rows
+from ..rois import scatter_rows
 from . import fit, flat_areas
 from .cut_out import cut_out_on, plane_corners
 from .device import current_device
@@ -102,7 +102,7 @@ class DeviceFits(CpuFitter):
         threads.in_pieces(work, last - first, FLAGGED, self._workers)
 
     def _flag_long(self) -> None:
-        """Flag the spots that are longer in one direction than across."""
+        """Flag elongated spots."""
         sigma, count, size = self._job.sigma, self._count, ctypes.sizeof(FittedSpot)
         if sigma is None or not self._verdicts.numbers.is_round or not count:
             return
@@ -201,7 +201,7 @@ class DeviceFits(CpuFitter):
             )
             if memory is None:
                 part = fit_rois()
-                put_rows(part, self._rois[rows], {name: self._columns[name] for name in part})
+                scatter_rows(part, self._rois[rows], {name: self._columns[name] for name in part})
             else:
                 part = fit_rois(on_device=True, commands=commands)
                 self._scatter_results(commands, part, self._rois[rows], memory)

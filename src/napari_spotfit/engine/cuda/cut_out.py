@@ -23,11 +23,11 @@ def plane_corners(
     Parameters
     ----------
     corners : ndarray of int64, shape (n, 4)
-        Those of the ROIs.
+        Corners of the ROIs.
     depth, planes : int
-        Planes of a volume, and of a ROI.
+        Numbers of planes of a volume, and of a ROI.
     shared : bool
-        Whether there is one volume for all.
+        Whether all share one volume.
 
     Examples
     --------

@@ -141,7 +141,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
 Columns = Mapping[str, Any]
 
 _BYTE, _INTEGER, _SINGLE, _DOUBLE = map(np.dtype, ("u1", "i4", "f4", "f8"))
-#: The columns' types, as kernels/layouts/verdicts.h has them.
+#: Types of the columns, see kernels/layouts/verdicts.h.
 _TYPES = (_BYTE, *len(AXES) * [_INTEGER], *(len(COLUMNS) - 4 + MAX_SHAPE) * [_SINGLE])
 
 #: struct is faster than ctypes, which takes longer than flagging a hundred fits.
@@ -181,7 +181,7 @@ def flags_from_columns(
 
 
 def depth_flags(columns: Columns, settings: Settings) -> NDArray[np.uint32]:
-    """Return the flags of fits whose z is at an end of the range of their calibration."""
+    """Return the flags of fits with z at an end of the calibration's range."""
     limits = settings.model.range if isinstance(settings.model, Calibration) else None
     if limits is None or "z" not in columns:
         return np.zeros(len(columns["stop_condition"]), np.uint32)
@@ -200,7 +200,7 @@ class ImageVerdicts:
     Parameters
     ----------
     columns : dict of str to ndarray
-        As a backend returns them; ``roi_y``, ``roi_x``, that of z, and ``flags`` are added.
+        Columns of a backend; ``roi_y``, ``roi_x``, that of z, and ``flags`` are added.
     settings : Settings
         The settings of the fits.
     roi_shape : tuple of int
