@@ -1,9 +1,9 @@
-"""Accuracy of the fit: the paper's simulation, maximum likelihood, standard errors.
+"""Measure the accuracy of fits: the paper's simulation, maximum likelihood, standard errors.
 
 Leutenegger & Weber, Least-squares fitting of Gaussian spots on graphics processing units, Table 1:
-9×9 pixels, absolute errors over the true σ, median and mean. The simulation here has σ evenly
-between 1 and 2 px and centres within ±0.75 px of the middle, which reproduces the table's
-least-squares optimum. Every model and estimator stands beside SciPy's fits in the tests.
+9×9 pixels, median and mean of absolute errors over the true σ. The simulation has σ uniform between
+1 and 2 px and centres within ±0.75 px of the middle, which reproduces the table's least-squares
+optimum. The tests compare every model and estimator with SciPy.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from common import BACKGROUND, JITTER, PHOTONS, SIGMA, bar, run
 from napari_spotfit import SpotFits, StopCondition, fit_spots, simulate_spots
 
 ROI = 9
-#: Photons and background of a ROI: centre, σ of Gpufit's row, σ of Fit2DGaussian's.
+#: By photons and background of a ROI: errors of centre, of σ by Gpufit, and of σ by Fit2DGaussian.
 PAPER = {
     (400, 40): ((0.0464, 0.0550), (0.0421, 0.0514), (0.0420, 0.0506)),
     (1600, 40): ((0.0228, 0.0270), (0.0205, 0.0249), (0.0203, 0.0244)),
     (1600, 0): ((0.0228, 0.0269), (0.0203, 0.0247), (0.0198, 0.0238)),
 }
-#: What maximum likelihood reaches at 400:40, 9×9, with half a per cent for what spots scatter; and
-#: the share of fits that converge, for ROIs of these sides.
+#: Errors of maximum likelihood at 400:40, 9×9, plus 0.5 % for chance; fraction of fits that
+#: converge, and sides of ROIs for it.
 LIKELIHOOD, CONVERGED, SIDES = ((0.0379, 0.0454), (0.0299, 0.0402)), 0.995, range(5, 16)
-#: How far the spread of (estimate - truth)/error may be from 1, and how far estimates may
-#: scatter beyond the Cramér–Rao bound.
+#: Tolerance of the spread of (estimate - truth)/error around 1, and of the scatter above the
+#: Cramér–Rao bound.
 SPREAD, BOUND = 0.05, 0.05
 SIGNALS, WIDTHS, BACKGROUNDS = (500.0, 2000.0, 10_000.0), (1.0, 1.3, 1.8), (0.0, 5.0)
 QUANTITIES = ("y", "x", "sigma", "photons", "background")
@@ -36,7 +36,7 @@ BIAS, SIGMAS = 0.002, (0.8, 1.0, 1.2, 1.5, 2.0)
 
 
 def count_of(options: argparse.Namespace) -> int:
-    """Return how many fits each condition has."""
+    """Return the number of fits per condition."""
     return 4000 if options.quick else int(options.count)
 
 
@@ -50,7 +50,7 @@ def errors(fits: SpotFits, truth: Any) -> tuple[tuple[float, float], tuple[float
 
 
 def row(name: str, ours: tuple[float, float], asked: tuple[float, float], beyond: float) -> None:
-    """Print median and mean, and how far they are beyond what is asked for."""
+    """Print median and mean, and how far they exceed the required values."""
     over = max(a / b - 1 for a, b in zip(ours, asked, strict=True))
     print(f"  {name:28s} {ours[0]:.4f} / {ours[1]:.4f}   {asked[0]:.4f} / {asked[1]:.4f}   "
           f"{over:+7.1%} {bar(over, most=beyond, form='.1%')}", flush=True)  # fmt: skip
@@ -102,7 +102,7 @@ def likelihood(options: argparse.Namespace) -> None:
 
 
 def bound(size: int, spots: tuple[float, float, float], places: np.ndarray) -> np.ndarray:
-    """Return the Cramér–Rao bound of y, x, σ, photons and background, mean of some places."""
+    """Return the Cramér–Rao bound of y, x, σ, photons and background, averaged over positions."""
     photons, sigma, background = spots
     rows, columns = np.indices((size, size), float)
 
@@ -121,7 +121,7 @@ def bound(size: int, spots: tuple[float, float, float], places: np.ndarray) -> n
 
 
 def standard_errors(options: argparse.Namespace) -> None:
-    """Print the spread of (estimate - truth)/error, and of maximum likelihood beside the bound."""
+    """Print the spread of (estimate - truth)/error, and of maximum likelihood over the bound."""
     print("\nStandard errors, 11×11: spread of (estimate - truth)/error, scatter over the bound")
     print(" " * 34 + " ".join(f"{name:>12}" for name in QUANTITIES))
     for photons, sigma, background in (
@@ -145,7 +145,7 @@ def standard_errors(options: argparse.Namespace) -> None:
 
 
 def _spread(fits: SpotFits, truth: Any, name: str, *, pull: bool) -> float:
-    """Return the standard deviation of an error, over its standard error or as it is."""
+    """Return the standard deviation of an error, optionally in standard errors."""
     error = fits.columns[name] - truth[name].to_numpy()
     if pull:
         error = error / fits.columns[f"{name}_stderr"]
@@ -162,7 +162,7 @@ def _spreads(label: str, values: list[float], good: list[bool]) -> None:
 
 
 def integrated(options: argparse.Namespace) -> None:
-    """Print the bias of σ where light is averaged over the pixels, as a camera does."""
+    """Print the bias of σ for pixels that integrate light, as on a camera."""
     print(f"\nBias of σ on integrated spots, px (at most {BIAS} with the integrated model)")
     for sigma in SIGMAS:
         spots, _ = simulate_spots(

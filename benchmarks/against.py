@@ -1,8 +1,8 @@
-"""Is the engine on the CPU as fast as at the baseline, and are its answers the same to the bit?
+"""Compare the CPU engine with the baseline: speed, and results to the bit.
 
-CPU time of fits by model and estimator, of own expressions, of localize and of detection, with
-each instruction set of this processor; then calls with 100 spots. One thread. ``make baseline``
-gets the commit that is compared with.
+CPU time of fits by model and estimator, of own expressions, of localize and detection, with each
+instruction set of this processor; then calls with 100 spots. One thread. ``make baseline`` checks
+out the baseline.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from internals import instruction_sets
 
 from napari_spotfit import Profile, simulate_movie, simulate_spots
 
-#: The least speed of each case over the baseline's, and of their geometric mean.
+#: Least speed relative to the baseline: of each case, of the geometric mean, and of calls.
 WORST, MEAN, CALL = 0.97, 1.0, 1 / 1.05
 #: Pixels of all spots of a call.
 PIXELS, QUICK_PIXELS = 5_000_000, 500_000
-#: Kinds of fits: their ROI and settings.
+#: Kinds of fits: side of the ROI, and settings.
 FITS: dict[str, tuple[int, dict[str, Any]]] = {
     **{f"round {size}×{size}": (size, {}) for size in (7, 9, 16, 32)},
     "round 9×9, errors": (9, {"errors": True}),
@@ -59,18 +59,18 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
                    "start": {"s": "0.8*sigma", "w": "2*sigma", "m": 0.7},
                    "bounds": {"m": (0, 1), "s": (0.3, None), "w": (0.3, None)}},
 }  # fmt: skip
-#: Frames and pixels a side of movies, from short ones to a long one and a single large frame.
+#: Number and side of frames: short and long movies, and a single large frame.
 MOVIES, QUICK_MOVIES = ((50, 256), (1000, 256), (1, 2048)), ((4, 256),)
 #: Spots in 256² pixels.
 SPOTS = 20
-#: What localize knows: all that the settings of a result have, the PSF's σ, or nothing.
+#: What localize is given: all settings of a result, the PSF's σ, or nothing.
 KNOWN: dict[str, tuple[dict[str, Any], str | None]] = {
     "all known": ({"sigma": 1.3, "roi_size": 9}, "all"),
     "σ given": ({"sigma": 1.3, "roi_size": 9}, None),
     "nothing given": ({}, None),
 }
 ON_CPU = {"backend": "cpu", "threads": 1}
-#: Spots and places of a small call, and the frame's side.
+#: Numbers of spots and positions of a small call, and side of the frame.
 FEW, PLACES, SIDE = 100, 20, 512
 
 Saved = Callable[[str, np.ndarray], str]
@@ -86,7 +86,7 @@ def fits(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def expressions(saved: Saved, quick: bool) -> Iterator[Case]:
-    """Yield fits of own expressions to spots of their own."""
+    """Yield fits of own expressions to matching spots."""
     for name, arguments in EXPRESSIONS.items():
         for size in (9,) if quick else (9, 16):
             count = (QUICK_PIXELS if quick else 2_000_000) // size**2
@@ -96,7 +96,7 @@ def expressions(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def spots_of(arguments: dict[str, Any], size: int, count: int) -> np.ndarray:
-    """Return spots with shot noise of an expression, whose parameters are near the start values."""
+    """Return spots of an expression with shot noise, with parameters near the start values."""
     model, rng = Profile.from_expression(**arguments), np.random.default_rng(0)
     rows, columns = np.indices((size, size), float)
     different, sigma = min(count, 500), 1.3 * size / 9
@@ -112,13 +112,13 @@ def spots_of(arguments: dict[str, Any], size: int, count: int) -> np.ndarray:
 
 
 def movie_of(frames: int, side: int, spots: int = SPOTS) -> np.ndarray:
-    """Return a simulated movie with so many spots in 256² pixels."""
+    """Return a simulated movie with this many spots in 256² pixels."""
     count = spots * side**2 // 256**2
     return simulate_movie(frames, (side, side), spots_per_frame=count, sigma=1.3, seed=1)[0]
 
 
 def localization(saved: Saved, quick: bool) -> Iterator[Case]:
-    """Yield localize of movies, by what it knows before."""
+    """Yield localize of movies, by what it is given."""
     for frames, side in QUICK_MOVIES if quick else MOVIES:
         path = saved(f"{frames} {side}", movie_of(frames, side))
         for name, (options, known) in KNOWN.items():
@@ -127,7 +127,7 @@ def localization(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def detection(saved: Saved, quick: bool) -> Iterator[Case]:
-    """Yield detection in small and large frames, which measures the noise as well."""
+    """Yield detection in small and large frames, including the noise estimate."""
     for frames, side in QUICK_MOVIES if quick else ((200, 256), (3, 2048)):
         movie = np.minimum(movie_of(frames, side, 45), 255)
         for dtype in ("uint8", "uint16", "float32"):
@@ -137,7 +137,7 @@ def detection(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def calls(saved: Saved, quick: bool) -> Iterator[Case]:
-    """Yield calls with little to do, a hundred for one time."""
+    """Yield small calls, timed a hundred at a time."""
     spots = simulate_spots(FEW, 9, photons=400, background=0.5, seed=1)[0].astype(np.uint16)
     movie, truth = simulate_movie(1, (SIDE, SIDE), spots_per_frame=FEW, photons=2000, seed=1)
     places = truth[["y", "x"]].to_numpy()
@@ -163,7 +163,7 @@ SECTIONS = {
 
 
 def main() -> int:
-    """Print the sections asked for with each instruction set."""
+    """Print the requested sections with each instruction set."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--tree", type=Path, default=TREE, help="a checkout to compare with")

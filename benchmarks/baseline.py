@@ -1,8 +1,8 @@
-"""The engine that speed is compared with, and two versions of the package side by side.
+"""Run two versions of the package alternately, to compare speed and results.
 
-Each version runs this file in a process of its own, which knows public names only: a case is a
-public function, an array and options. The versions take turns, call by call, so that what else the
-machine does slows both alike.
+Each version runs this file in its own process, which uses only public names: a case is a public
+function, an array and options. The versions alternate call by call, so that other load affects both
+equally.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from typing import Any
 import numpy as np
 from common import ROOT, resolved
 
-#: What speed is compared with; ``make baseline`` puts it into TREE.
+#: The baseline's commit, which ``make baseline`` checks out into TREE.
 BASELINE = "3b1f252"
 TREE = ROOT / "build" / "baseline"
 
 
 @dataclass
 class Case:
-    """A call that both versions make."""
+    """A call to time with both versions."""
 
     name: str
     #: A public function, or a method of Fitter.
     call: str
-    #: File of the spots or frames.
+    #: File with the spots or frames.
     array: str
-    #: Fits, frames or pixels of a call, in whose number per second speeds are told.
+    #: Number of fits, frames or pixels of a call, the unit of speed.
     work: float
-    #: As common.KINDS has them; ``start`` for start values of the first spots.
+    #: Options as in common.KINDS; ``start`` for start values of the first spots.
     options: dict[str, Any] = field(default_factory=dict)
     places: str | None = None
-    #: Settings that are measured before: the "noise" of the array, or "all" that localize needs.
+    #: Settings to estimate before: "noise", or "all" that localize needs.
     known: str | None = None
-    #: As many spots or frames, and as many calls for one time.
+    #: Number of spots or frames (by repetition), and of calls per measurement.
     repeated: int | None = None
     calls: int = 1
-    #: Seconds of the processor ("cpu"), of the "wall", or of the GPU ("device").
+    #: Clock: "cpu", "wall", or "device" for the GPU.
     clock: str = "cpu"
     on_device: bool = False
 
 
-# ---- In the process of a version ----
+# ---- In a version's process ----
 
 
 def prepared(case: Case) -> Callable[[], Any]:
@@ -93,7 +93,7 @@ def _tiled(array: Any, count: int | None, module: Any) -> Any:
 
 
 def digest(answer: Any) -> str:
-    """Return how many rows an answer has, and what the first 100,000 are made of to the bit."""
+    """Return the number of rows of a result, and a hash of the first 100,000."""
     columns = getattr(answer, "columns", {"": answer})
     found = hashlib.sha1()
     for name in sorted(columns):
@@ -104,7 +104,7 @@ def digest(answer: Any) -> str:
 
 
 def serve() -> None:
-    """Make each case ready that a line describes; run it when a line is empty."""
+    """Prepare the case that a line describes; run it for each empty line."""
     import napari_spotfit
 
     assert str(Path(napari_spotfit.__file__).resolve()).startswith(os.environ["SPOTFIT_TREE"])
@@ -133,11 +133,11 @@ def serve() -> None:
         print(answer, flush=True)
 
 
-# ---- Side by side ----
+# ---- In the benchmark's process ----
 
 
 class Version:
-    """One version of the package, in a process of its own."""
+    """One version of the package, in its own process."""
 
     def __init__(self, tree: Path, environment: dict[str, str]) -> None:
         own = {"PYTHONPATH": str(tree / "src"), "SPOTFIT_TREE": str(tree)}
@@ -148,7 +148,7 @@ class Version:
         )  # fmt: skip
 
     def ask(self, line: str = "") -> str:
-        """Return the answer to a line."""
+        """Send a line, and return the answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(line + "\n")
@@ -165,7 +165,7 @@ class Version:
 
 @contextmanager
 def both(tree: Path = TREE, environment: dict[str, str] | None = None) -> Iterator[list[Version]]:
-    """Start this version and that of another tree."""
+    """Start this version and that of another checkout."""
     if not (tree / "src").exists():
         sys.exit(f"There is no engine to compare with in {tree}: make baseline")
     versions = [Version(own.resolve(), environment or {}) for own in (ROOT, tree)]
@@ -177,7 +177,7 @@ def both(tree: Path = TREE, environment: dict[str, str] | None = None) -> Iterat
 
 
 def compare(versions: Sequence[Version], cases: Sequence[Case], turns: int) -> list[float]:
-    """Print the speeds of both versions; return the medians of their ratios, turn by turn."""
+    """Print the speeds of both versions; return the median ratio of each case."""
     ratios = []
     for case in cases:
         answers = [version.ask(json.dumps(asdict(case))) for version in versions]
@@ -195,7 +195,7 @@ def compare(versions: Sequence[Version], cases: Sequence[Case], turns: int) -> l
 
 @contextmanager
 def arrays() -> Iterator[Callable[[str, np.ndarray], str]]:
-    """Yield what saves an array for the cases, and returns its file."""
+    """Yield a function that saves an array for cases, and returns its file."""
     with tempfile.TemporaryDirectory() as folder:
 
         def saved(name: str, array: np.ndarray) -> str:
@@ -208,7 +208,7 @@ def arrays() -> Iterator[Callable[[str, np.ndarray], str]]:
 
 
 def summary(what: str, ratios: Sequence[float], worst: float, mean: float) -> bool:
-    """Print the geometric mean and the worst ratio beside what is asked; return if it is met."""
+    """Print the geometric mean and the worst ratio with limits; return whether they are met."""
     own = statistics.geometric_mean(ratios)
     good = min(ratios) >= worst and own >= mean
     print(

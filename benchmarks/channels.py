@@ -1,11 +1,10 @@
-"""Channels: how fast pairs are found, how exact registration is, and whether chance is chance.
+"""Measure the speed of pairing, the accuracy of registration, and the estimate of chance.
 
 ``pairs`` pairs 10⁶ spots with 10⁶ others, half of them true pairs, and measures chance, by wall and
-by CPU time. ``registration`` finds known maps of spots with noise: how far positions all over the
-field miss, beside the Cramér–Rao bound of the map by all true pairs; and the error that the
-registration itself states, beside what a pair that is left out should miss by. ``chance`` counts
-for how many seeds the pairs of independent channels in textured cells are within two standard
-errors of what is expected, by shifts and by the density alone.
+CPU time. ``registration`` finds known maps of noisy spots, and compares errors over the field with
+the Cramér–Rao bound by all true pairs, and the stated error with that of a pair left out.
+``chance`` counts for how many seeds the pairs of independent channels in textured cells are within
+two standard errors of the expected number, by shifts and by the density alone.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def pairs(arguments: argparse.Namespace) -> None:
 
 
 def registration(arguments: argparse.Namespace) -> None:
-    """Print how far known maps are missed, beside the bound."""
+    """Print the errors of known maps over the bound."""
     for name, case in MAPS.items():
         model = "polynomial" if "bent" in case else "affine"
         missed, stated = [], []
@@ -91,7 +90,7 @@ def registration(arguments: argparse.Namespace) -> None:
 
 
 def chance(arguments: argparse.Namespace) -> None:
-    """Print for how many seeds chance is within two standard errors."""
+    """Print for how many seeds the estimate of chance is within two standard errors."""
     seeds = range(10 if arguments.quick else 100)
     for name, case in CELLS.items():
         by_shifts = by_density = 0

@@ -1,4 +1,4 @@
-"""What the benchmarks share: sections, work done in turns, bars, and simulated spots."""
+"""Helpers of benchmarks: sections, alternating timings, limits, and simulated spots."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-# The tests' scenes, real files and mouse.
+# For the tests' scenes, real files and mouse.
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "helpers")]
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
 Section = Callable[[argparse.Namespace], None]
 
-#: The paper's simulation: counts of a spot, those below it in its ROI, σ in px, and how far
-#: centres are from the middle.
+#: The paper's simulation: counts of a spot, of the background in its ROI, σ in px, and largest
+#: distance of centres from the middle.
 PHOTONS, BACKGROUND, SIGMA, JITTER = 400, 40, (1.0, 2.0), 0.75
-#: Models that are built in, as expressions.
+#: Built-in models as expressions.
 SQUARED = "((x-x0)**2 + (y-y0)**2)"
 ROUND = {"expression": f"exp(-{SQUARED}/(2*s**2))", "start": {"s": "sigma"}}
 ROTATED = {
@@ -33,7 +33,7 @@ ROTATED = {
     " - ((y-y0)*cos(t) - (x-x0)*sin(t))**2 / (2*b**2))",
     "start": {"a": "1.1*sigma", "b": "0.9*sigma", "t": 0.3},
 }
-#: Kinds of fits: keywords of fit_spots, as JSON can hold them (see :func:`resolved`).
+#: Kinds of fits: keywords of fit_spots in JSON (see :func:`resolved`).
 MLE: dict[str, Any] = {"estimator": "mle", "gain": 1.0}
 KINDS: dict[str, dict[str, Any]] = {
     "round": {},
@@ -52,7 +52,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def resolved(options: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """Return keywords of fit_spots, with the model of an ``expression``, and a ``bad`` pixel."""
+    """Return keywords of fit_spots, with the model of an ``expression`` and a ``bad`` pixel."""
     import napari_spotfit as spotfit
 
     options = dict(options)
@@ -69,7 +69,7 @@ def parsed(
     sections: Sequence[str],
     add: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> argparse.Namespace:
-    """Return a program's options: ``only`` some sections, ``quick``, and what ``add`` adds."""
+    """Parse a program's options: ``only`` some sections, ``quick``, and those of ``add``."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,7 +77,7 @@ def parsed(
         "--only", nargs="+", metavar="SECTION", choices=sections, default=list(sections),
         help=f"some of {', '.join(sections)}",
     )  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="few and small, to try the program")
+    parser.add_argument("--quick", action="store_true", help="a small run to try the program")
     if add is not None:
         add(parser)
     return parser.parse_args()
@@ -88,7 +88,7 @@ def run(
     sections: Mapping[str, Section],
     add: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> None:
-    """Run the sections of a program that its command line names."""
+    """Run the sections that the command line names."""
     options = parsed(about, list(sections), add)
     for name, section in sections.items():
         if name in options.only:
@@ -96,13 +96,13 @@ def run(
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores of this process."""
     count = getattr(os, "process_cpu_count", None)
     return (count() if count else len(os.sched_getaffinity(0))) or 1
 
 
 def resident(what: str) -> float:
-    """Return the memory of this process in MB, as Linux tells it: VmRSS, or VmHWM at most."""
+    """Return the memory of this process in MB from Linux: VmRSS, or VmHWM for the peak."""
     text = Path("/proc/self/status").read_text()
     return int(text[text.index(f"{what}:") :].split()[1]) * 1.024e-3
 
@@ -110,14 +110,14 @@ def resident(what: str) -> float:
 def bar(
     value: float, *, least: float | None = None, most: float | None = None, form: str = "g"
 ) -> str:
-    """Return what is asked of a value, and whether it is missed; nothing where nothing is."""
+    """Return the limit of a value as text, and whether it is missed; empty without a limit."""
     if least is not None:
         return f"(≥ {least:{form}}{'' if value >= least else ': MISSED'})"
     return "" if most is None else f"(≤ {most:{form}}{'' if value <= most else ': MISSED'})"
 
 
 def spent(work: Work, clock: Clock = time.perf_counter) -> float:
-    """Return how many seconds a call takes."""
+    """Return the duration of a call in seconds."""
     begin = clock()
     work()
     return clock() - begin
@@ -126,10 +126,9 @@ def spent(work: Work, clock: Clock = time.perf_counter) -> float:
 def in_turns(
     works: Mapping[str, Work], repeats: int, clock: Clock = time.perf_counter, turn: int = 1
 ) -> dict[str, list[float]]:
-    """Return the seconds of each call of each kind of work, without the first ones.
+    """Return the durations of calls of each kind of work in seconds, without the first ones.
 
-    Kinds take turns, ``turn`` calls each, so that what else the machine does slows all of them
-    alike.
+    Kinds alternate, ``turn`` calls each, so that other load affects all of them equally.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(-(-repeats // turn) + 1):

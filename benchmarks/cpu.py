@@ -1,9 +1,8 @@
-"""Speed of the fit on the CPU, host to host, beside Picasso's in the same run.
+"""Measure the speed of fits on the CPU, compared with Picasso's in the same run.
 
-Start values made inside, NumPy arrays in and out, all cores. Picasso (0.11.3, from PyPI as
-picassosr) is given its start values and runs on all cores too; without it only our own figures are
-printed. Then the models and estimators beside the round least-squares fit, single large fits, and
-how long a fresh process takes until it can fit.
+With built-in start values, NumPy arrays in and out, on all cores. Picasso (0.11.3, from PyPI as
+picassosr) gets start values and runs on all cores, too; without it only our own figures are
+printed. Then other models and estimators, single large fits, and the start of a fresh process.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from internals import library
 
 from napari_spotfit import StopCondition, fit_spots
 
-#: Side of the ROI: the least million fits per second asked for on two cores.
+#: Least million fits per second on two cores by side of the ROI.
 WANTED = {7: 8.0, 9: 6.5, 11: None, 13: None, 16: 2.0, 24: None, 32: None}
-#: Sizes that are compared with Picasso, and how many times as fast we want to be, by estimator.
+#: Sizes to compare with Picasso, and least speed relative to it by estimator.
 COMPARED, RATIO, MLE_RATIO = (7, 9, 11), 30, 15
 REPEATS = 7
-#: The least share of the round fit's speed that is asked of some kinds.
+#: Least speed relative to the round fit.
 SHARES = {"elliptical": 0.6, "integrated": 0.6}
-#: Side of an image that is one fit, and the most milliseconds for it on two cores.
+#: Largest milliseconds of a single fit on two cores, by side of the image.
 LARGE = {1000: 150, 2828: 1200}
-#: Steps of a fresh process, and the most milliseconds of each.
+#: Largest milliseconds of the steps of a fresh process.
 STEPS = {
     "import napari_spotfit, beyond NumPy": 30,
     "first fit of 100 spots, what it imports included": 20,
@@ -69,7 +68,7 @@ on_cpu = partial(fit_spots, backend="cpu")
 
 
 def rates(options: argparse.Namespace, count: int, works: dict[str, Work]) -> Any:
-    """Return the median and the best million fits per second of each kind of work."""
+    """Return the median and the highest million fits per second of each kind of work."""
     times = in_turns(works, 2 if options.quick else REPEATS)
     return {
         name: (count / statistics.median(taken) / 1e6, count / min(taken) / 1e6)
@@ -96,12 +95,12 @@ def picasso_rate(spots: np.ndarray, *, mle: bool = False) -> float | None:
 
 
 def count_of(options: argparse.Namespace, size: int) -> int:
-    """Return how many spots of a size have as many pixels as those of 7×7."""
+    """Return the number of spots of a size for as many pixels as those of 7×7."""
     return (20_000 if options.quick else int(options.count)) * 49 // size**2
 
 
 def sizes(options: argparse.Namespace) -> None:
-    """Print the speed by the side of the ROI."""
+    """Print the speed by side of the ROI."""
     print(f"{cores()} cores, {library()}; {PHOTONS}:{BACKGROUND} counts; median (best) of "
           f"{REPEATS}, million fits per second")  # fmt: skip
     head = ("float32", "uint16", "with errors", "wanted", "Picasso", "ratio")
@@ -124,7 +123,7 @@ def sizes(options: argparse.Namespace) -> None:
 
 
 def models(options: argparse.Namespace) -> None:
-    """Print the speed of other fits, as shares of the round least-squares fit's."""
+    """Print the speed of other fits, relative to the round least-squares fit."""
     for size in (7, 9):
         spots, _ = paper_spots(size, count_of(options, 7) // 10)
         works: dict[str, Work] = {
@@ -145,7 +144,7 @@ def models(options: argparse.Namespace) -> None:
 
 
 def large(options: argparse.Namespace) -> None:
-    """Print how long one fit of a rotated Gaussian to a whole image takes."""
+    """Print the duration of a fit of a rotated Gaussian to a whole image."""
     for side, most in LARGE.items():
         for dtype in ("float32", "uint16"):
             image, (y, x) = large_spot(side, dtype)
@@ -160,10 +159,10 @@ def large(options: argparse.Namespace) -> None:
 
 
 def process(options: argparse.Namespace) -> None:
-    """Print how long a fresh process takes: the import beyond NumPy's, and the first fit."""
+    """Print the start of a fresh process: the import beyond NumPy's, and the first fit."""
     runs = []
     with tempfile.TemporaryDirectory() as folder:
-        # Modules are compiled once, as they are wherever people work.
+        # With a cache of compiled modules, as users have.
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for _ in range(3 if options.quick else 16):

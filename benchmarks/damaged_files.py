@@ -1,4 +1,4 @@
-"""Count how damaged files of every format end: read, or refused with the error that names them.
+"""Read damaged files of every format, and count how that ends: read, or a proper error.
 
     python benchmarks/damaged_files.py --tables 3000 --images 3000
 
@@ -25,7 +25,7 @@ SECONDS, MEMORY = 5, 1 << 30
 
 
 def peak() -> int:
-    """Return the most memory since the last call, in bytes; 0 where the system does not tell it."""
+    """Return the peak memory since the last call in bytes; 0 if the system does not report it."""
     status, forget = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not forget.exists():
         return 0
@@ -35,12 +35,12 @@ def peak() -> int:
 
 
 def too_slow(*_: object) -> None:
-    """End a file that is read for too long."""
+    """Stop reading a file after a time limit."""
     raise TimeoutError(f"more than {SECONDS} s")
 
 
 def count(kind: str, number: int, first: int) -> bool:
-    """Read damaged files of a kind; print how they ended, and return whether all ended well."""
+    """Read damaged files of a kind; print the outcomes, and return whether all are proper."""
     writers, read = damage.KINDS[kind]
     found: Counter[str] = Counter()
     slowest, largest, odd = 0.0, 0, []

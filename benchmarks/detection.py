@@ -1,6 +1,6 @@
-"""Speed, recall and false positives of the detection on the CPU, beside Picasso's; its memory.
+"""Measure speed, recall, false positives and memory of detection on the CPU; compare with Picasso.
 
-A simulated movie (256×256 pixels, 45 spots a frame) with known emitters. Ours runs with its default
+Simulated movie (256×256 pixels, 45 spots per frame) with known emitters. Ours runs with default
 settings. Picasso (0.11.3, from PyPI as picassosr) runs twice, with the box, filter and threshold of
 its best F1 score, and of its best recall at as few false positives as ours; on all cores, and with
 the movie in a memory map, which its threads read without a lock. Without it, only our own figures
@@ -23,22 +23,22 @@ from noisy_scenes import hits
 
 from napari_spotfit import detect_spots, simulate_movie
 
-#: A detection within this many pixels of an emitter has found it.
+#: Largest distance of a detection from its emitter in pixels.
 NEAR = 2.0
-#: Frames on which Picasso's settings are chosen, and what there is to choose from.
+#: Number of frames to choose Picasso's settings on, and the choices.
 TRIAL, BOXES, FILTERS, THRESHOLDS = 60, (5, 7, 9), (None, 1.0), 80
-#: Picasso does not look near the border, so that recall is counted without it, too.
+#: Width of the border that Picasso ignores, so that recall is also given without it.
 BORDER = 8
-#: How many times as fast as Picasso we want to be, and bytes of memory for a pixel at most.
+#: Least speed relative to Picasso, and largest memory per pixel in bytes.
 RATIO, MOST_BYTES = 18, 12
-#: Frames lie so far apart, to be matched in one go.
+#: Distance of frames, to match all at once.
 APART = np.array([10 * NEAR, 1, 1])
 
 ours = partial(detect_spots, sigma=1.3, backend="cpu")
 
 
 class Quality(NamedTuple):
-    """How many emitters were found, and how much else."""
+    """Recall and false positives."""
 
     recall: float
     false_per_frame: float
@@ -46,7 +46,7 @@ class Quality(NamedTuple):
 
 
 def places(table: Any) -> np.ndarray:
-    """Return frame, y and x of a table, row by row."""
+    """Return frame, y and x of a table as an array."""
     return np.column_stack([np.asarray(table[name], float) for name in ("frame", "y", "x")])
 
 
@@ -64,7 +64,7 @@ def import_picasso() -> Any:
         from picasso import io, lib, localize
     except ImportError:
         return None
-    # As it comes, it leaves cores unused, and keeps that setting in the user's home.
+    # By default it leaves cores unused, with a setting in the user's home.
     lib.n_workers = lambda *_: cores()
     io.load_user_settings = lambda: {"Localize": {"cpu_utilization": 0.99}}
     io.save_user_settings = lambda *_: None
@@ -72,7 +72,7 @@ def import_picasso() -> Any:
 
 
 def rivals(picasso: Any, movie: np.ndarray, truth: np.ndarray) -> dict[str, Work]:
-    """Return Picasso with the best of its settings, tried on some frames."""
+    """Return Picasso with its best settings, chosen on some frames."""
     truth, mine = truth[truth[:, 0] < TRIAL], quality(ours(movie[:TRIAL]), truth, TRIAL)
     tried = []
     for box, sigma in itertools.product(BOXES, FILTERS):
@@ -98,7 +98,7 @@ def rivals(picasso: Any, movie: np.ndarray, truth: np.ndarray) -> dict[str, Work
 
 
 def beside(options: argparse.Namespace) -> None:
-    """Print speed and quality, measured in turns, so that both see the same load."""
+    """Print speed and quality, measured alternately, under the same load."""
     count = 100 if options.quick else options.frames
     movie, table = simulate_movie(count, seed=1)
     truth = places(table)
@@ -130,11 +130,11 @@ def beside(options: argparse.Namespace) -> None:
 
 
 def memory(options: argparse.Namespace) -> None:
-    """Print the memory that detection in a large frame takes, with the frame; Linux tells it."""
+    """Print the memory of detection in a large frame, including the frame (Linux only)."""
     side = 1024 if options.quick else 4096
     frame = simulate_movie(1, (side, side), spots_per_frame=45 * side**2 // 256**2, seed=1)[0]
     ours(frame, threads=1)
-    Path("/proc/self/clear_refs").write_text("5")  # from now on, the highest counts
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = resident("VmRSS")
     ours(frame, threads=1)
     found = (1e6 * (resident("VmHWM") - before) + frame.nbytes) / frame.size

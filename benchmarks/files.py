@@ -1,7 +1,7 @@
-"""How long a million fits take to be saved and loaded, from Python and by napari.
+"""Time saving and loading a million fits, from Python and by napari.
 
-``experiment`` is about the table of a whole experiment, ten million rows as Parquet and for Picasso
-and ThunderSTORM. CSV is written without pyarrow, too, where it is not installed.
+``experiment`` is for the table of a whole experiment, ten million rows as Parquet and for Picasso
+and ThunderSTORM. Without pyarrow, CSV is written by Python.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from common import Work, bar, in_turns, run
 
 import napari_spotfit as spotfit
 
-#: Seconds that a million rows may take, either way, and ten million.
+#: Largest seconds to save or load a million rows, and ten million.
 BARS = {".spots.parquet": 2.0, ".spots.csv": 5.0}
 EXPERIMENT = {".spots.parquet": 10.0, "_locs.hdf5": 20.0, ".thunderstorm.csv": 60.0}
 
 
 def fits_of(options: argparse.Namespace, count: int) -> spotfit.SpotFits:
-    """Return so many fits with all columns of a movie's, with numbers of all digits."""
+    """Return fits with all columns of a movie, and numbers with all digits."""
     count = 20_000 if options.quick else options.spots or count
     movie, _ = spotfit.simulate_movie(40, seed=1)
     fits, rng = spotfit.localize(movie), np.random.default_rng(1)
@@ -39,7 +39,7 @@ def fits_of(options: argparse.Namespace, count: int) -> spotfit.SpotFits:
 
 
 def line(options: argparse.Namespace, what: str, work: Work, most: float | None) -> None:
-    """Print the median and the longest, and whether the bar is met."""
+    """Print the median and the longest time, and whether the limit is met."""
     times = in_turns({"": work}, 1 if options.quick else options.repeats)[""]
     middle = statistics.median(times)
     print(f"  {what:44}{middle:7.2f}{max(times):7.2f}  {bar(middle, most=most)}", flush=True)
@@ -60,7 +60,7 @@ def python(options: argparse.Namespace) -> None:
 
 
 def napari(options: argparse.Namespace) -> None:
-    """Save and open as a layer, without the time that napari itself takes to make one."""
+    """Save and open as a layer, without napari's own time for it."""
     from internals import layer_files
 
     fits = fits_of(options, 1_000_000)
@@ -91,6 +91,6 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    # What a format has no place for is told each time.
+    # Warnings of lost columns would be repeated each time.
     warnings.simplefilter("ignore", spotfit.FormatWarning)
     run(__doc__, {"python": python, "napari": napari, "experiment": experiment}, _add)

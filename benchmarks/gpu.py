@@ -1,8 +1,8 @@
-"""Speed of the fits on the GPU, beside what is asked for.
+"""Measure the speed of fits on the GPU, and compare it with the required one.
 
-Prints a Markdown table. Figures per second are medians; what is compared takes turns in one run.
-Picasso (picassosr) is timed beside ours where it is installed with its CUDA parts. ``--backend
-cpu`` tries the benchmark itself, at small sizes and without a GPU.
+Prints a Markdown table. Figures per second are medians; compared versions alternate in one run.
+Picasso (picassosr) is timed, too, if it is installed with CUDA. ``--backend cpu`` tries the
+benchmark itself, at small sizes and without a GPU.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from gpu_machine import Bench, Host, alike, are_right, machine_of, simulated
 
 from napari_spotfit import fit_spots, localize, simulate_movie
 
-#: Side of the ROI: million fits per second that are asked for, at least and as the aim.
+#: Required and aimed million fits per second, by side of the ROI.
 RATES = {7: (2600, 4000), 9: (2050, 3200), 16: (800, 1200), 32: (175, 400)}
-#: Shares of these that are asked for with start values, and standard errors too, made inside.
+#: Fractions of these required with built-in start values, with errors, and from pinned memory.
 START_SHARE, ERRORS_SHARE, PINNED_SHARE = (0.8, 0.95), (0.6, 0.8), (0.85, 0.95)
 HOST_RATES = {"float32": (150, 230), "uint16": (300, 450)}
-#: Two GPUs against one, at least and as the aim: from page-locked and from ordinary memory, movies.
+#: Speed of two GPUs relative to one, required and aimed: page-locked, ordinary memory, movies.
 ALL_PINNED, ALL_HOST, ALL_MOVIE = (1.7, 1.9), (1.3, 1.9), (1.55, 1.9)
 FRAME_RATES, AGREEMENT = (200_000, 350_000), (0.998, 0.9999)
-#: The least share of the hand-written model's speed for the same as an expression.
+#: Least speed of an expression relative to the same built-in model.
 OWN_SHARE = (0.3, 0.6)
-#: Side of an image that is one fit, milliseconds for it, and those of Gpufit and nlsq.
+#: By side of an image that is one fit: milliseconds, and those of Gpufit and nlsq.
 LARGE = {1000: ((3, 1.5), 196, 57), 2828: ((20, 10), 1952, 285)}
-#: What is asked of some kinds at 9×9.
+#: Required and aimed speeds of some kinds at 9×9.
 LIMITS = {"maximum likelihood": (100, 200), "rotated": (150, 300)}
 
 
 def device(bench: Bench) -> None:
-    """Fits of spots that lie on the device."""
+    """Fits of spots on the device."""
     machine = bench.machine
     for size, limits in RATES.items():
         for dtype in ("uint16", "float32"):
@@ -62,7 +62,7 @@ def device(bench: Bench) -> None:
 
 
 def host(bench: Bench) -> None:
-    """From NumPy arrays to NumPy arrays, pinned and ordinary; from all GPUs beside one."""
+    """Fits from NumPy to NumPy, pinned and ordinary, on one and on all GPUs."""
     machine, size = bench.machine, 7
     count, spots = bench.amount(1e7, 2e4), bench.spots(size)
 
@@ -93,7 +93,7 @@ def host(bench: Bench) -> None:
 
 
 def movie(bench: Bench) -> None:
-    """From a movie in memory to a table of spots, once what there is to measure first is known."""
+    """From a movie in memory to a table of spots, with known estimates."""
     machine = bench.machine
     distinct, _ = simulate_movie(bench.amount(500, 20), seed=1)
     frames = np.resize(distinct, (bench.amount(100_000, 60), *distinct.shape[1:]))
@@ -118,7 +118,7 @@ def movie(bench: Bench) -> None:
 
 
 def models(bench: Bench) -> None:
-    """Models and estimators on the device, start values made inside."""
+    """Models and estimators on the device, with built-in start values."""
     machine = bench.machine
     for size in (7, 9, 16):
         spots, _ = bench.on_device(size, "float32", 1 / 8)
@@ -171,7 +171,7 @@ def agreement(bench: Bench) -> None:
 
 
 def picasso(bench: Bench) -> None:
-    """Picasso's port of Gpufit, from its own start values, host to host, by both estimators."""
+    """Picasso's port of Gpufit with its own start values, host to host, by both estimators."""
     try:
         from picasso.fitting import gaussfit_cuda, seeds
     except ImportError:
@@ -202,7 +202,7 @@ SECTIONS = {
 
 
 def main() -> int:
-    """Print the sections asked for; what goes wrong in one must not cost the others."""
+    """Print the requested sections; an error in one does not stop the others."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda")
@@ -212,7 +212,7 @@ def main() -> int:
     bench.head()
     for name in options.only:
         begin = time.perf_counter()
-        # A run that continues on the CPU says so in a warning, and is no measure then.
+        # If a run continues on the CPU, which causes a warning, its timing is invalid.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:

@@ -1,8 +1,8 @@
-"""Is the GPU as fast as at the baseline, and are its answers the same to the bit?
+"""Compare the GPU engine with the baseline: speed, and results to the bit.
 
-Fits of spots that lie on the device, by the device's time; calls with 100 fits, detection and fits
-of large ROIs, and localize of movies and of few frames, by the host's. Then the first fit of a
-process, with nothing compiled, and once it has been. ``make baseline`` gets what is compared with.
+Fits of spots on the device, by the device's clock; calls with 100 fits, detection, fits of large
+ROIs, and localize of movies and of few frames, by the host's. Then the first fit of a process,
+before and after compilation. ``make baseline`` checks out the baseline.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from common import KINDS, ROOT, bar, large_spot, paper_spots, parsed
 
 from napari_spotfit import simulate_movie
 
-#: The least ratio that is asked for of each case, and of the geometric mean.
+#: Least ratio of each case, and of the geometric mean.
 WORST, MEAN = 0.98, 0.98
-#: Pixels of a call, at the least so many fits: a call lasts some milliseconds.
+#: Number of pixels of a call, and least number of fits: a call takes some milliseconds.
 PIXELS, LEAST = 1e9, 200_000
-#: Seconds of the first fit at most, with nothing compiled, and with all of it.
+#: Largest seconds of the first fit, before and after compilation.
 COLD, WARM = 4.0, 0.5
-#: Every kind of fit; ``start`` for given start values.
+#: Kinds of fits; ``start`` for given start values.
 FITS: dict[str, dict[str, Any]] = {
     **KINDS,
     "round, start given": {"start": True},
@@ -68,7 +68,7 @@ def calls(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def frames(saved: Saved, quick: bool) -> Iterator[Case]:
-    """Yield detection in frames on the device, told σ and noise; fits of large ROIs."""
+    """Yield detection in frames on the device with given σ and noise, and fits of large ROIs."""
     for count, side in ((256, 256),) if quick else ((256, 256), (32, 1024), (8, 2048), (1, 4096)):
         movie, _ = simulate_movie(
             count, (side, side), spots_per_frame=max(side**2 // 1500, 1), background=10, seed=side
@@ -87,7 +87,7 @@ def frames(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def movies(saved: Saved, quick: bool) -> Iterator[Case]:
-    """Yield localize of few frames and of movies in the host's memory, all known and nothing."""
+    """Yield localize of few frames and of movies on the host, with all or no settings known."""
     movie, _ = simulate_movie(200, spots_per_frame=45, seed=1)
     options = {"backend": "cuda"}
     for count in (1, 16, 1000) if quick else (1, 4, 16, 1000, 20_000, 60_000):
@@ -99,7 +99,7 @@ def movies(saved: Saved, quick: bool) -> Iterator[Case]:
 
 
 def first(quick: bool) -> bool:
-    """Print the seconds of a process's first fit, with nothing compiled, and once it has been."""
+    """Print the seconds of a process's first fit, before and after compilation."""
     code = (
         "import time, numpy, cupy; cupy.zeros(1); from napari_spotfit import fit_spots;"
         "spots = numpy.random.default_rng(0).poisson(9, (100, 9, 9)).astype('u2');"
@@ -122,7 +122,7 @@ SECTIONS = {"fits": fits, "calls": calls, "frames": frames, "movies": movies}
 
 
 def main() -> int:
-    """Print the sections asked for."""
+    """Print the requested sections."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--tree", type=Path, default=TREE, help="a checkout to compare with")

@@ -1,4 +1,4 @@
-"""What the GPU benchmark runs on, and how it reports: a CUDA device or, as a trial, the CPU."""
+"""The device and the report of the GPU benchmark: a CUDA device or, as a trial, the CPU."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from common import BACKGROUND, JITTER, PHOTONS, SIGMA, Work, cores, paper_spots,
 
 from napari_spotfit import SpotFits, StopCondition, fit_spots
 
-#: What right results reach on the paper's simulation: the share that converges, and the median
-#: error of the centres over σ (0.046 in the paper's Table 1).
+#: Criteria of right results on the paper's simulation: fraction that converges, and median error
+#: of the centres over σ (0.046 in the paper's Table 1).
 RIGHT_SHARE, RIGHT_ERROR = 0.98, 0.06
 CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
-#: Work of one kind that has taken so many seconds is not repeated further.
+#: Seconds after which work is not repeated further.
 BUDGET = 15.0
-#: Of the columns of the table.
+#: Widths of the table's columns.
 WIDTHS = (66, 26, 8, 8, 7)
 
 
@@ -37,7 +37,7 @@ class Spots(NamedTuple):
 
 @lru_cache(maxsize=8)
 def simulated(size: int, pixels: float) -> Spots:
-    """Simulate spots, as many as have so many pixels altogether."""
+    """Simulate spots with this total number of pixels."""
     count = max(min(int(pixels / size**2), 200_000), 1000)
     spots, truth = paper_spots(size, count)
     known = truth[["y", "x", "sigma"]].to_numpy()
@@ -45,12 +45,12 @@ def simulated(size: int, pixels: float) -> Spots:
 
 
 def on_host(array: Any) -> np.ndarray:
-    """Return an array as NumPy's."""
+    """Return an array as a NumPy array."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 def are_right(columns: dict[str, Any], truth: np.ndarray) -> bool:
-    """Return whether fits, of which the first are of these spots, are what they should be."""
+    """Whether the first fits, which are of these spots, are right."""
     y, x, stop = (on_host(columns[name][: len(truth)]) for name in ("y", "x", "stop_condition"))
     near, good = truth[: len(stop)], np.tile(stop != StopCondition.INVALID, 2)
     error = np.abs(np.r_[y - near[:, 0], x - near[:, 1]]) / np.tile(near[:, 2], 2)
@@ -59,17 +59,17 @@ def are_right(columns: dict[str, Any], truth: np.ndarray) -> bool:
 
 
 def alike(ours: SpotFits, theirs: SpotFits) -> tuple[float, float]:
-    """Return the share of fits that end alike within 0.001 px, and the largest distance."""
+    """Return the fraction of fits that agree within 0.001 px, and the largest distance."""
     valid = theirs.valid & ours.valid
     apart = np.maximum(np.abs(ours.x - theirs.x), np.abs(ours.y - theirs.y))
     apart = np.where(valid, apart, np.where(theirs.valid | ours.valid, np.inf, 0))
-    # Which of the conditions of convergence comes first may differ.
+    # Different criteria of convergence may be met first.
     stops = [np.where(fits.converged, 0, fits.stop_condition) for fits in (ours, theirs)]
     return float(np.mean((stops[0] == stops[1]) & (apart <= 1e-3))), float(apart.max())
 
 
 class Host:
-    """The CPU in place of a device: small sizes, to try the benchmark itself."""
+    """The CPU instead of a device, with small sizes, to try the benchmark itself."""
 
     backend, name, count, real = "cpu", "CPU", 1, False
 
@@ -83,7 +83,7 @@ class Host:
         return array
 
     def tiled(self, base: Any, count: int) -> Any:
-        """Repeat rows up to ``count``, each time from another one on."""
+        """Repeat rows up to ``count``, each time from another first row."""
         return _fill(np.empty((count, *base.shape[1:]), base.dtype), base)
 
     def pinned(self, base: np.ndarray, count: int) -> np.ndarray:
@@ -96,11 +96,11 @@ class Host:
         return spent(work)
 
     def copying(self, source: np.ndarray) -> Work:
-        """Return what copies an array to the device, and no more."""
+        """Return a function that only copies an array to the device."""
         return source.copy
 
     def fit(self, spots: Any, **options: Any) -> dict[str, Any]:
-        """Fit on the device what lies there; return what stays there."""
+        """Fit spots on the device; return columns there."""
         given = {"errors": False, **options}
         return fit_spots(spots, backend=self.backend, on_device=self.real, **given).columns
 
@@ -165,11 +165,11 @@ class Cuda(Host):
 
 
 def _fill(result: Any, base: Any) -> Any:
-    """Fill an array with the rows of another, each time from another one on."""
+    """Fill an array with the rows of another, each time from another first row."""
     count, shift = len(base), 0
     for first in range(0, len(result), count):
         part = result[first : first + count]
-        # Neighbours stay neighbours, but meet other warps and other blocks each time.
+        # So that spots fall into different warps and blocks each time.
         head = min(count - shift, len(part))
         part[:head] = base[shift : shift + head]
         part[head:] = base[: len(part) - head]
@@ -178,17 +178,17 @@ def _fill(result: Any, base: Any) -> Any:
 
 
 class Bench(NamedTuple):
-    """Where to measure, and how thoroughly; prints a Markdown table."""
+    """A run of the benchmark on a device; prints a Markdown table."""
 
     machine: Host
     quick: bool
 
     def amount(self, full: float, trial: float) -> int:
-        """Return how many of something: in full, a fifth of it, or for the trial."""
+        """Return an amount: in full, a fifth of it with `quick`, or that of the trial."""
         return int((full / 5 if self.quick else full) if self.machine.real else trial)
 
     def times(self, works: Sequence[Work], clock: Callable[[Work], float] = spent) -> list[float]:
-        """Return the median seconds of each kind of work, in turns, without the first round."""
+        """Return the median seconds of each kind of work, alternately, without the first round."""
         for work in works:
             work()
         times: list[list[float]] = [[] for _ in works]
@@ -204,14 +204,14 @@ class Bench(NamedTuple):
         return simulated(size, self.amount(1e7, 2e5))
 
     def on_device(self, size: int, dtype: str, share: float = 1) -> tuple[Any, Any]:
-        """Return spots that fill the device, or a share of them, and their start values."""
+        """Return spots that fill the device, or a fraction of them, and their start values."""
         spots, machine = self.spots(size), self.machine
         count = int(machine.pixels(self.quick) * share / size**2)
         pixels = machine.put(spots.pixels.astype(dtype))
         return machine.tiled(pixels, count), machine.tiled(machine.put(spots.start), count)
 
     def head(self) -> None:
-        """Print what the figures depend on, and the head of the table."""
+        """Print the conditions, and the head of the table."""
         print(f"{self.machine.facts()}; {PHOTONS}:{BACKGROUND} counts, σ {SIGMA[0]:g} to "
               f"{SIGMA[1]:g} px, centres within ±{JITTER} px\n")  # fmt: skip
         self.row("measure", "value", "at least", "aim", "verdict")
@@ -226,7 +226,7 @@ class Bench(NamedTuple):
         self, measure: str, value: float, form: str = ".3g",
         limits: tuple[float, float] | None = None, *, right: bool = True, note: str = "",
     ) -> None:  # fmt: skip
-        """Print a measured value, and what is asked for: at least, or at most, and the aim."""
+        """Print a measured value, and its limit and aim."""
         verdict, wanted = "", ["", ""]
         if limits:
             wanted = [f"{limit:{form}}" for limit in limits]
@@ -237,7 +237,7 @@ class Bench(NamedTuple):
 
 
 def machine_of(options: argparse.Namespace) -> Host:
-    """Return what the options name; end the program where there is no such device."""
+    """Return the device of the options; exit if there is none."""
     try:
         return Cuda() if options.backend == "cuda" else Host()
     except (ImportError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""All that the benchmarks know of the engine beyond its public names."""
+"""The private names of the engine that benchmarks use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """Return the instruction sets that this processor has, the widest last."""
+    """Return the instruction sets of this processor, the widest last."""
     from napari_spotfit.engine.cpu.library import load
 
     return tuple(load().instruction_sets)
@@ -25,7 +25,7 @@ def library() -> str:
 
 
 class LibraryCall:
-    """The compiled library's own call, with all that it needs at hand."""
+    """A prepared call of the compiled library."""
 
     def __init__(self, spots: np.ndarray, settings: Any) -> None:
         from napari_spotfit.engine.cpu.fit_kind import fit_kind
@@ -60,7 +60,7 @@ class LibraryCall:
 
 
 def layer_files(fits: Any, path: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return what saves fits as napari's layer of them is saved, and what opens the file."""
+    """Return functions that save fits as napari saves their layer, and open the file."""
     from napari_spotfit import to_points_layer
     from napari_spotfit.widgets.saved_layers import (
         attributes_of,

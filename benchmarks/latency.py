@@ -1,7 +1,7 @@
-"""Latency of calls with few fits: a Fitter and the functions, beside the library's own time.
+"""Measure the latency of calls with few fits: Fitter and functions, and the library's own time.
 
-On one thread of the CPU, and on an NVIDIA GPU where there is one. All take turns, as what else the
-machine does slows all of them alike: the library's own call says how much of a time is its fits.
+On one CPU thread, and on an NVIDIA GPU if there is one. All alternate, so that other load affects
+them equally: the library's own call shows how much of a time is its fits.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from napari_spotfit import (
 )
 
 SIZE, FEW, CENTERS, SIDE = 9, 100, 20, 512
-#: Microseconds at most with AVX-512, and with less.
+#: Largest microseconds with AVX-512, and with other instruction sets.
 ASKED = {
     "Fitter.fit": (60, 85), "fit_spots": (120, 145), "Fitter.fit_at": (40, 40), "fit_at": (150, 150)
 }  # fmt: skip
 ASKED_OF_GPU = {"Fitter.fit": 100}
-#: All but one call in a thousand are to be within so many times the median.
+#: This fraction of calls must be within a multiple of the median.
 WITHIN, SHARE = 3, 0.999
-#: Share of the library's own speed that is asked of fit_spots with many spots.
+#: Least speed of fit_spots with many spots relative to the library's own.
 OWN_SPEED = 0.95
-#: Calls of one kind after each other, as in a loop.
+#: Number of successive calls of one kind, as in a loop.
 TURN = 20
 
 
@@ -48,7 +48,7 @@ def spots_of(count: int) -> np.ndarray:
 
 
 def calls_of(settings: Settings, calls: int, asked: Mapping[str, int]) -> None:
-    """Print what calls take; fits in frames have σ and noise given."""
+    """Print the duration of calls; fits in frames have given σ and noise."""
     movie, truth = simulate_movie(1, (SIDE, SIDE), spots_per_frame=CENTERS, photons=2000, seed=1)
     frame, centers, spots = movie[0], truth[["y", "x"]].to_numpy(), spots_of(FEW)
     given = settings.changed(sigma=1.3, roi_size=SIZE, noise=noise_model(frame))
@@ -74,7 +74,7 @@ def calls_of(settings: Settings, calls: int, asked: Mapping[str, int]) -> None:
         gc.collect()
         calls *= 10
         print(f"{calls} calls of Fitter.fit within {WITHIN} times the median")
-        # Where others use the same cores, the second says what of it is ours.
+        # CPU time excludes other load on the same cores.
         for name, clock in (("time", time.perf_counter), ("CPU time", time.thread_time)):
             own = np.array(in_turns({"": works["Fitter.fit"]}, calls, clock, TURN)[""])
             share = float(np.mean(own <= WITHIN * np.median(own)))
@@ -82,7 +82,7 @@ def calls_of(settings: Settings, calls: int, asked: Mapping[str, int]) -> None:
 
 
 def cpu(options: argparse.Namespace) -> None:
-    """Print what calls take on one thread of the CPU."""
+    """Print the duration of calls on one CPU thread."""
     print(f"{library()}, one thread")
     best = instruction_sets()[-1] == "avx512"
     asked = {name: limits[not best] for name, limits in ASKED.items()}
@@ -90,7 +90,7 @@ def cpu(options: argparse.Namespace) -> None:
 
 
 def many(options: argparse.Namespace) -> None:
-    """Print how much of the library's own speed is left with many spots."""
+    """Print the speed with many spots relative to the library's own."""
     spots = spots_of(20_000 if options.quick else 1_000_000)
     settings = Settings(backend="cpu", threads=1)
     works: dict[str, Work] = {
@@ -107,7 +107,7 @@ def many(options: argparse.Namespace) -> None:
 
 
 def gpu(options: argparse.Namespace) -> None:
-    """Print what calls take on the GPU."""
+    """Print the duration of calls on the GPU."""
     try:
         fit_spots(spots_of(1), backend="cuda")
     except BackendUnavailableError as error:

@@ -1,9 +1,9 @@
-"""Other programs' detection, each as it comes and at its best threshold.
+"""Run other programs' detection, with defaults and with the best threshold.
 
-All of them know the width of the spots. A peer is a function of a frame, σ and a threshold in the
-peer's own measure, None for its default: it returns the places it finds there, and how far each
-stands out in that measure. The best threshold is the one with the best F1, the same for all frames
-of a scene: nobody can know it without the truth.
+All of them get the width of the spots. A peer is a function of a frame, σ and a threshold in the
+peer's own measure, None for its default; it returns positions, and their strength in that measure.
+The best threshold is that of the best F1, the same for all frames of a scene, which in practice is
+unknown.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from scipy.spatial import cKDTree
 
 Array = NDArray[np.float64]
 
-#: A detection within so many pixels of an emitter has found it.
+#: Largest distances of a detection from its emitter in pixels.
 RADII = (1.0, 3.0)
-#: So many thresholds are tried, of those that leave from a tenth of the true number of spots to six
-#: times as many.
+#: Number of thresholds to try, which leave between a tenth of the true number of spots and 6 times
+#: as many.
 _STEPS, _FEWEST, _MOST = 60, 0.1, 6.0
 #: A Gaussian's full width at half maximum, in σ.
 _FWHM = 2.3548
-#: Pixels of a frame, in nm, for a peer that wants them: only the ratio to σ matters.
+#: Size of a pixel in nm for a peer that needs it: only the ratio to σ matters.
 _NM = 100.0
-#: Threshold and box as Picasso's own command line has them.
+#: Default threshold and box of Picasso's command line.
 _NET_GRADIENT, _BOX = 5000.0, 7
 
 
 class Found(NamedTuple):
-    """Where a peer has found spots, y and x, and what its threshold is compared with."""
+    """Positions y and x of a peer's spots, and the values compared with its threshold."""
 
     places: Array
     strength: Array
@@ -45,9 +45,9 @@ Peer = Callable[[NDArray[np.generic], float, float | None], Found]
 
 
 def big_fish(frame: NDArray[np.generic], sigma: float, threshold: float | None) -> Found:
-    """Laplacian of a Gaussian; by default, big-fish looks for the kink in the number of spots.
+    """Laplacian of a Gaussian; by default, big-fish searches the kink in the number of spots.
 
-    It filters whole numbers to whole numbers, of which few are left: no threshold is best there.
+    It filters integers to integers with few distinct values, so that the best is no threshold.
     """
     from bigfish.detection import detect_spots
     from bigfish.stack import log_filter
@@ -75,7 +75,7 @@ def blob_log(frame: NDArray[np.generic], sigma: float, threshold: float | None) 
 
 
 def dao_star_finder(frame: NDArray[np.generic], sigma: float, threshold: float | None) -> Found:
-    """A Gaussian less its mean; 5 clipped standard deviations, as in photutils' own example."""
+    """A Gaussian minus its mean; 5 clipped standard deviations, as in photutils' own example."""
     from astropy.stats import sigma_clipped_stats
     from photutils.detection import DAOStarFinder
 
@@ -86,15 +86,15 @@ def dao_star_finder(frame: NDArray[np.generic], sigma: float, threshold: float |
     if table is None:
         return Found(np.zeros((0, 2)), np.zeros(0))
     places = np.column_stack([table["y_centroid"], table["x_centroid"]]).astype(float)
-    # Magnitudes over the threshold.
+    # From magnitudes relative to the threshold.
     ratio = 10 ** (-0.4 * np.asarray(table["daofind_mag"], float))
     return Found(places, ratio * height / max(deviation, 1e-6))
 
 
 def trackpy(frame: NDArray[np.generic], sigma: float, threshold: float | None) -> Found:
-    """Centres of mass; the threshold is on the mass, by default there is none.
+    """Centres of mass; the threshold is on the mass, by default none.
 
-    Without one, wide spots do best, as they leave little room for noise; else narrow ones do.
+    Without one, large diameters are best, as they leave little room for noise; otherwise small.
     """
     peer = importlib.import_module("trackpy")
     peer.quiet()
@@ -104,7 +104,7 @@ def trackpy(frame: NDArray[np.generic], sigma: float, threshold: float | None) -
 
 
 def picasso(frame: NDArray[np.generic], sigma: float, threshold: float | None) -> Found:
-    """Net gradients in a box of 7 px, Picasso's default, or 5.4 σ where that is more."""
+    """Net gradients in a box of 7 px, Picasso's default, or of 5.4 σ if that is more."""
     with contextlib.redirect_stdout(io.StringIO()):
         from picasso import localize
 
@@ -115,7 +115,7 @@ def picasso(frame: NDArray[np.generic], sigma: float, threshold: float | None) -
     return Found(table[["y", "x"]].to_numpy(float), table["net_gradient"].to_numpy(float))
 
 
-#: Every peer, and the package it is in.
+#: All peers, and their packages.
 _ALL: dict[str, tuple[Peer, str]] = {
     "big-fish": (big_fish, "bigfish"), "blob_log": (blob_log, "skimage"),
     "DAOStarFinder": (dao_star_finder, "photutils"), "trackpy": (trackpy, "trackpy"),
@@ -124,7 +124,7 @@ _ALL: dict[str, tuple[Peer, str]] = {
 
 
 def installed() -> dict[str, Peer]:
-    """Return the peers that are here, by name."""
+    """Return the installed peers by name."""
     here = {}
     for name, (peer, package) in _ALL.items():
         with contextlib.suppress(ImportError), contextlib.redirect_stdout(io.StringIO()):
@@ -134,12 +134,12 @@ def installed() -> dict[str, Peer]:
 
 
 def scores_of(peer: Peer, scene: Scene) -> tuple[list[float], list[float]]:
-    """Return a peer's F1 within each radius at its default, and at the best of all thresholds."""
+    """Return a peer's F1 within each radius at its default, and at its best threshold."""
     own = [peer(frame, scene.sigma, None).places for frame in scene.frames]
     all_of_them = [peer(frame, scene.sigma, 0.0) for frame in scene.frames]
     default = [f1(own, scene.truth, radius) for radius in RADII]
     best = default
-    # What is worth trying leaves about as many places as there are.
+    # Try thresholds that leave about as many positions as there are spots.
     strength = np.sort(np.concatenate([one.strength for one in all_of_them]))[::-1]
     ranks = sum(map(len, scene.truth)) * np.geomspace(_FEWEST, _MOST, _STEPS)
     ranks = np.unique(np.rint(ranks).astype(int))
@@ -151,7 +151,7 @@ def scores_of(peer: Peer, scene: Scene) -> tuple[list[float], list[float]]:
 
 
 def agreed(one: Array, other: Array, radius: float) -> Array:
-    """Return the places that another peer has, too."""
+    """Return the positions that another peer has found, too."""
     if not len(one) or not len(other):
         return one[:0]
     return one[cKDTree(other).query(one)[0] <= radius]

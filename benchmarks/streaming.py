@@ -1,12 +1,12 @@
-"""A movie on disk to a table on disk: seconds, memory, and how both go with the movie's length.
+"""Measure time and memory from a movie on disk to a table on disk, by the movie's length.
 
-A uint16 movie is written as TIFF and as Zarr; each run is a process of its own, which reads it,
-finds and fits its spots and writes them as Parquet. ``movies`` stands the same frames in memory
-beside them, ``alone`` says what reading and computing take, ``large`` is about an image of
-``--side`` squared pixels in chunks of 2048 squared, ``lengths`` about memory, and ``dask`` about
-processes of Dask's. Files are in the system's cache, and what is imported is so
-before: all is about this program and not about the disk. Of a long movie on GPUs: ``--only movies
---backend cuda --frames 80000 --kinds array --no-memory --devices all``.
+A uint16 movie is written as TIFF and as Zarr; each run is its own process, which reads it, finds
+and fits its spots and writes them as Parquet. ``movies`` compares with the same frames in memory,
+``alone`` measures reading and computing separately, ``large`` an image of ``--side`` squared pixels
+in chunks of 2048 squared, ``lengths`` memory, and ``dask`` Dask's processes. Files are in the
+system's cache, and modules are imported before, to measure this program and not the disk. For a
+long movie on GPUs: ``--only movies --backend cuda --frames 80000 --kinds array --no-memory
+--devices all``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ NAMES = {
     "zarr": "Zarr, 100 frames a chunk",
     "zstd.zarr": "Zarr, 10 frames a chunk, Zstandard",
 }
-#: Share of what the cores could do, of the speed of small frames, and times as fast with two
-#: processes of Dask's, that are asked for.
+#: Least fractions of what the cores could do, and of the speed of small frames; least speed-up by
+#: two Dask processes.
 SHARE, LARGE, TWICE = 0.9, 0.8, 1.8
 
 
@@ -78,23 +78,23 @@ def write(kind: str, path: Path, frames: int, options: argparse.Namespace) -> No
 
 
 def name_of(kind: str, options: argparse.Namespace) -> str:
-    """Return the name of a kind's file, or what there is of an array that has none."""
+    """Return the name of a kind's file, or a description of an array without one."""
     if kind == "array":
         return f"{options.frames}x{options.size}x{options.spots}"
     return kind if kind.endswith("zarr") else f"{kind}.tif"
 
 
 def one(kind: str, path: Path, table: Path, backend: Any, devices: Any) -> None:
-    """Do one run, in a process of its own, and print what it took as JSON."""
+    """Do one run in this process, and print its costs as JSON."""
     for module in ("pandas", "pyarrow.parquet", "tifffile", "zarr"):
         with suppress(ImportError):
-            import_module(module)  # takes up to a second, which no movie makes longer
-    spotfit.localize(np.zeros((1, 32, 32), np.uint16), sigma=1.3, roi_size=9)  # loads the library
+            import_module(module)  # up to a second for any movie
+    spotfit.localize(np.zeros((1, 32, 32), np.uint16), sigma=1.3, roi_size=9)  # load the library
     image: Any = path
     if kind == "array":
         frames, size, spots = map(int, path.name.split("x"))
         image = np.resize(simulated(size, spots), (frames, size, size))
-        # Kernels are compiled, by each GPU.
+        # Compile kernels on each GPU.
         spotfit.save_fits(
             spotfit.localize_iter(image[:6000], backend=backend, devices=devices), table
         )
@@ -117,7 +117,7 @@ def one(kind: str, path: Path, table: Path, backend: Any, devices: Any) -> None:
 
 
 def large_image(side: int, small: bool) -> Any:
-    """Return an image of so many pixels a side, or small frames with a quarter as many spots."""
+    """Return an image with this side, or small frames with a quarter as many spots."""
     frames = simulated(256, 810)[:64]
     if small:
         return np.concatenate([frames] * max(side * side // (4 * frames.size), 1))
@@ -136,7 +136,7 @@ def large_image(side: int, small: bool) -> Any:
 
 
 def measured(kind: str, path: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Return what one run took."""
+    """Return the costs of one run."""
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         table = Path(folder, "table.parquet")
         command = [sys.executable, __file__, "--one", kind, str(path), str(table)]
@@ -156,7 +156,7 @@ def written(folder: Path, options: argparse.Namespace) -> dict[str, Path]:
 
 
 def movies(folder: Path, options: argparse.Namespace) -> None:
-    """Print seconds and memory of every kind, run in turns."""
+    """Print seconds and memory of every kind, run alternately."""
     paths = written(folder, options)
     if options.memory:
         paths = {"memory": paths[options.kinds[0]], **paths}
@@ -176,7 +176,7 @@ def movies(folder: Path, options: argparse.Namespace) -> None:
 
 
 def alone(folder: Path, options: argparse.Namespace) -> None:
-    """Print what reading and computing take alone, and how near a run comes to it."""
+    """Print the times of only reading and only computing, and how close a run comes."""
     print(f"Reading and computing, CPU seconds, and what {cores()} cores make of it:")
     for kind, path in written(folder, options).items():
         runs = [[measured(what, path, options) for what in ("read", "compute", kind)]
@@ -189,7 +189,7 @@ def alone(folder: Path, options: argparse.Namespace) -> None:
 
 
 def large(folder: Path, options: argparse.Namespace) -> None:
-    """Print how fast spots of a large image come, beside those of small frames."""
+    """Print the speed for a large image, relative to small frames."""
     side = Path(str(options.side))
     both = {kind: measured(kind, side, options) for kind in ("small", "large")}
     print(f"An image of {side}×{side} px in chunks, beside frames of 256×256 px:")
@@ -206,7 +206,7 @@ def large(folder: Path, options: argparse.Namespace) -> None:
 
 
 def lengths(folder: Path, options: argparse.Namespace) -> None:
-    """Print the memory that movies of several lengths take."""
+    """Print the memory for movies of several lengths."""
     print("Peak memory, MB, over that before the run:")
     for kind in options.kinds:
         line = []
@@ -221,9 +221,9 @@ def lengths(folder: Path, options: argparse.Namespace) -> None:
 
 
 def dask(folder: Path, options: argparse.Namespace) -> None:
-    """Print what processes of Dask's take, into a folder of parts, beside as many threads.
+    """Print the times of Dask processes into a folder of parts, and of as many threads.
 
-    Each has one thread or, with ``--backend cuda``, a GPU of its own; estimates are made before.
+    Each has one thread or, with ``--backend cuda``, its own GPU; estimates are made before.
     """
     from dask import compute
     from distributed import Client, Nanny, Scheduler, SpecCluster

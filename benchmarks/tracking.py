@@ -1,8 +1,7 @@
-"""Fiducials tracked while a camera runs: time of a frame, errors by their bound, the loop closed.
+"""Measure tracking of fiducials: time per frame, errors over their bound, and a closed loop.
 
-SciPy's curve_fit, trackpy's refinement and Picasso's fit do the same in the same loop: cut out,
-fit, average the shifts. A Tracker also says which fiducials cannot be believed. Then the drift that
-beads tell after a movie was fitted.
+SciPy's curve_fit, trackpy's refinement and Picasso's fit run in the same loop: cut out, fit, and
+average the shifts. A Tracker also flags unreliable fiducials. Then the drift by beads in a movie.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import napari_spotfit as spotfit
 ROI, SIGMA, PHOTONS, BACKGROUND, OFFSET = 15, 1.3, 10_000.0, 10.0, 100.0
 NANOMETRES = 100.0
 KNOWN: dict[str, Any] = {"roi_size": ROI, "sigma": SIGMA, "gain": 1.0, "offset": OFFSET}
-#: Milliseconds of a frame at most, and how much all but one in a thousand may take.
+#: Largest milliseconds of a frame: median, and 99.9th percentile.
 ASKED = {("cpu", 20): (0.25, 1.0), ("cpu", 200): (1.2, None), ("cuda", 200): (0.3, None)}
 
 Follow = Callable[[np.ndarray], Any]
@@ -65,14 +64,14 @@ def has_gpu() -> bool:
 
 
 def timed(follow: Follow, movie: list[np.ndarray], count: int) -> np.ndarray:
-    """Return milliseconds of calls for the frames of a movie, over and over."""
+    """Return the milliseconds of calls for the frames of a movie, repeatedly."""
     numbers = iter(range(10**9))
     work: Work = lambda: follow(movie[next(numbers) % len(movie)])  # noqa: E731
     return 1e3 * np.array(in_turns({"": work}, count, turn=5)[""])
 
 
 def cut_out(places: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """Return the ROIs around places."""
+    """Return the ROIs around positions."""
     corners, along = np.rint(places).astype(int) - ROI // 2, np.arange(ROI)
     return frame[(corners[:, :1] + along)[:, :, None], (corners[:, 1:] + along)[:, None, :]]
 
@@ -119,7 +118,7 @@ PEERS = {
 
 
 def bound(sigma: float, photons: float, background: float) -> float:
-    """Return the Cramér–Rao bound of a centre along one axis, averaged over places in a pixel."""
+    """Return the Cramér–Rao bound of a centre along an axis, averaged over positions in a pixel."""
     y, x = np.indices((ROI, ROI)) - ROI // 2
     found = []
     for offset in np.random.default_rng(0).uniform(-0.5, 0.5, (50, 2)):
@@ -134,7 +133,7 @@ def bound(sigma: float, photons: float, background: float) -> float:
 
 
 def errors(options: argparse.Namespace) -> None:
-    """Print what a sample that stays still seems to move."""
+    """Print the apparent movement of a still sample."""
     count, frames = 20, 300 if options.quick else 2000
     scope = Microscope(
         count, (256, 256), photons=PHOTONS, sigma=SIGMA, background=BACKGROUND, seed=2
@@ -157,7 +156,7 @@ def errors(options: argparse.Namespace) -> None:
 
 
 def disturbed(options: argparse.Namespace) -> None:
-    """Print the largest jump: half off and on, two that cross, one saturated."""
+    """Print the largest jump: half off and on, two crossing, one saturated."""
     given: dict[str, Any] = {"sigma": SIGMA, "background": BACKGROUND, "seed": 3}
     scope = Microscope(20, (256, 256), photons=PHOTONS, **given)
     dark = Microscope(20, (256, 256), photons=0.0, **given)
@@ -207,7 +206,7 @@ def saturated(number: int, frame: np.ndarray, _: np.ndarray, places: np.ndarray)
 
 
 def loop(options: argparse.Namespace) -> None:
-    """Print how a stage with lag, backlash and noise holds a sample that drifts and slips."""
+    """Print how well a stage with lag, backlash and noise holds a sample that drifts and slips."""
     rate, seconds = 50.0, 20.0 if options.quick else options.seconds
     scope = Microscope(
         20, (256, 256), photons=PHOTONS, sigma=SIGMA, angle=7.0, drift=(1.0 / 600.0, 0.0),
@@ -232,7 +231,7 @@ def loop(options: argparse.Namespace) -> None:
 
 
 def drift(options: argparse.Namespace) -> None:
-    """Print the drift that five beads tell, against the bound of all of them together."""
+    """Print the error of the drift by five beads, over their common bound."""
     beads, photons, count = 5, 5000.0, 200 if options.quick else 2000
     scope = Microscope(
         beads, (128, 128), photons=photons, sigma=SIGMA, background=BACKGROUND, fringes=0.0,

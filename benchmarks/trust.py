@@ -1,13 +1,12 @@
-"""Whether answers can be trusted: what is found, what fits are worth, what images tell.
+"""Measure whether results can be trusted: detection, fits, and estimates from images.
 
 Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/noisy_scenes.py. F1 counts pairs of
-true and found places within 1 and 3 px, one to one, the nearest first: of the places that detection
-finds with its default settings, and of the good fits. False spots are those found in the same
-backgrounds without spots, per 10⁶ pixels. ``peers`` stands other programs beside them, where they
-are installed, at their defaults and at their best thresholds. Then standard errors, flags and real
-images (trust_fits.py), the PSF's width and the noise (trust_images.py), and images that were
-processed, or whose spots or light are unusual (trust_processed.py), or that show lines, are
-saturated, or said to be of another camera (trust_shapes.py).
+true and found positions within 1 and 3 px, one to one, the nearest first: of detections by default
+settings, and of good fits. False spots are those found in the same backgrounds without spots, per
+10⁶ pixels. ``peers`` compares with installed other programs, at their defaults and at their best
+thresholds. Then standard errors, flags and real images (trust_fits.py), the PSF's width and noise
+(trust_images.py), images that were processed or have unusual spots or light (trust_processed.py),
+and images with lines, saturation, or a wrong camera (trust_shapes.py).
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from peers import RADII, Peer, installed, scores_of
 import napari_spotfit as spotfit
 
 SIGMAS, USUAL = (1.0, 1.3, 2.0), 1.3
-#: How far our F1 may be below that of the best peer's default.
+#: Largest difference of our F1 below that of the best peer's default.
 BELOW = 0.01
-#: False spots per 10⁶ pixels that are asked for.
+#: Requested numbers of false spots per 10⁶ pixels.
 ASKED = (1.0, 10.0, 100.0)
-#: F1 of the good fits within 1 and 3 px that is asked for at σ 1.3, at least.
+#: Least F1 of good fits within 1 and 3 px at σ 1.3.
 WANTED = {
     "sparse": (0.98, 0.98), "dim": (0.94, 0.94), "dense": (0.75, 0.80),
     "very dense": (0.57, 0.65), "bright dense": (0.81, 0.85), "white": (0.95, 0.95),
@@ -45,13 +44,13 @@ WANTED = {
     "8 bit": (0.96, 0.96), "JPEG 90": (0.96, 0.96), "JPEG 75": (0.96, 0.96),
     "sCMOS": (0.93, 0.93), "sCMOS, map": (0.93, 0.93),
 }  # fmt: skip
-#: False detections and good fits that are allowed at 10, where that is more than twice as many.
+#: Allowed false detections and good fits at 10, if more than twice as many.
 ALLOWED = dict.fromkeys(("cells 200", "cells 2000", "hot pixels", "sCMOS, map", "median"), (30, 10))
 ALLOWED["nuclei"] = (150, 30)
 
 
 def known_of(scene: Scene) -> dict[str, object]:
-    """Return what is known of a scene."""
+    """Return the known settings of a scene."""
     camera = None if scene.variance is None else spotfit.Camera(variance=scene.variance)
     return {"sigma": scene.sigma, "camera": camera}
 
@@ -77,7 +76,7 @@ def scenes(sigma: float, quick: bool) -> Iterator[Scene]:
 
 
 def print_scores(sigma: float, quick: bool) -> None:
-    """Print F1 of detections and of good fits, and what is asked for."""
+    """Print F1 of detections and of good fits, with limits."""
     names = [f"{what}, {radius:.0f} px" for what in ("found", "fits") for radius in RADII]
     print(f"\nσ {sigma}: F1\n{'':>14}" + "".join(f"{name:>12}" for name in names))
     for scene in scenes(sigma, quick):
@@ -91,7 +90,7 @@ def print_scores(sigma: float, quick: bool) -> None:
 
 
 def print_false(sigma: float, quick: bool) -> None:
-    """Print what is found where there is nothing, and what is allowed."""
+    """Print the false spots, with limits."""
     names = [f"asked {asked:g}" for asked in ASKED] + ["good fits"]
     print(f"\nσ {sigma}: false spots per 10⁶ px\n{'':>14}" + "".join(f"{n:>12}" for n in names))
     side, count = (512, 1) if quick else (1024, 2)
@@ -108,7 +107,7 @@ def print_false(sigma: float, quick: bool) -> None:
         limits = [2 * ASKED[0], found, 2 * ASKED[2], good]
         if scene.name in ALLOWED:
             limits[0] = limits[2] = math.inf
-        # Three standard deviations of such a count are chance.
+        # Allow three standard deviations of the count.
         missed = any(
             n > most + 3 * math.sqrt(most / pixels) for n, most in zip(own, limits, strict=True)
         )
@@ -164,7 +163,7 @@ ONCE = {
 
 
 def main() -> None:
-    """Print the sections asked for."""
+    """Print the requested sections."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--sigma", type=float, nargs="*", help="these widths only")

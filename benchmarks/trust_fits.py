@@ -1,4 +1,4 @@
-"""What fits are worth: their scatter in their standard errors, their flags, real images."""
+"""Measure the quality of fits: scatter in standard errors, flags, and real images."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import napari_spotfit as spotfit
 
 # ---- Standard errors ----
 
-#: What is compared, and the bars with the gain given and without.
+#: Compared columns, and limits with and without a given gain.
 NAMES = ("y", "x", "sigma", "amplitude", "photons", "background")
 GIVEN, NOT_GIVEN = (0.95, 1.05), (0.85, 1.15)
-#: The camera of most scenes, and of the others; None where no camera makes such an image.
+#: Camera of most scenes, and of others; None if no camera takes such images.
 USUAL = {"gain": 1.0, "offset": 100.0}
 EMCCD = {"gain": 25.0, "offset": 100.0, "variance": 9.0 + 1 / 12, "emccd": True}
 CAMERAS: dict[str, dict[str, Any] | None] = {
@@ -29,32 +29,32 @@ CAMERAS: dict[str, dict[str, Any] | None] = {
     "8 bit": {"gain": 1 / 24, "offset": -0.5, "variance": 9 / 24**2 + 1 / 12},
     **dict.fromkeys(("white", "median", "interpolated", "blurred", "JPEG 90", "JPEG 75", "sCMOS")),
 }
-#: Backgrounds with edges or texture, in which a constant one is wrong, and counts that are scaled
-#: by what each frame holds; those that are filtered, and their spots with them.
+#: Backgrounds with edges or texture, or with counts scaled by frame, where a constant background is
+#: wrong; filtered ones.
 NO_BACKGROUND = ("cells 200", "cells 2000", "nuclei", "JPEG 90", "JPEG 75")
 FILTERED = ("median", "interpolated", "blurred")
 SIDE, APART, FRAMES, SEED = 384, 24, 12, 313
-#: Spots are so many times as bright as those that are easy, but not trivial to see: errors are of
-#: first order, and fits of dim spots are not. Those of a JPEG, which would be clipped, less so.
+#: Brightness relative to spots that are easy to see, as standard errors are of first order, which
+#: does not hold for dim spots; less for JPEG, which would clip.
 BRIGHT, BRIGHT_JPEG = 5.0, 1.5
-#: A pixel is hot that is so many counts above its neighbours.
+#: Excess of a hot pixel over its neighbours in counts.
 HOT = 15
 
 
 class Spots(NamedTuple):
-    """Frames with isolated spots: where they are, and the background there."""
+    """Frames with isolated spots, their positions, and the background there."""
 
     movie: Any
     places: Array
     background: Array
     camera: dict[str, Any] | None
     variance: Array | None
-    #: Hot pixels, as somebody would name them.
+    #: Mask of hot pixels.
     bad: np.ndarray
 
 
 def spots_of(name: str, kind: Kind, sigma: float, frames: int = FRAMES) -> Spots:
-    """Return a movie of one kind, with spots on a grid that is not regular."""
+    """Return a movie of one kind, with spots on an irregular grid."""
     rng, shape = np.random.default_rng([SEED, *name.encode()]), (SIDE, SIDE)
     bright = BRIGHT_JPEG if name.startswith("JPEG") else BRIGHT
     grid = np.stack(np.meshgrid(*2 * [np.arange(APART, SIDE - 12, APART)], indexing="ij"), -1)
@@ -79,10 +79,10 @@ def spots_of(name: str, kind: Kind, sigma: float, frames: int = FRAMES) -> Spots
 
 
 def scatter(spots: Spots, sigma: float, given: dict[str, Any], name: str) -> dict[str, float]:
-    """Return the spread of the good fits in their standard errors, and the share of good ones.
+    """Return the spread of good fits in standard errors, and the fraction of good ones.
 
-    Centres are compared with the truth, the rest with the mean of their like: what a background's
-    slope or a filter does to all spots is no matter of noise.
+    Centres are compared with the truth, other columns with their mean, as biases by a slope of the
+    background or by a filter are no noise.
     """
     camera = None if spots.variance is None else spotfit.Camera(variance=spots.variance)
     fits = spotfit.fit_at(
@@ -100,7 +100,7 @@ def scatter(spots: Spots, sigma: float, given: dict[str, Any], name: str) -> dic
 
 
 def print_errors(sigma: float, quick: bool) -> None:
-    """Print the scatter on every background, with the gain and without."""
+    """Print the scatter on every background, with and without the gain."""
     print(f"\nσ {sigma}: scatter in standard errors; * is not in {GIVEN[0]}–{GIVEN[1]} with the "
           f"gain given, {NOT_GIVEN[0]}–{NOT_GIVEN[1]} without\n{'':>24}"
           + "".join(f"{name:>11}" for name in (*NAMES, "good")))  # fmt: skip
@@ -120,25 +120,25 @@ def print_errors(sigma: float, quick: bool) -> None:
             print(f"{f'{name}, {how}':>24}" + "".join(f"{c:>11}" for c in cells), flush=True)
 
 
-# ---- Flags: true fits that they take away, and false ones that they leave ----
+# ---- Flags: true fits that they reject, and false ones that they miss ----
 
-#: Spots per 100 px², photons of each, and how much of the true fits may be lost. The photons of
-#: sparse ones are those at σ 1.3, and grow in proportion to it.
+#: Spots per 100 px², photons, and largest loss of true fits. Photons of sparse spots are those at
+#: σ 1.3, and grow in proportion to it.
 CROWDS = {
     "sparse, 0.1": (0.1, 1000, 0.01), "dim, 0.1": (0.1, 180, 0.01),
     "dense, 1": (1.0, 1000, 0.025), "dense, 2": (2.0, 1000, 0.025),
     "dense, 3": (3.0, 1000, 0.025), "dense, 4": (4.0, 1000, 0.025),
 }  # fmt: skip
-#: Backgrounds without spots whose fits count, and how many of these may be good.
+#: Backgrounds without spots, and the largest fraction of good fits there.
 CELLS, MOST_KEPT = ("cells 200", "cells 2000"), 0.1
 FIELD, NEAR = 512, 1.0
 
 
 def lost(density: float, photons: float, sigma: float, quick: bool, **how: Any) -> tuple:
-    """Return how many of the true fits are not good, how many by chance, and the flags of these.
+    """Return the fractions of true fits that are not good, and by chance, and their flags.
 
-    A fit is true that ends near a spot. In a crowd, some fits of nothing do by chance: as many as
-    end near to the spots of another image.
+    A fit is true if it ends near a spot. In a crowd, some fits do so by chance: as many as end near
+    the spots of another image.
     """
     rng = np.random.default_rng([5, round(10 * density), round(10 * sigma), int(photons)])
     photons *= sigma / 1.3 if density < 1 else 1
@@ -159,7 +159,7 @@ def lost(density: float, photons: float, sigma: float, quick: bool, **how: Any) 
 
 
 def _near(fits: spotfit.SpotFits, places: Array) -> np.ndarray:
-    """Return which fits end near a place."""
+    """Return which fits end near a position."""
     found = np.column_stack([fits.y, fits.x]).astype(float)
     near, valid = np.zeros(len(fits), bool), np.isfinite(found).all(axis=1)
     near[valid] = cKDTree(places).query(found[valid])[0] <= NEAR
@@ -167,7 +167,7 @@ def _near(fits: spotfit.SpotFits, places: Array) -> np.ndarray:
 
 
 def print_flags(sigmas: tuple[float, ...] | None, quick: bool) -> None:
-    """Print the shares of true fits that are not good, and of false ones that are."""
+    """Print the fractions of true fits that are not good, and of false ones that are."""
     sigmas = sigmas or (1.0, 1.3, 2.0)
     print(f"\nTrue fits that are not good, in %\n{'':>24}{'lost':>6}{'ignored':>9}{'chance':>8}")
     for name, (density, photons, bar) in CROWDS.items():
@@ -191,16 +191,16 @@ def print_flags(sigmas: tuple[float, ...] | None, quick: bool) -> None:
         print(f"{name:>24} {good} of {fits} {share}")
 
 
-# ---- Images that nobody here made ----
+# ---- Real images ----
 
-#: Shares that are asked for: of the truth, and of what two peers agree on where spots are many.
+#: Least fractions found: of the truth, and of what two peers agree on in crowded images.
 TRUTH, AGREED, TWO, CROWDED = 0.95, 0.97, ("blob_log", "big-fish"), ("dax", "stuck_particles")
-#: Two places within so many pixels are one spot: those of peers are whole pixels.
+#: Positions within this many pixels are the same spot, as peers return whole pixels.
 TRUE, SAME = 1.0, 2.0
 
 
 def doubts(fits: spotfit.SpotFits, places: Array) -> dict[str, int]:
-    """Count what is wrong with the good fits, by their numbers and where they began, not flags."""
+    """Count problems of good fits by their columns and initial positions, not by flags."""
     good, sigma = fits.good, float(fits.settings.sigma)
     settled, begun = _by_frame(fits.points())[good], _by_frame(places)[good]
     inner = [fits.columns[name] - fits.columns[f"roi_{name}"] for name in ("y", "x")]
@@ -217,7 +217,7 @@ def doubts(fits: spotfit.SpotFits, places: Array) -> dict[str, int]:
 
 
 def _by_frame(points: Any) -> Array:
-    """Return frame, y and x, with the frames far apart."""
+    """Return frame, y and x, with distant frames."""
     points = np.asarray(points, float)
     if points.shape[1] == 2:
         points = np.column_stack([np.zeros(len(points)), points])
@@ -225,7 +225,7 @@ def _by_frame(points: Any) -> Array:
 
 
 def both_find(frames: Any, sigma: float) -> Array:
-    """Return the places that two peers find at their defaults, frames far apart."""
+    """Return the positions that two peers find at their defaults, with distant frames."""
     one, other = (installed()[name] for name in TWO)
     result = []
     for i, frame in enumerate(frames):
@@ -236,7 +236,7 @@ def both_find(frames: Any, sigma: float) -> Array:
 
 
 def print_real_images(quick: bool) -> None:
-    """Print what becomes of each of the images of tests/real_files.py that is here."""
+    """Print the results for each available image of tests/real_files.py."""
     print(f"\nReal images{'fits':>14}{'good':>8}   of the good fits (≤ 0)")
     for name in real_files.REAL_FILES:
         if lacking := real_files.missing(name):

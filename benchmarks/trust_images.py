@@ -1,4 +1,4 @@
-"""What images tell: the PSF's width, the noise and the gain."""
+"""Measure the estimates from images: the PSF's width, the noise and the gain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import napari_spotfit as spotfit
 
 # ---- The PSF's width ----
 
-#: How far off an estimate may be, as a fraction.
+#: Widths, and largest relative error of an estimate.
 WIDTHS, OFF = (0.8, 1.0, 1.3, 2.0, 3.0, 4.0), 0.05
 #: Photons of a spot, and spots per 100 px²; both are those at σ 1.3.
 SCENES = {
@@ -25,7 +25,7 @@ SCENES = {
 
 
 def movie_of(name: str, sigma: float) -> np.ndarray:
-    """Return frames with spots of a width, as crowded and as dim for it as they are at σ 1.3."""
+    """Return frames with spots of a width, with density and photons scaled from σ 1.3."""
     photons, density = SCENES[name]
     rng = np.random.default_rng([77, len(name), round(10 * sigma)])
     each = round(density * 256**2 / 100 * ((1.3 / sigma) ** 2 if density >= 1 else 1))
@@ -38,9 +38,9 @@ def movie_of(name: str, sigma: float) -> np.ndarray:
 
 
 def width_error(movie: np.ndarray, sigma: float) -> float:
-    """Return how far off the estimate is in percent; NaN where there is none.
+    """Return the error of the estimate in percent; NaN without one.
 
-    A sampled Gaussian on pixels that integrate has the width √(σ² + 1/12): that is the truth.
+    The true width of a sampled Gaussian on integrating pixels is √(σ² + 1/12).
     """
     try:
         return 100 * (spotfit.estimate_sigma(movie).sigma / math.hypot(sigma, 12**-0.5) - 1)
@@ -70,13 +70,13 @@ def print_widths(sigmas: tuple[float, ...] | None, quick: bool) -> None:
 
 
 def taken(rng: np.random.Generator, electrons: Array, gain: float) -> np.ndarray:
-    """Return what a camera with some read-out noise counts."""
+    """Return the counts of a camera with some read-out noise."""
     counts = gain * (rng.poisson(electrons) + rng.normal(0, 1.5, electrons.shape)) + 100
     return np.rint(np.clip(counts, 0, 65535)).astype(np.uint16)
 
 
 def uneven(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield images that no one noise model fits."""
+    """Yield images that no single noise model fits."""
     shape = (256, 256)
     lights = np.stack([light(scattered(rng, shape, 100), 2000, 1.3, shape) for _ in range(12)])
     for pairs in (
@@ -106,7 +106,7 @@ def one_camera(quick: bool) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def print_uneven(quick: bool) -> None:
-    """Print whether uneven noise is told, and of how many images of one camera it is."""
+    """Print whether uneven noise is reported, and false reports for images of one camera."""
     print("\nNoise that no one model fits: how uneven, whether it is told, the gain suggested")
     for name, frames in uneven(np.random.default_rng(1)):
         noise = spotfit.noise_model(frames)

@@ -1,4 +1,4 @@
-"""Images as people have them: filtered, cut off, deconvolved, mosaics, strobed, sharp spots."""
+"""Measure results in processed images: filtered, clipped, deconvolved, mosaics, strobed, sharp."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from skimage.feature import peak_local_max
 import napari_spotfit as spotfit
 
 SIDE, SIGMA, SEED = 512, 1.3, 1009
-#: Places agree within so many pixels.
+#: Largest distance of matching positions in pixels.
 NEAR = 2.0
 
 
 class Image(NamedTuple):
-    """One image, where its spots are, and what is known of it."""
+    """An image, the positions of its spots, and known settings."""
 
     name: str
     pixels: Any
-    #: y and x of the spots of each frame, or of the only one.
+    #: y and x of the spots in each frame.
     truth: list[Array]
     options: dict[str, Any]
-    #: What must hold of it, by name.
+    #: Limits of the results by name.
     limits: dict[str, float]
 
 
 class Found(NamedTuple):
-    """What was made of an image."""
+    """Results for an image."""
 
     f1: float
     recall: float
     precision: float
-    #: Good fits where there is nothing, per 10⁶ pixels, and all fits there.
+    #: False good fits, and all false fits, per 10⁶ pixels.
     false: float
     found: float
     warnings: int
 
 
 def examined(image: Image) -> tuple[Found, spotfit.NoiseModel]:
-    """Return what a fit with the image's options finds, and the noise that it goes by."""
+    """Return the results of a fit with the image's options, and its noise model."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         fits = spotfit.localize(image.pixels, **image.options)
@@ -75,13 +75,13 @@ def examined(image: Image) -> tuple[Found, spotfit.NoiseModel]:
 
 def _light(rng: np.random.Generator, count: int, height: float, sigma: float = SIGMA,
            side: int = SIDE) -> tuple[Array, Array]:  # fmt: skip
-    """Return the light of spots of a height, and where they are."""
+    """Return the light of spots of a height, and their positions."""
     places = rng.uniform(10, side - 10, (count, 2))
     return light(places, height * 2 * math.pi * sigma**2, sigma, (side, side)), places
 
 
 def _cells() -> Array:
-    """Return cells in a pattern of squares, whose edges are as sharp as light is."""
+    """Return cells in a pattern of squares, with edges blurred by the PSF."""
     inside = ((np.indices((SIDE, SIDE)) // 128).sum(axis=0) % 2).astype(float)
     return 10 + 150 * ndimage.gaussian_filter(inside, SIGMA)
 
@@ -92,7 +92,7 @@ def _psf(sigma: float = SIGMA) -> Array:
 
 
 def _scaled(way: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return a way for images in [0, 1]."""
+    """Wrap a function for images in [0, 1]."""
     return lambda image: way(image / image.max()) * image.max()
 
 
@@ -102,7 +102,7 @@ def _ideal_low_pass(image: Array, limit: float = 0.2) -> Array:
 
 
 def _anisotropic(image: Array, rounds: int = 15) -> Array:
-    """Return an image after diffusion that stops at edges."""
+    """Apply edge-preserving diffusion to an image."""
     scale = 2 * np.std(np.diff(image))
     for _ in range(rounds):
         steps = [np.roll(image, way, axis) - image for axis in (0, 1) for way in (1, -1)]
@@ -110,7 +110,7 @@ def _anisotropic(image: Array, rounds: int = 15) -> Array:
     return image
 
 
-#: Filters after which there is a cut at 0, other filters, denoisers, deconvolutions.
+#: Filters followed by clipping at 0, other filters, denoisers, deconvolutions.
 CUT: dict[str, Callable[[Array], Array]] = {
     "LoG 1.3": lambda a: -ndimage.gaussian_laplace(a, 1.3),
     "LoG 2": lambda a: -ndimage.gaussian_laplace(a, 2.0),
@@ -173,7 +173,7 @@ def _mosaic(weights: Array) -> Array:
     return np.tile(weights, (-(-SIDE // rows), -(-SIDE // columns)))[:SIDE, :SIDE]
 
 
-#: Sensitivities of neighbouring pixels, one pattern after the other.
+#: Patterns of sensitivities of neighbouring pixels.
 MOSAICS = {
     "Bayer": np.array([[0.35, 1.0], [1.0, 0.12]]),
     "Bayer, red": np.array([[1.0, 0.5], [0.5, 0.2]]),
@@ -201,7 +201,7 @@ def _image(name: str, pixels: Any, places: Array | None, limits: dict[str, float
 
 
 def processed(seed: int) -> Iterator[Image]:
-    """Yield images that were filtered, cut off, denoised or deconvolved."""
+    """Yield images that were filtered, clipped, denoised or deconvolved."""
     for name, way in CUT.items():
         for spots in (0, 100):
             rng = np.random.default_rng([seed, spots])
@@ -232,7 +232,7 @@ def _turned(places: Array, degrees: float = 10.0) -> Array:
 
 
 def patterns(seed: int) -> Iterator[Image]:
-    """Yield what steps, types and patterns of pixels may do."""
+    """Yield images with unusual steps, types and patterns of pixels."""
     rng = np.random.default_rng(seed)
     for spots in (100, 300):
         lights, places = _light(rng, spots, 140)
@@ -274,7 +274,7 @@ def backgrounds(seed: int) -> Iterator[Image]:
 
 
 def print_processed(quick: bool) -> None:
-    """Print what is found in processed images, and what is asked for."""
+    """Print the results in processed images, with limits."""
     print(f"\nProcessed images{'':>32}{'F1':>5}{'recall':>8}{'precision':>11}{'false':>7}"
           f"{'found':>7} per Mpx; what was told")  # fmt: skip
     missed = count = 0
@@ -298,7 +298,7 @@ def print_processed(quick: bool) -> None:
 
 
 def print_sharp(quick: bool) -> None:
-    """Print the recall of sharp and bright spots, beside plain local maxima."""
+    """Print the recall of sharp and bright spots, and of plain local maxima."""
     print("\nSharp spots: recall of those alone (≥ .97); of all, beside local maxima (≥, less .05)")
     for sigma, photons in itertools.product((0.6, 0.8, 1.0, 1.1), (500, 3000, 10_000, 100_000)):
         cells, missed = [], False
@@ -323,7 +323,7 @@ def print_sharp(quick: bool) -> None:
 
 
 def print_strobed(quick: bool) -> None:
-    """Print what is found in lit and in dark frames, whatever the period."""
+    """Print the results in lit and in dark frames, for several periods."""
     print(
         "\nStrobed light: good fits over spots in lit frames (0.9–1.1), false ones per Mpx in dark"
     )

@@ -1,4 +1,4 @@
-"""Lines and other shapes that are no spots, saturation of scaled images, and wrong cameras."""
+"""Measure results for lines and other shapes, saturation of scaled images, and wrong cameras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIDE, SIGMA, BACKGROUND = 512, 1.3, 20.0
 Y, X = np.indices((SIDE, SIDE))
 ELONGATED, SATURATED = int(spotfit.Flag.ELONGATED), int(spotfit.Flag.SATURATED)
 Array = np.ndarray[Any, np.dtype[np.float64]]
-#: Good fits on straight lines of a height, at most; and the share of true spots that is lost, of
+#: Largest number of good fits on straight lines by height; largest fraction of true spots lost, at
 #: three times the detection limit and of dimmer ones.
 MOST_ON_LINES = {5: 8, 10: 5, 15: 5, 30: 5}
 LOST, LOST_DIM = 0.01, 0.03
@@ -27,7 +27,7 @@ def _lines(height: float, degrees: float = 0.0, period: float = 32, width: float
 
 
 def _patches(seed: int, count: int, shape: Callable[[Array, Array], Array]) -> Array:
-    """Return patches of a shape at random places and angles."""
+    """Return patches of a shape at random positions and angles."""
     rng, light = np.random.default_rng(seed), np.zeros((SIDE, SIDE))
     for y, x in rng.uniform(24, SIDE - 24, (count, 2)):
         angle, down, right = rng.uniform(0, np.pi), Y - y, X - x
@@ -68,13 +68,13 @@ def _taken(light: Array, seed: int) -> Array:
 
 
 def _counts(fits: spotfit.SpotFits) -> tuple[int, int]:
-    """Return how many fits would be good without the flag, and are."""
+    """Return the numbers of fits that are good without the flag, and with it."""
     others = (fits.flags & ~np.uint32(ELONGATED)) == 0
     return int(others.sum()), int(fits.good.sum())
 
 
 def print_shapes(quick: bool) -> None:
-    """Print good fits on what is no spot, and true spots that are lost."""
+    """Print good fits on other shapes than spots, and true spots that are lost."""
     seeds = range(50, 52 if quick else 58)
     print("\ngood fits per 512² on lines, without the flag ELONGATED and with it (wanted)")
     for height, most in MOST_ON_LINES.items():
@@ -99,7 +99,7 @@ def print_shapes(quick: bool) -> None:
 
 
 def print_saturated(quick: bool) -> None:
-    """Print how many of 100 saturated spots are flagged, of an image that was scaled."""
+    """Print how many of 100 saturated spots are flagged in scaled images."""
     places, light = _points(7, 20_000, 48)
     counts = np.minimum(_taken(light, 7), 4095)
     scaled = {

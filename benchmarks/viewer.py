@@ -1,9 +1,9 @@
-"""How fast the widgets answer: fit, click, preview, a million spots, tracking.
+"""Measure the responsiveness of the widgets: fit, click, preview, a million spots, tracking.
 
 Run without a screen as ``xvfb-run -a -s "-screen 0 1280x1024x24" python benchmarks/viewer.py``.
-Times are until the canvas is drawn, with whatever OpenGL there is, but where a section says else.
-Beside them stands what the GUI thread itself computed: where others use the machine, or OpenGL is
-software, the rest is waiting. Of clicks and previews there are four times as many as ``--repeats``.
+Times are until the canvas is drawn, with the available OpenGL, unless a section says otherwise. The
+CPU time of the GUI thread is given, too: the rest is waiting for other load or software OpenGL.
+Clicks and previews are repeated four times as often as ``--repeats``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.appearance import MARKS, choose_mark
 from napari_spotfit.widgets.results import Results
 
-#: Milliseconds between the moves of a mouse, and for how long it is dragged.
+#: Milliseconds between moves of the mouse, and of a drag.
 MOVE, DRAG = 8, 3000
 
 
@@ -63,7 +63,7 @@ def opening(options: argparse.Namespace) -> None:
 
 
 def fitted(widget: FitSpots, heart: Heartbeat) -> Spent:
-    """Press the button; return what is spent until the points are drawn."""
+    """Press the button; return the time until the points are drawn."""
     loop = QEventLoop()
     widget.finished.connect(loop.quit)
     heart.start()
@@ -109,7 +109,7 @@ def fit(options: argparse.Namespace) -> None:
 
 
 def fit_again(widget: FitSpots, heart: Heartbeat, repeats: int, clear: Callable[[], None]) -> None:
-    """Print the times of fits into new layers, which are removed before, and into the same ones."""
+    """Print the times of fits into new layers, and into existing ones."""
     times, pauses, again = [], [], []
     for _ in range(repeats):
         clear()
@@ -123,13 +123,13 @@ def fit_again(widget: FitSpots, heart: Heartbeat, repeats: int, clear: Callable[
 
 
 def field(options: argparse.Namespace) -> None:
-    """From the Fit button to the points of one large frame, to other marks, and clicks in it."""
+    """From the Fit button to the points of one large frame; other marks, and clicks in it."""
     frame, truth = simulate_movie(1, shape=(2048, 2048), spots_per_frame=17_000, seed=1)
     print(f"\nField: one frame of 2048×2048, {len(truth)} spots")
     heart, clicks = Heartbeat(), 4 * options.repeats
     with open_viewer() as (viewer, widget):
         image = viewer.add_image(frame[0], name="field")
-        fitted(widget, heart)  # the first one had the engine to load
+        fitted(widget, heart)  # without loading the engine
         fit_again(widget, heart, options.repeats, lambda: viewer.layers.remove("field spots"))
         layer = viewer.layers["field spots"]
         marks = [spent(partial(choose_mark, layer, mark)) for mark in (*MARKS, *MARKS)]
@@ -143,7 +143,7 @@ def field(options: argparse.Namespace) -> None:
 
 
 def several(options: argparse.Namespace) -> None:
-    """From the Fit button to the points of three images, which are fitted in one run."""
+    """From the Fit button to the points of three images fitted in one run."""
     print("\nSeveral: three images of 1024×1024 with 1500 spots each, in one run")
     heart = Heartbeat()
     with open_viewer() as (viewer, widget):
@@ -151,7 +151,7 @@ def several(options: argparse.Namespace) -> None:
         for seed in range(3):
             frame, _ = simulate_movie(1, shape=(1024, 1024), spots_per_frame=1500, seed=seed)
             channels.append(viewer.add_image(frame[0], name=f"channel {seed}"))
-        fitted(widget, heart)  # the first one had the engine to load
+        fitted(widget, heart)  # without loading the engine
 
         def choose() -> None:
             for layer in [one for one in viewer.layers if one not in channels]:
@@ -164,7 +164,7 @@ def several(options: argparse.Namespace) -> None:
 
 
 def _doubtful(viewer: napari.Viewer, repeats: int) -> list[Spent]:
-    """Return what is spent from one doubtful spot to the next, without drawing, with its table."""
+    """Return the time from one doubtful spot to the next, with its table, without drawing."""
     results = Results(viewer)
     viewer.window.add_dock_widget(results, name=results.title)
     inspector = results.inspect
@@ -208,7 +208,7 @@ def click(options: argparse.Namespace) -> None:
             show(name, times[2:], 30)
             if name == "2-D":
                 show("  of which napari's drawing", canvas.drawing[-repeats:])
-                # Beside a canvas of OpenGL the toolkit composes the whole window each time.
+                # With an OpenGL canvas, the toolkit composes the whole window each time.
                 again = [spent(widget.picking.click.update) for _ in range(repeats)]
                 show("  the window composed, for one button", again)
                 first, last = np.random.default_rng(1).uniform(100, 400, (2, 2))
@@ -221,12 +221,12 @@ def _across(first: Any, last: Any, way: float) -> Any:
 
 
 def _around(spot: Any, way: float) -> Any:
-    """Return where one is on a way ten times round a spot, 2 pixels from it."""
+    """Return the position along a path ten times round a spot, 2 pixels from it."""
     return spot + 2 * np.array([np.sin(20 * np.pi * way), np.cos(20 * np.pi * way)])
 
 
 def _click(canvas: Canvas, widget: FitSpots, image: Any, place: Any) -> Spent:
-    """Click a spot; return what is spent until it is drawn."""
+    """Click a spot; return the time until it is drawn."""
     picked: list[bool] = []
     point = canvas.come_to(image, place)
     shown = widget.picking.picker.layers.shown
@@ -243,9 +243,9 @@ def _click(canvas: Canvas, widget: FitSpots, image: Any, place: Any) -> Spent:
 def _drag(
     canvas: Canvas, widget: FitSpots, image: Any, path: Callable[[float], Any], where: str
 ) -> None:
-    """Drag along a path, as quickly as mice tell; print how many fits a second are told.
+    """Drag along a path at the rate of a mouse; print the fits per second that are shown.
 
-    Where there is no spot, a fit is told in words only.
+    Without a spot, a fit is only reported as text.
     """
     picker, hand = widget.picking.picker, canvas.hand
     told: list[str] = []
@@ -303,7 +303,7 @@ def preview(options: argparse.Namespace) -> None:
 
 
 def long(options: argparse.Namespace) -> None:
-    """How long the viewer cannot answer while very many spots are fitted and shown."""
+    """The pauses of the viewer while very many spots are fitted and shown."""
     some, truth = simulate_movie(500, spots_per_frame=180, seed=1)
     movie = dask.array.concatenate(
         [dask.array.from_array(some, chunks=(50, 256, 256))] * max(options.long // len(truth), 1)
@@ -322,7 +322,7 @@ def long(options: argparse.Namespace) -> None:
             beats.extend([heart.longest, heart.busiest, clock.read()])
             heart.start()
 
-        # Its run is there once the button was pressed.
+        # The run exists once the button was pressed.
         QTimer.singleShot(0, lambda: widget._run.fitted.connect(note))
         took = fitted(widget, heart)
         print(f"  {widget.status.text()}")

@@ -1,4 +1,4 @@
-"""What is measured of the viewer with a million spots, and while a camera runs."""
+"""Measure the viewer with a million spots, and while a camera runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from napari_spotfit.widgets.track import Track
 
 
 def fits_of(count: int, frames: int | None = None) -> SpotFits:
-    """Return fits of simulated spots, again and again, at random places of an image or movie."""
+    """Return repeated fits of simulated spots, at random positions of an image or movie."""
     spots, _ = spotfit.simulate_spots(min(count, 50_000), photons=800, seed=1)
     fits, rng = spotfit.fit_spots(spots), np.random.default_rng(1)
     rows = np.arange(count) % len(fits)
@@ -37,7 +37,7 @@ def fits_of(count: int, frames: int | None = None) -> SpotFits:
 
 
 def colors(layer: Any, one: str, other: str, repeats: int, *, drawn: bool = True) -> None:
-    """From one feature's colours to another one's, and back."""
+    """From the colours of one feature to those of another, and back."""
     there, back = [], []
     for _ in range(repeats):
         back.append(spent(partial(color_faces, layer, one), drawn=drawn))
@@ -47,9 +47,9 @@ def colors(layer: Any, one: str, other: str, repeats: int, *, drawn: bool = True
 
 
 def one_image(options: argparse.Namespace) -> None:
-    """Colours of many spots that are all visible at once.
+    """Colours of many spots that are visible at once.
 
-    OpenGL in software would draw them for minutes: times are until the canvas has the colours.
+    As software OpenGL would draw for minutes, times are until the canvas has the colours.
     """
     print(f"\nColours in one 2-D image, given to the canvas, not drawn, {options.spots:,} spots")
     with open_viewer() as (viewer, _):
@@ -110,7 +110,7 @@ def _table(viewer: napari.Viewer, widget: Results, layer: Any, repeats: int) -> 
     rows = [spent(partial(widget.table.selectRow, 1000 + i)) for i in range(2 * repeats)]
     show("select a row: seen in the viewer", rows, 60)
     here = np.flatnonzero(layer.data[:, 0] == layer.data[0, 0])[: 2 * repeats]
-    # As a click on it does; by assignment napari works out colours for points to come, alone.
+    # Like a click; assignment would only make napari compute colours for new points.
     spots = [_without_drawing(canvas, partial(select, layer, {int(row)}))[0] for row in here]
     show("select a spot: seen in the table", spots, 150)
     show("scroll to the end", [spent(widget.table.scrollToBottom)])
@@ -120,7 +120,7 @@ def _table(viewer: napari.Viewer, widget: Results, layer: Any, repeats: int) -> 
 
 
 def _without_drawing(canvas: Canvas, work: Callable[[], Any]) -> tuple[Spent, Spent]:
-    """Return what something takes until all is seen, without the canvas; and what that takes."""
+    """Return the time of some work until it is visible, without the canvas, and of the canvas."""
     canvas.drawing.clear()
     took = spent(work)
     drawing = Spent(*np.sum([(0.0, 0.0), *canvas.drawing], axis=0))
@@ -128,7 +128,7 @@ def _without_drawing(canvas: Canvas, work: Callable[[], Any]) -> tuple[Spent, Sp
 
 
 class DrawnFrames:
-    """A camera's driver: frames that were drawn before, handed on by a thread at their times."""
+    """A camera driver that delivers prepared frames on time, from a thread."""
 
     controller = stage = None
 
@@ -157,13 +157,13 @@ class DrawnFrames:
 
 
 def tracking(options: argparse.Namespace) -> None:
-    """Frames a second, frames dropped and latency of tracking with the widget open."""
+    """Frames per second, dropped frames and latency of tracking with the widget open."""
     with open_viewer() as (viewer, _):
         _, widget = viewer.window.add_plugin_dock_widget("napari-spotfit", Track.title)
         widget.form.rate.value = options.rate
         source = DrawnFrames(options.rate)
         widget.form.make_source = lambda: source
-        rest(2000)  # as somebody does who looks at the form
+        rest(2000)  # like a user who reads the form
         widget.start()
         heart, begun = Heartbeat(10), time.perf_counter()
         heart.start()

@@ -1,4 +1,4 @@
-"""A real viewer to be measured: its event loop, its drawing, a mouse over it, and the widgets."""
+"""Control a real viewer for measurements: event loop, drawing, mouse, and widgets."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 
 
 class Spent(NamedTuple):
-    """Milliseconds that something took, and those for which the GUI thread computed in them."""
+    """Elapsed milliseconds, and CPU time of the GUI thread."""
 
     wall: float
     cpu: float
 
 
 class Clock:
-    """A stopwatch of the GUI thread. Its processor's time tells what a busy machine adds."""
+    """A stopwatch of the GUI thread; its CPU time shows how much other load adds."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.thread_time()
 
     def read(self) -> Spent:
-        """Return what was spent since it was made."""
+        """Return the time since its creation."""
         wall, cpu = time.perf_counter() - self._wall, time.thread_time() - self._cpu
         return Spent(1e3 * wall, 1e3 * cpu)
 
 
 def show(what: str, times: list[Spent], wanted: float | None = None) -> None:
-    """Print median and longest of some times in milliseconds, and the thread's own median."""
+    """Print the median and the longest time in milliseconds, and the median CPU time."""
     wall, cpu = zip(*times, strict=True)
     middle = statistics.median(wall)
     print(f"  {what:46s} {middle:7.1f} ms, longest {max(wall):7.1f}, computing "
@@ -46,7 +46,7 @@ def show(what: str, times: list[Spent], wanted: float | None = None) -> None:
 
 
 class Heartbeat:
-    """Beats whenever the event loop is free; remembers the longest pause."""
+    """Records the longest pause of the event loop."""
 
     def __init__(self, interval: int = 1) -> None:
         self._timer = QTimer(interval=interval)
@@ -54,14 +54,14 @@ class Heartbeat:
         self._timer.timeout.connect(self._beat)
 
     def start(self) -> None:
-        """Begin to count, and forget the pauses before."""
-        #: The longest pause, and that in which the thread itself computed longest.
+        """Start recording, without earlier pauses."""
+        #: The longest pause, and the one with the most CPU time.
         self.longest = self.busiest = Spent(0.0, 0.0)
         self._last = Clock()
         self._timer.start()
 
     def stop(self) -> None:
-        """Count no further."""
+        """Stop recording."""
         self._timer.stop()
 
     def _beat(self) -> None:
@@ -71,7 +71,7 @@ class Heartbeat:
 
 
 def wait_until(done: Callable[[], bool], settle: int = 300) -> None:
-    """Run the event loop until something is done, and until what follows is drawn."""
+    """Run the event loop until a condition holds and the result is drawn."""
     loop, poll = QEventLoop(), QTimer(interval=5)
     poll.timeout.connect(lambda: done() and (poll.stop(), QTimer.singleShot(settle, loop.quit)))
     poll.start()
@@ -79,13 +79,13 @@ def wait_until(done: Callable[[], bool], settle: int = 300) -> None:
 
 
 def settle(rounds: int = 5) -> None:
-    """Do what waits, what follows from it, and draw."""
+    """Process pending events, their consequences, and drawing."""
     for _ in range(rounds):
         QApplication.processEvents()
 
 
 def spent(work: Callable[[], Any], *, drawn: bool = True) -> Spent:
-    """Return how long something takes, by default until it is drawn."""
+    """Return the time of some work, by default until it is drawn."""
     clock = Clock()
     work()
     if drawn:
@@ -102,7 +102,7 @@ def rest(milliseconds: float) -> None:
 
 @contextmanager
 def open_viewer() -> Iterator[tuple[napari.Viewer, FitSpots]]:
-    """Open a viewer of a usual size with the widget."""
+    """Open a viewer of typical size with the widget."""
     viewer = napari.Viewer()
     viewer.window.resize(1280, 800)
     widget = FitSpots(viewer)
@@ -114,27 +114,27 @@ def open_viewer() -> Iterator[tuple[napari.Viewer, FitSpots]]:
 
 
 class Canvas:
-    """The canvas of a viewer: where the mouse is, when it was drawn, and what that took."""
+    """The canvas of a viewer: moves of the mouse, and times of drawing."""
 
     def __init__(self, viewer: napari.Viewer) -> None:
         self.hand = Hand(viewer)
-        #: What was spent on drawing.
+        #: Times of drawing.
         self.drawing: list[Spent] = []
         self._waiting: Callable[[], None] | None = None
-        # There is no public way to the canvas' own events.
+        # There is no public access to the canvas' own events.
         events = viewer.window._qt_viewer.canvas._scene_canvas.events
         events.draw.connect(self._on_draw, position="first")
         events.draw.connect(self._on_drawn, position="last")
 
     def wait_for_drawing(self, ready: Callable[[], bool]) -> None:
-        """Run the event loop until the canvas has been drawn after something is ready."""
+        """Run the event loop until the canvas is drawn after a condition holds."""
         loop = QEventLoop()
         self._waiting = lambda: loop.quit() if ready() else None
         loop.exec()
         self._waiting = None
 
     def come_to(self, image: napari.layers.Image, place: Any) -> QPointF:
-        """Move to a place (y, x) of the frame shown, with Shift held, and let all come to rest."""
+        """Move to a position (y, x) of the frame shown, with Shift held, and process all events."""
         rest(30)
         point = self.hand.at(image, place)
         self.hand.hover(point, SHIFT)
@@ -147,5 +147,5 @@ class Canvas:
     def _on_drawn(self, event: Any) -> None:
         self.drawing.append(self._clock.read())
         if self._waiting is not None:
-            # What the toolkit does after it belongs to the drawing.
+            # The toolkit's work after it belongs to the drawing.
             QTimer.singleShot(0, self._waiting)

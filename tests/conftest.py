@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import real_files
 
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 
-#: Programs, no tests.
+#: Programs rather than tests.
 collect_ignore = ["platforms"]
 
 # napari's settings stay in memory: those on disk are the user's, and shared by processes. Set
@@ -18,7 +18,7 @@ os.environ["NAPARI_CONFIG"] = ""
 
 
 def pytest_itemcollected(item):
-    """Mark a test that needs real files, and skip it before any fixture of it where one is missing.
+    """Mark tests that need real files, and skip them before their fixtures if one is missing.
 
     A skip in a fixture would come too late: napari's viewer does not close after one.
     """
@@ -32,7 +32,7 @@ def pytest_itemcollected(item):
 
 @pytest.fixture(scope="session")
 def gpu():
-    """Skip where CUDA shows no GPU; the number of GPUs where it does."""
+    """Return the number of GPUs; skip without one."""
     cupy = pytest.importorskip("cupy")
     try:
         return cupy.cuda.runtime.getDeviceCount()
@@ -42,14 +42,14 @@ def gpu():
 
 @pytest.fixture(params=load().instruction_sets)
 def instruction_set(request, monkeypatch):
-    """Every instruction set of this machine, in use while the test runs."""
+    """Run the test with every instruction set of this machine."""
     monkeypatch.setenv(INSTRUCTION_SET, request.param)
     return request.param
 
 
 @pytest.fixture(params=[*load().instruction_sets, pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request, monkeypatch):
-    """Either backend by its name, the CPU's with every instruction set of this machine."""
+    """Run the test with each backend, the CPU with every instruction set of this machine."""
     if request.param == "cuda":
         request.getfixturevalue("gpu")
         return "cuda"
@@ -59,7 +59,7 @@ def backend(request, monkeypatch):
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def machine(request):
-    """Either backend by its name, the CPU's with the best instruction set of this machine."""
+    """Run the test with each backend, the CPU with the best instruction set of this machine."""
     if request.param == "cuda":
         request.getfixturevalue("gpu")
     return request.param

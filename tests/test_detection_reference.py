@@ -1,4 +1,4 @@
-"""What the reference of detection is worth, so that kernels may be compared with it."""
+"""Quality of the reference of detection, with which kernels are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real GPU: every model and estimator as on the CPU, by every way that spots take there."""
+"""On a real GPU: every model and estimator agrees with the CPU, by every path of data."""
 
 from __future__ import annotations
 

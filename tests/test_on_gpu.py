@@ -1,4 +1,4 @@
-"""A real GPU: arrays that lie there, in every guise; results that stay; memory that runs out.
+"""On a real GPU: device arrays of every kind, results on the device, and lack of memory.
 
 What comes out right at all, the tests of fit_spots and localize say for either backend.
 """
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
 class OnlyDlpack:
-    """What another library's array offers by DLPack."""
+    """An array of another library with DLPack."""
 
     def __init__(self, array):
         self._array = array
@@ -42,7 +42,7 @@ class OnlyDlpack:
 
 
 class OnlyInterface:
-    """What another library's array offers by the interface of Numba."""
+    """An array of another library with the CUDA array interface."""
 
     def __init__(self, array):
         self._array = array
@@ -65,7 +65,7 @@ def movie():
 
 @pytest.fixture
 def memory():
-    """Let CuPy have so many bytes of the GPU, apart from what is in use."""
+    """Limit CuPy to a number of bytes beyond those in use."""
     before = cupy.cuda.get_allocator()
 
     def limit(size):

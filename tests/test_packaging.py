@@ -44,7 +44,7 @@ HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 
 def run(*command: object) -> str:
-    """Run a command and return what it prints."""
+    """Run a command and return its output."""
     # With no PYTHONPATH, which would bring in the checkout itself.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = subprocess.run(

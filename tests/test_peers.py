@@ -1,4 +1,4 @@
-"""Fits beside Picasso's, to the last step, and files that it opens; `make test-peers` runs this."""
+"""Comparison with Picasso: fits, and files that it opens; `make test-peers` runs this."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARAMETERS = {
 
 @pytest.fixture(scope="module")
 def picasso():
-    """Fit spots with Picasso, until nothing changes any more."""
+    """Fit spots with Picasso until convergence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is as it is
         pytest.importorskip("picasso")

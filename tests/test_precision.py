@@ -1,4 +1,4 @@
-"""The closed formulas of the precision."""
+"""Closed formulas of the localisation precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rooms of the package know each other one way, and no modules import each other in circles."""
+"""Imports between rooms of the package point one way, without cycles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import napari_spotfit
 
 PACKAGE = Path(__file__).parents[1] / "src" / "napari_spotfit"
-#: From the doors down: a room may import from those after it.
+#: Rooms from the top: each may import from those after it.
 ROOMS = (
     "__main__",
     "widgets",
@@ -31,12 +31,12 @@ ROOMS = (
     "simulate_pupil",
 )
 ROOMS += ("precision", "settings", "models", "untrusted", "caller", "workers", "version")
-#: The public names, which come from everywhere; no room imports them back.
+#: Modules of public names, which no room imports.
 PUBLIC = ()
 
 
 def modules() -> dict[tuple[str, ...], Path]:
-    """Return every module of the package by the parts of its name, the package's own left out."""
+    """Return every module of the package by the parts of its name, without the package's."""
     paths = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
     names = {path: path.with_suffix("").parts for path in paths}
     return {
@@ -49,7 +49,7 @@ MODULES = modules()
 
 
 def imported(name: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return which modules of the package a module imports, inside of functions too."""
+    """Return the modules of the package that a module imports, also within functions."""
     path = MODULES[name]
     here = path.relative_to(PACKAGE).parent.parts
     found = set()
@@ -104,7 +104,7 @@ FRAGILE = ("__wrapped__", "_qt_window", "scene")
 
 
 def fragile(tree: ast.AST) -> set[str]:
-    """Return what code does with napari that only one module may do."""
+    """Return uses of napari's private parts, which are restricted to one module."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):

@@ -1,4 +1,4 @@
-"""Each public class says what several threads may do with it, and what it says is true."""
+"""Each public class documents its use by threads, and complies with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNCHANGED = "it does not change, so that any number may use one"
 
 
 def side_by_side(count: int, work: Callable[[int], object]) -> list[object]:
-    """Do the same in several threads, which begin together; return what they do, or raise."""
+    """Run a function in several threads at once; return the results, or raise an error."""
     begin, found = threading.Barrier(count), [None] * count
 
     def run(number: int) -> None:
@@ -73,7 +73,7 @@ def test_fits_settings_and_camera_are_shared():
         assert np.array_equal(one.x, fits[0].x, equal_nan=True)
     flags = side_by_side(8, lambda number: fits[0][number::8].flags)
     assert all(np.array_equal(one, fits[0].flags[n::8]) for n, one in enumerate(flags))
-    with pytest.raises(AttributeError, match="fits stay as they are"):
+    with pytest.raises(AttributeError, match="fits are immutable"):
         fits[0].x = 0
 
 

@@ -1,4 +1,4 @@
-"""What repeats a table of the code is as the table has it, and files say how it is written."""
+"""Generated parts of files are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What builds and releases the package takes nothing that somebody else could change meanwhile."""
+"""Workflows that build and release use only pinned actions."""
 
 from __future__ import annotations
 

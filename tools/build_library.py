@@ -1,4 +1,4 @@
-"""Compile kernels/cpu/ into the library that does the work on CPUs.
+"""Compile kernels/cpu/ into the library for CPUs.
 
 usage: python tools/build_library.py [--target NAME] [--output FOLDER] [--if-changed] | --targets
 
@@ -37,11 +37,11 @@ from library_sources import KERNELS, digest, is_current
 from shared_functions import shared_functions
 
 ROOT = Path(__file__).parents[1]
-#: Where an editable install has the library.
+#: Folder of the library in an editable install.
 PLACE = ROOT / "src" / "napari_spotfit" / "engine" / "cpu"
-#: The namespace of what is compiled once, for all machines.
+#: Namespace of code that is compiled once, for all instruction sets.
 ONCE = "any_machine"
-#: For what is made on the way.
+#: Folder of objects.
 WORK = ROOT / "build" / "cpu"
 
 FLAGS = (
@@ -50,9 +50,9 @@ FLAGS = (
     "-g0",
     "-Wall",
     "-Wextra",
-    # Such would run when the library is opened, with instructions that the processor may lack.
+    # Global constructors would run on loading, with instructions that the processor may lack.
     "-Wglobal-constructors",
-    # Nothing with vectors is passed between files.
+    # No vectors are passed between files.
     "-Wno-psabi",
     "-ffp-contract=on",
     "-fno-exceptions",
@@ -62,7 +62,7 @@ FLAGS = (
     "-fvisibility=hidden",
 )
 
-#: Each instruction set's name, and the flags that let the compiler use it.
+#: Compiler flags by instruction set, for each architecture.
 INSTRUCTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {
         "sse42": ("-march=x86-64-v2",),
@@ -79,12 +79,12 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of machine to build for."""
+    """A platform to build for."""
 
     name: str
-    #: What zig calls it, with the oldest system it shall run on; "" if CXX builds for it.
+    #: Zig's triple, with the oldest supported system; "" if CXX builds for it.
     triple: str
-    #: The platform in the name of a wheel.
+    #: Platform tag of wheels.
     wheel: str
 
     @property
@@ -128,10 +128,10 @@ TARGETS = {
 
 
 def build(library_folder: Path, target_name: str = "", *, if_changed: bool = False) -> Target:
-    """Put the library of a target, this machine's by default, into a folder; return the target.
+    """Build the library of a target, by default of this machine, into a folder; return the target.
 
-    Beside it comes the Python module of its layouts. Only what changed is compiled. Several
-    processes may do this at once; of those that want it only if the sources changed, one does it.
+    Also writes the Python module of its layouts. Only changed files are compiled. Several processes
+    may build at once; with `if_changed`, only one of them does.
     """
     compiler = _choose_compiler(target_name)
     place = library_folder / compiler.target.library
@@ -144,7 +144,7 @@ def build(library_folder: Path, target_name: str = "", *, if_changed: bool = Fal
 
 
 def _write_and_check_layouts(compiler: _Compiler, folder: Path) -> None:
-    """Write the layouts, and let the compiler say whether they are those of its target."""
+    """Write the layouts, and let the compiler check them for its target."""
     try:
         declared = layouts.write(folder / layouts.NAME)
     except layouts.LayoutError as error:
@@ -164,7 +164,7 @@ class _Compiler:
     target: Target
     compile: tuple[str, ...]
     link: tuple[str, ...]
-    #: Its name and version, which decide what it makes, wherever it lies.
+    #: Name and version, which identify its output.
     identity: str
     environment: dict[str, str]
 
@@ -172,7 +172,7 @@ class _Compiler:
 def _run(
     command: Sequence[str], environment: dict[str, str] | None = None, folder: str | None = None
 ) -> str:
-    """Run a command and return what it says."""
+    """Run a command and return its output."""
     try:
         done = subprocess.run(
             command,
@@ -191,7 +191,7 @@ def _run(
 
 
 def _choose_compiler(target_name: str) -> _Compiler:
-    """Return zig for a target that is named, and for this machine unless CXX is set."""
+    """Return zig for a named target, and for this machine unless CXX is set."""
     if target_name and target_name not in TARGETS:
         raise BuildError(f"unknown target {target_name!r}; there are {', '.join(TARGETS)}")
     if not target_name and os.environ.get("CXX"):
@@ -200,7 +200,7 @@ def _choose_compiler(target_name: str) -> _Compiler:
 
 
 def run_zig(*arguments: str) -> None:
-    """Run zig, which has a cache here."""
+    """Run zig with its cache in the build folder."""
     _run((_zig_program(), *arguments), _zig_environment())
 
 
@@ -208,8 +208,8 @@ def _zig_program() -> str:
     package = importlib.util.find_spec("ziglang")
     if package is None or package.origin is None:
         raise BuildError(
-            f"There is no compiler: install one with `{sys.executable} -m pip install ziglang`, "
-            "or name a clang++ in the environment variable CXX."
+            f"There is no compiler: install one by `{sys.executable} -m pip install ziglang`, "
+            "or set the environment variable CXX to a clang++."
         )
     return str(Path(package.origin).with_name("zig.exe" if sys.platform == "win32" else "zig"))
 
@@ -223,13 +223,13 @@ def _zig(target: Target) -> _Compiler:
     program = _zig_program()
     to = ("-target", target.triple)
     if target.windows:
-        # Not through `zig c++`: it would compile the whole C library of MinGW first.
+        # `zig c++` would first compile the whole C library of MinGW.
         link = ["build-lib", "-dynamic", *to, "-fcompiler-rt", "-fno-entry", "-fstrip"]
         link += ["-OReleaseSmall", f"-femit-bin={target.library}"]
     else:
-        # The few functions of C that the compiler calls (memcpy) are there in any Python.
+        # The few C functions that the compiler calls (memcpy) are in any Python.
         link = ["c++", "-shared", *to, "-nostdlib", "-s", "-o", target.library]
-        if target.name.startswith("macos"):  # else it would be the folder of the build
+        if target.name.startswith("macos"):  # the default would be the build folder
             link += [f"-Wl,-install_name,@rpath/{target.library}"]
     return _Compiler(
         target,
@@ -245,7 +245,7 @@ def _named_compiler(name: str) -> _Compiler:
     identity = _run((*command, "--version"))
     if "clang" not in identity:
         raise BuildError(
-            f"the compiler CXX={name} is not clang; name a clang++, or unset CXX for that of the "
+            f"the compiler CXX={name} is not clang; set it to a clang++, or unset it to use the "
             "package ziglang"
         )
     triple = _run((*command, "-dumpmachine"))
@@ -270,7 +270,7 @@ def _words(variable: str) -> list[str]:
 
 def _this_machine() -> Target:
     if sys.platform == "win32":
-        # Not the processor's: a Python for x86-64 runs on arm64 too.
+        # That of Python, not of the processor: a Python for x86-64 also runs on arm64.
         system, machine = "windows", sysconfig.get_platform().removeprefix("win-")
     else:
         system = "macos" if sys.platform == "darwin" else "linux"
@@ -306,11 +306,11 @@ def _compile_and_link(compiler: _Compiler, place: Path) -> None:
     names = {*INSTRUCTION_SETS[compiler.target.architecture], ONCE}
     if shared := shared_functions(compiled, names):
         raise BuildError(
-            "these functions belong into namespace spotfit::SPOTFIT_ISA, as one instruction set's "
-            f"would be called by all: {', '.join(sorted(shared))}"
+            "these functions must be in namespace spotfit::SPOTFIT_ISA, as otherwise all "
+            f"instruction sets would share one of them: {', '.join(sorted(shared))}"
         )
     place.parent.mkdir(parents=True, exist_ok=True)
-    # Beside a library for Windows its linker leaves other files.
+    # The linker for Windows leaves further files.
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
         _run((*compiler.link, *map(str, compiled)), compiler.environment, folder)
         _move(Path(folder, place.name), place)
@@ -319,7 +319,7 @@ def _compile_and_link(compiler: _Compiler, place: Path) -> None:
 
 
 def _sources(compiler: _Compiler) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield every source with the flags of its own; what takes longest comes first."""
+    """Yield every source with its flags, those that take longest first."""
     folder = Path(KERNELS, "cpu")
     vectorized = sorted((folder / "vectorized").glob("*.cpp"))
     for name, flags in reversed(INSTRUCTION_SETS[compiler.target.architecture].items()):
@@ -329,12 +329,13 @@ def _sources(compiler: _Compiler) -> Iterator[tuple[Path, tuple[str, ...]]]:
             yield source, (*flags, f"-DSPOTFIT_ISA={name}")
     stamp = (f'-DSPOTFIT_DIGEST="{digest()}"',)
     for source in sorted(folder.glob("*.cpp")):
-        # The stamp not for all: it changes with any source. None of these visits pixels.
+        # Only sources that use the digest get it, as it changes with any source. None of these
+        # processes pixels, so they are optimised for size.
         yield source, ("-Os", *(stamp if "SPOTFIT_DIGEST" in source.read_text("utf-8") else ()))
 
 
 def _compile(compiler: _Compiler, source: Path, flags: Iterable[str], objects: Path) -> Path:
-    """Compile one source, unless there is an object of the very same text and flags."""
+    """Compile one source, unless there is an object of the same text and flags."""
     command = (*compiler.compile, *flags, "-c", str(source))
     key = hashlib.sha256(compiler.identity.encode())
     key.update(" ".join(command[1:-1]).encode())
@@ -364,14 +365,14 @@ def _included(source: Path) -> set[Path]:
 
 
 def _forget_old(objects: Path) -> None:
-    """Delete what was not used for a week."""
+    """Delete objects not used for a week."""
     for path in objects.iterdir():
         if path.stat().st_mtime < time.time() - 7 * 24 * 3600:
             path.unlink()
 
 
 def _move(library: Path, place: Path) -> None:
-    """Put a new library in the place of an old one, which may be in use."""
+    """Replace an old library, which may be in use, by a new one."""
     try:
         library.replace(place)
     except PermissionError as error:
@@ -384,7 +385,7 @@ def _move(library: Path, place: Path) -> None:
 
 @contextlib.contextmanager
 def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Wait until no other process is in here. The lock goes with its process."""
+    """Hold a lock between processes, which the system releases if one dies."""
     with lock.open("ab") as file:
         if sys.platform == "win32":
             import msvcrt
@@ -403,11 +404,11 @@ def _one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def main() -> None:
-    """Build as the command line says."""
-    parser = argparse.ArgumentParser(description="Compile the library that does the work on CPUs.")
+    """Build with the options of the command line."""
+    parser = argparse.ArgumentParser(description="Compile the library for CPUs.")
     parser.add_argument("--target", default="", help="build for another machine")
-    parser.add_argument("--output", type=Path, default=PLACE, help="into a folder")
-    parser.add_argument("--if-changed", action="store_true", help="only if the sources did")
+    parser.add_argument("--output", type=Path, default=PLACE, help="folder of the library")
+    parser.add_argument("--if-changed", action="store_true", help="only if sources changed")
     parser.add_argument("--targets", action="store_true", help="list the targets")
     options = parser.parse_args()
     if options.targets:

@@ -2,8 +2,8 @@
 
     python tools/count_code.py [--against REVISION]
 
-Counts the files as they are in the checkout, those that git ignores left out. With --against, a
-git revision is counted as well, and each number is divided by that revision's.
+Counts the files of the checkout without those that git ignores. With --against, a git revision is
+counted as well, and each number is divided by that revision's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "kernels")
-#: What holds no code: the layout of lines, and comments.
+#: Tokens that are no code: layout and comments.
 LAYOUT = {
     tokenize.COMMENT,
     tokenize.DEDENT,
@@ -31,7 +31,7 @@ LAYOUT = {
     tokenize.NEWLINE,
     tokenize.NL,
 }
-#: Literals are matched too, so that what looks like a comment inside of one is none.
+#: Literals are matched too, as they may contain what looks like a comment.
 CPP = re.compile(
     r'R"(?P<end>[^\s()\\]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"'
     r"|(?<![0-9A-Za-z_])'(?:\\.|[^'\\\n])+'|(?P<comment>//[^\n]*|/\*.*?\*/)",
@@ -40,7 +40,7 @@ CPP = re.compile(
 
 
 def python_lines(text: str) -> int:
-    """Count the lines that hold any part of a token, outside of strings that are statements."""
+    """Count the lines with tokens, without strings that are statements."""
     strings = {
         line
         for node in ast.walk(ast.parse(text))
@@ -59,7 +59,7 @@ def python_lines(text: str) -> int:
 
 
 def cpp_lines(text: str) -> int:
-    """Count the lines that are not blank once comments are removed."""
+    """Count the non-blank lines without comments."""
 
     def without(match: re.Match[str]) -> str:
         comment = match["comment"]
@@ -78,7 +78,7 @@ COUNTERS: dict[str, Callable[[str], int]] = {
 
 
 def git(*arguments: str) -> bytes:
-    """Return what a git command prints."""
+    """Return the output of a git command."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
 
 

@@ -1,11 +1,11 @@
-"""Write Python's side of the library: its structures, enumerations, numbers and functions.
+"""Write the Python module of the library's structures, enumerations, constants and functions.
 
 usage: python tools/layouts.py [--if-changed]
 
-They are read from the headers in kernels/layouts/ and from the functions in kernels/cpu/ that
-have SPOTFIT_EXPORT. What might have another layout in Python, or somewhere else, is an error that
-names file and line. The sizes and offsets found here are checked with the compiler whenever the
-library is built (`assertions`).
+They are read from the headers in kernels/layouts/ and from the functions with SPOTFIT_EXPORT in
+kernels/cpu/. Declarations whose layout could differ in Python or between platforms are errors that
+name file and line. The compiler checks the sizes and offsets found here in each build
+(`assertions`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from library_sources import KERNELS, LAYOUTS, digest, is_current
 
-#: Types that have the same size everywhere: their names in ctypes and their letters in `struct`.
+#: Types with the same size everywhere: their names in ctypes and letters in `struct`.
 SCALARS = {
     "unsigned char": ("c_ubyte", "B"),
     "short": ("c_short", "h"),
@@ -50,7 +50,7 @@ _TOKEN = re.compile(
 
 
 class LayoutError(Exception):
-    """Something is declared that has no layout in Python; the message says what and where."""
+    """A declaration has no layout in Python; the message says which and where."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Member:
     """A member of a structure: a scalar, a pointer or a structure, or an array of them."""
 
     name: str
-    #: In ctypes, or a structure's name.
+    #: Type in ctypes, or name of a structure.
     type: str
-    #: In `struct`; none of a structure.
+    #: Letter in `struct`; empty for a structure.
     letter: str
     lengths: tuple[int, ...]
 
     @property
     def count(self) -> int:
-        """How many there are in an array."""
+        """Number of elements of an array."""
         count = 1
         for length in self.lengths:
             count *= length
@@ -75,7 +75,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Structure:
-    """A structure. Of one with a base, the members are those that it adds."""
+    """A structure, with the members that it adds to its base, if any."""
 
     name: str
     header: str
@@ -94,7 +94,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the library, by types of ctypes."""
+    """A function of the library, with types of ctypes."""
 
     name: str
     result: str
@@ -103,7 +103,7 @@ class Function:
 
 @dataclass
 class Interface:
-    """All that is declared."""
+    """All declarations."""
 
     headers: list[str] = field(default_factory=list)
     structures: dict[str, Structure] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Interface:
     functions: list[Function] = field(default_factory=list)
 
     def read_header(self, folder: Path, name: str) -> None:
-        """Add a header of a folder, after those that it includes."""
+        """Read a header of a folder, after those that it includes."""
         if name not in self.headers:
             reader = _Reader(folder / name, self)
             reader.read_header(lambda included: self.read_header(folder, included))
@@ -120,7 +120,7 @@ class Interface:
 
 
 def read(kernels: Path = Path(KERNELS)) -> Interface:
-    """Return what a folder of kernels declares."""
+    """Read the declarations in a folder of kernels."""
     interface = Interface()
     for path in sorted((kernels / "layouts").glob("*.h")):
         interface.read_header(path.parent, path.name)
@@ -177,7 +177,7 @@ class _Reader:
                 self._interface.functions.append(function)
 
     def _value(self, *, result: bool = False) -> str:
-        """Return the type in ctypes of an argument, or of a result."""
+        """Parse the type of an argument or result."""
         words = self._type()
         if self._pointers():
             return "c_char_p" if result and words == "char" else POINTER[0]
@@ -199,7 +199,7 @@ class _Reader:
         self._interface.structures[name] = Structure(name, self._path.name, base, tuple(members))
 
     def _members(self) -> Iterator[Member]:
-        """Yield the members of one declaration."""
+        """Parse the members of one declaration."""
         words = self._type()
         while True:
             is_pointer = self._pointers()
@@ -266,7 +266,7 @@ class _Reader:
             self._expect(",")
 
     def _number(self, ends: str, own: dict[str, int] | None = None) -> int:
-        """Return the value of whole numbers, names of such, and operators."""
+        """Evaluate an expression of integers, constants, and operators."""
         words: list[str] = []
         while self._left() and self._peek() not in ends:
             word = self._next()
@@ -293,7 +293,7 @@ class _Reader:
         self._fail(f"{name} is no number" if not found else f"{name} has several meanings")
 
     def _type(self) -> str:
-        """Return the words of a type, without const and namespaces."""
+        """Parse a type, without const and namespaces."""
         words: list[str] = []
         while self._left():
             word = self._peek()
@@ -309,7 +309,7 @@ class _Reader:
         return " ".join(words)
 
     def _pointers(self) -> bool:
-        """Skip what makes a type that of a pointer; tell whether there was any."""
+        """Skip asterisks of pointers; return whether there were any."""
         found = False
         while self._peek() in ("*", "const"):
             found |= self._next() == "*"
@@ -366,18 +366,18 @@ class _Reader:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a compiler puts the members of a structure."""
+    """The layout of a structure by a compiler."""
 
     size: int
     alignment: int
-    #: Of the members that the structure adds to its base.
+    #: Offsets of the members that the structure adds to its base.
     offsets: dict[str, int]
-    #: Letters of `struct`, one for each number and each byte in between.
+    #: Letters of `struct`, including padding bytes.
     letters: str
 
 
 def placed(interface: Interface, name: str) -> Placed:
-    """Return the layout of a structure: each member at the next multiple of its alignment."""
+    """Compute the layout of a structure: each member at the next multiple of its alignment."""
     structure = interface.structures[name]
     size, alignment, offsets, letters = 0, 1, dict[str, int](), ""
     if structure.base:
@@ -398,7 +398,7 @@ def placed(interface: Interface, name: str) -> Placed:
 
 
 def assertions(interface: Interface, folder: Path) -> str:
-    """Return C++ that a compiler takes if it puts all members where Python has them."""
+    """Return C++ assertions that all members have the offsets of Python."""
     lines = [f'#include "{folder.as_posix()}/{header}"' for header in interface.headers]
     lines += ["namespace spotfit::SPOTFIT_ISA {"]
     for name in interface.structures:
@@ -468,14 +468,14 @@ def _class(interface: Interface, structure: Structure) -> Iterator[str]:
 
 
 def write(path: Path = Path(LAYOUTS)) -> Interface:
-    """Write the module of the kernels as they are; return what they declare."""
+    """Write the module of the current kernels; return their declarations."""
     interface = read()
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Several processes may do this at once.
+    # Several processes may write at once.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     unfinished.write_text(module(interface), encoding="utf-8")
     unfinished.replace(path)
-    # Python knows a compiled module by its size and the second in which it was written.
+    # Python would not notice a change of the same size within the same second.
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
         compiled.unlink(missing_ok=True)
     return interface

@@ -1,6 +1,6 @@
-"""What the compiled library is built from, and whether it and its layouts are of just that.
+"""Find the sources of the compiled library, and check that library and layouts are current.
 
-An editable install asks this whenever it starts, so it is quick and imports next to nothing.
+An editable install does this at each start, so it must be fast and import little.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ TOOLS = os.path.dirname(os.path.abspath(__file__))
 KERNELS = os.path.join(os.path.dirname(TOOLS), "kernels")
 _PACKAGE = os.path.join(os.path.dirname(TOOLS), "src", "napari_spotfit")
 VERSION = os.path.join(_PACKAGE, "version.py")
-#: What Python knows of the library of a checkout, made by tools/layouts.py.
+#: The layouts of a checkout, written by tools/layouts.py.
 LAYOUTS = os.path.join(_PACKAGE, "engine", "cpu", "layouts.py")
 
 
 def digest() -> str:
-    """Return what changes with anything that decides what the library does."""
+    """Return a hash of all sources of the library."""
     checksum = 0
     for path in _sources():
         checksum = zlib.crc32(os.path.basename(path).encode(), checksum)
@@ -28,8 +28,8 @@ def digest() -> str:
 
 
 def is_current(made: str, sources: str = "") -> bool:
-    """Tell whether a library, or the layouts, were made from sources: by default, from today's."""
-    # The file is searched: a library that is loaded could not be replaced by a newer one.
+    """Whether a library or the layouts were made from sources, by default from the current ones."""
+    # Search the file instead of loading the library, which then could not be replaced.
     if not os.path.isfile(made) or not os.path.getsize(made):
         return False
     with (

@@ -1,10 +1,10 @@
-"""Run the public functions on random images, and write every number that they return.
+"""Run the public functions on random images, and write all numbers that they return.
 
 usage: python tools/random_cases.py FOLDER [--quick] [--backend cpu|cuda] [--only WORD]
 
-tools/same_results.py runs this once for each version of the package that it compares, with the
-version on PYTHONPATH. Everything random comes from NumPy, so each version is given the same cases,
-and only public names are used, so that one text runs with each version.
+tools/same_results.py runs this once for each version of the package, with the version on
+PYTHONPATH. All random numbers come from NumPy, so that each version gets the same cases, and only
+public names are used.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from napari_spotfit import (
     noise_model,
 )
 
-#: What a case returns: arrays by name.
+#: The result of a case: arrays by name.
 Columns = dict[str, np.ndarray[Any, Any]]
 Case = Callable[[np.random.Generator], Columns]
 
-#: Public names that have changed since the first version that is compared, the newest first.
+#: Public names that have changed since the oldest version compared, the newest first.
 RENAMED_VALUES = {"neighbours": {"exclude": ("exclude", "leave out")}}
 RENAMED_COLUMNS: dict[str, str] = {}
 
 DTYPES = [np.uint16, np.uint8, np.int16, np.float32, np.float64, np.int32]
-#: Models, and the names of their shape parameters besides the centre.
+#: Models, and their shape parameters other than the centre.
 OWN = {
     "own flat top": lambda: Profile.from_expression(
         "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)",
@@ -65,7 +65,7 @@ WIDTHS = {
     "own flat top": ("s", "q"),
     "own ring": ("s",),
 }
-#: What is fitted: a model and its pixels.
+#: Kinds of fits: model and pixel.
 KINDS = [
     *((model, "sampled") for model in WIDTHS),
     ("gaussian", "integrated"),
@@ -75,7 +75,7 @@ ESTIMATORS = ["lse", "wlse", "mle"]
 
 
 def current(setting: str, value: str) -> str:
-    """Return a setting's value as the version that runs spells it."""
+    """Return a setting's value in the spelling of the running version."""
     for spelling in RENAMED_VALUES[setting][value]:
         try:
             Settings(**{setting: spelling})
@@ -101,7 +101,7 @@ def spots_image(
 
 
 def as_type(rng: np.random.Generator, values: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """Return counts as pixels of a type; some are saturated where it is narrow."""
+    """Return counts as pixels of a type, of which narrow ones saturate."""
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
         return np.clip(np.rint(values), limits.min, limits.max).astype(dtype)
@@ -111,7 +111,7 @@ def as_type(rng: np.random.Generator, values: Any, dtype: Any) -> np.ndarray[Any
 def random_movie(
     rng: np.random.Generator, frames: int, shape: tuple[int, int], dtype: Any
 ) -> tuple[np.ndarray[Any, Any], float]:
-    """Return frames of spots with a random kind of damage, and the spots' σ."""
+    """Return frames of spots with a random defect, and the spots' σ."""
     sigma = rng.choice([0.9, 1.3, 1.3, 2.0, 3.2])
     offset = 10 if dtype is np.uint8 else 100
     background = rng.choice([2, 10, 50])
@@ -204,7 +204,7 @@ def random_fit(rng: np.random.Generator, kind: tuple[str, str], estimator: str) 
 def random_maps(
     rng: np.random.Generator, given: dict[str, Any], shape: tuple[int, ...]
 ) -> dict[str, Any]:
-    """Return what is known of each pixel, of all frames alike or of each."""
+    """Return per-pixel maps, shared by all frames or not."""
     plane = shape if rng.random() < 0.3 else shape[-2:]
     known: dict[str, Any] = {}
     if given["estimator"] == "wlse" and ("variance" not in given or rng.random() < 0.5):
@@ -224,7 +224,7 @@ def random_maps(
 
 
 def random_detection(rng: np.random.Generator, sigma: float) -> dict[str, Any]:
-    """Return settings of a detection."""
+    """Return settings of detection."""
     given: dict[str, Any] = {}
     if rng.random() < 0.6:
         given["sigma"] = sigma
@@ -239,12 +239,12 @@ def random_detection(rng: np.random.Generator, sigma: float) -> dict[str, Any]:
 
 
 def random_neighbours(rng: np.random.Generator) -> dict[str, Any]:
-    """Return what becomes of neighbours in a ROI."""
+    """Return a treatment of neighbours in a ROI."""
     return {"neighbours": current("neighbours", "exclude") if rng.random() < 0.6 else "ignore"}
 
 
 def random_start(rng: np.random.Generator, given: dict[str, Any], count: int, shape: Any) -> Any:
-    """Return start values of a built-in round Gaussian or None; NaN where they are to be made."""
+    """Return start values for the built-in round Gaussian, with some NaN, or None."""
     if given["model"] not in ("gaussian", "lorentzian") or rng.random() < 0.6:
         return None
     middle = (np.array(shape) - 1) / 2
@@ -254,7 +254,7 @@ def random_start(rng: np.random.Generator, given: dict[str, Any], count: int, sh
 
 
 def random_side(rng: np.random.Generator) -> int:
-    """Return the side of a cut-out, odd or even, most often a small one."""
+    """Return the side of a cut-out, odd or even, usually small."""
     return int(rng.choice([rng.integers(4, 13), rng.integers(4, 13), rng.integers(13, 41)]))
 
 
@@ -276,7 +276,7 @@ def random_shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def columns_of(fits: Any) -> Columns:
-    """Return all columns of fits, their flags, and what was estimated for them."""
+    """Return all columns of fits, their flags, and estimates."""
     fits = fits.to_host()
     columns = {RENAMED_COLUMNS.get(name, name): values for name, values in fits.columns.items()}
     columns |= {"flags": fits.flags, "good": fits.good, "mean_sigma": fits.mean_sigma}
@@ -286,7 +286,7 @@ def columns_of(fits: Any) -> Columns:
 
 
 def settings_of(settings: Any) -> Columns:
-    """Return those settings that may have been estimated."""
+    """Return the settings that can be estimated."""
     found: Columns = {}
     for name in ("sigma", "gain", "offset"):
         value = getattr(settings, name)
@@ -306,7 +306,7 @@ def noise_of(noise: Any) -> Columns:
 
 
 def together(parts: Iterator[Columns]) -> Columns:
-    """Return the columns of several calls, one after the other."""
+    """Concatenate the columns of several calls."""
     columns: dict[str, list[np.ndarray[Any, Any]]] = {}
     for part in parts:
         for name, values in part.items():
@@ -318,7 +318,7 @@ def together(parts: Iterator[Columns]) -> Columns:
 
 
 class Cases:
-    """All cases by name, in order; each has random numbers of its own."""
+    """All cases by name, in order, with separate random numbers."""
 
     def __init__(self, backend: str, quick: bool) -> None:
         self.cases: dict[str, Case] = {}
@@ -391,14 +391,14 @@ class Cases:
         kind, estimator = KINDS[rng.integers(len(KINDS))], ESTIMATORS[rng.integers(3)]
         movie, given, known = self._localized(rng, kind, estimator)
         parts = localize_iter(movie, random_roi(rng), **known, **given, **self._run)
-        # How many parts there are may depend on the time that they take.
+        # The number of parts may depend on timing.
         found = together(columns_of(part) for part in parts)
         return {name: values for name, values in found.items() if "." not in name}
 
     def _localized(
         self, rng: np.random.Generator, kind: tuple[str, str], estimator: str
     ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Return a movie, settings, and what is known of its pixels."""
+        """Return a movie, settings, and per-pixel maps."""
         frames = int(rng.choice([1, 3, 12]))
         movie, sigma = random_movie(
             rng, frames, random_shape(rng), DTYPES[rng.integers(len(DTYPES))]
@@ -495,7 +495,7 @@ class Cases:
         return columns_of(localize(movie, **given, **self._run))
 
     def _tiles(self, rng: np.random.Generator) -> Columns:
-        """A frame of more than 256 MiB, which is worked on in tiles; its spots are few."""
+        """A frame of more than 256 MiB, which is processed in tiles, with few spots."""
         side, count = 1200, 200
         light = spots_image(rng, (side, side), count, sigma=1.3, photons=2000.0)
         frame = np.tile(rng.poisson(light + 10).astype(np.uint16), (10, 10))
@@ -504,8 +504,8 @@ class Cases:
 
 
 def run(name: str, case: Case) -> Columns:
-    """Return what a case gives, warnings and errors by their kinds: their words may change."""
-    # A hash of the name, so that a case is the same whatever cases are beside it.
+    """Return the result of a case, with types of warnings and errors, as messages may change."""
+    # Seeded by the name, so that a case does not depend on others.
     rng = np.random.default_rng(list(name.encode()))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

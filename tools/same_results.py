@@ -1,12 +1,11 @@
-"""Are the results of this version those of another one, to the bit?
+"""Check that the results of this version are those of another one, to the bit.
 
 usage: python tools/same_results.py COMMIT [--quick] [--sets NAME…] [--only WORD] [--intended FILE]
 
-The other version is a commit, put into build/, or a folder with a checkout of one. Each version
-runs tools/random_cases.py in processes of its own, once for each instruction set that this machine
-has; "cuda" stands beside the instruction sets, and means the GPU. Every column of every case is
-compared byte by byte, NaN being equal to NaN. FILE has a line for each intended change, a pattern
-of "case: column", and what follows # says why.
+The other version is a commit, checked out into build/, or a folder with a checkout. Each version
+runs tools/random_cases.py in its own processes, once for each instruction set of this machine, and
+for the GPU ("cuda"). Every column of every case is compared byte by byte, with NaN equal to NaN.
+FILE has a line for each intended change, a pattern of "case: column", with the reason after #.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "same-results"
 SETS = ("sse42", "avx2", "avx512", "neon", "cuda")
-#: Where the package looks for the name of an instruction set.
+#: Environment variable that selects an instruction set.
 VARIABLE = "NAPARI_SPOTFIT_INSTRUCTION_SET"
-#: Says whether a backend is there.
+#: Fails if a backend is not available.
 PROBE = """
 import sys
 import numpy
 from napari_spotfit import fit_spots
 fit_spots(numpy.zeros((1, 7, 7), numpy.float32), backend=sys.argv[1])
 """
-#: Rows that a difference names.
+#: Number of rows that a difference lists.
 _SHOWN = 5
 
 
 def checkout(commit: str) -> Path:
-    """Return a folder with a commit's files, its links, and what was compiled here."""
+    """Return a folder with the files of a commit, and links to compiled objects."""
     if Path(commit).is_dir():
         return Path(commit).resolve()
     folder = WORK / commit
@@ -57,13 +56,13 @@ def checkout(commit: str) -> Path:
 
 
 def environment(version: Path, name: str) -> dict[str, str]:
-    """Return the environment in which a version runs with an instruction set."""
+    """Return the environment to run a version with an instruction set."""
     own = {"PYTHONPATH": str(version / "src")}
     return {**os.environ, **own, **({} if name == "cuda" else {VARIABLE: name})}
 
 
 def has(version: Path, name: str) -> bool:
-    """Whether a version runs with an instruction set, or on a GPU, on this machine."""
+    """Whether a version can run with an instruction set, or on a GPU, on this machine."""
     command = [sys.executable, "-c", PROBE, _backend(name)]
     probe = subprocess.run(command, env=environment(version, name), capture_output=True)
     return probe.returncode == 0
@@ -81,7 +80,7 @@ def _backend(name: str) -> str:
 
 
 def differing(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str:
-    """Say how two arrays differ; "" if all bytes are the same where not both are NaN."""
+    """Describe how two arrays differ; "" if all bytes are equal, apart from NaN."""
     if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
         return f"{ours.dtype} {ours.shape} instead of {theirs.dtype} {theirs.shape}"
     if ours.tobytes() == theirs.tobytes():
@@ -107,14 +106,14 @@ def _bytes(values: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 
 
 def compare(ours: Path, theirs: Path, intended: list[str]) -> tuple[int, int]:
-    """Print all differences; return how many values were compared, and unintended differences."""
+    """Print all differences; return the numbers of values and of unintended differences."""
     names = json.loads((ours / "cases.json").read_text())
     values = found = failed = 0
     for number, name in enumerate(names):
         with np.load(ours / f"{number}.npz") as one, np.load(theirs / f"{number}.npz") as other:
             failed += "error" in one
             columns = dict.fromkeys([*other, *one])
-            columns.pop("(why)", None)  # the words of errors may change
+            columns.pop("(why)", None)  # messages of errors may change
             for column in columns:
                 if column not in one or column not in other:
                     difference = f"only in {'the other' if column in other else 'this'} version"

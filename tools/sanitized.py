@@ -1,6 +1,6 @@
-"""A plugin of pytest for tools/sanitize.sh: each array of CuPy is a piece of memory of its own.
+"""A pytest plugin for tools/sanitize.sh that gives each CuPy array its own allocation.
 
-CuPy's pool of memory would hide what is read or written beyond an array's end.
+CuPy's memory pool would hide reads and writes beyond the end of an array.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ _WORD = 4
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have CuPy ask CUDA for each array."""
+    """Disable CuPy's memory pool."""
     import cupy
 
     cupy.cuda.set_allocator(_allocate)
 
 
 def _allocate(size: int):
-    """Return whole words, as kernels read them; what fills the last one is 0."""
+    """Allocate whole words, as kernels read them, with zeros as padding."""
     from cupy.cuda import memory, runtime
 
     whole = -(-size // _WORD) * _WORD
     place = memory.MemoryPointer(memory.Memory(whole), 0)
     if size % _WORD:
-        # What comes after on another stream must not be overtaken.
+        # Wait, as other streams may use the memory.
         runtime.memset(place.ptr + whole - _WORD, 0, _WORD)
         runtime.deviceSynchronize()
     return place

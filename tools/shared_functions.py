@@ -1,7 +1,7 @@
-"""Functions that the linker would take from one instruction set for all of them.
+"""Find functions that the linker would share between instruction sets.
 
-An inline function outside of its instruction set's namespace has the same name in every object, and
-the linker keeps one: perhaps that of AVX-512, at which a processor without it stops.
+An inline function outside its instruction set's namespace has the same name in every object, and
+the linker keeps one: maybe that of AVX-512, which crashes on a processor without it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _SYMBOLS, _WEAK, _FUNCTION = 2, 2, 2
 
 
 def shared_functions(compiled: Collection[Path], namespaces: Collection[str]) -> set[str]:
-    """Return inline functions, as the linker knows them, outside of instruction sets' namespaces.
+    """Return inline functions by linker name that are outside the instruction sets' namespaces.
 
     Parameters
     ----------
     compiled : collection of Path
-        Objects; those that are not ELF's (64 bits, little-endian) are passed over.
+        Object files; other formats than ELF (64 bits, little-endian) are ignored.
     namespaces : collection of str
-        Those of the instruction sets, and of what is compiled once.
+        Namespaces of the instruction sets, and of code that is compiled once.
     """
     own = [f"7spotfit{len(name)}{name}" for name in namespaces]
     names = {name for path in compiled for name in _weak_functions(path.read_bytes())}

@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = ROOT / "docs" / "napari-versions.md"
 
-#: What pip is asked for, by the name of the environment.
+#: Requirements for pip by name of the environment.
 REQUIREMENTS = {
     "0.7.1": "napari[pyqt6]==0.7.1",
     "0.8.0": "napari[pyqt6]==0.8.0",
     "newest": "napari[pyqt6]",
 }
-#: Packages whose versions are noted.
+#: Packages of which to note versions.
 NOTED = ("napari", "npe2", "PyQt6", "numpy", "pandas")
 
 
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def environment(folder: Path, requirement: str) -> Path:
-    """Bring an environment up to date and return its Python."""
+    """Update an environment and return its Python."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, clear=True, with_pip=True)
@@ -63,7 +63,7 @@ def versions(python: Path) -> list[str]:
 
 
 def counts(results: Path) -> str:
-    """Return how many tests passed, failed and were skipped."""
+    """Return the numbers of tests that passed, failed and were skipped."""
     if not results.exists():
         return "did not run"
     suite = ElementTree.parse(results).find("testsuite")

@@ -1,10 +1,9 @@
-"""How long the longest launch of a kernel takes: a display driver ends one after two seconds.
+"""Measure the longest launch of each kernel, as a display driver ends launches after two seconds.
 
-On a GPU of a twentieth of an H200's speed, which has a twentieth of its multiprocessors, none is
-to take more than 0.2 s. Work is divided here as for such a GPU. A launch is to take a twentieth of
-that on an H200, 10 ms; where it has no more warps than such a GPU works on side by side, it takes
-as long there as here, if its clock is as fast: half of the 0.2 s are left for that. Everything that
-is divided into launches is given enough to be divided.
+On a GPU with a twentieth of an H200's speed and multiprocessors, none should take more than 0.2 s.
+Work is divided here as for such a GPU. A launch should take a twentieth of that on an H200, 10 ms;
+with so few warps that such a GPU runs them all at once, it takes as long there as here, and may
+take half of the 0.2 s. All cases are large enough to be divided into launches.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from napari_spotfit import NoiseModel, Profile, Settings, detect_spots, fit_spot
 from napari_spotfit.engine.cuda import compile as compiling
 from napari_spotfit.engine.cuda import fit
 
-#: Milliseconds of a launch on an H200, at most; of one that is as small as there are any.
+#: Largest milliseconds of a launch on an H200, and of the smallest possible launch.
 MOST, MOST_OF_SMALL = 10.0, 100.0
-#: Multiprocessors of the slow GPU.
+#: Number of multiprocessors of the slow GPU.
 FEW = 7
 #: Bytes of the spots of a call.
 SPOTS = 2e7
@@ -42,7 +41,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Timed:
-    """A kernel whose launches are timed."""
+    """Wraps a kernel to time its launches."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -60,7 +59,7 @@ LAUNCHES: list[tuple[Any, Any, float]] = []
 
 
 def longest(what: str, work: Any) -> float:
-    """Print how long the longest launch of some work took; return it as a share of the most."""
+    """Print the duration of the longest launch; return it as a fraction of the limit."""
     work()
     LAUNCHES.clear()
     work()
@@ -83,7 +82,7 @@ def main() -> int:
     rng, found = np.random.default_rng(0), []
     for size in (7, 16, 32):
         spots, _ = simulate_spots(5000, size, photons=300, background=2, sigma=(1.0, 3.0), seed=1)
-        # Some with nothing to fit take all iterations.
+        # Spots without light need all iterations.
         spots[::4] = rng.poisson(2, spots[::4].shape)
         count = int(SPOTS / 2 / size**2)
         there = cupy.tile(cupy.asarray(spots.astype(np.uint16)), (-(-count // 5000), 1, 1))
@@ -107,7 +106,7 @@ def main() -> int:
             )
         )
     frame = cupy.asarray(rng.poisson(9, (1, 16384, 8192)).astype(np.float64))
-    # By score, and by a height that much of the noise has.
+    # By score, and by a threshold below the noise.
     for sigma, threshold in ((1.3, None), (10.0, None), (1.3, 2.0)):
         settings = Settings(
             sigma=sigma, threshold=threshold, noise=NoiseModel.of_camera(1.0), backend="cuda"

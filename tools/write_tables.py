@@ -1,9 +1,9 @@
-"""Write the parts of files that repeat a table of the code: napari.yaml and pages of docs/.
+"""Write the parts of napari.yaml and docs/ that are generated from tables of the code.
 
     python tools/write_tables.py [--check]
 
-Each part lies between two comments that name it, "begin …" and "end …". With --check nothing is
-written, and files that differ from what would be are named.
+Each part is between two comments with its name, "begin …" and "end …". With --check, files are only
+compared, and outdated ones are listed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def patterns() -> Iterator[str]:
 
 
 def writers() -> Iterator[str]:
-    """Yield what napari's dialog offers to save spots as."""
+    """Yield the formats of napari's dialog to save spots."""
     for one in EXCHANGE.values():
         yield f"    - command: {PROGRAM}.save_{one.name}"
         yield '      layer_types: ["points"]'
@@ -76,7 +76,7 @@ def titles() -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """Return a text as code; nothing of nothing."""
+    """Return a text as code in Markdown; empty if it is empty."""
     return f"`{text}`" if text else ""
 
 
@@ -84,7 +84,7 @@ def flags() -> Iterator[str]:
     """Yield the table of the flags."""
     yield from table(
         ("flag", "bit", "set when", "why there", "good?", "needs", "what to try"),
-        ((str(flag.name), str(int(flag)), rule.limit, rule.reason, "no" if rule.spoils else "yes",
+        ((str(flag.name), str(int(flag)), rule.limit, rule.reason, "no" if rule.rejects else "yes",
           rule.needs, rule.advice) for flag, rule in RULES.items()),
     )  # fmt: skip
 
@@ -97,11 +97,11 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, as YAML takes it."""
+    """Return a text in quotes for YAML."""
     return json.dumps(text, ensure_ascii=False)
 
 
-#: Of each file its parts, by their names.
+#: Parts of each file by name.
 PARTS = {
     "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
     "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
@@ -110,7 +110,7 @@ PARTS = {
 
 
 def written(name: str) -> str:
-    """Return the text of a file with its parts as the tables have them."""
+    """Return the text of a file with its parts from the tables."""
     text = (ROOT / name).read_text(encoding="utf-8")
     for part, lines in PARTS[name].items():
         between = re.compile(

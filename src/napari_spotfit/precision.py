@@ -1,4 +1,4 @@
-"""How precisely a spot can be localised: closed formulas, beside each fit's own standard error."""
+"""Closed formulas for the localisation precision."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def localization_precision(
     pixel: Pixel = "sampled",
     emccd: bool = False,
 ) -> NDArray[np.float64]:
-    """Return the standard error of a centre along one axis, by the closed formulas.
+    """Return the standard error of a centre along one axis, by closed formulas.
 
-    They are for round Gaussian spots on a ROI that holds all of their light. The standard
-    errors of a fit (``x_stderr``) know the ROI and the fitted spot, and are for any model.
+    The formulas assume round Gaussian spots and a ROI with all of their light. The standard errors
+    of a fit (``x_stderr``) account for the ROI and the fitted spot, and hold for any model.
 
     With the photons N, the background b² in photons per pixel, and σₐ, the width of the
     spot in the camera's pixels, the variance of least squares is, by Mortensen et al.
@@ -45,14 +45,13 @@ def localization_precision(
     sigma : array_like
         Standard deviation of the spot in pixels, as the fit gives it.
     background : array_like, default 0
-        Photons per pixel besides. A camera's read-out variance in photo-electrons² adds to it.
+        Background photons per pixel; add the camera's read-out variance in photo-electrons².
     estimator : {"lse", "mle"}
         Least squares or maximum likelihood.
     pixel : {"sampled", "integrated"}
-        How the spot was fitted: the sampled model's σ is σₐ; that of the integrated one is
-        the light's own, and σₐ² = σ² + 1/12.
+        The model of the fit: σₐ = σ if sampled; σₐ² = σ² + 1/12 if integrated over pixels.
     emccd : bool, default False
-        Whether the camera multiplies electrons before they are read out.
+        Whether the camera multiplies electrons before the read-out.
 
     Returns
     -------
@@ -62,7 +61,7 @@ def localization_precision(
     Raises
     ------
     ValueError
-        If photons or σ are not above 0, a background is negative, or a word is unknown.
+        If photons or σ are not positive, a background is negative, or a name is unknown.
 
     References
     ----------

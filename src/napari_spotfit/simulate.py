@@ -1,4 +1,4 @@
-"""Simulated spots with their ground truth, for tests, demos and benchmarks."""
+"""Simulate spots with known truth, for tests, demos and benchmarks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .simulate_pupil import Optics, add_points, finite_array, points_at, sides
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Spots whose profiles are in memory at a time.
+#: Number of spots whose profiles are in memory at a time.
 _PIECE = 20_000
-#: The shape parameters of turned spots.
-_TURNED = ("y", "x", "sigma_x", "sigma_y", "angle")
+#: The shape parameters of rotated spots.
+_ROTATED = ("y", "x", "sigma_x", "sigma_y", "angle")
 
 
 def simulate_spots(
@@ -38,35 +38,35 @@ def simulate_spots(
     variance: ArrayLike = 0.0,
     seed: int | None = None,
 ) -> tuple[NDArray[np.float32], pd.DataFrame]:
-    """Make cut-outs of single spots with shot noise.
+    """Simulate cut-outs of single spots with shot noise.
 
     Parameters
     ----------
     count : int
-        How many.
+        Number of spots.
     roi_size : int or (int, int)
         Side of the cut-outs in pixels, or rows and columns.
     photons : float
         Expected photons of a spot.
     background : float
-        Expected photons per pixel besides.
+        Expected background photons per pixel.
     sigma : float or (float, float)
-        Standard deviation of the spots in pixels; of two numbers, each spot has its own,
-        evenly distributed between them.
+        Standard deviation of the spots in pixels; of two numbers, each spot gets a random one
+        between them.
     sigma_y : float or (float, float), optional
-        The same along y; `sigma` is that along x then.
+        Standard deviation along y; `sigma` is then that along x.
     angle : float or (float, float), optional
-        Degrees by which these axes are turned, from x towards y; needs `sigma_y`.
+        Angle in degrees by which these axes are rotated, from x towards y; needs `sigma_y`.
     pixel : {"sampled", "integrated"}
-        Light at the centre of each pixel, or averaged over it as a camera does; turned
+        Profile at the centre of each pixel, or its mean over the pixel, as on a camera; rotated
         spots are sampled.
     jitter : float
-        Centres lie up to this far from the cut-out's centre, in pixels along each axis.
+        Largest distance of centres from that of the cut-out along each axis, in pixels.
     offset, gain, variance : float or array, shape (rows, columns) or (count, rows, columns)
-        Counts of the camera without light, counts per photo-electron, and variance of its
-        read-out noise in counts², of all pixels or of each.
+        The camera's offset in counts, counts per photo-electron, and variance of read-out noise
+        in counts², for all pixels or as maps.
     seed : int, optional
-        Same seed, same spots.
+        The same seed gives the same spots.
 
     Returns
     -------
@@ -77,8 +77,8 @@ def simulate_spots(
     Raises
     ------
     TypeError, ValueError
-        If a number is none, or outside what is possible, or if turned spots are to be round or
-        integrated over the pixels.
+        If an argument is not a number or out of range, or if rotated spots lack `sigma_y` or are
+        to be integrated.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def simulate_spots(
     import pandas as pd
 
     if angle is not None and (sigma_y is None or pixel == "integrated"):
-        raise ValueError("turned spots need sigma_y, and are sampled: pixel='sampled'")
+        raise ValueError("rotated spots need sigma_y and pixel='sampled'")
     count, roi = whole("count", count), sides("roi_size", roi_size)
     photons = number("photons", photons, 0)
     background, jitter = number("background", background, 0), number("jitter", jitter, 0)
@@ -133,35 +133,35 @@ def simulate_movie(
     optics: Optics | None = None,
     seed: int | None = None,
 ) -> tuple[NDArray[np.uint16], pd.DataFrame]:
-    """Make a movie of single molecules that light up at random places.
+    """Simulate a movie of single molecules at random positions.
 
     Parameters
     ----------
     frames : int
-        How many frames.
+        Number of frames.
     shape : (int, int)
-        Rows and columns of a frame.
+        Numbers of rows and columns of a frame.
     spots_per_frame : int
-        Spots in each frame.
+        Number of spots in each frame.
     photons : float
-        Mean photons of a spot; single spots have half to one and a half of it.
+        Mean photons of a spot; those of single spots are between half and 1.5 times as many.
     background : float
-        Expected photons per pixel besides.
+        Expected background photons per pixel.
     sigma : float
         Standard deviation of the spots in pixels.
     pixel : {"sampled", "integrated"}
-        Light at the centre of each pixel, or averaged over it as a camera does.
+        Profile at the centre of each pixel, or its mean over the pixel, as on a camera.
     offset, gain, variance : float or array, shape (Y, X)
-        Counts of the camera without light, counts per photo-electron, and variance of its
-        read-out noise in counts², of all pixels or of each.
+        The camera's offset in counts, counts per photo-electron, and variance of read-out noise
+        in counts², for all pixels or as maps.
     z : (float, float), optional
-        Lowest and highest height of molecules in nm; their images are those of
-        :func:`simulate_psf` then, and `sigma` and `pixel` count for nothing.
+        Lowest and highest z of molecules in nm; their images are then those of
+        :func:`simulate_psf`, and `sigma` and `pixel` are ignored.
     optics : mapping, optional
         Arguments of :func:`simulate_psf`: pixel_size, numerical_aperture, wavelength,
         refractive_index and zernike.
     seed : int, optional
-        Same seed, same movie.
+        The same seed gives the same movie.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def simulate_movie(
     Raises
     ------
     TypeError, ValueError
-        If a number is none, or outside what is possible.
+        If an argument is not a number or out of range.
 
     Examples
     --------
@@ -295,11 +295,11 @@ def simulate_beads(
 def profile(
     center: NDArray[Any], size: int, sigma: Any, pixel: Pixel = "sampled"
 ) -> NDArray[np.float64]:
-    """Return a normalised Gaussian in the pixels 0…size-1 of one axis, for each centre."""
+    """Return a normalised Gaussian in pixels 0…size-1 along one axis, for each centre."""
     width = np.broadcast_to(np.asarray(sigma, float), center.shape)[:, None]
     distance = (np.arange(size) - center[:, None]) / width
     if pixel == "integrated":
-        from scipy.special import ndtr  # here, as SciPy takes its time to import
+        from scipy.special import ndtr  # imported here, as that takes long
 
         within: NDArray[np.float64] = ndtr(distance + 0.5 / width) - ndtr(distance - 0.5 / width)
         return within
@@ -320,7 +320,7 @@ def expose(
     gain: ArrayLike,
     variance: ArrayLike = 0.0,
 ) -> NDArray[np.uint16]:
-    """Return what a camera with shot noise makes of the expected photons."""
+    """Return the counts of a camera for expected photons, with shot and read-out noise."""
     counts = np.rint(_counts(rng.poisson(light), rng, offset, gain, variance))
     exposed: NDArray[np.uint16] = np.clip(counts, 0, np.iinfo(np.uint16).max).astype(np.uint16)
     return exposed
@@ -333,7 +333,7 @@ def _counts(
     gain: ArrayLike,
     variance: ArrayLike,
 ) -> NDArray[np.float64]:
-    """Return the counts of photo-electrons, with read-out noise if there is any."""
+    """Convert photo-electrons to counts, with read-out noise."""
     counts: NDArray[np.float64] = np.asarray(offset) + np.asarray(gain) * electrons
     if np.any(variance):
         counts += np.sqrt(variance) * rng.normal(size=electrons.shape)
@@ -343,8 +343,8 @@ def _counts(
 def _each(
     rng: np.random.Generator, name: str, value: float | tuple[float, float], count: int
 ) -> NDArray[np.float64]:
-    """Return one number for each spot: all the same, or evenly between two."""
-    # An angle may be anything, a width not.
+    """Return one number per spot: constant, or random between two."""
+    # Angles may have any value; widths are positive.
     lowest = -math.inf if name == "angle" else 0.0
     if not isinstance(value, (tuple, list)):
         return np.full(count, number(name, value, lowest, above=True))
@@ -355,7 +355,7 @@ def _each(
 
 
 def _map(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return one number for each pixel."""
+    """Return a map of one number per pixel."""
     try:
         values = np.asarray(value, float)
         each = np.broadcast_to(values, shape)
@@ -378,14 +378,14 @@ def _check_pixel(pixel: str) -> None:
 def _light(
     shape: dict[str, NDArray[np.float64]], roi: tuple[int, int], pixel: Pixel
 ) -> NDArray[np.float64]:
-    """Return normalised spots of the given shapes, (count, rows, columns)."""
+    """Return normalised spots of the given shape parameters, (count, rows, columns)."""
     if "angle" not in shape:
         sigma_x = shape.get("sigma_x", shape.get("sigma"))
         sigma_y = shape.get("sigma_y", sigma_x)
         v = profile(shape["y"], roi[0], sigma_y, pixel)
         u = profile(shape["x"], roi[1], sigma_x, pixel)
         return v[:, :, None] * u[:, None, :]
-    y0, x0, sigma_x, sigma_y, angle = (shape[name][:, None, None] for name in _TURNED)
+    y0, x0, sigma_x, sigma_y, angle = (shape[name][:, None, None] for name in _ROTATED)
     y, x = np.indices(roi, float)
     cosine, sine = np.cos(np.radians(angle)), np.sin(np.radians(angle))
     along = ((x - x0) * cosine + (y - y0) * sine) / sigma_x

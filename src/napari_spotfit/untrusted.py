@@ -1,4 +1,4 @@
-"""Files as strangers: whatever a reader raises names the file, and its bytes bound the memory."""
+"""Read untrusted files: errors name the file, and its size bounds the memory."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: So many bytes are taken for any file, however small it is.
+#: Bytes of memory allowed for any file, however small.
 _ALWAYS = 1 << 26
-#: Beyond, so many times its own bytes: tables are compressed less, masks of few cells much more.
+#: Memory allowed beyond, as a multiple of the file's size: masks are compressed more than tables.
 TABLE_RATIO, PIXEL_RATIO = 100, 10_000
-#: No YAML beside a file is longer, in bytes and in values.
+#: Limits of an accompanying YAML file in bytes and in values.
 _LONGEST_YAML, _MOST_VALUES = 1 << 19, 1 << 20
 
 _LONGEST_REASON = 500
 
 
 class PromiseError(ValueError):
-    """A file promises more than its bytes can hold."""
+    """A file claims more data than its bytes can hold."""
 
 
 class Allowance:
-    """The memory that what a file promises may take: as much as its bytes make likely.
+    """The memory that reading a file may take, as much as its size makes plausible.
 
     Parameters
     ----------
     there : int
-        Bytes of the file.
+        Size of the file in bytes.
     ratio : int
-        How many times as many may be in it, if it is compressed.
+        Largest plausible ratio of compression.
 
     Examples
     --------
@@ -48,16 +48,16 @@ class Allowance:
 
     @property
     def left(self) -> int:
-        """Bytes that may still be taken."""
+        """Bytes that are left."""
         return self._left
 
     def take(self, promised: int, what: str) -> None:
-        """Count what will be read, before it is.
+        """Subtract bytes before they are read.
 
         Raises
         ------
         PromiseError
-            If it is more than is left.
+            If more are promised than are left.
         """
         if promised > self._left:
             raise PromiseError(
@@ -67,21 +67,21 @@ class Allowance:
 
 
 def yaml_documents(path: Path) -> Iterator[Any]:
-    """Yield the documents of a YAML file; what stands for Python's own objects is left out.
+    """Yield the documents of a YAML file; tagged Python objects become None.
 
     Those of ThunderSTORM are mappings.
 
     Raises
     ------
     PromiseError
-        If aliases make it more than it has bytes for, or it is longer than a description.
+        If aliases expand to too many values, or the file is too long.
     yaml.YAMLError, UnicodeDecodeError
         If it is damaged.
     """
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Knows nothing but plain values."""
+        """Loads only plain values."""
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
     Loader.add_multi_constructor(
@@ -89,8 +89,8 @@ def yaml_documents(path: Path) -> Iterator[Any]:
     )
     if path.stat().st_size > _LONGEST_YAML:
         raise PromiseError(
-            f"“{path.name}” has {path.stat().st_size} bytes, and a description has at most "
-            f"{_LONGEST_YAML}: remove what is long in it"
+            f"“{path.name}” has {path.stat().st_size} bytes, and at most {_LONGEST_YAML} are "
+            "accepted: shorten it"
         )
     loader = Loader(path.read_text(encoding="utf-8"))
     try:
@@ -103,9 +103,9 @@ def yaml_documents(path: Path) -> Iterator[Any]:
 
 
 def _check_aliases(path: Path, node: Any, known: dict[int, int]) -> int:
-    """Return how many values a node has, each alias counted as what it stands for."""
+    """Return the number of values of a node, with aliases expanded."""
     if id(node) not in known:
-        known[id(node)] = _MOST_VALUES  # of one that has itself as a part
+        known[id(node)] = _MOST_VALUES  # for a node that contains itself
         inner = node.value if isinstance(node.value, list) else ()
         parts = [part for one in inner for part in (one if isinstance(one, tuple) else (one,))]
         known[id(node)] = 1 + sum(_check_aliases(path, part, known) for part in parts)
@@ -115,7 +115,7 @@ def _check_aliases(path: Path, node: Any, known: dict[int, int]) -> int:
 
 
 def brief(error: BaseException) -> str:
-    r"""Return what an error says, in one line: what of a file stands in it may be long.
+    r"""Return an error's message in one line, shortened, as it may quote the file.
 
     Examples
     --------
@@ -130,18 +130,18 @@ def brief(error: BaseException) -> str:
 def named(
     start: str, kind: type[ValueError], plain: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn whatever a reader raises into one kind of error that begins with the file's name.
+    """Turn all errors of a reader into one kind, with a message that names the file.
 
-    Errors of the place, such as a missing file, and missing packages stay as they are.
+    An OSError, such as for a missing file, or an ImportError passes unchanged.
 
     Parameters
     ----------
     start : str
-        Names the file, and says that it cannot be read.
+        Beginning of the message, which names the file.
     kind : type
-        The error to raise; kinds of it keep their type.
+        The error to raise; its subclasses keep their type.
     plain : tuple of types
-        Other errors whose messages say what is wrong with the file.
+        Other errors whose messages are clear without their type.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def named(
         yield
     except (ImportError, Warning):
         raise
-    except Exception as error:  # what is in a damaged file, nobody foresees
+    except Exception as error:  # damaged files raise all kinds of errors
         is_of_place = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
         if is_of_place or isinstance(error, FileNotFoundError):
             raise

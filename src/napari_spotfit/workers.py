@@ -1,4 +1,4 @@
-"""Threads that do work for others, for as long as the interpreter lets them."""
+"""A pool of threads that also works while the interpreter shuts down."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ Made = TypeVar("Made")
 
 
 class Workers(ThreadPoolExecutor):
-    """A pool of threads; once the main thread has ended, the caller's own does what it is given.
+    """A thread pool that runs work in the caller's thread once the main thread has ended.
 
-    From then on Python begins nothing in other threads, but threads that are no daemons go on, and
-    so do functions that are called at exit.
+    Python then refuses new work for pools, although non-daemon threads and exit handlers still run.
 
     Examples
     --------
@@ -24,7 +23,7 @@ class Workers(ThreadPoolExecutor):
     """
 
     def submit(self, work: Callable[..., Made], /, *args: Any, **kwargs: Any) -> Future[Made]:
-        """Have a thread call a function."""
+        """Call a function in a thread of the pool."""
         try:
             return super().submit(work, *args, **kwargs)
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""One table of cells and channels, and traces of light at fixed places."""
+"""Tables of cells by channel, and traces of light at fixed positions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_fits_of_all_channels_are_split():
 
 @pytest.fixture(scope="module")
 def blinking():
-    """Return a movie of spots that blink, their places, and when each is there."""
+    """Return a movie of blinking spots, their positions, and when each is on."""
     random = np.random.default_rng(0)
     places = np.array([[12.3, 12.8], [12.1, 40.4], [36.6, 14.5], [40.2, 44.9]])
     there = random.random((4, 150)) < 0.4
@@ -94,7 +94,7 @@ def test_light_is_measured_where_there_is_some_and_where_there_is_none(blinking,
     np.testing.assert_allclose(table[["y", "x"]], np.repeat(places, 150, axis=0), atol=1e-5)
     on = there[table.place, table.frame]
     assert table.photons[on].mean() == pytest.approx(600, rel=0.03)
-    # Where there is no spot, the light is 0 within its error: a fit that moves finds noise.
+    # Without a spot, the light is 0 within its error, while a fit with a free centre finds noise.
     assert abs(table.photons[~on].mean()) < 3
     assert (table.photons[~on] < 0).mean() == pytest.approx(0.5, abs=0.1)
     assert table.good[on].mean() > 0.97

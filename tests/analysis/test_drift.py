@@ -1,4 +1,4 @@
-"""Spots are linked over frames, and the drift that fiducials tell is the true one."""
+"""Spots are linked over frames, and the drift of fiducials is right."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_missing_fiducial_and_a_wrong_one_change_nothing():
 
 def test_frames_without_fiducials_are_interpolated_and_said():
     rows = [(frame, 0.2 * frame, 7.0) for frame in range(10) if frame not in (4, 5)]
-    with pytest.warns(UserWarning, match="no fiducial is seen in frame 10: as if"):
+    with pytest.warns(UserWarning, match="no fiducial is seen in frame 10: the drift"):
         drift = fiducial_drift(link_spots(made(rows), 3.0, memory=4), frames=11)
     assert drift.y == pytest.approx([0.2 * min(frame, 9) for frame in range(11)])
     assert drift.used.tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0]
@@ -132,7 +132,7 @@ def test_frames_whose_tracks_are_too_short_are_refused():
 
 
 def turning(rng, angles, creep):
-    """Return fits of 25 beads of a sample that turns around its middle, while each creeps."""
+    """Return fits of 25 beads on a sample that rotates around its middle, while each creeps."""
     homes, speeds = rng.uniform(20, 140, (25, 2)), rng.normal(0, creep, (25, 2))
     rows = []
     for frame, angle in enumerate(np.deg2rad(angles)):
@@ -282,7 +282,7 @@ def test_a_drift_is_saved_and_loaded(tmp_path, beads):
 
 
 def imported(z_unit):
-    """Return one spot in each of three frames, as of another program."""
+    """Return one spot in each of three frames, as imported from another program."""
     rows = np.arange(3)
     columns = {"frame": rows, "y": rows + 5.0, "x": rows + 7.0, "z": rows * 100.0}
     stop = np.full(3, StopCondition.MIN_DELTA, np.uint8)

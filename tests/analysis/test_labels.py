@@ -40,7 +40,7 @@ def random_labels(seed: int, shape: tuple[int, ...]) -> np.ndarray:
 def test_the_pixel_that_a_centre_lies_in(lazy, leading, seed):
     labels = random_labels(seed, (*leading, 9, 12))
     points = random_points(seed + 1, 60, (3, 4, 9, 12))
-    # Fewer leading axes count for all frames.
+    # Labels with fewer leading axes apply to all frames.
     array = pytest.importorskip("dask.array").from_array(labels, chunks=3) if lazy else labels
     found = label_spots(fits(points), array)
     for point, label in zip(points, found, strict=True):

@@ -1,4 +1,4 @@
-"""Which fits have others near, where they began and where they ended, beside loops over all."""
+"""Which fits have neighbours at their start or end, compared with loops over all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KNOWN = Settings(roi_size=(9, 5))
 
 
 def flags_of(frame, starts, ends, shape, threads=None):
-    """Return the flags of fits that began and ended somewhere in frames."""
+    """Return the flags of fits with random initial and final positions."""
     count = len(frame)
     columns = {"y": ends[:, 0].copy(), "x": ends[:, 1].copy()}
     columns["stop_condition"] = np.full(count, 2, np.uint8)

@@ -1,4 +1,4 @@
-"""Pairs are those of a full matrix, and chance is what independent channels have."""
+"""Pairs agree with those of a full matrix, and chance with independent channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known maps are found within what the errors allow, and what no map is of is refused."""
+"""Known maps are found within their errors, and unrelated channels are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CASES = {
 
 
 def missed(registration, mapped, side=512):
-    """Return how far positions all over the hull miss, and how far they should."""
+    """Return the errors of mapped positions all over the hull, and the expected ones."""
     places = np.random.default_rng(9).uniform(0, side, (3000, 2))
     fits = fits_at(places, 0.0)
     fits = fits[registration.covers(fits)]
@@ -45,7 +45,7 @@ def test_known_maps_are_found(case, seed):
     registration = register_channels(a, b)
     away, expected = missed(registration, mapped)
     assert away < 2.5 * expected
-    # What a spot misses its partner by has the errors of both along two axes.
+    # The distance of partners has the errors of both along two axes.
     assert registration.error == pytest.approx(2 * CASES[case].get("error", 0.05), rel=0.4)
     true = round(len(b) * (1 - CASES[case].get("alone", 0)))
     assert 0.93 * true <= registration.pairs <= 1.05 * true

@@ -1,4 +1,4 @@
-"""The mean of shifts is that of the rules step by step, and no shift that is wrong moves it."""
+"""The mean of shifts agrees with the rules step by step, and is robust against wrong shifts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def weighted(shifts, errors, taken):
 
 
 def step_by_step(shifts, errors, candidates):
-    """Return which of more than two shifts count."""
+    """Return which of more than two shifts are used."""
     allowed = 4 * np.sqrt(errors**2 + 0.003**2)
 
     def near(center, times=1.0, more=0.0):

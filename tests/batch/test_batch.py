@@ -1,4 +1,4 @@
-"""Batches: masks and cells, several files at a time, what is kept, and input that is bad."""
+"""Batches: masks and cells, several files at a time, kept tables, and bad input."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_stopped_batch_goes_on(workers, folder, movies, monkeypatch):
 
 
 def bad_files(movie):
-    """Write files that are no good, and return what is said of each."""
+    """Write bad files, and return the message on each."""
     whole = Path("b.tif").read_bytes()
     Path("cut.tif").write_bytes(whole[: len(whole) // 2])
     Path("empty.tif").touch()
@@ -271,7 +271,7 @@ def test_a_file_that_shrinks_while_it_is_read(ending, folder, movies, monkeypatc
 
 
 def without_room(monkeypatch, name):
-    """Let a file be written to a device on which there is no room."""
+    """Simulate a full disk for a file."""
     whole = writing.create_temporary
 
     def create_temporary(place, ending=""):

@@ -1,4 +1,4 @@
-"""Which files names, patterns and folders are, and what becomes of those that nobody may read."""
+"""Files of names, patterns and folders, and files without permission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from napari_spotfit import load_fits, localize_files, localize_iter, simulate_movie
 from napari_spotfit.batch.request import image_files
 
-#: The system refuses even to say whether there is such a file.
+#: A name for which even a check of its existence fails.
 TOO_LONG = "x" * 300 + ".npy"
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_permissions(folder):
-    """A folder that may not be looked into, by this user, who is not root while this is in use."""
+    """A folder without permission, for a user that is not root meanwhile."""
     if sys.platform == "win32":
         pytest.skip("permissions are others there")
     closed = Path("closed")

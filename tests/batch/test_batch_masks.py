@@ -1,4 +1,4 @@
-"""Masks of a batch: each of the image it is meant for, or none, and never in silence."""
+"""Masks of a batch: each belongs to the right image, or causes an error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_mask_is_of_the_longest_name_it_begins_with(folder, movie):
     outcomes = localize_files("day*.tif", "out", labels="mk", sigma=1.3)
     assert [one.state for one in outcomes] == ["failed", "done"]
     assert "“day1.tif” has no mask: there is no file “mk/day1.tif”" in outcomes[0].error
-    # The other image is not of the batch, and lies beside.
+    # The other image is not in the batch, but in the same folder.
     (alone,) = localize_files("day1.tif", "alone", labels="mk", sigma=1.3)
     assert "has no mask" in alone.error
 
@@ -65,7 +65,7 @@ def test_masks_beside_their_images(folder):
     masks = touched("day1_cells.tif", "night_cells.tif")
     assert without_masks([*images, *masks], ".") == images
     assert [mask_of(image, ".", images) for image in images] == masks
-    touched("day1_2.tif")  # an image, or a mask? Nobody can tell
+    touched("day1_2.tif")  # an image or a mask: ambiguous
     with pytest.raises(ValueError, match=r"“day1.tif” has several masks: .*choose one by a p"):
         mask_of(images[0], ".", images)
 

@@ -1,4 +1,4 @@
-"""Runs at the same time, and one after the other from elsewhere: no table and no record is lost."""
+"""Simultaneous runs, and successive ones from other folders, lose no table and no record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def movie():
 
 @pytest.fixture
 def folder(movie, tmp_path, monkeypatch):
-    """A folder with two movies, of which every part is a frame."""
+    """A folder with two movies, with one frame per part."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stored, "_PART_BYTES", 1)
     np.save("a.npy", movie)
@@ -59,7 +59,7 @@ localize_files(sys.argv[2:], sys.argv[1], sigma=1.3, progress=wait)
 
 
 def begun(output, *files):
-    """Return a run that waits in the midst of its parts."""
+    """Return a run that waits between its parts."""
     run = subprocess.Popen(
         [sys.executable, "-c", WAITING, output, *files],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ def test_the_same_run_twice_leaves_the_first_ones_table(folder, movie):
         assert second.state == "failed"
         assert "“same.spots.parquet” cannot be written: another run writes it" in second.error
         assert "“same.spots.parquet.parts”" in second.error
-        # Nor by whoever works on something else for the same table.
+        # Nor by a run of other input for the same table.
         with pytest.raises(OSError, match="another run writes it"):
             localize_files(["a.npy", "b.npy"], "same.spots.parquet", sigma=1.3, fresh=True)
         first.communicate(b"\n")
@@ -106,7 +106,7 @@ def test_parts_that_cannot_be_stored_leave_the_table_as_it_was(folder, several):
 
     def lose(outcome):
         while outcome.frames == 3 and Path("t.spots.parquet.parts").exists():
-            # Again where the next part came into being meanwhile.
+            # Again if the next part has appeared meanwhile.
             shutil.rmtree("t.spots.parquet.parts", ignore_errors=True)
 
     words = "“t.spots.parquet” cannot be written: .*cannot be written in.*parts.*is unchanged"

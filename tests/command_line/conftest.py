@@ -1,4 +1,4 @@
-"""Movies in a folder, in which commands run."""
+"""Fixtures of the command line's tests."""
 
 from __future__ import annotations
 

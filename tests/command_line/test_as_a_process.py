@@ -63,7 +63,7 @@ def test_ctrl_c_while_python_ends_leaves_no_traceback():
 
 
 def test_streams_of_another_encoding(folder):
-    """What a redirected stream has on Windows lacks σ."""
+    """The encoding of a redirected stream on Windows lacks σ."""
     named = {"env": {**os.environ, "PYTHONIOENCODING": "cp1252"}}
     told, said = of_its_own("localize", "--help", **named).communicate()
     assert b"Usage:" in told

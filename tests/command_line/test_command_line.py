@@ -79,7 +79,7 @@ def test_settings_of_a_gpu_are_of_use_without_one(folder, movies, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     save_settings(Settings(backend="cuda", sigma=1.3), folder / "gpu.toml")
     result = run("localize", "a.npy", "-o", "a.csv", "--settings", "gpu.toml")
-    assert "“gpu.toml” is of a GPU, and none is available" in result.stderr
+    assert "“gpu.toml” asks for a GPU, but none is available" in result.stderr
     assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.3, backend="cpu"))
     asked = ("localize", "a.npy", "-o", "b.csv", "--backend", "cuda")
     assert "GPU" in run(*asked, code=2).stderr
@@ -122,7 +122,7 @@ def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
     np.save(folder / "c.npy", movies[0].reshape(2, 4, 48, 56))
     result = run("localize", "a.npy", "b.npy", "c.npy", "-o", "all.csv", "--json", code=1)
     assert "“a.npy” cannot be read: it was cut off" in result.stderr
-    assert "“c.npy”: its spots do not go into the table of the files before it" in result.stderr
+    assert "“c.npy”: its spots do not fit into the table of the files before it" in result.stderr
     summary = json.loads(result.stdout)
     assert summary["failed"] == 2
     assert [file["output"] for file in summary["files"]] == ["", "all.csv", ""]
@@ -236,7 +236,7 @@ def test_a_killed_run_goes_on(inputs, folder):
     assert not (folder / "t.spots.parquet").exists()
     assert len(list((folder / "t.spots.parquet.parts").glob("*/part-*.parquet"))) >= 5
     process = subprocess.run(arguments, capture_output=True, encoding="utf-8", check=True)
-    assert f"{inputs[0]}: an earlier run has left" in process.stderr
+    assert f"{inputs[0]}: resumed after" in process.stderr
     assert "another run" not in process.stderr
     assert [path.name for path in folder.glob("t*")] == ["t.spots.parquet"]
     run("localize", *inputs, "-o", "whole.spots.parquet")
@@ -259,7 +259,7 @@ def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(batch, "localize_iter", stopped)
             result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", code=130)
-        assert "Run it again to go on, or with --fresh to start over" in result.stderr
+        assert "Run it again to resume, or with --fresh to start over" in result.stderr
         assert list(folder.glob("a.csv.parts/a.npy-*/_run.json"))
 
     stop()

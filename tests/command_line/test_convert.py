@@ -1,4 +1,4 @@
-"""Tables in another format: what their files say of the image goes along, and rows are counted."""
+"""Conversion of tables: metadata of the image are kept, and rows are counted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def spots(count=50, **more) -> SpotFits:
 
 
 def picassos(name="a_locs") -> None:
-    """Write a file that says all of its image, and more than its spots tell."""
+    """Write a file with metadata of its image, beyond what its spots show."""
     spots().save(f"{name}.hdf5", pixel_size=97.3, shape=(20, 64, 90))
 
 
@@ -62,7 +62,7 @@ def test_the_size_that_a_file_has_is_not_asked_for(ending):
     convert("a_locs.hdf5", f"b{ending}")
     found = load_fits(f"b{ending}", pixel_size=97.3)
     np.testing.assert_allclose(found.x, load_fits("a_locs.hdf5").x, atol=1e-5)
-    # What is said goes before it.
+    # The option takes precedence.
     convert("a_locs.hdf5", f"c{ending}", "--pixel-size", 200)
     found = load_fits(f"c{ending}", pixel_size=200)
     np.testing.assert_allclose(found.x, load_fits("a_locs.hdf5").x, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Image files of every kind in the command: data sets of several, damaged ones, what is said."""
+"""Image files of every kind in the command: data sets, damaged files, and messages."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 
 
 def scene(seed):
-    """Return an image of three channels, of which the second has half of the first one's spots."""
+    """Return an image of three channels; the second has half of the spots of the first."""
     random, side = np.random.default_rng(seed), 200
     y, x = np.indices((side, side))
     a = random.uniform(10, 190, (70, 2))

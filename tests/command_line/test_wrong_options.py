@@ -1,4 +1,4 @@
-"""What was asked for wrongly: exit code 2 and a sentence, of every command; for programs, too."""
+"""Wrong options of every command: exit code 2 and a message, also as JSON."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from napari_spotfit import localize, simulate_movie
         ("convert a.spots.csv b.txt", "must end in .spots.parquet"),
         ("convert a.spots.csv b.csv --pixel-size -1", "--pixel-size"),
         ("benchmark --seconds nan", "must be a finite number"),
-        ("localize a.npy -o a.spots.csv/b", "cannot be made (Not a directory): choose another"),
-        ("localize a.npy -o file", "“file” is a file, and its name is none of a table"),
+        ("localize a.npy -o a.spots.csv/b", "cannot be created (Not a directory): choose"),
+        ("localize a.npy -o file", "“file” is a file, but has no name of a table"),
     ],
 )
 def test_what_was_asked_for_wrongly_is_said(arguments, words, folder, movies):

@@ -1,4 +1,4 @@
-"""What the tests of all backends share."""
+"""Fixtures of the tests of all backends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = [*load().instruction_sets, pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.fixture(scope="session", params=PLACES)
 def detect(request):
-    """Detect spots in frames in the host's memory, on every instruction set and on a GPU.
+    """Return detection in frames on the host, with every instruction set and on a GPU.
 
     Unless the settings hold their noise, it is measured in them.
     """

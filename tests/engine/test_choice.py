@@ -1,4 +1,4 @@
-"""What "auto" takes, at the edges of the rule: engine/select.py has the numbers."""
+"""The choice of "auto" at the limits of its rule in engine/select.py."""
 
 from __future__ import annotations
 

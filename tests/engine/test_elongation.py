@@ -1,4 +1,4 @@
-"""Lines, rings, scratches and granules are no spots of points; true spots are."""
+"""Lines, rings, scratches and granules are flagged as elongated; true spots are not."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def is_long(fits):
 
 
 def taken(lights, seed=1):
-    """Return what a camera counts."""
+    """Return the counts of a camera."""
     return np.random.default_rng(seed).poisson(BACKGROUND + lights).astype(np.float32)
 
 
 def ridges(height, period=32, degrees=0.0, width=SIGMA):
-    """Return straight lines, side by side."""
+    """Return parallel straight lines."""
     angle = np.deg2rad(degrees)
     away = (Y * np.cos(angle) + X * np.sin(angle)) % period - period / 2
     return height * np.exp(-(away**2) / (2 * width**2))
@@ -44,7 +44,7 @@ def rings(height, radius):
 
 
 def granules(height, times):
-    """Return ellipses so many times as long as wide."""
+    """Return ellipses with this ratio of length and width."""
     rng, lights = np.random.default_rng(4), np.zeros((SIZE, SIZE))
     for y, x in np.mgrid[16:240:24, 16:240:24].reshape(2, -1).T + rng.uniform(-2, 2, (100, 2)):
         angle = rng.uniform(0, np.pi)
@@ -55,7 +55,7 @@ def granules(height, times):
 
 
 def points(height, sigma=SIGMA, seed=5):
-    """Return centres of spots that stand alone, and their light."""
+    """Return centres of isolated spots, and their light."""
     rng = np.random.default_rng(seed)
     places = np.mgrid[14:244:20, 14:244:20].reshape(2, -1).T + rng.uniform(-0.5, 0.5, (144, 2))
     lights = sum(

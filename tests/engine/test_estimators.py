@@ -1,4 +1,4 @@
-"""Estimators: as precise as can be, honest errors, weights, bad pixels and cameras."""
+"""Estimators: precision at the bound, correct errors, weights, bad pixels and cameras."""
 
 from __future__ import annotations
 

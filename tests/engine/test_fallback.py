@@ -1,4 +1,4 @@
-"""When the GPU fails in the middle, the CPU does the rest, and nothing is lost.
+"""If the GPU fails during a run, the CPU continues, and nothing is lost.
 
 The GPU that fails is the CPU in disguise (see failing_gpu), and raises what CuPy raises.
 """
@@ -46,7 +46,7 @@ def job_of(frames):
 
 
 def localize(backend, frames):
-    """Detect and fit one block, as a run does."""
+    """Detect and fit one block, like a run."""
     block = Block(frames, frames)
     found = backend.detect(block, SETTINGS)
     positions = Positions(np.column_stack([found.y, found.x]).astype(float), found.frame)

@@ -1,4 +1,4 @@
-"""Positions that are linked to groups, and the rows of fits of several spots."""
+"""Groups of neighbouring positions, and rows of fits of several spots."""
 
 from __future__ import annotations
 

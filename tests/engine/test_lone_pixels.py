@@ -1,4 +1,4 @@
-"""Lone pixels, hot or dead, count in no fit: which these are, and what it does to fits."""
+"""Hot and dead pixels are excluded from fits: which they are, and the effect on fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOISE = NoiseModel(1.0, -100.0, 4.0)
 
 
 def expected(frames, sigma, noise):
-    """Return the lone pixels of whole frames, as the reference of detection has them."""
+    """Return the hot and dead pixels of whole frames by the reference of detection."""
     masks = []
     for frame in frames.astype(float):
         beside = reference.ndimage.correlate(frame, reference.CROSS / 4, mode="mirror")
@@ -27,12 +27,12 @@ def expected(frames, sigma, noise):
 
 
 def hot_pixels(*given):
-    """Return the lone pixels of ROIs, as the library finds them."""
+    """Return the hot and dead pixels of ROIs by the library."""
     return excluded(*given).hot
 
 
 def corners_in(rng, frames, roi_shape, count=300):
-    """Return ROIs anywhere in frames, and some in none."""
+    """Return ROIs anywhere in frames, some outside."""
     along = zip(frames.shape[1:], roi_shape, strict=True)
     first = [rng.integers(0, n - m + 1, count) for n, m in along]
     first = [np.where(rng.random(count) < 0.1, rng.choice([0, np.max(one)]), one) for one in first]
@@ -48,7 +48,7 @@ def cut(masks, corners, roi_shape):
 
 @pytest.fixture(scope="module", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
 def on_gpu(request):
-    """Look for lone pixels as a GPU does."""
+    """Find hot and dead pixels as on a GPU."""
     if request.param == "host":
         return lambda *given: excluded_on_device(*given).hot
     request.getfixturevalue("gpu")

@@ -1,4 +1,4 @@
-"""Pixels that count in no fit: those of the GPU, with one wait, are the CPU's."""
+"""Excluded pixels on the GPU, with one wait, are those on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS = Settings(sigma=1.3, noise=NoiseModel(0.0, 0.0, 400.0), threads=1)
 
 @pytest.fixture(scope="module", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
 def on_gpu(request):
-    """Look for pixels to exclude as a GPU does."""
+    """Find pixels to exclude as on a GPU."""
     if request.param == "host":
         return excluded_on_device
     request.getfixturevalue("gpu")

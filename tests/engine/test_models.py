@@ -1,4 +1,4 @@
-"""Models on the backends: truth without noise, σ of the light, round spots with an angle."""
+"""Models on the backends: exact without noise, σ of the light, round spots with an angle."""
 
 from __future__ import annotations
 

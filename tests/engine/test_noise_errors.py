@@ -28,7 +28,7 @@ from napari_spotfit.models.profiles import MODELS
 
 SIDE, COUNT = 9, 20_000
 PULLED = ("y", "x", "sigma", "amplitude", "background")
-#: As no camera has it: every number counts.
+#: Unrealistic values, so that every one matters.
 NOISE = NoiseModel(slope=1.7, intercept=-120.0, least=30.0, correlation=1.3)
 
 

@@ -1,4 +1,4 @@
-"""One way leads from every public function to the library's fits."""
+"""All public functions reach the library's fits by the same path."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from napari_spotfit.engine.cpu import block_fits
 from napari_spotfit.engine.fit_job import FitJob
 
 PACKAGE = ROOT / "src" / "napari_spotfit"
-#: Frames of Python between a public function and the library's fits, at most.
+#: Largest number of Python frames between a public function and the library's fits.
 MOST_FRAMES = 8
 
 
 def callers(path: Path) -> set[str]:
-    """Return the functions of the library that fit which a module calls."""
+    """Return the library's fit functions that a module calls."""
     names = {
         node.attr for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute)

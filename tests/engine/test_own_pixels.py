@@ -1,4 +1,4 @@
-"""Fits without the pixels that are other spots': which these are, and what it does to fits."""
+"""Fits without pixels that are nearer to other spots: which they are, and the effect on fits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BOTH = ("exclude", "ignore")
 
 
 def on_host(values, *where):
-    """Cut out as on a GPU, arrays of the host."""
+    """Cut out ROIs as on a GPU, with arrays of the host."""
     return there.cut_out_on(detection_on_host.HOST, values, *where)
 
 
@@ -48,7 +48,7 @@ def corners_of(centres, roi_shape, shape):
 
 
 def own_by_hand(corner, own, others, roi_shape):
-    """Return which pixels of a ROI are nearer to its spot than to all others, one by one."""
+    """Return which pixels of a ROI are nearest to its spot, in a loop."""
     y, x = np.indices(roi_shape).reshape(2, *roi_shape, 1) + np.reshape(corner, (2, 1, 1, 1))
     others = others[(others != own).any(axis=1)]
     to_others = (y - others[:, 0]) ** 2 + (x - others[:, 1]) ** 2
@@ -170,7 +170,7 @@ def test_spots_that_stand_alone_are_as_without_the_setting(backend):
 
 
 def known_of(rng, shape, estimator):
-    """Return what may be known of an image's pixels."""
+    """Return per-pixel maps of an image."""
     bad = rng.random(shape) < 0.02
     if estimator == "wlse":
         return {"weights": rng.uniform(0.5, 2, shape), "bad_pixels": bad}

@@ -1,4 +1,4 @@
-"""Pixels that are no data count in no fit: which these are, and what that does to fits."""
+"""Padding is excluded from fits: which pixels it is, and the effect on fits."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
         areas[number] = is_area(roi) and is_far_below(roi)
         expected[number] = no_data(roi.astype(float))
     rule = rule_for(frames.dtype)
-    suspect = there.order(HOST, HOST.orders(), frames, corners, roi_shape, rule)
+    suspect = there.find(HOST, HOST.commands(), frames, corners, roi_shape, rule)
     np.testing.assert_array_equal((suspect & FLAT_GROUND) != 0, areas)
     assert expected.any()
     for look in (excluded, excluded_on_device):

@@ -1,4 +1,4 @@
-"""ROIs around spots, and rows put in place, against NumPy."""
+"""ROIs around spots, and scattered rows, against NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.block_fits import CpuFitter
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.engine.rois import put_rows
+from napari_spotfit.engine.rois import scatter_rows
 from napari_spotfit.models.profiles import MODELS
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -55,6 +55,6 @@ def test_rows_find_back(seed, count):
     }
     back = {name: np.empty_like(column) for name, column in table.items()}
     for rows in map(np.flatnonzero, (~second, second)):
-        put_rows({name: column[rows] for name, column in table.items()}, rows, back)
+        scatter_rows({name: column[rows] for name, column in table.items()}, rows, back)
     for name, column in table.items():
         np.testing.assert_array_equal(back[name], column)

@@ -1,4 +1,4 @@
-"""Saturated pixels count in no fit: which these are, and what it does to fits."""
+"""Saturated pixels are excluded from fits: which they are, and the effect on fits."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
     )
     for top in (256, 258, 300):
         rule = layouts.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
-        areas = there.order(HOST, HOST.orders(), frames, corners, roi_shape, rule)
+        areas = there.find(HOST, HOST.commands(), frames, corners, roi_shape, rule)
         found = (areas & layouts.FLAT_TOP) != 0
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):

@@ -1,4 +1,4 @@
-"""Which backend runs the fits, and what is said of it."""
+"""The backend that runs the fits, and messages about it."""
 
 from __future__ import annotations
 

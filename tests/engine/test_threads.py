@@ -1,4 +1,4 @@
-"""Work in pieces: all of it, once, and its errors come back."""
+"""Work in pieces by threads: all of it is done once, and errors are raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spots in volumes that are cut out: truth, SciPy's minimum, errors, and what is refused."""
+"""Cut-outs of spots in volumes: truth, SciPy's minimum, errors, and refusals."""
 
 from __future__ import annotations
 

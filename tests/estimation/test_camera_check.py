@@ -1,4 +1,4 @@
-"""A gain upside down, or an offset too high, is warned of in flat and sparse images, too."""
+"""Warnings of an inverted gain or too high an offset, also in flat and sparse images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPOTS = scattered(RNG, SHAPE, 25)
 
 
 def taken(gain, background=20.0, photons=1500, read=1.5, seed=3):
-    """Return what a camera counts of few spots on an even background."""
+    """Return the counts of a camera for few spots on an even background."""
     rng = np.random.default_rng(seed)
     one = sum(
         light(place[None], photons * share, 1.3, SHAPE)

@@ -1,4 +1,4 @@
-"""Noise and PSF are told by what is there, whatever part of an image has no noise, or too much."""
+"""Noise and PSF are estimated right if a part of an image has no noise, or too much."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scene():
 
 
 def judged(image, places, **options):
-    """Return the share of places that have a good fit, how many good fits have none, and z."""
+    """Return recall, number of false positives, and z-scores of good fits."""
     fits = localize(image, **options)
     good = fits[fits.good]
     distance, own = cKDTree(places).query(np.column_stack([good.y, good.x]))

@@ -1,4 +1,4 @@
-"""The PSF's width and the ROI's size where nobody gives them."""
+"""Estimates of the PSF's width and the ROI's size."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_more_is_looked_at_than_it_takes(photons, spots, read):
     assert image.read == read
     assert width.sigma == pytest.approx(1.3, rel=0.05)
     assert width.spots >= 30
-    # Where one look is enough, it tells what all looks tell.
+    # One estimate, if sufficient, agrees with that of all frames.
     every = [estimate_sigma(frames[i::8]).sigma for i in range(8)]
     assert width.sigma == pytest.approx(np.median(every), rel=0.03)
 

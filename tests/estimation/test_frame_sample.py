@@ -1,4 +1,4 @@
-"""Noise and width are told by frames of each kind, whatever the period of the light."""
+"""Noise and width are estimated from lit frames, whatever the period of the light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The noise of frames, whatever is in them."""
+"""The noise estimate of frames of any content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("instruction_set")
 
 
 def deviation_of(frames, counts, sigma=1.3):
-    """Return the deviation that detection goes by, of a pixel with so many counts."""
+    """Return the deviation that detection uses for a pixel with these counts."""
     noise = measure_noise(np.ascontiguousarray(frames), Settings(sigma=sigma))
     return float(np.sqrt(noise.variance(counts)))
 

@@ -1,4 +1,4 @@
-"""Noise that no one camera makes, or not the one that is given, is told; other noise is not."""
+"""Warnings of noise that does not fit one camera, or the given one, and no false warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RIGHT = {"gain": GAIN, "offset": OFFSET, "variance": READ**2}
 
 
 def taken(electrons, gain=GAIN, seed=3):
-    """Return what a camera counts."""
+    """Return the counts of a camera."""
     rng = np.random.default_rng(seed)
     counts = rng.poisson(electrons) * gain + OFFSET + rng.normal(0, READ, np.shape(electrons))
     return np.clip(np.rint(counts), 0, 65535).astype(np.uint16)
@@ -31,7 +31,7 @@ def electrons():
 
 
 def told(movie, **options):
-    """Return what is warned of."""
+    """Return the warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         localize(movie, sigma=1.3, **options)

@@ -1,4 +1,4 @@
-"""What an image tells of its noise."""
+"""Noise models estimated from images."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_spots_on_white_noise_are_no_shot_noise():
 
 
 def _defects(kind, rng, shape):
-    """Return what a camera's faults add in every frame, in photons."""
+    """Return the defects of a camera in each frame, in photons."""
     added = np.zeros(shape)
     if kind == "columns":
         added[:, shape[1] // 3] = 4000

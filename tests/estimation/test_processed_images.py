@@ -1,4 +1,4 @@
-"""Images that were processed, or whose spots are as sharp as noise: found right, and told."""
+"""Processed images, and spots as sharp as noise: right results, and warnings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BRIGHT = 85 * 2 * np.pi * SIGMA**2
 
 
 def looked_at(image, **options):
-    """Return y and x of the good fits, the noise, and what was warned of."""
+    """Return y and x of the good fits, the noise, and warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         fits = localize(image, **{"sigma": SIGMA, "backend": "cpu"} | options)
@@ -48,7 +48,7 @@ def butterworth(image, limit, order=2):
 
 
 def deconvolved(image, rounds):
-    """Return what the light was before it was blurred, by Richardson and Lucy."""
+    """Deconvolve an image by Richardson and Lucy's method."""
     guess = np.full(image.shape, float(image.mean()))
     for _ in range(rounds):
         guess = guess * blurred(image / np.maximum(blurred(guess, SIGMA), 1e-9), SIGMA)

@@ -1,4 +1,4 @@
-"""What an image shows before it is fitted."""
+"""Widths and peaks that are estimated before fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files are read, or end in the documented error, which names them."""
+"""Damaged files are read, or cause the documented error, which names them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from napari_spotfit.widgets.table.filters import read_filters
 
 @pytest.fixture(scope="module", params=damage.KINDS)
 def damaged_files(request, tmp_path_factory):
-    """Damaged files of a kind, and what reads them."""
+    """Damaged files of a kind, and their reader."""
     writers, read = damage.KINDS[request.param]
     return damage.Damage(tmp_path_factory.mktemp(request.param), writers), read
 

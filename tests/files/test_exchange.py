@@ -1,4 +1,4 @@
-"""Files of other programs: what they define is read rightly, and what is written they read."""
+"""Files of other programs are read right, and written files are readable for them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from napari_spotfit.files.formats import write
 from napari_spotfit.files.table import UnreadableFileError
 
 FOREIGN = real_files.FOLDER / "formats"
-#: How far a place may be off that comes back: single precision of pixels, or of nm.
+#: Tolerance of positions after a round trip, in single precision of pixels or nm.
 SINGLE = {"picasso": 1e-5, "decode": 1e-5, "smlm": 1e-5}
 
 
 def saved(fits, path, format=None, **options):
-    """Save and load with the warning, if there is one, that all of them may give."""
+    """Save and load, ignoring the usual warning."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fits.save(path, format, **{"pixel_size": SIZE} | options)
@@ -64,7 +64,7 @@ def test_what_is_written_comes_back(tmp_path, name, rows):
             np.testing.assert_allclose(
                 found.columns[column], fits.columns[column], rtol=3e-7, err_msg=column
             )
-    # Whatever has gone was named.
+    # All losses are named.
     assert all(column in told for column in lost), told
     names = [file.name for file in tmp_path.iterdir()]
     assert not any(one.endswith(".part") for one in names)
@@ -126,13 +126,13 @@ WRITTEN = {
 @pytest.mark.parametrize("name", WRITTEN)
 def test_known_spots_are_at_their_places(tmp_path, name):
     text, known = WRITTEN[name]
-    path = tmp_path / "a.csv"  # what is in it tells the format
+    path = tmp_path / "a.csv"  # recognised by content
     path.write_text(text, encoding="utf-8")
     found = load_fits(path, pixel_size=SIZE)
     for column, value in known.items():
         np.testing.assert_allclose(found.columns[column][0], value, rtol=1e-6, atol=1e-12)
     assert found.converged[0] == found.judged[0] == ("stop_condition" in known)
-    # A mark of the order of bytes, and the line ends of Windows, change nothing.
+    # A byte order mark and Windows' line ends do not matter.
     path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     assert load_fits(path, name, pixel_size=SIZE).x.tolist() == found.x.tolist()
 
@@ -330,7 +330,7 @@ def test_counts_are_told_from_photons(tmp_path):
     assert "counts" not in told
     np.testing.assert_array_equal(found.background, fits.background / 2)
     np.testing.assert_array_equal(found.photons, fits.photons)
-    # What came in photons goes in photons.
+    # Photons stay photons.
     assert "counts" not in saved(found, tmp_path / "c.hdf5")[1]
     with pytest.raises(ValueError, match="different units cannot be joined"):
         SpotFits.concatenate([found, SpotFits(found.columns, ("frame",))])

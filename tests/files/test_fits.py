@@ -52,7 +52,7 @@ def fits() -> SpotFits:
 
 @pytest.fixture(params=["pyarrow", "without"])
 def csv_by(request, monkeypatch):
-    """Read and write CSV with pyarrow, or as it is done where that is missing."""
+    """Read and write CSV with pyarrow, or as without it."""
     if request.param == "without":
         monkeypatch.setattr(csv_file, "find_spec", lambda name: None)
     return request.param
@@ -173,7 +173,7 @@ def test_any_single_precision_number_is_written_and_read_by_both(bits, write_by,
 
 @pytest.mark.parametrize("read_by", [csv_file._arrow_columns, csv_file._plain_columns])
 def test_digits_are_rounded_once(read_by):
-    # By way of double precision, the first would become the number above it.
+    # Rounded via double precision, the first would become the next larger number.
     text = b"a\n7.038531e-26\n-7.038531e-26\n1e-45\n3.4028235e38\n"
     found = read_by(text, {"a": StoredColumn("float32")})["a"]
     assert [hex(bits) for bits in found.view(np.uint32)] == [

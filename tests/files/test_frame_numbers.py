@@ -1,4 +1,4 @@
-"""Numbers of frames in files of other programs: where they begin, and which they can tell."""
+"""Frame numbers in files of other programs: the first number, and the possible range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile files end in the documented error, or are read right: nothing is run, nor read elsewhere.
+"""Hostile files cause the documented error or are read right, without running or opening others.
 
 Nor do they take much memory or time.
 """
@@ -23,7 +23,7 @@ TIME, MEMORY = 5, 1 << 30
 
 
 def resident(name):
-    """Return a size of this process; 0 where the system does not tell it."""
+    """Return a memory size of this process; 0 if the system does not report it."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
@@ -31,7 +31,7 @@ def resident(name):
 
 @pytest.fixture
 def limited():
-    """End what takes too long; check what memory was taken."""
+    """Limit the time, and check the memory."""
 
     def end(*_):
         raise TimeoutError(f"it took more than {TIME} s of the processor")

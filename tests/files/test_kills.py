@@ -1,4 +1,4 @@
-"""Whatever operation on files a writer is killed at, the old or the new file is there, whole."""
+"""If a writer is killed at any file operation, the old or the new file is complete."""
 
 from __future__ import annotations
 

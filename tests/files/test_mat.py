@@ -1,4 +1,4 @@
-"""SMAP's files of MATLAB, and HDF5 files whose numbers lie elsewhere or are not there."""
+"""SMAP's MATLAB files, and HDF5 files with external or missing data."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_real_file_of_smap():
 
 
 def outside(path, kind):
-    """Write a file of Picasso's whose rows lie in another file, or nowhere."""
+    """Write a Picasso file whose rows are in another file, or missing."""
     rows = np.zeros(3, [("frame", "u4"), ("x", "f4"), ("y", "f4")])
     other = path.with_name("other.h5")
     with h5py.File(other, "w") as file:

@@ -1,4 +1,4 @@
-"""Where files are written: through links, never over what is no file, and errors that say where."""
+"""Targets of writing: links are followed, only files are replaced, and errors name the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas in the texts of tables do not reach a spreadsheet, where that is asked for."""
+"""With `spreadsheet`, formulas in texts of tables are escaped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fits():
 
 
 def cells(text):
-    """Return all cells as a spreadsheet reads them, of commas or semicolons."""
+    """Return all cells as read by a spreadsheet, separated by commas or semicolons."""
     return [
         cell.strip()
         for sign in ",;\t"

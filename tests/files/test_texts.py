@@ -1,4 +1,4 @@
-"""Text tables of other programs in the units, signs and encodings that there are."""
+"""Text tables of other programs in all units, delimiters and encodings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_trackmate_with_two_lines_of_titles(tmp_path):
 
 
 def german(text):
-    """Write a table as a spreadsheet does where numbers have decimal commas."""
+    """Write a table like a spreadsheet with decimal commas."""
     return text.replace(",", ";").replace(".", ",")
 
 

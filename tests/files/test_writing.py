@@ -1,4 +1,4 @@
-"""Files are written whole, through no link, with their mode, whoever else writes or is killed."""
+"""Files are written atomically, not through planted links, with their mode, despite kills."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ WRITERS = {
     "a.drift.txt": lambda path, count: save_drift(drift(count), path),
     "a.toml": lambda path, count: save_settings(Settings(sigma=float(count)), path),
 }
-#: What a writer does to the disk, in the order of a kill.
+#: Steps of a writer, in order.
 STEPS = ("create_temporary", "_flush", "replace", "chmod")
 
 
 class KilledError(BaseException):
-    """As if the process had ended."""
+    """Simulates the end of the process."""
 
 
 def killed_at(step, monkeypatch):
-    """Let a writer die at one of its steps: nothing that follows is done."""
+    """Kill a writer at one of its steps."""
 
     def die(*args, **named):
         raise KilledError
 
-    monkeypatch.setattr(Path, "unlink", lambda *args, **named: None)  # nobody tidies up
+    monkeypatch.setattr(Path, "unlink", lambda *args, **named: None)  # no clean-up
     if step in ("replace", "chmod"):
         monkeypatch.setattr(Path, step, die)
     else:

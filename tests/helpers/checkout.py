@@ -1,4 +1,4 @@
-"""Where the tests' own checkout is, and copies of it that need not compile everything again."""
+"""The tests' own checkout, and copies of it that reuse compiled objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def share_compiled(copy: Path) -> None:
-    """Let a copy of the checkout use what was compiled here, and add to it."""
+    """Share compiled objects with a copy of the checkout."""
     build = ROOT / "build"
     build.mkdir(exist_ok=True)
     # Windows allows links in developer mode only; else the copy takes its time.

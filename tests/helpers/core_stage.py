@@ -1,4 +1,4 @@
-"""An XY stage of pymmcore-plus that is no more than a place."""
+"""A simulated XY stage of pymmcore-plus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ unicore = pytest.importorskip("pymmcore_plus.experimental.unicore")
 
 
 class Stage(unicore.XYStageDevice):
-    """A stage at a place in µm, x and y."""
+    """A stage at a position in µm, x and y."""
 
     place = (0.0, 0.0)
 
@@ -37,7 +37,7 @@ class Stage(unicore.XYStageDevice):
 
 
 def put_into(core, stage):
-    """Make a stage that of a core."""
+    """Install a stage in a core."""
     core.loadPyDevice("XY", stage)
     core.initializeDevice("XY")
     core.setXYStageDevice("XY")

@@ -1,4 +1,4 @@
-"""Fits of ROIs by the library alone, without positions, masks and flags."""
+"""Fit ROIs by the library alone, without positions, masks and flags."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from napari_spotfit.engine.kernel_arguments import (
 
 
 def fit_rois(frames, corners, roi_shape, settings, start=None, *, planes=None, variance_map=None):
-    """Fit ROIs of any size where they lie in frames, as the GPU's function does."""
+    """Fit ROIs of any size in frames, like the GPU's function."""
     count = len(frames) if corners is None else len(corners)
     memory = np.empty(row_bytes(settings) * count, np.uint8)
     target = fit_results(address(memory), count, settings)

@@ -1,4 +1,4 @@
-"""Files of every format that is read, and damage to them: flipped, cut, moved and foreign bytes."""
+"""Files of every format, and damage to them: flipped, cut, moved and foreign bytes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from scipy.io import savemat
 from napari_spotfit import load_fits, load_settings, open_image, save_settings, simulate_movie
 from napari_spotfit.files.exchange.registry import EXCHANGE
 
-#: What names of images end in.
+#: Endings of images.
 IMAGE_ENDINGS = (".tif", ".npy", ".raw", ".dax", ".nd2", ".zarr")
-#: So many bytes at the beginning of a file, and at its end, are what says how the rest lies.
+#: Number of bytes at both ends of a file with most of the structure.
 _HEADER, _FOOTER = 600, 200
 
 
 def damaged(content: bytes, rng: np.random.Generator, others: list[bytes]) -> bytes:
-    """Return a content with some bytes changed, lost, moved, cut off, or those of another file."""
+    """Return content with some bytes changed, lost, moved, cut off, or from another file."""
     changed = bytearray(content)
     for _ in range(rng.integers(1, 4)):
         size = max(len(changed), 1)
@@ -87,7 +87,7 @@ def _mat_hdf5(path):
         file.write(b"MATLAB 7.3 MAT-file, Platform: PCWIN64, HDF5 schema 1.00 .".ljust(124))
 
 
-#: Writers of tables, by the names of their files.
+#: Writers of tables by file name.
 TABLES = {
     **dict(
         map(_saved, [*(one.suffix for one in EXCHANGE.values()), ".spots.csv", ".spots.parquet"])
@@ -101,7 +101,7 @@ TABLES = {
 
 
 def _movie(write):
-    """Return a writer of a movie of its own."""
+    """Return a writer of a movie."""
 
     def written(path):
         write(path, simulate_movie(6, shape=(24, 20), spots_per_frame=2, seed=1)[0])
@@ -109,7 +109,7 @@ def _movie(write):
     return written
 
 
-#: Writers of images, by the names of their files.
+#: Writers of images by file name.
 IMAGES = {
     name: _movie(write)
     for name, write in {
@@ -124,7 +124,7 @@ IMAGES = {
 
 
 class Damage:
-    """Whole files of every kind in a folder, and damaged ones beside them.
+    """Intact files of every kind in a folder, and damaged ones.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Damage:
     def __init__(self, folder: Path, writers: dict) -> None:
         self._folder = folder / "damaged"
         self.names = list(writers)
-        #: Those that are whole.
+        #: The intact files.
         self.whole: list[Path] = []
         self._contents: dict[str, dict[str, bytes]] = {}
         for number, (name, write) in enumerate(writers.items()):
@@ -150,12 +150,12 @@ class Damage:
         self._others = [one for files in self._contents.values() for one in files.values()]
 
     def path(self, seed: int) -> Path:
-        """Return a damaged file; the seed tells the kind and the damage."""
+        """Return a damaged file; the seed determines kind and damage."""
         rng = np.random.default_rng(seed)
         name = self.names[seed % len(self.names)]
         shutil.rmtree(self._folder, ignore_errors=True)
         files = self._contents[name]
-        # Of a folder, the files that say what the others are count as much as these.
+        # In a folder, choose metadata files as often as data files.
         chosen = sorted(files, key=lambda one: (rng.random() < 0.5, rng.random()))[0]
         if rng.random() < 0.5:
             chosen = min(files, key=lambda one: len(files[one]))
@@ -164,7 +164,7 @@ class Damage:
             place.parent.mkdir(parents=True, exist_ok=True)
             if one == chosen:
                 if rng.random() < 0.03:
-                    continue  # a file that is missing
+                    continue  # a missing file
                 inside = content.startswith(b"PK") and rng.random() < 0.7
                 damage = self._damaged_inside if inside else damaged
                 content = damage(content, rng, self._others)
@@ -173,7 +173,7 @@ class Damage:
 
     @staticmethod
     def _damaged_inside(content, rng, others):
-        """Return an archive whose files are damaged, and packed whole again."""
+        """Return an archive with damaged files in an intact container."""
         packed = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(packed, "w") as new:
             chosen = rng.choice(old.namelist())
@@ -183,12 +183,12 @@ class Damage:
         return packed.getvalue()
 
 
-#: How files should end.
+#: Proper outcomes.
 GOOD = "read", "refused"
 
 
 def outcome(path: Path, read) -> str:
-    """Return one of these, or what is wrong with how a file is refused."""
+    """Return a proper outcome, or what is wrong with the error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -208,7 +208,7 @@ def read_table(path: Path) -> None:
 
 
 def read_image(path: Path) -> None:
-    """Read an image: each of its first frames, and all at once if they are few."""
+    """Read an image: its first frames one by one, and all at once if they are few."""
     image = open_image(path)
     leading = image.shape[:-2]
     if np.prod(leading, dtype=float) <= 100:
@@ -217,5 +217,5 @@ def read_image(path: Path) -> None:
         image[tuple(0 for _ in leading)]
 
 
-#: Writers, and what reads what they have written.
+#: Writers, and the matching readers.
 KINDS = {"tables": (TABLES, read_table), "images": (IMAGES, read_image)}

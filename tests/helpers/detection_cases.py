@@ -1,16 +1,16 @@
-"""Frames on which detection is the same on every machine, and what "the same" is."""
+"""Frames for comparisons of detection between backends, and the comparison."""
 
 from __future__ import annotations
 
 import numpy as np
 from scenes import movie_of, on_grid, scattered
 
-#: No larger than what a kernel divides among its warps, and larger.
+#: Frames within one unit of work of a kernel's warps, and larger.
 SHAPES = [(1, 1), (1, 9), (40, 1), (2, 2), (5, 7), (3, 300), (33, 47), (96, 64)]
 
 
 def assert_alike(ours, theirs):
-    """Compare candidates: sums are rounded in another order."""
+    """Compare candidates, with tolerance for another order of summation."""
     for column in range(3):
         np.testing.assert_array_equal(ours[column], theirs[column])
         assert ours[column].dtype == theirs[column].dtype
@@ -23,7 +23,7 @@ def assert_alike(ours, theirs):
 
 
 def beside_bad_pixels(bad, dtype):
-    """Return frames of which one has a bad pixel, and one many."""
+    """Return frames, one with a bad pixel, and one with many."""
     rng = np.random.default_rng(56)
     frames = movie_of(rng, on_grid(rng, (64, 64), 16), 3, (64, 64)).astype(dtype)
     frames[0, 30, 40] = bad
@@ -45,7 +45,7 @@ def hot_frames(dtype):
 
 
 def saturated(dtype):
-    """Return frames with spots whose middle is flat."""
+    """Return frames with flat-topped spots."""
     rng = np.random.default_rng(58)
     frames = movie_of(rng, on_grid(rng, (80, 80), 20), 4, (80, 80), photons=20000, sigma=1.4)
     frames = np.minimum(frames, [[[250]], [[10000]], [[200]], [[251]]]).clip(0, 255).astype(dtype)

@@ -1,4 +1,4 @@
-"""The GPU's detection, and its look for lone pixels, on the host, with fibers for threads."""
+"""The GPU's detection and its search for hot pixels on the host, with fibers as threads."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def _kernel(file, name, **macros):
 
 
 def _allocate(size):
-    """Return memory that holds what others left there."""
+    """Return memory with arbitrary content."""
     return np.full(size, 0xA5, np.uint8)
 
 
-class _Orders:
-    """Orders that are carried out as they are given."""
+class _Commands:
+    """CommandList that are carried out as they are given."""
 
-    send = staticmethod(np.ascontiguousarray)
+    upload = staticmethod(np.ascontiguousarray)
 
-    def fetch(self, there, memory=None):
+    def download(self, there, memory=None):
         if memory is None:
             return np.asarray(there)
         memory[...] = there
@@ -44,13 +44,15 @@ class _Orders:
     def keep(self, *memory):
         pass
 
-    def carry_out(self, *, wait=True):
+    def run(self, *, wait=True):
         pass
 
 
-HOST = Device(0, _allocate, lambda array: array.ctypes.data, np.ascontiguousarray, _kernel, _Orders)
+HOST = Device(
+    0, _allocate, lambda array: array.ctypes.data, np.ascontiguousarray, _kernel, _Commands
+)
 
 
 def detect(frames, settings, mask=None, variance_map=None, *, level=None):
-    """Detect as :func:`napari_spotfit.engine.cuda.detect.detect` does, arrays of the host."""
+    """Run :func:`napari_spotfit.engine.cuda.detect.detect` with arrays of the host."""
     return cuda.detect_on(HOST, frames, settings, mask, variance_map, level)

@@ -1,4 +1,4 @@
-"""What detection should find, in double precision with SciPy: the method of docs/trust.md, plainly.
+"""Reference of detection in double precision with SciPy: the method of docs/trust.md.
 
 Nothing of it is used by the package; the kernels are compared with it.
 """
@@ -14,9 +14,9 @@ from scipy import ndimage
 from scipy.optimize import brentq
 from scipy.spatial import cKDTree
 
-#: Widths of the three Gaussians over the PSF's.
+#: Widths of the three Gaussians relative to the PSF's.
 NARROW, WIDE = 0.625, 1.6
-#: Taps that pass what is coarse, and what is as fine as pixels alternate.
+#: Low-pass and high-pass taps.
 COARSE = np.exp(-(np.arange(-6.0, 7.0) ** 2) / 8)
 COARSE /= math.sqrt(np.sum(COARSE**2))
 FINE = COARSE * (-1.0) ** np.arange(-6, 7)
@@ -273,7 +273,7 @@ def expected_false(threshold, sigma):
 
 
 def least_score(false_spots, sigma):
-    """Return the threshold for so many false spots in 10⁶ pixels."""
+    """Return the threshold for a number of false spots in 10⁶ pixels."""
     return brentq(lambda score: expected_false(score, sigma) - false_spots, 1.5, 40)
 
 
@@ -281,7 +281,7 @@ def least_score(false_spots, sigma):
 
 
 def lone_pixels(image, sigma, deviations, variance):
-    """Return which pixels no spot of this width can make."""
+    """Return which pixels are too sharp for a spot of this width."""
     around = ndimage.maximum_filter(image, footprint=RING, mode="mirror")
     distance = max(2, round(2 * sigma))
     pairs = []
@@ -299,7 +299,7 @@ def lone_pixels(image, sigma, deviations, variance):
 
 
 def without_lone_pixels(image, sigma, noise):
-    """Replace pixels that no spot of this width can make by the mean of those around."""
+    """Replace pixels that are too sharp for a spot by the mean of their neighbours."""
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     beside = ndimage.correlate(image, CROSS / 4, mode="mirror")
     variance = noise.kappa**2 * noise.variance(beside)

@@ -1,4 +1,4 @@
-"""A virtual display for each process whose tests open windows.
+"""A virtual display for each process with windows.
 
 Only one window of a display has the keyboard, and there is one clipboard: processes that work
 side by side need a display each.
@@ -13,7 +13,7 @@ import sys
 
 
 def own_display() -> subprocess.Popen[bytes] | None:
-    """Show the windows of this process on a virtual display, where it needs one of its own.
+    """Start a virtual display for this process if it needs one.
 
     That is where there is no other display, and for a worker of pytest-xdist. Call it before Qt
     opens the display; the virtual one goes with the process, even when that is killed.

@@ -1,4 +1,4 @@
-"""What tests of the widgets let happen, and wait for."""
+"""Helpers that run Qt's event loop and wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QApplication
 
 
 def settle(rounds: int = 3) -> None:
-    """Let what waits for the event loop happen, and what follows from it."""
+    """Process pending events and their consequences."""
     for _ in range(rounds):
         QApplication.processEvents()
 
@@ -22,6 +22,6 @@ def no_worker() -> bool:
 
 
 def freed(*references: weakref.ref[Any]) -> bool:
-    """Whether nothing holds some objects any more."""
+    """Whether some objects have been freed."""
     gc.collect()
     return all(reference() is None for reference in references)

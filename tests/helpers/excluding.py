@@ -1,4 +1,4 @@
-"""Which pixels of ROIs are excluded, by the library, from frames of the host's or a GPU's."""
+"""Excluded pixels of ROIs by the library, for frames on the host or a GPU."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from napari_spotfit.engine.kernel_arguments import address
 
 
 class There(np.ndarray):
-    """An array of the host's that is taken for one of a device."""
+    """A host array that counts as one on a device."""
 
 
 class Excluded(NamedTuple):
-    """Masks of pixels, of each ROI; none of ROIs outside."""
+    """Masks of the pixels of each ROI, empty for ROIs outside."""
 
     saturated: np.ndarray
     padding: np.ndarray
@@ -36,12 +36,12 @@ class Excluded(NamedTuple):
 
 
 def excluded(frames, corners, roi_shape, detection=None, **known):
-    """Return what is excluded from fits of ROIs at corners."""
+    """Return the pixels excluded from fits of ROIs at corners."""
     return _by(CpuFitter, frames, corners, roi_shape, detection, known)
 
 
 def excluded_on_device(frames, corners, roi_shape, detection=None, **known):
-    """Return the same as a GPU and the library find it together; frames may be the host's."""
+    """Return the same from GPU and library together; frames may be on the host."""
     if not isinstance(frames, np.ndarray):
         return _by(_Looking, frames, corners, roi_shape, detection, known)
     with pytest.MonkeyPatch.context() as patch:
@@ -50,7 +50,7 @@ def excluded_on_device(frames, corners, roi_shape, detection=None, **known):
 
 
 def install(patch):
-    """Let the host be a device."""
+    """Make the host act as a device."""
     patch.setattr(block_fits, "current_device", lambda: detection_on_host.HOST)
     patch.setattr(block_fits, "is_on_device", lambda array: isinstance(array, There))
     patch.setattr(block_fits, "like", lambda array, other: array)
@@ -61,7 +61,7 @@ def fit_on_device(patch, job, block, positions, fit=cpu_fits.fit_rois):
     install(patch)
     calls = []
 
-    def fit_rois(*given, on_device=False, orders=None, **known):
+    def fit_rois(*given, on_device=False, commands=None, **known):
         calls.append((len(given[0]) if given[1] is None else len(given[1]), on_device))
         return fit(*given, **known)
 
@@ -76,7 +76,7 @@ def fit_on_device(patch, job, block, positions, fit=cpu_fits.fit_rois):
 
 
 class _Looking(block_fits.DeviceFits):
-    """Looks for pixels to exclude before these are explained."""
+    """Finds the pixels to exclude, before they are explained."""
 
     def _look_at(self, corners):
         self._corners[:], self._given.taken = corners, 0
@@ -111,7 +111,7 @@ def _by(fitter, frames, corners, roi_shape, detection, known):
 
 
 def listed(frames, centres, frame, roi_shape, estimator="lse"):
-    """Return which ROIs around spots are not fitted whole, and what their fits are told."""
+    """Return which ROIs have excluded pixels, and the maps of their fits."""
     settings = Settings(estimator=estimator, threads=1)
     job = FitJob(settings, roi_shape, frames.dtype.str[1:])
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A backend that works as the CPU's does until it raises what CuPy raises on a GPU."""
+"""A backend that works like the CPU's, and then fails like CuPy on a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from napari_spotfit.engine.fit_job import FitJob
 
 
 def errors() -> dict[str, Exception]:
-    """Return what CuPy raises when a GPU fails."""
+    """Return the errors of CuPy when a GPU fails."""
     from cupy.cuda import compiler, memory, runtime
 
     return {

@@ -1,4 +1,4 @@
-"""GPUs that are none: as much of CuPy as cut-outs of the host need, on the host.
+"""Fake GPUs: as much of CuPy as cut-outs of the host need, on the host.
 
 Whatever is begun on a stream waits until somebody waits for it, as on a GPU that is slow: memory
 that is used again too early, or read before it is there, gives wrong results. The kernels are the
@@ -21,7 +21,7 @@ from napari_spotfit.engine.cpu import layouts
 from napari_spotfit.engine.cuda import devices, fit, staging, transfer
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 
-#: For what threads share: fibers of kernels, and how much memory is free.
+#: Lock for shared state: fibers of kernels, and free memory.
 _one_at_a_time = threading.RLock()
 
 
@@ -41,7 +41,7 @@ class CUDADriverError(Exception):
 
 
 class Gpus:
-    """Some GPUs, each with so many bytes of memory.
+    """Some GPUs, each with a size of memory in bytes.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class Gpus:
 
     def __init__(self, count=1, memory=1 << 30):
         self.free = [memory] * count
-        #: Launches of each.
+        #: Number of launches of each.
         self.launches = [0] * count
-        #: Most bytes that each had in use.
+        #: Peak memory of each in bytes.
         self.most = [0] * count
         self._memory, self._current = memory, threading.local()
         self._fails, self._calls = {}, {}
@@ -66,11 +66,11 @@ class Gpus:
         self.locked = {}
 
     def fail(self, device, call, first=0, error=None, *, for_good=True):
-        """Let calls of a kind fail on a GPU, from one on; afterwards it is lost, or goes on."""
+        """Make calls of a kind fail on a GPU from one on; then it is lost, or continues."""
         self._fails[device] = call, first, error or CUDARuntimeError("719: unspecified"), for_good
 
     def called(self, call, device=None):
-        """Count a call on a GPU, and raise what it fails with."""
+        """Count a call on a GPU, and raise its error, if any."""
         device = self.device if device is None else device
         count = self._calls.setdefault((device, call), itertools.count())
         kind, first, error, for_good = self._fails.get(device, ("", 0, None, False))
@@ -83,7 +83,7 @@ class Gpus:
             raise error
 
     def stand_aside(self, device):
-        """Let no thread wait for a GPU that has failed."""
+        """Do not let threads wait for a GPU that has failed."""
         self._at_work[device].set()
 
     @property
@@ -93,7 +93,7 @@ class Gpus:
     def use(self, device):
         self._current.device = device
 
-    # What the library calls: CUDA's driver.
+    # CUDA driver functions that the library calls.
     def send(self, there, here, size, stream):
         return self._later("send", stream, lambda: ctypes.memmove(there, here, size))
 
@@ -110,7 +110,7 @@ class Gpus:
         return failed
 
     def _wait_for_others(self, device):
-        """Let a thread that feeds a GPU wait until all feed theirs: none does everything alone."""
+        """Wait until all threads feed their GPUs, so that no thread does all the work."""
         self._at_work[device].set()
         if threading.current_thread() is not threading.main_thread():
             assert all(begun.wait(60) for begun in self._at_work)
@@ -141,7 +141,7 @@ class Gpus:
 
 
 def install(monkeypatch, gpus):
-    """Let the package find these GPUs in the place of CuPy."""
+    """Replace CuPy by these GPUs in the package."""
     cupy = _cupy(gpus)
     for name in ("", ".cuda", *(f".cuda.{part}" for part in vars(cupy.cuda.parts))):
         module = cupy
@@ -175,7 +175,7 @@ def install(monkeypatch, gpus):
 
 
 class _Kernel:
-    """A kernel, as CuPy has it."""
+    """A kernel like CuPy's."""
 
     def __init__(self, gpus, code):
         self.threads, self._gpus = threads_for(code), gpus
@@ -198,7 +198,7 @@ def _kernel(gpus, code):
 
 
 class _Stream:
-    """What was begun, one after the other."""
+    """A queue of asynchronous calls."""
 
     def __init__(self, gpus):
         self.gpus, self.device, self.ptr = gpus, gpus.device, id(self)
@@ -235,7 +235,7 @@ class _Stream:
 
 
 class _Event:
-    """A place in a stream."""
+    """A position in a stream."""
 
     def __init__(self, gpus):
         self.ptr, self._place = id(self), None
@@ -273,7 +273,7 @@ class _Array(np.ndarray):
 
 
 def _cupy(gpus):
-    """Return a module that works as CuPy."""
+    """Return a module that replaces CuPy."""
 
     class Device:
         def __init__(self, device=None):

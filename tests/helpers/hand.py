@@ -1,4 +1,4 @@
-"""A mouse over a widget, and over the canvas of a viewer; benchmarks and pictures use it, too."""
+"""A simulated mouse over a widget or a viewer's canvas, also for benchmarks and pictures."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ NO_KEY = Qt.KeyboardModifier.NoModifier
 
 
 def in_plot(plot: Any, x: float, y: float) -> QPointF:
-    """Return where in its viewport a plot of pyqtgraph shows a place of its data."""
+    """Convert a position in a pyqtgraph plot's data to its viewport."""
     return QPointF(plot.mapFromScene(plot.getViewBox().mapViewToScene(QPointF(x, y))))
 
 
 class Mouse:
-    """Moves over a widget and presses buttons; points are the widget's."""
+    """Moves over a widget and presses buttons, at points of the widget."""
 
     def __init__(self, widget: QWidget) -> None:
         self._widget = widget
 
     def hover(self, point: QPointF, keys: Any = NO_KEY) -> None:
-        """Come to a point with no button held."""
+        """Move to a point without a button."""
         QApplication.processEvents()
         self._send(QEvent.Type.MouseMove, point, NO_BUTTON, NO_BUTTON, keys)
 
@@ -44,7 +44,7 @@ class Mouse:
         self._send(QEvent.Type.MouseButtonRelease, point, button, NO_BUTTON, keys)
 
     def drag(self, *points: QPointF) -> None:
-        """Press at the first point, go through the others, and let go at the last one."""
+        """Press at the first point, move through the others, and release at the last one."""
         self.hover(points[0])
         self.press(points[0])
         for point in points[1:]:
@@ -57,15 +57,15 @@ class Mouse:
 
 
 class Hand(Mouse):
-    """A mouse over the canvas, and keys; places (y, x) are those of a layer's shown frame."""
+    """A mouse over the canvas, and keys; positions (y, x) are those of a layer's shown frame."""
 
     def __init__(self, viewer: napari.Viewer) -> None:
-        # There is no public way to the canvas.
+        # There is no public access to the canvas.
         self._viewer, self._canvas = viewer, viewer.window._qt_viewer.canvas
         super().__init__(self._canvas.native)
 
     def at(self, layer: napari.layers.Layer, place: Any) -> QPointF:
-        """Return where on the canvas a place is."""
+        """Convert a position to the canvas."""
         dims = self._viewer.dims
         position = np.array(layer.world_to_data(dims.point), float)
         position[-2:] = place
@@ -78,7 +78,7 @@ class Hand(Mouse):
     def click(
         self, layer: napari.layers.Layer, place: Any, keys: Any = NO_KEY, button: Any = LEFT
     ) -> None:
-        # A layout that is still to be made would move the place, and hovering may ask for one.
+        # A pending layout, also by hovering, would move the position.
         for _ in range(2):
             QApplication.processEvents()
             point = self.at(layer, place)

@@ -1,4 +1,4 @@
-"""Files made to run programs, to read other files, to hang, or to take all memory."""
+"""Files that try to run programs, to read other files, to hang, or to exhaust the memory."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from nd2_writer import write_nd2
 from pyarrow import parquet
 from scipy.io import savemat
 
-#: What stands in files that nobody named, and must not be read.
+#: Content of files that must not be read.
 SECRET = 54321
 #: A file that appears when a pickle was run.
 RAN = "ran"
 ROWS = np.zeros(3, [("frame", "u4"), ("x", "f4"), ("y", "f4")])
 MOVIE = np.arange(6 * 24 * 20, dtype=np.uint16).reshape(6, 24, 20)
-#: By name: writes into a folder, and returns the file and what the error says; None if it is read.
+#: Writers by name: write into a folder, and return the file and the error, None if it is readable.
 HOSTILE = {}
 
 
 def hostile(write):
-    """Add a writer."""
+    """Register a writer."""
     HOSTILE[write.__name__] = write
     return write
 
 
 def hostile_kinds(**kinds):
-    """Add writers by what they take; the first of them is the rest of their names."""
+    """Register a writer once for each named argument."""
 
     def add(write):
         for name, given in kinds.items():
@@ -50,7 +50,7 @@ def hostile_kinds(**kinds):
 
 
 def _secret(folder):
-    """Write images and tables beside the folder, which files in it lead to."""
+    """Write images and tables outside the folder, to which files in it refer."""
     outside = folder.parent / "outside"
     if outside.is_dir():
         return outside
@@ -65,7 +65,7 @@ def _secret(folder):
 
 
 class Payload:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, folder):
         self._path = str(folder / RAN)
@@ -137,7 +137,7 @@ def _laughs(merged=False):
     aliases=(_laughs(), "aliases that make it too long"),
     merged=(_laughs(merged=True), "aliases that make it too long"),
     circle=("a: &a [*a]\n", "aliases that make it too long"),
-    long=("a: [" + "1, " * 400_000 + "]\n", "a description has at most"),
+    long=("a: [" + "1, " * 400_000 + "]\n", "are accepted: shorten it"),
     deep=("[" * 100_000, "damaged"),
     runs=("a: !!python/object/apply:os.mkdir [ran]\n", None),
 )
@@ -179,7 +179,7 @@ def hdf5(folder, kind):
         elif kind == "soft":
             file["other"] = h5py.ExternalLink(str(other), "/")
             file["locs"] = h5py.SoftLink("/other/locs")
-        elif kind == "pipe":  # whoever opens it waits for ever
+        elif kind == "pipe":  # opening it blocks forever
             os.mkfifo(folder / "pipe")
             file["locs"] = h5py.ExternalLink(str(folder / "pipe"), "locs")
         elif kind == "virtual":

@@ -13,14 +13,14 @@ SingleNDTiffWriter = pytest.importorskip("ndtiff.ndtiff_file").SingleNDTiffWrite
 
 
 def paged(path, movie, **rest):
-    """Write pages apart from each other, as microscopes do."""
+    """Write pages that are not contiguous, as microscopes do."""
     with tifffile.TiffWriter(path, **rest) as file:
         for frame in movie:
             file.write(frame, contiguous=False, metadata=None)
 
 
 def looped(path, movie):
-    """Write pages as the plainest loop does: each one says that it is an image of its own."""
+    """Write pages in a plain loop, so that each describes itself as a separate image."""
     with tifffile.TiffWriter(path) as file:
         for frame in movie:
             file.write(frame)
@@ -69,7 +69,7 @@ def dax(path, movie, words="little endian"):
 
 
 def ndtiffs(path, movie, axes=("time",), words=None, count=None):
-    """Write a folder as Micro-Manager does; the channels' indices may be words."""
+    """Write a folder like Micro-Manager, with channels by index or name."""
     path.mkdir()
     pixels = SingleNDTiffWriter(str(path), "NDTiffStack.tif", {})
     with (path / "NDTiff.index").open("wb") as file:

@@ -1,4 +1,4 @@
-"""The page "Inspect" of "Results", as tests open and read it."""
+"""Open and read the page "Inspect" of "Results"."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def add_spots(viewer, movie, of=None, **options):
 
 
 def shows(inspector, layer, row):
-    """Whether numbers and pictures are those of a spot."""
+    """Whether the page shows numbers and pictures of a spot."""
     values = layer.features.iloc[row]
     number = inspector.panel.numbers.texts().get("y", "nan")
     y = float(number.partition(" ±")[0])

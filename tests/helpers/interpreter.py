@@ -1,4 +1,4 @@
-"""Steps of expressions done by the compiled library, outside of any fit."""
+"""Evaluate steps of expressions by the compiled library, outside fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from napari_spotfit.engine.cpu.library import load
 
 
 def memory(places: int) -> np.ndarray:
-    """Return the numbers of an expression, (places, lanes), where the library wants them."""
+    """Return memory for an expression's values, (positions, lanes), aligned for the library."""
     library = load()
     lanes = library.functions.spotfit_lane_width(library.index)
     whole = np.full(places * lanes + 16, np.nan, np.float32)
@@ -18,7 +18,7 @@ def memory(places: int) -> np.ndarray:
 
 
 def run(steps: np.ndarray, numbers: np.ndarray, n: int, row: int = 0, rows: int = 1) -> None:
-    """Do steps for n places in each of some rows."""
+    """Run steps for n positions in each of some rows."""
     library = load()
     library.functions.spotfit_run_steps(
         library.index, steps.ctypes.data, len(steps), numbers.ctypes.data, n, row, rows
@@ -26,7 +26,7 @@ def run(steps: np.ndarray, numbers: np.ndarray, n: int, row: int = 0, rows: int 
 
 
 def apply(function: str, *arguments: np.ndarray) -> np.ndarray:
-    """Return what an operation of the library makes of arrays."""
+    """Apply an operation of the library to arrays."""
     numbers = memory(0)
     count = -(-arguments[0].size // numbers.shape[1])
     numbers = memory(4 * count)
@@ -39,7 +39,7 @@ def apply(function: str, *arguments: np.ndarray) -> np.ndarray:
 
 
 def evaluate(encoded: Encoded, roi_shape: tuple[int, int], parameters: np.ndarray) -> np.ndarray:
-    """Return f and its derivatives, (1 + K, rows, columns, lanes), as a fit sees them.
+    """Return f and its derivatives, (1 + K, rows, columns, lanes), as in a fit.
 
     ``parameters`` has a row for each of the K shape parameters, a column for each lane.
     """

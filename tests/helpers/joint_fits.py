@@ -1,4 +1,4 @@
-"""A backend that fits spots together, in NumPy and SciPy, and images that it is for."""
+"""A backend in NumPy and SciPy that fits spots together, and test images for it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def field(cells, seed=0, frames=1):
 
 
 class Joint:
-    """Fits groups of spots together: some are dropped then, and others added."""
+    """Fits groups of spots together, dropping some and adding others."""
 
     kind, long_movies, reads_all = "cpu", None, False
 
@@ -84,7 +84,7 @@ class Joint:
         return made | {POSITION: rows}
 
     def _together(self, block, positions, columns, members):
-        """Return the position and the numbers of each spot of a group."""
+        """Return the position and the columns of each spot of a group."""
         alone = [(int(member), {}) for member in members]
         valid = len(members) and np.isfinite(columns["x"][members]).all()
         is_wide = len(members) == 1 and columns["sigma"][members[0]] > WIDE
@@ -115,7 +115,7 @@ class Joint:
 
 
 class _Fitter:
-    """Fits of one job, again and again."""
+    """Repeats fits of one job."""
 
     def __init__(self, backend, job):
         self._backend, self._job = backend, job
@@ -152,7 +152,7 @@ def fit_together(frame, centers, first_row=0):
 
 
 def mark_not_settled(backend, monkeypatch):
-    """Let the first spot of each group of two be flagged as not converged."""
+    """Flag the first spot of each group of two as not converged."""
     together = backend._together
 
     def flagged(*given):

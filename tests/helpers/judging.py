@@ -1,4 +1,4 @@
-"""Flags of fits that are anything, by the steps of the library that come after fits."""
+"""Compute flags of arbitrary fits by the library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from napari_spotfit.engine.quality.verdicts import ImageVerdicts
 
 
 class Origin(NamedTuple):
-    """Where fits began, and what is known of their image."""
+    """Initial positions of fits, and known settings of their image."""
 
     corners: np.ndarray
     places: np.ndarray
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 def judge_in_image(columns, settings, origin, saturated=None, lone=None):
-    """Make columns of ROIs those of an image, with all flags.
+    """Convert columns of ROIs to those of an image, with all flags.
 
     Of each ROI, masks say which pixels were saturated, and which were hot.
     """

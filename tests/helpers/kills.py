@@ -1,4 +1,4 @@
-"""Kill writers at each of their file operations, as a process of its own; print what is wrong.
+"""Kill writers at each of their file operations, in separate processes; print failures.
 
 usage: python kills.py FOLDER WRITER...
 
@@ -33,10 +33,10 @@ import napari_spotfit as spotfit
 from napari_spotfit.command_line.main import main
 from napari_spotfit.localization import stored
 
-#: What changes folders and files, as Python tells whoever listens.
+#: Audit events of Python that change folders and files.
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "os.link"}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-#: Settings with which nothing is estimated, so that each run takes little.
+#: Settings without estimates, so that runs are short.
 KNOWN = {"sigma": 1.3, "threads": 1, "backend": "cpu"}
 NOISE = {**KNOWN, "noise": spotfit.NoiseModel(1.0, 10.0, 10.0), "roi_size": 9}
 MOVIE = spotfit.simulate_movie(6, shape=(40, 40), spots_per_frame=3, seed=1)[0]
@@ -44,14 +44,14 @@ FITS = spotfit.localize(MOVIE, settings=None, **NOISE)
 
 
 class Killed(NamedTuple):
-    """When the system ends a process: before an operation, or as a file has so many bytes."""
+    """When to kill a process: before an operation, or when a file reaches a size."""
 
     step: int | None = None
     size: int | None = None
 
 
 def in_process(work: Callable[[], Any], folder: Path, end: Killed | None = None) -> Any:
-    """Return what a function returns in a process of its own; None where that was killed."""
+    """Run a function in a new process; return its result, or None if it was killed."""
     there, here = os.pipe()
     process = os.fork()
     if not process:
@@ -79,11 +79,11 @@ def in_process(work: Callable[[], Any], folder: Path, end: Killed | None = None)
 
 
 class _Operations:
-    """Counts operations on files, and ends this process before one of them."""
+    """Counts file operations, and kills this process before one of them."""
 
     def __init__(self, folder: Path, end: Killed | None) -> None:
         self.count, self._end, self._root = 0, end, folder
-        #: Which files are on the disk, and what took its name without being there.
+        #: Files that were flushed, and files that were renamed without.
         self._flushed, self.too_early = set[int](), list[str]()
         if end is not None and end.size is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -113,7 +113,7 @@ class _Operations:
 
 
 class Writer(NamedTuple):
-    """What is written, what was there before, and what is read of it."""
+    """A writer, the previous file, and a reader."""
 
     write: Callable[[], object]
     before: Callable[[], object] = lambda: None
@@ -126,7 +126,7 @@ class Writer(NamedTuple):
     between: Callable[[Any, Any, int], bool] = lambda found, new, said: False
     #: Whether it ends as files reach a size, too.
     sizes: bool = True
-    #: What all its processes begin with.
+    #: Setup of each process.
     ready: Callable[[], object] = lambda: None
 
 
@@ -268,7 +268,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def faults_of(name: str, root: Path) -> dict[str, Any]:
-    """Kill a writer at all of its operations; return how often, and what was wrong after it."""
+    """Kill a writer at each of its operations; return the number of kills, and failures."""
     writer, own = WRITERS[name], root / name
     own.mkdir()
     np.save(own / "movie.npy", MOVIE)

@@ -1,4 +1,4 @@
-"""The GPU's kernels of large ROIs on the host, with fibers for threads."""
+"""The GPU's kernels of large ROIs on the host, with fibers as threads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from napari_spotfit.engine.cuda import large_rois
 
 
 def machine(settings, pixel):
-    """Return what makes the numbers of requests, of arrays of the host."""
+    """Return a Machine for arrays of the host."""
     return large_rois.Machine(settings, pixel, _launch, lambda count: np.full(count, np.nan))
 
 
 def pixels(frames, planes=None, variances=None):
-    """Return where a frame's pixels lie, a ROI as a whole."""
+    """Return the pixels of a frame as one ROI."""
     arrays = (None if array is None else array.ctypes.data for array in (frames, planes, variances))
     return LargePixels(*arrays, frames.shape[-1])
 

@@ -25,7 +25,7 @@ PEAK, FLAT, MAP_UNIT = 0.28, 0.22, 0.05
 
 
 def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
-    """Return a fit that asks for sums at a shape, in the order of the kernels."""
+    """Return a fit that requests sums at a shape, in the order of the kernels."""
     fit = LargeFit(settings, roi_shape, planes=planes)
     fit.begin(None, 0.0)
     request, count = fit.request, len(shape) + 2
@@ -46,7 +46,7 @@ def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
 
 
 def on_cpu(fit, pixels, plane=None, variances=None):
-    """Return the numbers that a fit asks for of a frame: cells, or the sums of all pieces."""
+    """Return the numbers that a fit requests: cells, or sums over all pieces."""
     program = fit.kind.encoded.program if fit.kind.encoded else None
     source = HostRois(
         constants=ctypes.addressof(program) if program else 0,
@@ -76,7 +76,7 @@ def to_sums(numbers, shape):
 
 
 def assert_alike(ours, theirs, shape, tolerance=1e-5):
-    """Up to rounding, and to the units of steps along the shape's parameters."""
+    """Compare up to rounding, in units of steps along the shape's parameters."""
     (ours, our_vector, our_total), (theirs, vector, total) = (
         to_sums(numbers, shape) for numbers in (ours, theirs)
     )

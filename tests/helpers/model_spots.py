@@ -1,4 +1,4 @@
-"""Spots of every model, and what every estimator takes, for kernels to be compared on."""
+"""Spots and maps for every model and estimator, to compare kernels."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KINDS = (*ESTIMATORS, "mle with variance")
 
 
 def settings_of(model, estimator="lse", **options):
-    """Return settings with a gain that is known, which maximum likelihood needs."""
+    """Return settings with a known gain, which maximum likelihood needs."""
     return Settings(**(MODELS[model] | {"estimator": estimator[:4].strip(), "gain": 1.0} | options))
 
 
 def planes_for(estimator, shape, n=1, seed=0):
-    """Return planes as an estimator takes them, with two bad pixels each; None for some."""
+    """Return weights or variances for an estimator, with two bad pixels each; None for some."""
     if estimator in ("lse", "mle"):
         return None
     rng = np.random.default_rng(seed)

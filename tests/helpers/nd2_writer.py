@@ -1,4 +1,4 @@
-"""ND2 files as Nikon's programs write them (version 3), with no more in them than is needed."""
+"""Write minimal ND2 files like Nikon's programs (version 3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _level(name, *items):
 
 
 def write_nd2(path, movie, channels=1):
-    """Write frames (n, Y, X), of which so many neighbours are one picture's channels."""
+    """Write frames (n, Y, X); `channels` successive ones form one interleaved image."""
     frames, rows, columns = movie.shape
     pictures = frames // channels
     attributes = {

@@ -1,4 +1,4 @@
-"""Images with spots whose places are known, on every kind of background and noise.
+"""Images with known spots on every kind of background and noise.
 
 Counts are those of a camera: an offset of 100, a gain of 1 unless the scene says otherwise.
 """
@@ -17,30 +17,30 @@ from scipy.spatial import cKDTree
 
 Array = NDArray[np.float64]
 
-#: The width for which the photons below were chosen; they grow in proportion to σ.
+#: σ for which the photons below are; they are proportional to σ.
 _USUAL_SIGMA = 1.3
 
 
 class Scene(NamedTuple):
-    """Frames of one kind, and where their spots are."""
+    """Frames of one kind, and the positions of their spots."""
 
     name: str
     sigma: float
     frames: list[NDArray[np.generic]]
     #: y and x of each frame's spots.
     truth: list[Array]
-    #: Read-out variances that the camera's maker gave, in counts².
+    #: Map of read-out variances in counts².
     variance: Array | None = None
 
 
 class Kind(NamedTuple):
-    """A background with its noise."""
+    """A kind of background and noise."""
 
     #: Photons of a spot that is easy, but not trivial to see at σ 1.3.
     photons: float
-    #: Makes an image of extra light, in photons.
+    #: Returns an image from additional light in photons.
     image: Callable[[np.random.Generator, Array], NDArray[np.generic]]
-    #: How far along both axes the image moves its spots.
+    #: Shift of the spots along both axes by the processing.
     shift: float = 0.0
     has_map: bool = False
 
@@ -194,11 +194,11 @@ def _cells(
     return np.asarray(ndimage.gaussian_filter(inside.astype(float), edge))
 
 
-# ---- What was found ----
+# ---- Scores ----
 
 
 def hits(found: Array, truth: Array, radius: float) -> int:
-    """Count the pairs of a true and a found place, one to one, the nearest first."""
+    """Count the pairs of true and found positions, one to one, the nearest first."""
     if not len(found) or not len(truth):
         return 0
     pairs = cKDTree(found).sparse_distance_matrix(cKDTree(truth), radius, output_type="ndarray")

@@ -1,4 +1,4 @@
-"""NVIDIA's runtime compiler by itself: it needs no GPU and no driver."""
+"""NVIDIA's runtime compiler, which needs no GPU and no driver."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import NamedTuple
 import pytest
 from checkout import ROOT
 
-#: What compiled without a word.
+#: Output of a compilation without warnings.
 _KEPT = ROOT / "build" / "nvrtc"
 
-#: The packages of PyPI that bring it, the newest first.
+#: PyPI packages that contain it, the newest first.
 _PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 _LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)?|nvrtc64_\w+_0\.dll")
-#: Where a CUDA toolkit has its libraries, from CUDA_PATH.
+#: Folders of libraries in a CUDA toolkit, below CUDA_PATH.
 _FOLDERS = ("lib64", "lib", "bin", "bin/x64")
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 
-#: What the assembler says of each kernel when it is asked to.
+#: The assembler's report on each kernel.
 _USAGE = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\s*\n"
     r"ptxas info\s*: Used (\d+) registers"
@@ -40,7 +40,7 @@ _EXPECTED = re.compile(
 
 
 class Usage(NamedTuple):
-    """What a kernel takes of a GPU; bytes of memory per thread."""
+    """Resources of a kernel: registers, and bytes of memory per thread."""
 
     stack: int
     spill_stores: int
@@ -53,7 +53,7 @@ class Compiled(NamedTuple):
 
     #: Errors and warnings.
     log: str
-    #: Of its kernels.
+    #: Usage of its kernels.
     usage: list[Usage]
 
 
@@ -74,7 +74,7 @@ class Compiler:
         self._release = self.version, (file.stat().st_mtime_ns if file.is_file() else None)
 
     def compile(self, text: str, architecture: int, options: tuple[str, ...]) -> Compiled:
-        """Compile a program; several threads may do so at once.
+        """Compile a program; thread-safe.
 
         What compiled without a word is kept in build/ with the usage of its kernels, by all that
         they depend on: a change of anything else takes no time.
@@ -96,7 +96,7 @@ class Compiler:
         code, said = self._compile(text, (*options, "--ptxas-options=-v"))
         lines = [line for line in said.splitlines() if line.strip() and not _EXPECTED.match(line)]
         if code:
-            # Who is asked for the usage is told nothing of the assembler's errors.
+            # With the report of usage, errors of the assembler are missing.
             lines.append(f"nvrtcCompileProgram returned {code}: {self._compile(text, options)[1]}")
         usage = [Usage(*map(int, numbers)) for numbers in _USAGE.findall(said)]
         return Compiled("\n".join(lines), usage)
@@ -122,10 +122,10 @@ class Compiler:
 
 @lru_cache(maxsize=1)
 def find() -> Compiler | None:
-    """Return the compiler of a package, of a toolkit, or from where libraries are looked for."""
+    """Return the compiler of a package, of a toolkit, or of the library path."""
     for path in [*_packaged(), *_installed(), *_NAMES]:
         if sys.platform == "win32" and isinstance(path, Path):
-            # The library loads another one from its own folder.
+            # The library loads another one from its folder.
             os.add_dll_directory(str(path.parent))
         try:
             return Compiler(ctypes.CDLL(str(path)))

@@ -1,4 +1,4 @@
-"""OME-TIFF of several files, as Micro-Manager writes it."""
+"""Multi-file OME-TIFF, as Micro-Manager writes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = (
 
 
 def write_ome_files(folder, movie, count):
-    """Write a movie to so many files, each of which says of all frames where they are."""
+    """Write a movie to several files, each with the metadata of all frames."""
     each = len(movie) // count
     names = [f"f{number}.ome.tif" for number in range(count)]
     uuids = [f"urn:uuid:{uuid4()}" for _ in names]

@@ -1,4 +1,4 @@
-"""The GPU's kernel of fits on the host: the very text that NVRTC gets, with fibers for threads.
+"""The GPU's kernel of fits on the host: the same code as for NVRTC, with fibers as threads.
 
 What threads of one fit share, its rows and columns, sums and decisions, is tested like this
 without a GPU. The arithmetic of a thread is that of the CPU's library.
@@ -26,7 +26,7 @@ from napari_spotfit.engine.kernel_arguments import Results
 HERE = Path(__file__).parent
 BUILT = ROOT / "build" / "cuda_on_host"
 
-#: After kernels: what launches one of them.
+#: Appended to kernels: a function that launches one of them.
 _LAUNCH = """
 extern "C" int launch_{name}(unsigned grid, unsigned block, const void* const* given) {{
     static const void* const* arguments;
@@ -38,14 +38,14 @@ extern "C" int launch_{name}(unsigned grid, unsigned block, const void* const* g
 
 
 def kernel(code, threads=None):
-    """Return the kernel of a kind of fits, to be launched as on a device."""
+    """Return the kernel of a kind of fits, to launch as on a device."""
     threads = threads or threads_for(code)
     text = kernel_text(code, threads)
     return FitKernel(lambda *given: launch(text, "fit", *given), threads)
 
 
 def launch(text, name, grid, block, arguments, names=()):
-    """Launch a kernel; of its arguments, what is no number or structure is memory.
+    """Launch a kernel; arguments other than numbers and structures are memory.
 
     Where a text has several kernels, ``names`` are those of all, and they are compiled once.
     """
@@ -55,7 +55,7 @@ def launch(text, name, grid, block, arguments, names=()):
 
 
 def launcher(text, name, names=()):
-    """Return what launches a kernel by grid, block and the addresses of its arguments."""
+    """Return a function that launches a kernel by grid, block and addresses of arguments."""
     function = getattr(_library(text, names or (name,)), f"launch_{name}")
 
     def call(grid, block, places):
@@ -67,7 +67,7 @@ def launcher(text, name, names=()):
 
 def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, variance_map=None,
              threads=None, multiprocessors=1):  # fmt: skip
-    """Fit as :func:`napari_spotfit.engine.cuda.fit.fit_rois` does, arrays of the host."""
+    """Run :func:`napari_spotfit.engine.cuda.fit.fit_rois` with arrays of the host."""
     count = len(frames) if corners is None else len(corners)
     task = fit.task_of(
         settings, shape, frames.dtype.str[1:], gather=corners is not None,
@@ -89,12 +89,12 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
 
 @cache
 def _library(text, names):
-    """Return the compiled text of kernels, with what launches them."""
+    """Compile kernels with a function that launches them."""
     if sys.platform != "linux":
         pytest.skip("needs Linux, whose fibers take turns")
     prelude = (HERE / "warp_on_host.h").read_text("utf-8")
     text = prelude + text + "".join(_LAUNCH.format(name=name) for name in names)
-    # The few functions of C that it calls are there in any Python.
+    # The few C functions that it calls are in any Python.
     flags = ["-std=c++17", "-O1", "-g0", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
     command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]
     key = hashlib.sha256((text + shlex.join(command)).encode()).hexdigest()[:32]

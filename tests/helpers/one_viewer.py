@@ -1,4 +1,4 @@
-"""One viewer of napari for many tests, as long as each of them leaves it as new.
+"""One napari viewer for many tests, as long as each leaves it as new.
 
 To open and close a viewer takes longer than most tests. What a test puts in is taken out after
 it; where anything else differs from a new viewer, this one is closed and the next test gets
@@ -22,21 +22,21 @@ from napari.settings import get_settings
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication, QDockWidget
 
-#: What follows from the layers or from the mouse.
+#: State that follows from layers or mouse.
 PASSING = {"layers", "cursor", "mouse_over_canvas", "status", "help", "tooltip"}
-#: What the last layer leaves of its axes.
+#: State of axes that the last layer leaves behind.
 AXES = ("ndisplay", "axis_labels", "units")
 
 
 class OneViewer:
-    """Opens a viewer when it is asked for one, and keeps it; there is never a second one."""
+    """Opens a viewer on request, and reuses it."""
 
     def __init__(self) -> None:
         self._viewer: Viewer | None = None
         self._shown = False
 
     def get(self, show: bool = False) -> Viewer:
-        """Return a viewer as new."""
+        """Return a clean viewer."""
         if self._viewer is not None and self._shown != show:
             self.close()
         if self._viewer is None:
@@ -44,14 +44,14 @@ class OneViewer:
         return self._viewer
 
     def clear(self) -> None:
-        """Take out what a test put in; close the viewer if it is not as new then."""
+        """Remove what a test has added; close the viewer if it is not clean then."""
         if self._viewer is not None:
             self._take_out()
             if state(self._viewer) != self._new:
                 self.close()
 
     def close(self, after_failure: bool = False) -> None:
-        """Close the viewer, and see that nothing holds it but the traceback of a failure."""
+        """Close the viewer, and check that it is freed, unless a traceback holds it."""
         if self._viewer is None:
             return
         with patch.object(self._viewer.window._qt_window, "_save_current_window_settings"):
@@ -59,7 +59,7 @@ class OneViewer:
         self._viewer = None
         Application.destroy(get_app_model().name)
         _forget_actions()
-        # It may be among what collections leave out.
+        # It may be frozen, and ignored by collections.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
@@ -86,7 +86,7 @@ class OneViewer:
         self._new = state(self._viewer)
 
     def _take_out(self) -> None:
-        """Remove layers and docked widgets, and put the window back."""
+        """Remove layers and docked widgets, and restore the window."""
         viewer, window = self._viewer, self._viewer.window._qt_window
         viewer.layers.clear()
         viewer.window.remove_dock_widget("all")
@@ -100,7 +100,7 @@ class OneViewer:
 
 
 def _forget_actions() -> None:
-    """Have the next viewer register its actions, whichever application it finds."""
+    """Make the next viewer register its actions again."""
     init_qactions.cache_clear()
     _initialize_plugins.cache_clear()
 
@@ -111,7 +111,7 @@ def camera_of(viewer: Viewer) -> Any:
 
 
 def state(viewer: Viewer) -> dict[str, Any]:
-    """Return what a test could leave behind in a viewer."""
+    """Return the state that a test could leave behind in a viewer."""
     window = viewer.window._qt_window
     followed = [viewer, viewer.layers, viewer.layers.selection, viewer.dims]
     return {

@@ -1,4 +1,4 @@
-"""Settings that go with the process, for scripts that show and measure the widgets' defaults."""
+"""Temporary settings for scripts that show and measure the widgets' defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from napari_spotfit.widgets.parts import remember
 
 
 def own_settings() -> None:
-    """Begin with the defaults, and leave nothing to be remembered.
+    """Start with the defaults, and discard changes.
 
     The folder goes when all has ended that the widgets do at the end of the process: it has their
     locks, which Qt would else miss, and would be made again to write what is remembered.

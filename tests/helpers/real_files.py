@@ -1,4 +1,4 @@
-"""Real files that are not part of the project: where they are, and how they are read."""
+"""Paths and readers of real files, which are not part of the project."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: The folder they are in; SPOTFIT_REAL_FILES names another.
+#: Their folder; SPOTFIT_REAL_FILES sets another.
 FOLDER = Path(os.environ.get("SPOTFIT_REAL_FILES") or Path(__file__).parents[3] / "shared" / "data")
 
-#: What each image needs.
+#: Files of each image.
 REAL_FILES = {
     "dax": ("storm-analysis/test.dax", "storm-analysis/test_truth.csv"),
     "paint": ("picasso/testdata_1000frames.raw", "picasso/testdata_locs.hdf5"),
     "hybiss": ("spotiflow/img_hybiss_2d.tif",),
     "stuck_particles": ("trackpy/stuck.tif",),
 }
-#: The packages that read them; a machine with a GPU may have few.
+#: Packages to read them, which a machine with a GPU may lack.
 READERS = {"dax": "pandas", "paint": "h5py", "hybiss": "tifffile", "stuck_particles": "tifffile"}
 
 
 def missing(image: str) -> list[str]:
-    """Return which files of an image, and which package that reads them, are not there."""
+    """Return the missing files of an image, and missing packages to read them."""
     files = [f"the file {name}" for name in REAL_FILES[image] if not (FOLDER / name).exists()]
     return files if find_spec(READERS[image]) else [*files, f"the package {READERS[image]}"]
 

@@ -1,4 +1,4 @@
-"""Fits in double precision, by SciPy, from the formulas of the models and the estimators."""
+"""Reference fits in double precision by SciPy, from the formulas of models and estimators."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from scipy.optimize import least_squares
 
 from napari_spotfit.models.profiles import GAUSSIAN, Profile
 
-#: Maximum likelihood needs light everywhere; below this there is none.
+#: Lower bound of the light, as maximum likelihood needs some everywhere.
 DARKEST = 1e-6
 
 
 class Kind(NamedTuple):
-    """A model and an estimator, with what is known of the pixels."""
+    """A model and an estimator, with per-pixel maps."""
 
     profile: Profile = GAUSSIAN
     pixel: str = "sampled"
@@ -56,14 +56,14 @@ def derivatives(kind: Kind, values, shape) -> np.ndarray:
 
 
 def used(kind: Kind, shape) -> np.ndarray:
-    """Mask of the pixels that count."""
+    """Mask of the pixels used."""
     if kind.plane is None:
         return np.ones(shape, bool)
     return np.isfinite(kind.plane) if kind.estimator == "mle" else np.asarray(kind.plane) > 0
 
 
 def residuals(kind: Kind, values, spot) -> np.ndarray:
-    """Return what is squared and summed; for mle the signed roots of the deviance."""
+    """Return the residuals; for mle the signed roots of the deviance."""
     good = used(kind, spot.shape)
     h, g = image(kind, values, spot.shape)[good], spot[good]
     if kind.estimator != "mle":

@@ -1,4 +1,4 @@
-"""Fits that must be the same."""
+"""Assertions that fits are the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from napari_spotfit import SpotFits
 
 
 def assert_same(ours: SpotFits, theirs: SpotFits, score: float = 0) -> None:
-    """To the last bit, but for the score where its tolerance is given."""
+    """Compare fits to the bit, except the score if a tolerance is given."""
     assert list(ours.columns) == list(theirs.columns)
     for name, values in theirs.columns.items():
         assert ours.columns[name].dtype == values.dtype

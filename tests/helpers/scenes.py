@@ -1,4 +1,4 @@
-"""Frames with known spots, and what detection makes of them."""
+"""Frames with known spots, and scores of detection."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scattered(rng, shape, count):
 
 
 def on_grid(rng, shape, step):
-    """Return centres that are well apart, each somewhere near a pixel of a grid."""
+    """Return well-separated centres, each near a pixel of a grid."""
     rows, columns = (np.arange(step // 2, size - step // 2, step) for size in shape)
     grid = np.stack(np.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 2)
     return grid + rng.uniform(-1, 1, grid.shape)
@@ -86,7 +86,7 @@ def filtered_by_scipy(frame, sigma):
 
 
 def told(frames, settings):
-    """Return settings with a width of 1.3 px and the noise of frames, unless they hold them."""
+    """Return settings with a width of 1.3 px and the noise of frames, unless given."""
     if settings.sigma is None:
         settings = settings.changed(sigma=1.3)
     if settings.noise is not None:

@@ -1,4 +1,4 @@
-"""Spots of two channels whose truth is known."""
+"""Spots of two channels with known truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from napari_spotfit import SpotFits
 
 
 def fits_at(places, error=0.05, frame=None, **columns):
-    """Return fits at places y, x with standard errors; None for fits without."""
+    """Return fits at positions y, x, with standard errors unless None."""
     places = np.asarray(places, float).reshape(-1, 2)
     known = {"y": places[:, 0], "x": places[:, 1]} | columns
     if error is not None:
@@ -23,7 +23,7 @@ def fits_at(places, error=0.05, frame=None, **columns):
 
 
 def textured_cells(seed, *, shared=True, nuclei=True, per_cell=40, side=560):
-    """Return labels of 49 cells, and places of two independent channels in them.
+    """Return labels of 49 cells, and positions of two independent channels in them.
 
     Spots are dense in some parts of a cell, in both channels alike if `shared`, and rare in nuclei.
     """
@@ -53,7 +53,7 @@ def two_channels(
     seed, count=200, *, side=512, turned=0.0, scale=1.0, shift=(0.0, 0.0), mirrored=(1, 1),
     alone=0.0, error=0.05, bent=0.0, frames=1,
 ):  # fmt: skip
-    """Return fits of channels a and b, and the map of b onto a; some spots are in one alone."""
+    """Return fits of channels a and b, and the map of b onto a; some spots are in only one."""
     random, angle = np.random.default_rng(seed), np.radians(turned)
     linear = scale * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     linear = linear @ np.diag(mirrored)

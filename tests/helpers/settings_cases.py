@@ -1,4 +1,4 @@
-"""Any settings there may be, for hypothesis."""
+"""Arbitrary valid settings for hypothesis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from napari_spotfit import NoiseModel, Profile, Settings
 
-#: A model of somebody's own.
+#: An own model.
 OWN = {
     "expression": "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)",
     "start": {"s": "sigma", "q": 1},
@@ -28,7 +28,7 @@ def _numbers(low: float, high: float) -> st.SearchStrategy[float]:
 
 @st.composite
 def any_settings(draw: st.DrawFn) -> Settings:
-    """Return settings that go together, with numbers of any digits."""
+    """Return consistent settings, with numbers of any digits."""
     model = draw(st.sampled_from([*_MODELS, Profile.from_expression(**OWN), _ODD]))
     options = {
         "model": model,

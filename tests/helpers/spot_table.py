@@ -1,4 +1,4 @@
-"""The widget "Results" as tests open, read and use it; the truth is a known table."""
+"""Open, read and use the widget "Results" with a known table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIXEL = 0.1
 
 
 def make_fits(count: int, seed: int = 0, frames: int = 5) -> SpotFits:
-    """Return fits with known columns, in no particular order of anything but the frames."""
+    """Return fits with known columns, sorted only by frame."""
     rng = np.random.default_rng(seed)
     columns = {
         "frame": np.sort(rng.integers(0, frames, count)),
@@ -63,7 +63,7 @@ def titles(widget):
 
 
 def texts(widget, title):
-    """Return what a column of the table says."""
+    """Return the texts of a column of the table."""
     model, column = widget.table.model(), titles(widget).index(title)
     return [model.index(row, column).data() for row in range(model.rowCount())]
 

@@ -11,7 +11,7 @@ from napari_spotfit.models.profiles import GAUSSIAN_3D
 
 
 def fits_in_volumes(count: int = 5, seed: int = 0, **options: Any) -> SpotFits:
-    """Return fits at random places."""
+    """Return fits at random positions."""
     rng = np.random.default_rng(seed)
     columns = {"frame": np.sort(rng.integers(0, 4, count))}
     columns |= {axis: rng.uniform(0, 9, count) for axis in GAUSSIAN_3D.axes}

@@ -1,4 +1,4 @@
-"""Chunks of Dask go into memory that is there, where threads see it, and are whole."""
+"""Dask chunks are stored into existing memory by threads, and checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ dask = pytest.importorskip("dask")
 
 
 def image_of(pixels, made=lambda block: block):
-    """Return an image of Dask, each chunk of which is made from what it should be."""
+    """Return a Dask image with chunks from a function of the expected ones."""
     return da.from_array(pixels, chunks=(*[1] * (pixels.ndim - 2), 16, 16)).map_blocks(
         made, dtype=pixels.dtype, meta=np.empty((0,) * pixels.ndim, pixels.dtype)
     )

@@ -1,4 +1,4 @@
-"""Rows of a large frame that are in memory for a while."""
+"""Buffers of rows of a large frame."""
 
 from __future__ import annotations
 

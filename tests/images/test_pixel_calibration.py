@@ -1,4 +1,4 @@
-"""What is known of each pixel: the camera's calibration, weights, bad pixels."""
+"""Per-pixel maps: the camera's calibration, weights, bad pixels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def maps_of(rng, shape):
 
 @pytest.fixture(scope="module")
 def scene():
-    """A movie of a camera whose pixels differ much, its truth and its maps."""
+    """A movie of a camera with very different pixels, its truth and its maps."""
     maps = maps_of(np.random.default_rng(5), (70, 80))
     offset, gain, variance = maps
     movie, truth = simulate_movie(
@@ -37,7 +37,7 @@ def scene():
 
 
 class TestPlanes:
-    """What backends are given, against the formulas."""
+    """Weights and variances for backends, against the formulas."""
 
     numbers = np.arange(1, 3)
 

@@ -1,4 +1,4 @@
-"""TIFF files whose metadata promise other frames, or other files, than there are."""
+"""TIFF files with metadata of other frames or files than exist."""
 
 import struct
 

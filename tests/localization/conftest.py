@@ -1,4 +1,4 @@
-"""A movie whose spots are stored in several parts."""
+"""Fixtures for spots that are stored in several parts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def movie() -> np.ndarray:
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch, movie: np.ndarray) -> None:
-    """Let a part have four frames."""
+    """Store four frames per part."""
     monkeypatch.setattr(stored, "_PART_BYTES", 4 * movie[0].nbytes)
 
 
 @pytest.fixture
 def short_parts_of_joint_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a part have two of the frames that are fitted jointly."""
+    """Store two jointly fitted frames per part."""
     monkeypatch.setattr(stored, "_PART_BYTES", 2 * 80 * 100 * 2)

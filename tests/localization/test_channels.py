@@ -1,4 +1,4 @@
-"""Channels are no frames: one is chosen, or each is fitted by itself."""
+"""Channels are not frames: one is chosen, or each is fitted separately."""
 
 import json
 
@@ -26,7 +26,7 @@ from napari_spotfit.command_line.main import main
 
 
 class Named:
-    """An array whose axes, and channels, have names, as xarray's have."""
+    """An array with names of axes and channels, like xarray's."""
 
     def __init__(self, values, dims, coords=None):
         self.values, self.dims, self.coords = values, dims, coords or {}
@@ -58,7 +58,7 @@ def same(one, other):
 
 @pytest.fixture(params=["ome", "imagej", "named", "zarr"])
 def image(request, tmp_path):
-    """An image (t, c, y, x) of several channels, as each kind of file or array has it."""
+    """An image (t, c, y, x) of several channels, as each kind of file or array."""
     if request.param == "ome":
         about = {"axes": "TCYX", "Channel": {"Name": NAMES}}
         tifffile.imwrite(tmp_path / "m.ome.tif", MOVIE.astype("u2"), metadata=about)

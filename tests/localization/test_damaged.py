@@ -1,4 +1,4 @@
-"""Movies with a frame that cannot be read: what is before it is fitted, kept and right."""
+"""Movies with an unreadable frame: frames before it are fitted and kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPE = 40, 44
 
 
 class Damaged:
-    """A movie in chunks, of which one frame cannot be read."""
+    """A chunked movie with one unreadable frame."""
 
     def __init__(self, movie, damaged, chunks):
         self.shape, self.dtype, self.chunks = movie.shape, movie.dtype, (*chunks, *SHAPE)

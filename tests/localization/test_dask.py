@@ -1,4 +1,4 @@
-"""Fits that Dask makes: on threads and on a cluster of processes, the same to the bit."""
+"""Fits by Dask on threads and on a cluster of processes are the same to the bit."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_nothing_is_left_open(movie: np.ndarray, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two processes of one thread each, that are started again when they are killed."""
+    """Two processes of one thread each, which are restarted after a kill."""
     with (
         distributed.LocalCluster(
             n_workers=2,

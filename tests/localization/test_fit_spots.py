@@ -1,4 +1,4 @@
-"""fit_spots: right answers, honest errors, stop conditions, and bad input."""
+"""fit_spots: right results and errors, stop conditions, and bad input."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fitted_exactly(pixels, shape, dtype):
 
 
 def agreement(spots, fits):
-    """Share of the spots where both fitters converged and agree, among the former."""
+    """Fraction of spots that agree, of those for which both fitters converged."""
     # The same for all instruction sets: most of the time is the reference's.
     results = fitted_exactly(spots.tobytes(), spots.shape, spots.dtype.str)
     exact = np.array([result.x for result in results])

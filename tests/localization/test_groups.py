@@ -1,4 +1,4 @@
-"""Fits of several spots: more rows, or fewer, than positions, from the image to the file."""
+"""Joint fits, with more or fewer rows than positions, from the image to the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scene():
 
 @pytest.fixture
 def joint(monkeypatch):
-    """Return what lets all fits be joint ones."""
+    """Return a function that makes all fits joint."""
 
     def use(**kind):
         backend = Joint(**kind)
@@ -167,7 +167,7 @@ def test_picasso_has_the_groups(scene, joint, tmp_path):
 
 
 def in_blocks(monkeypatch, movie):
-    """Let the frames of a movie be worked in blocks of rows; return where these will begin."""
+    """Process frames in blocks of rows; return the first rows of blocks."""
     begins, blocks = [], tiles.row_blocks
 
     def listed(*given):

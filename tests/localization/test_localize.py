@@ -1,4 +1,4 @@
-"""fit_at, detect_spots and localize: any image, right places, bounded memory, bad input."""
+"""fit_at, detect_spots and localize: any image, right positions, bounded memory, bad input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ zarr = pytest.importorskip("zarr")
 
 @pytest.fixture(scope="module")
 def scene():
-    """A movie whose spots are bright and well apart, and its truth."""
+    """A movie of bright, well-separated spots, and its truth."""
     return simulate_movie(6, shape=(80, 90), spots_per_frame=9, photons=4000, background=5, seed=3)
 
 
@@ -68,7 +68,7 @@ def test_fits_know_their_settings(scene):
 
 
 def apart(places, distance):
-    """Mask of the places (frame, y, x) with no other within a distance in their frame."""
+    """Mask of positions (frame, y, x) without another within a distance in their frame."""
     spread = np.asarray(places, float) * [1e6, 1, 1]
     near = cKDTree(spread).query(spread, k=2)[0][:, 1]
     return near > distance

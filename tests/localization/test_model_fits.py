@@ -1,4 +1,4 @@
-"""Models and estimators as the public functions offer them: columns, starts, held and bounded."""
+"""Models and estimators in public functions: columns, start values, fixed parameters, bounds."""
 
 from __future__ import annotations
 

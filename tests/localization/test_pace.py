@@ -1,4 +1,4 @@
-"""Frames that come slowly are read a few at a time, so that there is something to tell."""
+"""Slow frames are read a few at a time, so that there is progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHAPE = 40, 44
 
 
 class Slow:
-    """A movie in chunks that takes so many seconds a frame, by the clock of whoever measures."""
+    """A chunked movie that takes a number of seconds per frame, by a fake clock."""
 
     def __init__(self, movie, seconds, monkeypatch, chunks_of=(1,)):
         self.shape, self.dtype, self.chunks = movie.shape, movie.dtype, (*chunks_of, *SHAPE)

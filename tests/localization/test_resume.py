@@ -1,4 +1,4 @@
-"""Runs that are stored in parts: killed and resumed, with the same file to the bit at the end."""
+"""Runs stored in parts: killed and resumed, with the same file to the bit in the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def file(movie: np.ndarray, tmp_path: Path) -> Path:
 
 
 def estimates_made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Return a list that grows whenever something is estimated."""
+    """Return a list that records estimates."""
     made: list[object] = []
     search = width_search.width_of
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Blocks that are worked on side by side: in order, as many as there are workers, all of them."""
+"""Blocks in parallel: in order, as many as workers, and all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames worked in blocks of rows with halos: the rows of the whole frame, to the bit."""
+"""Frames processed in blocks of rows with halos give the results of the whole frame, to the bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from napari_spotfit.images.pixel_calibration import detection_calibration
 from napari_spotfit.images.reading import row_tiles
 from napari_spotfit.localization import plan
 
-#: So tall and wide that it is worked in several blocks.
+#: A shape that is processed in several blocks.
 SHAPE = (2300, 300)
 #: Rows of a tile: less than what a spot depends on, a strip's and others.
 ROWS = (60, 1040, 1500)
@@ -39,7 +39,7 @@ def movie():
 
 @pytest.fixture(scope="module")
 def saturated(movie):
-    """Discs as high as the converter goes, which is below the type's end, across borders, too."""
+    """Discs at the converter's limit, below that of the type, also across borders of blocks."""
     random, light = np.random.default_rng(0), movie.astype(int)
     y, x = np.indices(SHAPE)
     for place in random.uniform((20, 10), (SHAPE[0] - 20, SHAPE[1] - 10), (12, 2)):
@@ -95,7 +95,7 @@ def in_tiles(monkeypatch, image, rows, settings, **maps):
 
 
 def known_of(fits, maps):
-    """Return settings that leave nothing open; what a camera knows is given by it."""
+    """Return settings without estimates; the camera gives its own values."""
     settings = fits.settings
     if "camera" in maps:
         settings = settings.changed(offset=0.0, gain=None, variance=None)

@@ -1,4 +1,4 @@
-"""What cannot be meant is named, and nothing of it passes silently."""
+"""Wrong inputs raise errors that name them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_masked_values_are_never_overlooked():
     with pytest.raises(ValueError, match="masked"):
         localize(image, bad_pixels=np.ma.array(image > 120, mask=image > 130))
     fits = fit_spots(CUT_OUTS)
-    with pytest.raises(ValueError, match="some of the rows are masked"):
+    with pytest.raises(ValueError, match="some rows are masked"):
         fits[np.ma.array([True] * 5, mask=[1, 0, 0, 0, 0])]
     assert len(localize(np.ma.array(image))) == len(localize(image))
 
@@ -133,7 +133,7 @@ def test_parts_that_are_no_fits(parts):
 
 
 class Named:
-    """An array whose axes have names, as xarray's have."""
+    """An array with names of axes, like xarray's."""
 
     def __init__(self, values, dims):
         self.values, self.dims = values, dims

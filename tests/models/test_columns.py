@@ -1,4 +1,4 @@
-"""The table of columns, and all that is made from it."""
+"""The table of columns, and what is generated from it."""
 
 from __future__ import annotations
 

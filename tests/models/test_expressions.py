@@ -1,4 +1,4 @@
-"""Models from expressions: what is read, what is refused, and what comes of it."""
+"""Models from expressions: parsing, refusals, and fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models' formulas, and what simulation makes of them."""
+"""The models' formulas, and simulations of them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_simulated_camera_has_its_offset_gain_and_noise():
 
 def test_turned_spots_must_be_sampled_and_elliptical():
     for options in ({}, {"sigma_y": 1.0, "pixel": "integrated"}):
-        with pytest.raises(ValueError, match="turned spots need sigma_y"):
+        with pytest.raises(ValueError, match="rotated spots need sigma_y"):
             simulate_spots(1, angle=10.0, **options)
 
 

@@ -1,4 +1,4 @@
-"""What Python and the kernels both know of where a fit stops."""
+"""Stop conditions are the same in Python and in the kernels."""
 
 from __future__ import annotations
 

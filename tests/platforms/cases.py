@@ -1,4 +1,4 @@
-"""What selftest.cpp runs on every platform, and how much its results may differ."""
+"""Cases of selftest.cpp for every platform, and tolerances of results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
     blocks: tuple[bytes, ...] = ()
 
     def compare(self, own: list[bytes], other: list[bytes], same_code: bool) -> tuple[bool, str]:
-        """Tell whether results are like our own, and how much they differ.
+        """Return whether results agree with our own, and their largest difference.
 
         With the same instruction set the code is the same, and so is every bit. Between
         instruction sets sums are in another order.
@@ -109,13 +109,13 @@ CASES = (
 
 
 def joined(cases: Iterable[Case]) -> bytes:
-    """Return cases as selftest.cpp reads them."""
+    """Return cases in the format of selftest.cpp."""
     blocks = [block for case in cases for block in (case.function.encode(), *case.blocks)]
     return b"".join(struct.pack("<q", len(block)) + block for block in blocks)
 
 
 def separated(results: bytes) -> list[list[bytes]]:
-    """Return what selftest.cpp wrote, the blocks of one case in one list."""
+    """Return the output of selftest.cpp, a list of blocks per case."""
     blocks = []
     while results:
         (length,) = struct.unpack_from("<q", results)

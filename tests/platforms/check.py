@@ -33,13 +33,13 @@ set), and which instruction sets it finds in processors that QEMU plays.
 | --- | --- |
 """
 
-#: What runs a platform's programs.
+#: Emulator of each platform's programs.
 RUNNERS = {
     "linux-x86_64": (),
     "linux-arm64": ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
     "windows-x86_64": ("wine64",),
 }
-#: Which of our instruction sets stand in for those of another architecture.
+#: Our instruction sets that correspond to those of another architecture.
 COUNTERPARTS = {"neon": "sse42"}
 #: Processors, by QEMU's names, and what they have. QEMU itself has no AVX-512.
 PROCESSORS = {"core2duo": [], "Nehalem": ["sse42"], "SandyBridge": ["sse42"]}
@@ -47,7 +47,7 @@ PROCESSORS |= {"Haswell": ["sse42", "avx2"], "max,-avx2": ["sse42"], "max,-bmi2"
 PROCESSORS |= {"max,-xsave": ["sse42"]}
 
 PATH = "/usr/bin:/usr/lib/wine"
-#: Debian's packages with what is needed there.
+#: Debian packages needed there.
 PACKAGES = "qemu-user libc6-arm64-cross wine64"
 
 
@@ -74,7 +74,7 @@ class Program:
         return done.stdout
 
     def results(self, instruction_set: str) -> list[list[bytes]]:
-        """Return the blocks that every case gives."""
+        """Return the blocks of every case."""
         cases, results = self.home / "cases", self.home / "results"
         cases.write_bytes(joined(CASES))
         self(instruction_set, cases, results)
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def check(home: Path) -> bool:
-    """Run all and write the report; tell whether all is well."""
+    """Run all, write the report, and return whether all agree."""
     lines, passed = [], True
 
     def note(what: str, good: bool, how: str) -> None:

@@ -1,4 +1,4 @@
-"""Fits that are joined as they come."""
+"""Joining parts of fits while others are computed."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_table_is_a_copy(fits):
 
 def test_fits_stay_as_they_are(fits):
     for name in ("x", "sigma", "settings", "converged", "anything", "_columns"):
-        with pytest.raises(AttributeError, match=f"{name} cannot be set: fits stay as they are"):
+        with pytest.raises(AttributeError, match=f"{name} cannot be set, as fits are immutable"):
             setattr(fits, name, 1)
     with pytest.raises(AttributeError, match="x cannot be deleted"):
         del fits.x

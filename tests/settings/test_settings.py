@@ -1,4 +1,4 @@
-"""Settings: defaults, checks, and the places that read them."""
+"""Settings: defaults, checks, and their use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stage is calibrated, moved back, held where nothing should be believed; and all is logged."""
+"""A stage is calibrated, moved back, held while displacements are unreliable, and logged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNOWN = {"sigma": 1.3, "gain": 1.0, "offset": 100.0, "backend": "cpu", "threads"
 
 
 class Recorded:
-    """A stage that notes what it is told, and fails when asked to."""
+    """A stage that records moves, and fails on request."""
 
     def __init__(self):
         self.moves = []

@@ -1,4 +1,4 @@
-"""A session: its own thread, what it counts, and what it does when something goes wrong."""
+"""A session: its thread, its counts, and its reaction to errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power spectra and Allan deviations of noise that is known."""
+"""Power spectra and Allan deviations of known noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fiducials are followed to their errors, and what is wrong with some moves nothing."""
+"""Fiducials are followed within their errors, robustly against bad ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def followed(scope, frames, **options):
 
 
 def off(found, truth):
-    """Return how far displacements are off, in their standard errors: those of two frames."""
+    """Return the errors of displacements in their standard errors, of two frames."""
     first = np.array([found[0].y_stderr, found[0].x_stderr])
     told = np.array([[one.y, one.x] for one in found])[1:]
     errors = np.array([[one.y_stderr, one.x_stderr] for one in found])[1:]
@@ -178,7 +178,7 @@ def test_frames_that_tell_nothing_are_said_and_change_nothing():
         assert "dtype" in tracker.update(first.astype(float), 0.05).problem
         before = tracker.update(second, 0.1)
         assert not before.problem
-        assert "once more" in tracker.update(second, 0.2).problem
+        assert "previous one again" in tracker.update(second, 0.2).problem
         assert "too late" in tracker.update(first, 0.15).problem
         lost = tracker.update(np.full_like(first, 120), 0.3)
         assert "no fiducial is left" in lost.problem

@@ -148,7 +148,7 @@ def test_the_settings_of_a_result(viewer, widget, folder, movies, qtbot, press):
     ("images", "output", "words"),
     [("", "", "Choose images"), ("nothing*.tif", "", "There is no image file in the pattern"),
      ("{}", "{}/a.tif", "Output must be a folder"),
-     ("{}", "{}/a.tif/there", "a.tif/there” cannot be made (Not a directory): choose another one")],
+     ("{}", "{}/a.tif/there", "a.tif/there” cannot be created (Not a directory): choose a folder")],
 )  # fmt: skip
 def test_what_is_missing_is_said(images, output, words, widget, folder, qtbot, press):
     type_into(qtbot, widget.form.images, images.format(folder))

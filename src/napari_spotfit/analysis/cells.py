@@ -1,4 +1,4 @@
-"""One table of cells and channels: spots, their light, and how many are pairs."""
+"""Tabulate spots, light and pairs by cell and channel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .summary import check_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What stands in the table of two channels, by its name among the results of pair_spots.
+#: Columns for two channels, by their names in the results of pair_spots.
 _OF_PAIRS = {
     "observed": "pairs", "expected_shifted": "expected", "excess": "excess",
     "stderr": "excess_stderr",
@@ -36,29 +36,29 @@ def cells_by_channel(
     shape: Sequence[int] | None = None,
     z_scale: float | None = None,
 ) -> pd.DataFrame:
-    """Return a table with a row for every cell, and columns for each channel and each two of them.
+    """Return a table of one row per cell, with columns for each channel and each pair of channels.
 
     Parameters
     ----------
     channels : mapping of SpotFits, or SpotFits
-        The fits that count of each channel by its name, such as ``{"GFP": gfp[gfp.good], …}``; or
-        fits with a column ``channel``, as ``localize(image, channel="all")`` returns them.
+        The fits of each channel by name, such as ``{"GFP": gfp[gfp.good], …}``, or fits with a
+        column ``channel``, as returned by ``localize(image, channel="all")``.
     labels, to_labels
-        The cells, as :func:`per_label` takes them. Without labels, all spots are in one row.
+        The cells, as in :func:`per_label`. Without labels, all spots are in one row.
     radius : float, optional
-        Up to how many pixels apart spots of two channels are pairs; none are sought without it.
+        Largest distance of pairs in pixels; without it, no pairs are counted.
     columns : iterable of str
-        Columns of numbers that are added up.
+        Numeric columns to sum.
     shape, z_scale
         As in :func:`pair_spots`.
 
     Returns
     -------
     pandas.DataFrame
-        ``label`` and ``pixels`` as of :func:`per_label`; for each channel, ``GFP_count``,
-        ``GFP_photons_sum`` and ``GFP_photons_mean``; and for each two, ``GFP+RFP_pairs``,
-        ``GFP+RFP_expected`` by chance, ``GFP+RFP_excess`` and ``GFP+RFP_excess_stderr``. A number
-        of a channel is called ``channel_0``.
+        ``label`` and ``pixels`` as in :func:`per_label`; for each channel, ``GFP_count``,
+        ``GFP_photons_sum`` and ``GFP_photons_mean``; and for two channels, ``GFP+RFP_pairs``,
+        ``GFP+RFP_expected`` by chance, ``GFP+RFP_excess`` and ``GFP+RFP_excess_stderr``. Numbered
+        channels are called ``channel_0`` ….
 
     Raises
     ------
@@ -89,10 +89,10 @@ def cells_by_channel(
 
 
 def named_channels(channels: Mapping[Any, SpotFits] | SpotFits) -> dict[str, SpotFits]:
-    """Return the fits of channels by the names that stand in tables."""
+    """Return the fits of channels by their names in tables."""
     known = split_channels(channels) if isinstance(channels, SpotFits) else channels
     if not known:
-        raise ValueError("there are no channels: give the fits of each by its name")
+        raise ValueError("there are no channels: pass the fits of each by name")
     return {
         name if isinstance(name, str) else f"channel_{name}": of_one_channel(fits)
         for name, fits in known.items()
@@ -107,13 +107,13 @@ def table_of_cells(
     columns: Iterable[str] = ("photons",),
     to_labels: ArrayLike | None = None,
 ) -> pd.DataFrame:
-    """Return the table of :func:`cells_by_channel` from pairs that are known."""
+    """Return the table of :func:`cells_by_channel` from known pairs."""
     import pandas as pd
 
     names: list[str] = list(columns)
     table: dict[str, Any] = {}
     for name, fits in channels.items():
-        # Its number is in the columns' names, and rows are of cells.
+        # The channel is in the names of columns already.
         of_spots = {one: values for one, values in fits.columns.items() if one != CHANNEL}
         fits = SpotFits(of_spots, fits.index_names, fits.settings)
         if labels is None:

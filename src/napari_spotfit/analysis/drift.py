@@ -1,4 +1,4 @@
-"""Estimate the drift of a sample by fiducials that are seen in many frames of a movie."""
+"""Estimate the drift of a sample from fiducials in many frames of a movie."""
 
 from __future__ import annotations
 
@@ -28,37 +28,36 @@ from .tracks import leading_axes
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The columns of a drift; and which part of a movie, at its ends, is worth a warning if it has no
-#: fiducials.
+#: Columns of a drift; fraction of a movie that may lack fiducials at its ends without a warning.
 _COLUMNS, _UNSEEN = ("frame", "y", "x", "y_stderr", "x_stderr", "used"), 0.01
-#: Those of a drift along z, too.
+#: Columns of a drift along z.
 _ALONG_Z = ("z", "z_stderr")
-#: So many lines may stand before the numbers of a text.
+#: Largest number of lines before the numbers in a text file.
 _LONGEST_HEADER = 50
 
 
 @dataclass(frozen=True)
 class Drift:
-    """By how much a sample has moved in each frame of a movie.
+    """The displacement of a sample in each frame of a movie.
 
-    Threads: it does not change, so that any number may use one; leave its arrays as they are.
+    Threads: any number may share it, as it is immutable; do not modify its arrays.
 
     Attributes
     ----------
     y, x : ndarray of float64, shape (frames,)
-        Pixels since the first frame that has fiducials.
+        Displacement in pixels since the first frame with fiducials.
     y_stderr, x_stderr : ndarray of float64, shape (frames,)
-        Standard errors; NaN in frames without fiducials, whose drift is interpolated. Where
-        fiducials scatter by more than their own errors, by as much.
+        Standard errors, scaled to the scatter of the fiducials if that is larger; NaN in frames
+        without fiducials, whose drift is interpolated.
     used : ndarray of int64, shape (frames,)
-        How many fiducials took part.
+        Number of fiducials used.
     z, z_stderr : ndarray of float64, shape (frames,), optional
-        The same along the optical axis in nm, as Picasso has it; None where it is not known.
+        The same along the optical axis in nm, as in Picasso; None if unknown.
 
     Raises
     ------
     ValueError
-        If the columns are not of one length, or a place is no finite number.
+        If the columns differ in length, or a displacement is not finite.
     """
 
     y: Floats
@@ -82,13 +81,13 @@ class Drift:
         return len(self.y)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a table: frame, y, x, y_stderr, x_stderr, used; z and z_stderr if it has them."""
+        """Return a table: frame, y, x, y_stderr, x_stderr, used, and z, z_stderr if known."""
         import pandas as pd
 
         return pd.DataFrame({"frame": np.arange(len(self))} | self._columns())
 
     def _columns(self) -> dict[str, NDArray[np.generic]]:
-        """Return the columns that there are."""
+        """Return the columns that are known."""
         values = {name: getattr(self, name) for name in (*_COLUMNS[1:], *_ALONG_Z)}
         return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
@@ -96,41 +95,38 @@ class Drift:
 def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: float = 0.5) -> Drift:
     """Estimate the drift from the tracks of fiducials.
 
-    It is the mean of their shifts by their own standard errors, without those that lie apart from
-    the others in a frame. Where most scatter more than their errors say, as they do on a sample
-    that turns, its errors are as much larger. Each fiducial is measured from a place of its own, on
-    which all frames have agreed: which ones are seen in a frame does not change the drift.
-    Fiducials that are seen one after the other are used as well, if each is seen together with
-    another for some frames.
+    The drift is the mean shift, weighted by standard errors, without fiducials that deviate from
+    the others in a frame. If fiducials scatter by more than their errors, as on a rotating sample,
+    the drift's errors are scaled accordingly. Each fiducial has its own reference position,
+    consistent over all frames, so the drift does not depend on which ones are visible in a frame.
+    Fiducials that are visible one after the other can be used if they overlap for some frames.
 
     Parameters
     ----------
     fits : SpotFits
-        Fits of one movie with the column ``track``, as :func:`link_spots` returns them, and
-        standard errors. ``fits[numpy.isin(fits.track, chosen)]`` has the fiducials that one has
-        chosen.
+        Fits of one movie with a column ``track`` (see :func:`link_spots`) and standard errors. To
+        choose fiducials, pass ``fits[numpy.isin(fits.track, chosen)]``.
     frames : int, optional
-        How many frames the movie has; by default up to the last one with a spot.
+        Number of frames of the movie; by default up to the last one with a spot.
     least_share : float, default 0.5
-        Tracks count that are seen in this share of the frames at least.
+        Tracks are used if they are visible in at least this fraction of the frames.
 
     Returns
     -------
     Drift
-        Frames without fiducials are interpolated; before the first and after the last one that has
-        some, the sample is taken to be still.
+        Frames without fiducials are interpolated; before the first and after the last frame with
+        fiducials, the drift is constant.
 
     Raises
     ------
     ValueError
-        If there are no tracks that are long enough, no track ties some frames to the others, the
-        fits have no standard errors, or are of several files or positions, which drift apart.
+        If there are no tracks long enough, no track connects some frames to the others, the fits
+        have no standard errors, or are of several files or positions, which drift differently.
 
     Warns
     -----
     UserWarning
-        If more than a hundredth of the frames are before the first or after the last one with
-        fiducials.
+        If more than 1 % of the frames are before the first or after the last one with fiducials.
 
     Examples
     --------
@@ -143,7 +139,7 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     [0.0, 1.0, 2.0]
     """
     columns = fits.to_host().columns
-    for name, how in ((TRACK, "link_spots makes it"), ("y_stderr", "fit with errors=True")):
+    for name, how in ((TRACK, "call link_spots"), ("y_stderr", "fit with errors=True")):
         if name not in columns:
             raise ValueError(f"these fits have no column {name}: {how}")
     _refuse_several_movies(columns)
@@ -163,49 +159,49 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
 
 
 def _refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
-    """Raise ValueError if fits are of several files or positions, whose frames drift apart."""
+    """Raise a ValueError if fits are of several files or positions, which drift differently."""
     for name in ("file", *leading_axes(columns)):
         values = columns[name] if name in columns else np.empty(0)
         kinds = dict.fromkeys(values.tolist())
         if len(kinds) > 1:
             what = "files" if name == "file" else f"positions on {name}"
             raise ValueError(
-                f"these fits are of {len(kinds)} {what}, and a drift is of one movie: choose one, "
+                f"these fits are of {len(kinds)} {what}, but a drift is of one movie: choose one, "
                 f"fits[fits.{name} == {next(iter(kinds))!r}], or make a table of each"
             )
 
 
 def _warn_of_ends(seen: NDArray[np.int64], count: int) -> None:
-    """Warn of a movie's ends without fiducials, whose drift is a guess."""
+    """Warn if the ends of a movie have no fiducials, as their drift is a guess."""
     unseen = np.concatenate([np.arange(seen[0]), np.arange(seen[-1] + 1, count)])
     if len(unseen) > _UNSEEN * count:
         warn_caller(
-            f"no fiducial is seen in {spans(unseen)}: as if the sample had not moved there, their "
-            "drift is that of the next frame with fiducials",
+            f"no fiducial is seen in {spans(unseen)}: the drift there is assumed to be that of the "
+            "next frame with fiducials",
         )
 
 
 def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
-    """Return fits where they would be if the sample had not drifted.
+    """Subtract a drift from the positions of fits.
 
     Parameters
     ----------
     fits : SpotFits
-        Fits of the movie, or of any other that drifted with it, frame by frame; of one movie.
+        Fits of one movie: that of the drift, or one that was recorded at the same time.
     drift : Drift
         The drift.
 
     Returns
     -------
     SpotFits
-        The same rows, with other ``y`` and ``x``, and ``z`` if both have it. ``roi_y`` and
-        ``roi_x`` say where they were fitted.
+        The same rows with corrected ``y`` and ``x``, and ``z`` if both have it. ``roi_y`` and
+        ``roi_x`` still say where they were fitted.
 
     Raises
     ------
     ValueError
-        If the drift does not know all frames of the fits, these are of several files or
-        positions, which drift apart, or their z is in planes and that of the drift in nm.
+        If the drift lacks frames of the fits, these are of several files or positions, or their z
+        is in planes and that of the drift in nm.
 
     Examples
     --------
@@ -233,16 +229,16 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     if drift.z is not None and "z" in fits.columns:
         if fits.units.get("z") == PLANES:
             raise ValueError(
-                "the drift along z is in nm, and z of these fits in planes: leave it out, "
-                "dataclasses.replace(drift, z=None, z_stderr=None), or divide it by their distance "
-                "and subtract it from the column z"
+                "the drift along z is in nm, but z of these fits in planes: leave it out, "
+                "dataclasses.replace(drift, z=None, z_stderr=None), or divide it by the distance "
+                "of planes and subtract it from the column z"
             )
         moved["z"] = fits.z - drift.z[frame]
     return SpotFits(fits.columns | moved, fits.index_names, fits.settings, units=fits.units)
 
 
 def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
-    """Write a drift to a file: a table as CSV, or as ``.txt`` x, y and z alone, as Picasso has it.
+    """Write a drift as a CSV table, or as Picasso's ``.txt`` of only x, y and z.
 
     Parameters
     ----------
@@ -254,9 +250,9 @@ def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If it ends otherwise.
+        If the name ends otherwise.
     OSError
-        If it cannot be written.
+        If the file cannot be written.
     """
     place = Path(path)
     ending = _ending(place)
@@ -266,7 +262,7 @@ def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
             return
         axes = "xy" if drift.z is None else "xyz"
         values = np.column_stack([getattr(drift, axis) for axis in axes])
-        with part.open("wb") as file:  # the name alone would decide whether it is compressed
+        with part.open("wb") as file:  # pandas would compress a path by its ending
             titles = "\t".join(f"d{axis}" for axis in axes)
             np.savetxt(file, values, header=titles, newline="\r\n")
 
@@ -274,19 +270,19 @@ def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
 def load_drift(
     path: str | os.PathLike[str], *, pixel_size: float | Sequence[float] | None = None
 ) -> Drift:
-    """Return the drift of a file that :func:`save_drift` or Picasso has written.
+    """Load a drift that :func:`save_drift` or Picasso has written.
 
     Parameters
     ----------
     path : str or path
-        Its name ends in ``.csv`` or ``.txt``. The latter knows no standard errors: these are NaN.
+        Its name ends in ``.csv`` or ``.txt``; the latter has no standard errors, which are NaN.
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm, for a ``.txt`` of Picasso 1.0 or later, which is in nm.
 
     Raises
     ------
     ValueError
-        If it is no such file, or needs the size of a pixel.
+        If it is no file of a drift, or needs the size of a pixel.
     OSError
         If it cannot be read.
 
@@ -327,7 +323,7 @@ def load_drift(
 
 
 def _of_picasso(path: Path, pixel_size: tuple[float, float] | None) -> Drift:
-    """Return the drift of a text of Picasso's: along x, y and perhaps z, which is in nm."""
+    """Load a drift from Picasso's text: x, y and maybe z, in nm."""
     with path.open(encoding="utf-8", errors="replace") as file:
         header = [line for line in islice(file, _LONGEST_HEADER) if line.lstrip().startswith("#")]
     marker = re.search(rf"{MARKER}\W+([\w.]+)", "".join(header))
@@ -338,7 +334,7 @@ def _of_picasso(path: Path, pixel_size: tuple[float, float] | None) -> Drift:
     if convention_of(marker and marker[1]).unit is not None:
         if pixel_size is None:
             raise ValueError(
-                "it is in nm, and the size of a pixel is not known: say it, pixel_size=… in nm"
+                "it is in nm, but the size of a pixel is unknown: pass pixel_size=… in nm"
             )
         y, x = y / pixel_size[0], x / pixel_size[1]
     unknown = np.full(len(y), math.nan)

@@ -1,4 +1,4 @@
-"""Assign spots to labels, and sum the spots of each label (such as a cell)."""
+"""Assign spots to labels such as cells, and sum the spots of each label."""
 
 from __future__ import annotations
 
@@ -15,40 +15,39 @@ from .summary import check_columns, finite
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Up to this label the pixels of all are counted at once.
+#: Largest label up to which pixels are counted by one histogram.
 _MOST_BINS = 1 << 24
-#: The largest label that a column of whole numbers has a place for.
+#: The largest label that fits into a column of integers.
 _LARGEST = 2**63 - 1
-#: The column that says how spots of planes are counted, and what it says.
+#: The column that says how spots of planes are counted, and its value.
 COUNTED, ONCE_PER_PLANE = "counted", "once per plane"
 
 
 def label_spots(
     fits: SpotFits, labels: Any, to_labels: ArrayLike | None = None
 ) -> NDArray[np.int64]:
-    """Return the label of the pixel in which each spot's centre lies.
+    """Return the label at each spot's centre.
 
     Parameters
     ----------
     fits : SpotFits
         The fits.
     labels : array of int
-        Labels, 0 for the background: as large as the image, or with fewer leading axes, which
-        then count for all channels and frames. NumPy, Dask, Zarr and the like.
+        Labels, 0 for the background, of NumPy, Dask, Zarr and the like: as large as the image, or
+        with fewer leading axes, to apply to all channels or frames.
     to_labels : array_like, shape (labels.ndim, n + 1) or (labels.ndim + 1, n + 1), optional
-        The affine matrix that takes a spot's n coordinates (leading axes, y, x) and a 1 to the
-        labels' pixels, where these lie on another grid than the image's.
+        The affine matrix that maps a spot's n coordinates (leading axes, y, x) and a 1 to pixels
+        of the labels, if these lie on another grid than the image.
 
     Returns
     -------
     ndarray of int, shape (n,)
-        The labels; 0 outside of all, and for fits that have no place.
+        The labels; 0 outside of them, and for fits without a position.
 
     Raises
     ------
     TypeError, ValueError
-        If the labels are not whole numbers, are above 2⁶³ - 1 where there are spots, or have more
-        axes than the image.
+        If the labels are not integers, exceed 2⁶³ - 1 at spots, or have more axes than the image.
 
     Examples
     --------
@@ -63,7 +62,7 @@ def label_spots(
     labels = _labels(labels)
     points = fits.points()
     if CHANNEL in fits.index_names and to_labels is None and labels.ndim < points.shape[1]:
-        # Labels of frames are those of all channels, on whichever axis these are.
+        # Labels without an axis of channels apply to all channels.
         points = np.delete(points, fits.index_names.index(CHANNEL), axis=1)
     matrix = _matrix(to_labels, labels.ndim, points.shape[1])
     places = np.floor(points @ matrix[:, :-1].T + matrix[:, -1] + 0.5)
@@ -80,25 +79,25 @@ def per_label(
     columns: Iterable[str] = ("photons",),
     to_labels: ArrayLike | None = None,
 ) -> pd.DataFrame:
-    """Return how many spots every label has, and sums and means of their columns.
+    """Return the number of spots of each label, and sums and means of their columns.
 
     Parameters
     ----------
     fits : SpotFits
-        The fits that count, such as ``fits[fits.good]``.
+        The fits to count, such as ``fits[fits.good]``.
     labels, to_labels
         As in :func:`label_spots`.
     columns : iterable of str
-        Columns of numbers.
+        Numeric columns.
 
     Returns
     -------
     pandas.DataFrame
-        A row for every label of the image but 0, those without spots too: ``label``; ``pixels``,
-        how many it has, in all frames; ``count``, its spots; and ``…_sum`` and ``…_mean`` of each
-        column, for which NaN and infinity are left out. Spots of several channels count by
-        themselves: a row for each ``channel`` then. Of planes that were fitted one by one, the
-        column ``counted`` says that a spot counts once per plane in which it is seen.
+        One row per label except 0, including those without spots: ``label``; ``pixels``, their
+        number in all frames; ``count``, the number of spots; and ``…_sum`` and ``…_mean`` of each
+        column, without NaN and infinity. Several channels get separate rows, with a column
+        ``channel``. If planes were fitted separately, a column ``counted`` says that spots are
+        counted once in each plane in which they are visible.
 
     Examples
     --------
@@ -117,12 +116,12 @@ def per_label(
 
 
 def label_sizes(labels: Any) -> dict[int, int]:
-    """Return how many pixels each label but 0 has, in the order of the labels."""
+    """Return the number of pixels of each label except 0, in the order of labels."""
     return {label: pixels for label, (pixels, _) in sizes_and_planes(labels).items()}
 
 
 def sizes_and_planes(labels: Any) -> dict[int, tuple[int, int]]:
-    """Return how many pixels each label but 0 has, and in how many planes it has some."""
+    """Return the numbers of pixels and planes of each label except 0."""
     sizes: dict[int, tuple[int, int]] = {}
     for plane in _planes(_labels(labels)):
         for label, count in zip(*_count(plane), strict=True):
@@ -145,13 +144,13 @@ def table_of_labels(
     label : ndarray of int
         The label of each spot.
     sizes : mapping of int to int
-        How many pixels each label has, in the order of the labels.
+        The number of pixels of each label, in the order of labels.
     columns : mapping of str to ndarray
         The columns of the spots.
     names : iterable of str
-        Those that are added up.
+        Columns to sum.
     by_plane : bool
-        Whether planes were fitted one by one, though the spots have no column of them.
+        Whether planes were fitted separately, although the spots have no column of planes.
     """
     channels = np.unique(columns[CHANNEL]).tolist() if CHANNEL in columns else ()
     sums = LabelSums(sizes, names, channels)
@@ -161,21 +160,21 @@ def table_of_labels(
 
 
 class LabelSums:
-    """Counts and sums of the spots of every label, added up part by part.
+    """Counts the spots of each label and sums their columns, part by part.
 
     Parameters
     ----------
     sizes : mapping of int to int
-        How many pixels each label has, in the order of the labels.
+        The number of pixels of each label, in the order of labels.
     columns : iterable of str
-        The columns that are added up.
+        Columns to sum.
     channels : sequence
-        The channels of the spots, which count by themselves; none where there is no such column.
+        The channels of the spots, which get separate rows; empty without such a column.
 
     Raises
     ------
     ValueError
-        If a label is above 2⁶³ - 1.
+        If a label exceeds 2⁶³ - 1.
     """
 
     def __init__(
@@ -184,16 +183,16 @@ class LabelSums:
         _check_largest(max(sizes, default=0))
         self._sizes, self._channels = sizes, list(channels)
         self._known = np.fromiter(sizes, np.int64, len(sizes))
-        #: Rows of the table: the labels, once for each channel.
+        #: Number of rows: one per label and channel.
         self._total = len(sizes) * max(len(self._channels), 1)
         self._count = np.zeros(self._total, np.int64)
-        #: The sums of each column, and of how many finite values they are.
+        #: Sums of each column, and the numbers of their finite values.
         self._sums = {name: (np.zeros(self._total), np.zeros(self._total)) for name in columns}
-        #: Whether spots are of planes that were fitted one by one.
+        #: Whether spots are of planes that were fitted separately.
         self.by_plane = False
 
     def add(self, label: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:
-        """Add spots by their labels; those of label 0 count nowhere."""
+        """Add spots by label, without those of label 0."""
         known = self._known
         row = np.searchsorted(known, label)
         inside = row < len(known)
@@ -212,7 +211,7 @@ class LabelSums:
         self.by_plane |= PLANE in columns
 
     def table(self) -> pd.DataFrame:
-        """Return a row for every label, those without spots too, and for each channel."""
+        """Return one row per label and channel, including those without spots."""
         import pandas as pd
 
         times = max(len(self._channels), 1)
@@ -232,7 +231,7 @@ class LabelSums:
 
 
 def _labels(labels: Any) -> Any:
-    """Return labels as an array that may be lazy, or raise."""
+    """Check labels, and return them as an array that may be lazy."""
     labels = labels if hasattr(labels, "dtype") and hasattr(labels, "ndim") else np.asarray(labels)
     if np.dtype(labels.dtype).kind not in "iub":
         raise TypeError(f"labels must be whole numbers, 0 for the background; got {labels.dtype}")
@@ -242,7 +241,7 @@ def _labels(labels: Any) -> Any:
 
 
 def _check_largest(label: int) -> None:
-    """Check that the largest label has a place in a column; NumPy would make it negative."""
+    """Check that the largest label fits into int64; NumPy would wrap it around."""
     if label > _LARGEST:
         raise ValueError(
             f"labels must be at most {_LARGEST} (2⁶³ - 1); got {label}. Number them from 1 on, "
@@ -251,7 +250,7 @@ def _check_largest(label: int) -> None:
 
 
 def _matrix(to_labels: ArrayLike | None, ndim: int, axes: int) -> NDArray[np.float64]:
-    """Return the matrix that takes positions and a 1 to the labels' pixels."""
+    """Return the matrix that maps positions and a 1 to the labels' pixels."""
     if to_labels is None:
         if ndim > axes:
             raise ValueError(
@@ -269,7 +268,7 @@ def _matrix(to_labels: ArrayLike | None, ndim: int, axes: int) -> NDArray[np.flo
 
 
 def _look_up(labels: Any, places: NDArray[np.intp]) -> NDArray[Any]:
-    """Return the labels at pixels; of labels that are not in memory, each plane is read once."""
+    """Return the labels at pixels; planes of lazy labels are read once."""
     if isinstance(labels, np.ndarray):
         return np.asarray(labels[tuple(places.T)])
     found = np.zeros(len(places), labels.dtype)
@@ -288,7 +287,7 @@ def _planes(labels: Any) -> Iterator[NDArray[Any]]:
 
 
 def _count(plane: NDArray[Any]) -> tuple[list[int], list[int]]:
-    """Return the labels of a plane, and how many pixels each has."""
+    """Return the labels of a plane, and their numbers of pixels."""
     flat = plane.ravel()
     if not flat.size:
         return [], []

@@ -1,4 +1,4 @@
-"""Find which spots of two channels are the same, however one channel lies on the other."""
+"""Match the spots of two channels, whatever the transform between the channels."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 from .pairing import Floats, Integers
 
-#: Degrees and magnifications that are tried, and how many spots vote for a shift at most.
-_TURNS, _SCALES = np.radians(np.arange(-10.0, 11.0, 2.0)), np.arange(0.91, 1.1, 0.03)
-_VOTERS, _VOTES, _TURNED_VOTES, _BINS = 150, 300_000, 60_000, 300_000
-#: Bins are this share of the distance between spots; the best few votes are followed.
+#: Rotations and magnifications to try.
+_ROTATIONS, _SCALES = np.radians(np.arange(-10.0, 11.0, 2.0)), np.arange(0.91, 1.1, 0.03)
+_VOTERS, _VOTES, _ROTATED_VOTES, _BINS = 150, 300_000, 60_000, 300_000
+#: Size of a bin relative to the distance of spots; number of best votes to follow.
 _BIN, _FOLLOWED = 0.2, 3
-#: Pairs count within so many standard errors along both axes: 99 % of normal ones.
+#: Largest distance of pairs in standard errors, in the plane: 99 % of normal ones.
 WITHIN = 3.03
-#: No spots are known better than so many pixels.
+#: Lower bound of standard errors in pixels.
 _FINEST = 1e-4
-#: Rounds until pairs stay as they are, at most.
+#: Largest number of rounds until pairs do not change.
 _ROUNDS = 60
-#: Chance may bring about pairs as good as these once in so many times.
+#: Logarithm of the odds against chance that matches must reach.
 _CHANCE = math.log(1e4)
-#: The field is looked at in so many parts along each axis; so few pairs in one show nothing.
+#: Number of parts of the field along each axis; least number of pairs to judge a part.
 _PARTS, _FEW = 3, 4
-#: Another shift with this share of the votes may be the right one as well.
+#: Another shift with this fraction of the votes makes the match ambiguous.
 _RIVAL = 0.6
 
 
@@ -39,12 +39,12 @@ class Spots(NamedTuple):
     frame: Integers
 
     def part(self, rows: Integers) -> Spots:
-        """Return some of the spots."""
+        """Return the spots of some rows."""
         return Spots(self.places[rows], self.variances[rows], self.frame[rows])
 
 
 class Model(NamedTuple):
-    """How far a channel is from the other, in terms of the position: a polynomial of a degree."""
+    """A polynomial of the position for the shift between channels."""
 
     degree: int
     center: Floats
@@ -52,11 +52,11 @@ class Model(NamedTuple):
 
     @property
     def powers(self) -> list[tuple[int, int]]:
-        """The powers of y and x in each term."""
+        """Powers of y and x in each term."""
         return [(n - k, k) for n in range(self.degree + 1) for k in range(n + 1)]
 
     def terms(self, places: Floats) -> Floats:
-        """Return the terms at positions, a column for each."""
+        """Return the terms at positions, one column each."""
         y, x = ((places - self.center) / self.scale).T
         return np.column_stack([y**m * x**n for m, n in self.powers])
 
@@ -86,7 +86,7 @@ class Fit(NamedTuple):
         return cls(model, np.array(found).T, np.array(inverse))
 
     def mapped(self, places: Floats) -> Floats:
-        """Return where positions lie in the other channel."""
+        """Map positions to the other channel."""
         return places + self.model.terms(places) @ self.coefficients
 
     def jacobian(self, places: Floats) -> Floats:
@@ -95,19 +95,19 @@ class Fit(NamedTuple):
         return np.eye(2) + np.moveaxis(slopes, 0, 2)
 
     def variances(self, places: Floats) -> Floats:
-        """Return the variances of mapped positions that come from the coefficients."""
+        """Return the variances of mapped positions due to the coefficients."""
         terms = self.model.terms(places)
         found: Floats = np.einsum("ni,aij,nj->na", terms, self.inverse, terms)
         return found
 
     def of_both(self, a: Spots, b: Spots) -> Floats:
-        """Return the variances of the distance between spots and those mapped onto them."""
+        """Return the variances of distances between spots and spots mapped onto them."""
         moved: Floats = np.einsum("nij,nj->ni", self.jacobian(b.places) ** 2, b.variances)
         return a.variances + moved
 
 
 class Matches(NamedTuple):
-    """Which spots are the same, the fit to them, and what standard errors were multiplied by."""
+    """Rows of matching spots, the fit to them, and the factor for their variances."""
 
     a: Integers
     b: Integers
@@ -115,16 +115,16 @@ class Matches(NamedTuple):
     dispersion: float
 
 
-def find_matches(a: Spots, b: Spots, degree: int, *, turned: bool) -> Matches:
-    """Return which spots of two channels are the same, and the polynomial that maps b onto a.
+def find_matches(a: Spots, b: Spots, degree: int, *, rotated: bool) -> Matches:
+    """Match the spots of two channels, and fit the polynomial that maps b onto a.
 
     Raises
     ------
     ValueError
-        If there are no more than chance brings about, or several ways to match them.
+        If there are no more matches than by chance, or several ways to match.
     """
     matcher, in_part = _Matcher(a, b, degree), False
-    for starts in matcher.starts(turned=turned):
+    for starts in matcher.starts(rotated=rotated):
         best: tuple[float, Matches] | None = None
         for found in filter(None, map(matcher.grown, starts)):
             certainty, everywhere = matcher.certainty(found)
@@ -136,30 +136,30 @@ def find_matches(a: Spots, b: Spots, degree: int, *, turned: bool) -> Matches:
             return best[1]
     if in_part:
         raise ValueError(
-            "the spots lie on each other in a part of the field only: register by spots that both "
-            "channels show everywhere, or by a model that bends more, such as 'polynomial'"
+            "the spots match only in a part of the field: register by spots that both channels "
+            "show everywhere, or by a more flexible model, such as 'polynomial'"
         )
-    turns = ", turned by up to 10°, magnified by up to 10 % or mirrored" if turned else ""
+    transforms = ", rotated by up to 10°, magnified by up to 10 % or mirrored" if rotated else ""
     raise ValueError(
         "no more spots of the channels lie on each other than by chance, however one of them is "
-        f"shifted{turns}: are they of one field, and of spots that both show, such as beads?"
+        f"shifted{transforms}: are they of one field, and of spots that both show, such as beads?"
     )
 
 
 class _Matcher:
-    """The search for matches: votes for a shift, then pairs that fit better and better."""
+    """Searches matches: spots vote for a shift, then pairs are refined."""
 
     def __init__(self, a: Spots, b: Spots, degree: int) -> None:
-        from scipy.spatial import cKDTree  # here, as SciPy takes its time to import
+        from scipy.spatial import cKDTree  # imported here, as that takes long
 
         self.tree_of = cKDTree
         self.a, self.b, self.degree = a, b, degree
         self.extent = float(np.ptp(a.places, axis=0).max() + np.ptp(b.places, axis=0).max())
-        #: Frames are so far apart that no spots of two of them are near.
+        #: Distance between frames in the tree, so that spots of different frames are never near.
         self.apart = 100.0 * self.extent
         self.tree = self.tree_of(self.with_frame(a.places, a.frame))
         known = np.unique(self.with_frame(b.places, b.frame), axis=0)
-        # The third neighbour: the first may be the same spot, found twice.
+        # The third neighbour, as the first may be the same spot, found twice.
         near = self.tree_of(known).query(known, min(4, len(known)))[0][:, -1]
         self.spacing = 1.1 * float(np.median(near[np.isfinite(near)]))
         self.spacing = min(self.spacing, self.extent / 4)
@@ -170,7 +170,7 @@ class _Matcher:
         return np.column_stack([places, frame * self.apart])
 
     def _votes(self) -> tuple[Integers, Integers]:
-        """Return spots of a around their middle, and those of b that each may match."""
+        """Return central spots of a, and the spots of b that each may match."""
         middle = self.middle
         far = ((self.a.places - middle) ** 2).sum(axis=1)
         voters = np.argsort(far, kind="stable")[:_VOTERS]
@@ -183,27 +183,27 @@ class _Matcher:
         one, other = np.nonzero(pairs)
         return voters[one], own[other]
 
-    def starts(self, *, turned: bool) -> Iterator[list[Fit]]:
-        """Yield maps to begin with: the plain shift, then turned ones, then mirrored ones."""
+    def starts(self, *, rotated: bool) -> Iterator[list[Fit]]:
+        """Yield initial maps: the plain shift, then rotated ones, then mirrored ones."""
         yield self._best([np.eye(2)])
-        if not turned:
+        if not rotated:
             return
         for mirrored in itertools.product((1.0, -1.0), repeat=2):
             maps = []
-            for turn, scale in itertools.product(_TURNS, _SCALES):
-                cosine, sine = scale * math.cos(turn), scale * math.sin(turn)
+            for rotation, scale in itertools.product(_ROTATIONS, _SCALES):
+                cosine, sine = scale * math.cos(rotation), scale * math.sin(rotation)
                 maps.append(np.array([[cosine, sine], [-sine, cosine]]) @ np.diag(mirrored))
             yield self._best(maps)
 
     def _best(self, maps: list[Floats]) -> list[Fit]:
-        """Return the few maps for which most spots vote, with the shift they vote for."""
+        """Return the few maps with the most votes, each with its shift."""
         ranked: list[tuple[float, int, Floats, Floats]] = []
         one, other = self.votes
-        if len(maps) > 1:  # near the middle, as each takes its time
+        if len(maps) > 1:  # central spots only, to save time
             near = np.argsort(
                 ((self.b.places[other] - self.middle) ** 2).sum(axis=1), kind="stable"
             )
-            near = near[:_TURNED_VOTES]
+            near = near[:_ROTATED_VOTES]
             one, other = one[near], other[near]
         for number, linear in enumerate(maps):
             shifts = self.a.places[one] - self.b.places[other] @ linear.T
@@ -217,7 +217,7 @@ class _Matcher:
         return starts
 
     def _peak(self, shifts: Floats, width: float) -> tuple[float, Floats, NDArray[np.float64]]:
-        """Return how far the highest peak of shifts stands out, where it is, and all counts."""
+        """Return significance and position of the highest peak of shifts, and all counts."""
         from scipy.ndimage import uniform_filter
 
         if not len(shifts):
@@ -228,7 +228,7 @@ class _Matcher:
         bins = np.floor((shifts - low) / width).astype(int)
         flat = np.bincount(np.ravel_multi_index(tuple(bins.T), counts), minlength=counts.prod())
         votes = flat.reshape(counts).astype(float)
-        # A peak may lie on the border of bins.
+        # A peak may lie between bins, so sum four.
         four = votes.copy()
         four[:-1] += votes[1:]
         four[:, :-1] += four[:, 1:]
@@ -238,7 +238,7 @@ class _Matcher:
         return float(score[top]), low + (np.array(top) + 1) * width, four
 
     def pairs(self, mapped: Floats, rows: Integers, gate: float) -> tuple[Integers, Integers]:
-        """Return spots that are each other's nearest, and no farther apart than the gate."""
+        """Return spots that are mutual nearest neighbours within the gate."""
         own = self.with_frame(mapped[rows], self.b.frame[rows])
         distance, nearest = self.tree.query(own, distance_upper_bound=max(gate, 1e-12))
         there = np.flatnonzero(np.isfinite(distance))
@@ -249,7 +249,7 @@ class _Matcher:
         return nearest[both].astype(np.int64), rows[both]
 
     def grown(self, start: Fit) -> Matches | None:
-        """Return the matches to which a start leads, from the middle outwards."""
+        """Grow matches from an initial map, from the centre outwards; None if that fails."""
         if not len(self.votes[0]):
             return None
         fit, gate = start, 2 * _BIN * self.spacing
@@ -260,12 +260,12 @@ class _Matcher:
         terms = (self.degree + 1) * (self.degree + 2) // 2
         spread = gate / 3
         one = other = np.empty(0, np.int64)
-        for turn in range(_ROUNDS):
+        for iteration in range(_ROUNDS):
             mapped = fit.mapped(self.b.places)
-            if turn < 3:
+            if iteration < 3:
                 rows = np.flatnonzero((np.abs(mapped - middle) <= reach).all(axis=1))
             else:
-                # As far out as the map is known.
+                # Use only spots at which the map is known precisely enough.
                 sure = spread**2 * fit.variances(self.b.places).sum(axis=1) <= (gate / 2) ** 2
                 rows = np.flatnonzero(sure)
             before = other
@@ -280,15 +280,15 @@ class _Matcher:
             away = self.a.places[one] - fit.mapped(self.b.places[other])
             spread = max(float(np.median(np.hypot(*away.T))) / 1.1774, _FINEST)
             smaller = 4 * spread
-            if same and (smaller >= gate or turn > _ROUNDS - 5):
+            if same and (smaller >= gate or iteration > _ROUNDS - 5):
                 break
-            gate = min(gate, max(smaller, 0.8 * gate)) if turn >= 2 else gate
+            gate = min(gate, max(smaller, 0.8 * gate)) if iteration >= 2 else gate
         return self._settled(fit, Model(self.degree, center, scale), one, other, gate)
 
     def _settled(
         self, fit: Fit, model: Model, one: Integers, other: Integers, gate: float
     ) -> Matches | None:
-        """Return the matches by the spots' own errors, once these stay as they are."""
+        """Match by the spots' own errors until pairs do not change; None if they do not settle."""
         terms = len(model.powers)
         dispersion = 1.0
         for _ in range(_ROUNDS // 2):
@@ -296,7 +296,7 @@ class _Matcher:
             variances = fit.of_both(a, b)
             fit = Fit.of(model, b.places, a.places - b.places, variances)
             away = (a.places - fit.mapped(b.places)) ** 2 / variances
-            # Of normal deviates along two axes, half are within this; some are cut off.
+            # Median of normal deviates along two axes, corrected for truncation.
             free = max(1 - terms / len(one), 0.05)
             dispersion = float(np.median(away.sum(axis=1))) / (2 * math.log(2)) / free
             dispersion = max(dispersion, _FINEST**2 / float(variances.mean()))
@@ -316,10 +316,9 @@ class _Matcher:
         return Matches(one, other, fit, dispersion)
 
     def certainty(self, found: Matches) -> tuple[float, bool]:
-        """Return by how much, as a logarithm, matches are beyond what chance may bring about.
+        """Return the log odds against chance, and whether all parts of the field match.
 
-        Chance is measured by shifts, and may have tried every map that is different. And whether
-        they are beyond it in all parts of their field.
+        Chance is measured by shifts, and corrected for the number of different maps.
         """
         a, b = self.a.part(found.a), self.b.part(found.b)
         reach = WITHIN * np.sqrt(found.dispersion * found.fit.of_both(a, b).mean())
@@ -341,7 +340,7 @@ class _Matcher:
         area = float(np.prod(np.maximum(high - low, reach)))
         frames = np.bincount(np.unique(self.b.frame[rows], return_inverse=True)[1])
         density = float((frames**2).sum()) * math.pi * reach**2 / area
-        # Of few spots, chance may show in no shift at all.
+        # With few spots, no shift may show a pair, so use the density as a lower bound.
         expected = max(float(counts.mean()), density if len(rows) < 1000 else density / 10)
         scatter = max(float(counts.var()) / expected, 1.0)
         pairs = len(found.a)
@@ -353,14 +352,14 @@ class _Matcher:
         return beyond / scatter - tried - _CHANCE, not by_chance.any()
 
     def refuse_rivals(self, found: Matches) -> None:
-        """Raise ValueError if nearly as many spots lie on each other after another shift."""
+        """Raise a ValueError if another shift matches nearly as many spots."""
         one, other = self.votes
         reach = WITHIN * math.sqrt(
             found.dispersion
             * float(found.fit.of_both(self.a.part(found.a), self.b.part(found.b)).mean())
         )
         shifts = self.a.places[one] - found.fit.mapped(self.b.places[other])
-        # As far as there are bins that are as narrow.
+        # Only shifts within the range of bins of this width.
         shifts = shifts[(np.abs(shifts) <= math.sqrt(_BINS) / 2 * reach).all(axis=1)]
         inside = (np.abs(shifts) <= reach).all(axis=1)
         _, _, counts = self._peak(shifts[~inside], reach)
@@ -369,6 +368,6 @@ class _Matcher:
         rival = float(counts.max()) - usual
         if rival >= _RIVAL * max(own - usual, 1.0) and rival > 3:
             raise ValueError(
-                "the spots lie on each other in several ways, as those of a lattice do: after "
-                "another shift nearly as many match. Register by spots in irregular places"
+                "the spots match in several ways, like those of a lattice: after another shift, "
+                "nearly as many match. Register by spots at irregular positions"
             )

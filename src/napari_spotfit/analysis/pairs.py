@@ -1,4 +1,4 @@
-"""Count the spots of two channels that are pairs, and how many would be by chance."""
+"""Count pairs of spots in two channels, and pairs expected by chance."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ from .pairing import (
 if TYPE_CHECKING:
     import pandas as pd
 
-#: How far one channel is shifted, in radii: past the true partners, which are within two, and from
-#: two ways the number of pairs without any is extrapolated, as it falls with the square of the way.
+#: Shifts of one channel in radii, beyond true partners, which are within two. The number of pairs
+#: falls with the square of the shift, so that two shifts allow to extrapolate to none.
 _NEAR, _FAR = 2.1, 3.0
-#: Directions of the shifts; fewer for more spots than this in one.
+#: Numbers of directions of shifts; fewer if a channel has more than `_MANY` spots.
 _DIRECTIONS, _LEAST_DIRECTIONS, _MANY = 8, 3, 4_000_000
-#: How exactly shifts tell chance, however many spots there are: near the borders of cells fewer
-#: spots are shifted, and textures are not as smooth as is taken.
+#: Systematic relative error of chance measured by shifts: near the borders of cells fewer spots
+#: are shifted, and textures are less smooth than assumed.
 _KNOWN = 0.015
 
 
 @dataclass(frozen=True)
 class SpotPairs:
-    """Pairs of spots of two channels, and how many there are by chance.
+    """Pairs of spots of two channels, and the number expected by chance.
 
-    Threads: it does not change, so that any number may use one; leave its arrays as they are.
+    Threads: any number may share it, as it is immutable; do not modify its arrays.
 
     Attributes
     ----------
     a, b : ndarray of int64, shape (pairs,)
-        The rows of the spots in the two channels' fits.
+        Rows of the spots in the fits of the two channels.
     distance, distance_stderr : ndarray of float64, shape (pairs,)
-        How far apart they are, in pixels, and its standard error; NaN where fits have none.
+        Their distances in pixels with standard errors, NaN if fits have none.
     label : ndarray of int64, shape (pairs,)
-        The label that both lie in; 0 where there are no labels.
+        The label of both; 0 without labels.
     radius : float
-        The largest distance, in pixels.
+        The largest distance in pixels.
     observed : int
-        How many pairs there are.
+        Number of pairs.
     expected : float
-        How many there were by chance, if the spots of each label and frame lay anywhere in it.
+        Number of pairs by chance if spots were distributed uniformly in each label and frame.
     expected_shifted : float
-        How many there are by chance, found by shifting one channel: so spots may be dense in
-        some parts of a cell, and rare in others, in both channels alike.
+        Number of pairs by chance measured by shifting one channel, so that the density may vary
+        within a cell, in both channels alike.
     excess, stderr : float
-        ``observed - expected_shifted``, and its standard error. Of true pairs, those that would be
-        pairs by chance as well are no part of it.
+        ``observed - expected_shifted``, and its standard error. It does not include true pairs
+        that would be pairs by chance, too.
     by_label : DataFrame
-        A row for every label (one row, of all, without labels): ``label``, ``pixels``, ``count_a``,
+        One row per label (or for all spots without labels): ``label``, ``pixels``, ``count_a``,
         ``count_b``, ``observed``, ``expected``, ``expected_shifted``, ``excess`` and ``stderr``.
     """
 
@@ -102,44 +102,42 @@ def pair_spots(
     shape: Sequence[int] | None = None,
     z_scale: float | None = None,
 ) -> SpotPairs:
-    """Pair the spots of two channels, and measure how many pairs there are by chance.
+    """Pair the spots of two channels, and measure the number of pairs by chance.
 
-    Spots of one frame are paired that are no farther apart than the radius, each with one other at
-    most. Of all ways to do so it is the one with the lowest sum of squared distances, where a spot
-    without a partner counts as if it had one at the radius.
+    Spots of the same frame within the radius are paired one to one. The pairs minimise the sum of
+    squared distances, in which a spot without a partner counts as one at the radius.
 
-    Chance is measured on the spots themselves: one channel is shifted in several directions, by a
-    little more than it takes to part true pairs, and by half as much again. From the pairs at both
-    shifts follows how many there would be without a shift. Textures that both channels have in
-    common, such as a nucleus without spots, change nothing, unless they are finer than a few radii.
+    Chance is measured on the spots themselves: one channel is shifted in several directions, just
+    beyond true pairs and half as far again, and the number of pairs is extrapolated to no shift.
+    Textures that both channels share, such as a nucleus without spots, do not matter unless they
+    are finer than a few radii.
 
     Parameters
     ----------
     a, b : SpotFits
-        The fits that count, such as ``fits[fits.good]``, of images with the same leading axes.
-        Spots are paired where the fits say they are: :func:`register_channels` maps one channel
-        onto the other.
+        The fits to pair, such as ``fits[fits.good]``, of images with the same leading axes. If
+        channels do not coincide, map one onto the other by :func:`register_channels`.
     radius : float
         The largest distance in pixels.
     labels, to_labels
-        As in :func:`label_spots`, such as cells. Pairs are then of one label, and spots outside of
-        all count nowhere.
+        As in :func:`label_spots`, such as cells. Pairs are then within one label, and spots outside
+        are ignored.
     shape : sequence of int, optional
-        Shape of the image, (…, Y, X), or of a frame; by default the spots' own extent. Labels have
-        their own.
+        Shape of the image, (…, Y, X), or of a frame; by default the extent of the spots. Ignored
+        with labels.
     z_scale : float, optional
-        For fits with z: how many pixels one unit of their z is. With 0, z is left out.
+        Pixels per unit of z, for fits with z. With 0, z is ignored.
 
     Returns
     -------
     SpotPairs
-        The pairs, and how many there are by chance, in all and by label.
+        The pairs, and the numbers by chance, in total and by label.
 
     Raises
     ------
     ValueError
-        If the radius is not above 0, or so large that spots have many partners; if the channels are
-        of images with different axes; or if z_scale is needed.
+        If the radius is not positive, or so large that spots have many partners; if the channels
+        have different axes; or if z_scale is needed.
 
     Examples
     --------
@@ -184,7 +182,7 @@ def _axes(a: SpotFits, b: SpotFits, z_scale: float | None) -> tuple[str, ...]:
         return IN_PLANE
     if "z" not in a or "z" not in b:
         raise ValueError(
-            "only one of the channels has z: leave it out by z_scale=0, to pair spots in the plane"
+            "only one of the channels has z: pass z_scale=0 to pair spots in the plane"
         )
     if z_scale is None or not (z_scale > 0 and math.isfinite(z_scale)):
         raise ValueError(
@@ -195,20 +193,20 @@ def _axes(a: SpotFits, b: SpotFits, z_scale: float | None) -> tuple[str, ...]:
 
 
 class _Region(NamedTuple):
-    """Where spots may be: in the cells of labels, or in the frame as the only one."""
+    """Where spots can be: in the cells of labels, or in the frame as the only cell."""
 
     label: Integers
-    #: Pixels of each cell, in all frames, and its size in one frame, in px² or px³.
+    #: Number of pixels of each cell in all frames, and its size in one frame in px² or px³.
     pixels: Integers
     sizes: Floats
     labels: Any
     to_labels: ArrayLike | None
-    #: First corner and sides of the frame, which no spot leaves.
+    #: First corner and sides of the frame.
     corner: Floats
     sides: Floats
 
     def cells(self, fits: SpotFits) -> Integers:
-        """Return the number of the cell that each spot is in, -1 for none."""
+        """Return the number of each spot's cell, -1 for none."""
         if self.labels is None:
             return np.where(np.isfinite(fits.y + fits.x), 0, ALONE)
         label = label_spots(fits, self.labels, self.to_labels)
@@ -225,7 +223,7 @@ def _region(
     shape: Sequence[int] | None,
     z_scale: float | None,
 ) -> _Region:
-    """Return where spots may be; fits in the plane have no scale of z."""
+    """Return where spots can be; `z_scale` is None for fits in the plane."""
     names = IN_PLANE if z_scale is None else ("z", *IN_PLANE)
     places = np.concatenate([_columns(fits, names) for fits in channels])
     places = places[np.isfinite(places).all(axis=1)]
@@ -251,7 +249,7 @@ def _region(
 
 
 def _columns(fits: SpotFits, names: Sequence[str]) -> Floats:
-    """Return columns side by side, NaN for those that fits do not have."""
+    """Return columns as an array, NaN for missing ones."""
     columns = fits.columns
     places = np.full((len(fits), len(names)), math.nan)
     for axis, name in enumerate(names):
@@ -261,14 +259,14 @@ def _columns(fits: SpotFits, names: Sequence[str]) -> Floats:
 
 
 class _Channel(NamedTuple):
-    """The spots of a channel that are in a cell, those beside each other one after the other."""
+    """The spots of a channel that are in cells, sorted so that neighbours are adjacent."""
 
     fits: SpotFits
     row: Integers
     cell: Integers
-    #: The frame and cell of each: only spots of the same one are paired.
+    #: Number of each spot's frame and cell, within which spots are paired.
     unit: Integers
-    #: In pixels along all axes, with standard errors.
+    #: Positions in pixels along all axes, and their standard errors.
     places: Floats
     errors: Floats
 
@@ -290,19 +288,19 @@ def _channel(
 
 
 def _distances(apart: Floats, one: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Return distances and their standard errors, from those of the places along each axis."""
+    """Return distances with standard errors, from differences and errors along each axis."""
     distance = np.sqrt((apart**2).sum(axis=1))
     variance = one**2 + other**2
     with np.errstate(invalid="ignore", divide="ignore"):
         along = (apart**2 * variance).sum(axis=1) / distance**2
-    # Spots at one place are apart in no direction.
+    # A distance of 0 has no direction, so use the mean variance.
     return distance, np.sqrt(np.where(distance > 0, along, variance.mean(axis=1)))
 
 
 def _by_cell(
     one: _Channel, other: _Channel, region: _Region, radius: float, paired: Integers
 ) -> tuple[dict[str, NDArray[Any]], tuple[float, float, float, float]]:
-    """Return counts of each cell, and expected, expected_shifted, excess and stderr of all."""
+    """Return counts of each cell, and expected, expected_shifted, excess, stderr of all."""
     count = [np.bincount(side.cell, minlength=len(region.label)) for side in (one, other)]
     observed = np.bincount(paired, minlength=len(region.label))
     expected = _by_density(one, other, region, radius)
@@ -310,7 +308,7 @@ def _by_cell(
     share = shifted.sum() / max(count[0].sum(), 1)
     by_chance = float(shifted.sum())
     variance = by_chance * (1 - share) + spread + (_KNOWN * by_chance) ** 2
-    # Of cells where few spots were shifted, the density knows more.
+    # In cells with few shifted spots, the density is more reliable.
     each = np.maximum(shifted, expected)
     ratio = variance / max(float(each.sum()), 1e-300)
     counts = {
@@ -324,7 +322,7 @@ def _by_cell(
 
 
 def _by_density(one: _Channel, other: _Channel, region: _Region, radius: float) -> Floats:
-    """Return how many pairs each cell had by chance, if spots lay anywhere in it."""
+    """Return the number of pairs by chance in each cell, for uniformly distributed spots."""
     axes = one.places.shape[1]
     reach = math.pi * radius**2 if axes == 2 else 4 / 3 * math.pi * radius**3
     units, counts = np.unique(other.unit, return_counts=True)
@@ -340,7 +338,7 @@ def _by_shifts(
     one: _Channel, other: _Channel, region: _Region, radius: float, count: Integers,
     expected: Floats,
 ) -> tuple[Floats, float]:  # fmt: skip
-    """Return how many pairs each cell has by chance, and the variance of the sum of them."""
+    """Return the number of pairs by chance in each cell by shifts, and the variance of its sum."""
     cells, total = len(region.label), int(count.sum())
     most = _MANY // max(len(one.row) + len(other.row), 1)
     directions = min(max(most, _LEAST_DIRECTIONS), _DIRECTIONS)
@@ -371,9 +369,9 @@ def _by_shifts(
         each = total * by_way[:, :, 0].sum(axis=2) / by_way[:, :, 1].sum(axis=2)
     known = np.isfinite(near + far)
     sums = near[known].sum(), far[known].sum()
-    # Along the square of the way to none, for all cells alike: each has few pairs.
+    # Extrapolate along the squared shift, jointly for all cells, as each has few pairs.
     factor = max(1 + further * (1 - sums[1] / sums[0]), 0.0) if sums[0] > 0 else 1.0
     without = each[0] * (1 + further) - each[1] * further
     spread = float(np.nan_to_num(np.var(without, ddof=1))) / directions
-    # Where all spots leave their cell, only the density is known.
+    # If shifts move all spots out of their cell, only the density is left.
     return np.where(known, near * factor, expected), spread

@@ -1,4 +1,4 @@
-"""Map the spots of one channel onto another channel, by beads or by the spots themselves."""
+"""Register two channels by beads or by the spots themselves."""
 
 from __future__ import annotations
 
@@ -24,44 +24,42 @@ from .pairing import Floats, frames_of, of_one_channel
 Kind = Literal["translation", "affine", "polynomial"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 
-#: The format of files, and the word by which they are known.
+#: Version of the file format, and the key that identifies it.
 FORMAT, FORMAT_KEY = 1, "napari-spotfit registration"
-#: A pair that alone decides more of the map than this cannot be checked by the others.
+#: Largest leverage of a pair: above it, the other pairs cannot check it.
 _MOST_LEVERAGE = 0.9
-#: Pairs must be spread by so many times their error along every direction, and by this share of
-#: how far they are spread along the longest.
+#: Least spread of pairs along any direction, in standard errors, and relative to the longest one.
 _LEAST_SPREAD, _LEAST_SHARE = 10.0, 0.01
-#: So many times their standard errors is more than these leave open, and what may be the reason.
+#: Distances beyond this many standard errors cause a warning, with advice by model.
 _ODD = 2.0
 _ADVICE = {
-    "translation": "a channel may be turned or magnified, so register by 'affine'",
+    "translation": "a channel may be rotated or magnified, so register by 'affine'",
     "affine": "the channels may be bent, so register by 'polynomial'",
     "polynomial": "the spots may have moved between the channels, or be bent more finely",
 }
-#: Positions may be outside of the hull by so many pixels, by which all is rounded.
+#: Tolerance of the hull for rounding, in pixels.
 _ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
 class ChannelRegistration:
-    """Where the positions of one channel lie in another.
+    """The map of positions from one channel to another.
 
-    :func:`register_channels` and :meth:`load` make it.
+    Made by :func:`register_channels` or :meth:`load`.
 
-    Threads: it does not change, so that any number may use one; leave its arrays as they are.
+    Threads: any number may share it, as it is immutable; do not modify its arrays.
 
     Attributes
     ----------
     model : str
         ``"translation"``, ``"affine"`` or ``"polynomial"``, of the second degree.
     error : float
-        By how much a spot misses its partner if it takes no part in the registration, in pixels:
-        the root of the mean square over all pairs, each left out. It includes the errors of the
-        spots themselves.
+        Root mean square distance between partners in pixels, by leave-one-out cross-validation.
+        It includes the errors of the spots themselves.
     pairs : int
-        How many pairs of spots the map is of.
+        Number of pairs of spots used.
     hull : ndarray of float64, shape (n, 2)
-        Corners (y, x) of the convex hull of the pairs, in which the map is known.
+        Corners (y, x) of the convex hull of the pairs, within which the map is known.
     coefficients, covariance, center, scale
         The polynomials for the shifts along y and x in ``(position - center) / scale``, terms 1, y,
         x, y², yx, x² as far as the model has them, shape (terms, 2), and the covariances of their
@@ -84,12 +82,12 @@ class ChannelRegistration:
 
     @property
     def matrix(self) -> Floats:
-        """The affine matrix, shape (3, 3), that takes (y, x, 1) of b to a.
+        """The affine matrix, shape (3, 3), that maps (y, x, 1) from b to a.
 
         Raises
         ------
         ValueError
-            If the model is a polynomial, which no matrix describes.
+            If the model is a polynomial.
         """
         if self.model == "polynomial":
             raise ValueError("a polynomial has no matrix: register with model='affine' for one")
@@ -98,22 +96,22 @@ class ChannelRegistration:
         return np.vstack([np.column_stack([down - origin, across - origin, origin]), [0, 0, 1]])
 
     def apply(self, fits: SpotFits, outside: Literal["raise", "drop"] = "raise") -> SpotFits:
-        """Return fits of channel b where they are in channel a.
+        """Map fits of channel b to channel a.
 
         Parameters
         ----------
         fits : SpotFits
             Fits of channel b.
         outside : {"raise", "drop"}
-            What happens to spots outside of the hull of the pairs, where the map is not known: an
-            error, or their rows are left out.
+            What to do with spots outside the hull of the pairs, where the map is unknown: raise an
+            error, or drop their rows.
 
         Returns
         -------
         SpotFits
-            The fits with other ``y`` and ``x``, whose standard errors include the map's, and the
-            column ``registered``. ``z``, ``roi_y`` and ``roi_x`` are as they were. Fits without a
-            place have none.
+            The fits with mapped ``y`` and ``x``, whose standard errors include those of the map,
+            and a column ``registered``. ``z``, ``roi_y`` and ``roi_x`` are unchanged, and fits
+            without a position stay without.
 
         Raises
         ------
@@ -124,13 +122,13 @@ class ChannelRegistration:
             raise ValueError(f"outside must be 'raise' or 'drop'; got {outside!r}")
         fits = fits.to_host()
         if REGISTERED in fits and fits.columns[REGISTERED].any():
-            raise ValueError("these fits are registered already: apply it to those of the image")
+            raise ValueError("these fits are registered already: pass the original fits")
         known = self.covers(fits)
         if not known.all() and outside == "raise":
             raise ValueError(
                 f"{np.count_nonzero(~known)} of {len(fits)} spots are outside of the "
-                f"{self.pairs} pairs that were registered, where the map is not known: register "
-                "by spots of the whole field, or leave these out by outside='drop'"
+                f"{self.pairs} pairs that were registered, where the map is unknown: register by "
+                "spots of the whole field, or drop these by outside='drop'"
             )
         fits, fit = fits[known], self._fit
         places = np.column_stack([fits.y, fits.x])
@@ -145,9 +143,9 @@ class ChannelRegistration:
         return SpotFits(fits.columns | moved, fits.index_names, fits.settings, units=fits.units)
 
     def covers(self, fits: SpotFits) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which fits of channel b are in the hull of the pairs, or have no place at all."""
+        """Return which fits of channel b are within the hull of the pairs, or have no position."""
         places = np.column_stack([fits.y, fits.x])
-        from scipy.spatial import ConvexHull  # here, as SciPy takes its time to import
+        from scipy.spatial import ConvexHull  # imported here, as that takes long
 
         sides = ConvexHull(self.hull).equations
         with np.errstate(invalid="ignore"):
@@ -156,7 +154,7 @@ class ChannelRegistration:
         return covered
 
     def apply_to_layer(self, layer: Any, onto: Any = None) -> None:
-        """Let a layer of channel b lie on channel a in napari, by its affine transform.
+        """Register a napari layer of channel b with channel a, by its affine transform.
 
         Parameters
         ----------
@@ -168,7 +166,7 @@ class ChannelRegistration:
         Raises
         ------
         ValueError
-            If the model is a polynomial, which napari cannot show.
+            If the model is a polynomial, which napari cannot display.
         """
         size = layer.ndim
         embedded = np.eye(size + 1)
@@ -180,14 +178,14 @@ class ChannelRegistration:
         layer.affine = world @ embedded @ np.linalg.inv(own)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the registration to a JSON file, from which :meth:`load` makes the same.
+        """Write the registration to a JSON file for :meth:`load`.
 
         Raises
         ------
         ValueError
             If the name does not end in ``.json``.
         OSError
-            If it cannot be written; whatever had its name is as it was.
+            If it cannot be written; an older file of that name is kept.
         """
         place = Path(path)
         if place.suffix.lower() != ".json":
@@ -200,12 +198,12 @@ class ChannelRegistration:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ChannelRegistration:
-        """Return the registration of a file.
+        """Load a registration from a file.
 
         Raises
         ------
         ValueError
-            If it is damaged, of a newer version, or something else.
+            If it is damaged, of a newer version, or no registration.
         OSError
             If it cannot be read.
         """
@@ -233,20 +231,20 @@ def _to_world(layer: Any) -> Floats:
 
 
 def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> ChannelRegistration:
-    """Find the map of one channel onto another, by spots that are seen in both.
+    """Find the map of one channel onto another, by spots that are visible in both.
 
-    Nothing has to be known before: a vote of the distances between the spots finds the shift, also
-    where a channel is turned by up to 10°, magnified by up to 10 % or mirrored; then pairs that are
-    each other's nearest are fitted by their standard errors, closer and closer, from the middle of
-    the field outwards. Spots that only one channel shows do no harm, unless they are far more.
+    No start values are needed: distances between spots vote for a shift, also if a channel is
+    rotated by up to 10°, magnified by up to 10 % or mirrored; then mutual nearest neighbours are
+    fitted, weighted by standard errors, within a shrinking distance and from the centre of the
+    field outwards. Spots in only one channel do no harm, unless they dominate.
 
     Parameters
     ----------
     a, b : SpotFits
-        Good fits of the same field in two channels, such as of beads of several colours, of images
-        with the same leading axes; spots of one frame are matched. b is mapped onto a.
+        Good fits of the same field in two channels, such as of multicolour beads, of images with
+        the same leading axes. Spots of the same frame are matched, and b is mapped onto a.
     model : {"affine", "translation", "polynomial"}
-        Polynomials are of the second degree, and need about 30 pairs or more.
+        Polynomials are of second degree, and need about 30 pairs or more.
 
     Returns
     -------
@@ -256,13 +254,13 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
     Warns
     -----
     UserWarning
-        If the pairs miss each other by more than twice what their standard errors say.
+        If the pairs are more than twice as far apart as expected from their standard errors.
 
     Raises
     ------
     ValueError
-        If there are too few spots, if no more match than by chance, if several ways to match them
-        are as good, or if the pairs lie at one place or on one line.
+        If there are too few spots, no more match than by chance, several ways to match are equally
+        good, or the pairs lie at one position or on one line.
 
     Examples
     --------
@@ -288,17 +286,17 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
         if len(one.places) < least:
             raise ValueError(
                 f"channel {name} has {len(one.places)} spots with a position, and {model!r} needs "
-                f"{least} at least, seen in both channels"
+                f"at least {least}, seen in both channels"
             )
         if not (np.ptp(one.places, axis=0) > 0).any():
             raise ValueError(f"all spots of channel {name} are at one place: no map follows")
     one, other = spots
-    found = find_matches(one, other, degree, turned=degree > 0)
+    found = find_matches(one, other, degree, rotated=degree > 0)
     return _registration(model, found, one, other)
 
 
 def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
-    """Return the positions of fits that have one, those without standard errors with equal ones."""
+    """Return the positions of fits; without standard errors, all get the same."""
     places = np.column_stack([fits.y, fits.x])
     names = [axis + STDERR for axis in IN_PLANE]
     variances = np.full(places.shape, math.nan)
@@ -314,7 +312,7 @@ def _spots(fits: SpotFits, frame: np.ndarray[Any, np.dtype[np.int64]]) -> Spots:
 
 
 def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelRegistration:
-    """Return the registration of matches, or raise where they do not determine it."""
+    """Return the registration of matches, or raise an error if they do not determine it."""
     from scipy.spatial import ConvexHull
 
     one, other, fit = a.part(found.a), b.part(found.b), found.fit
@@ -333,16 +331,17 @@ def _registration(model: Kind, found: Matches, a: Spots, b: Spots) -> ChannelReg
         y, x = other.places[int(np.argmax(leverage.max(axis=1)))]
         raise ValueError(
             f"the pair at y {y:.1f}, x {x:.1f} of channel b decides a part of the map alone, "
-            "and no other one could tell if it were wrong: register by more spots around it, or by "
-            "a simpler model"
+            "and no other pair can check it: register by more spots around it, or by a simpler "
+            "model"
         )
     if _has_errors(a) and found.dispersion > _ODD**2:
         warn_caller(
             f"the spots miss each other by {math.sqrt(found.dispersion):.1f} times their standard "
-            f"errors: {_ADVICE[model]}. The error of {error:.2g} px includes it"
+            f"errors: {_ADVICE[model]}. The error of {error:.2g} px includes this"
         )
     hull = other.places[ConvexHull(other.places).vertices]
-    # What scatters by more than the standard errors say is known less, not what scatters less.
+    # Scatter beyond the standard errors increases the map's errors; less scatter does not reduce
+    # them.
     covariance = max(found.dispersion, 1.0 if _has_errors(a) else 0.0) * fit.inverse
     return ChannelRegistration(
         model, error, len(found.a), hull, fit.coefficients, covariance, fit.model.center,

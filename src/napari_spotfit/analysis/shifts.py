@@ -1,4 +1,4 @@
-"""Average shifts robustly: those of many spots, and those of the frames of a movie by fiducials."""
+"""Average shifts robustly: of many spots, and of the frames of a movie by fiducials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class Mean(NamedTuple):
-    """A weighted mean along y and x, with its standard errors, and what it is of."""
+    """A weighted mean along y and x, its standard errors, and the shifts used."""
 
     shift: Floats
     errors: Floats
@@ -28,14 +28,14 @@ class Mean(NamedTuple):
 
 
 def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -> Mean:
-    """Return the mean of shifts by their own errors, without those that lie apart.
+    """Return the weighted mean of shifts without outliers.
 
     Parameters
     ----------
     shifts, errors : ndarray of float64, shape (n, 2)
         Shifts along y and x, and their standard errors.
     candidates : ndarray of bool, shape (n,)
-        Which may count.
+        Which shifts can be used.
 
     Examples
     --------
@@ -55,11 +55,11 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
 
 
 class Similarity(NamedTuple):
-    """How a field was shifted, turned and magnified, with the standard errors of all four."""
+    """Shift, rotation and magnification of a field, with standard errors."""
 
     shift: Floats
     errors: Floats
-    #: Degrees from x towards y.
+    #: In degrees from x towards y.
     rotation: float = math.nan
     rotation_error: float = math.nan
     scale: float = math.nan
@@ -74,13 +74,13 @@ def similarity(
     Parameters
     ----------
     shifts, errors : ndarray of float64, shape (n, 2)
-        Shifts along y and x of at least two places, and their standard errors.
+        Shifts along y and x at two or more positions, and their standard errors.
     places : ndarray of float64, shape (n, 2)
-        Where these were, y and x.
+        These positions, y and x.
     pivot : ndarray of float64, shape (2,)
         The position whose shift is returned.
     rotation, scale : bool
-        Which of them to fit; the other is fixed, and NaN.
+        Which of them to fit; the others are fixed, and NaN.
     """
     beside = places - pivot
     rows = []
@@ -96,26 +96,26 @@ def similarity(
     inverse = np.linalg.pinv(design.T @ design)
     found, spread = inverse @ (design.T @ scaled), np.sqrt(np.diagonal(inverse))
     known = dict(zip(columns, zip(found, spread, strict=True), strict=True))
-    turned, turned_error = known.get(2, (math.nan, math.nan))
+    rotated, rotated_error = known.get(2, (math.nan, math.nan))
     grown, grown_error = known.get(3, (math.nan, math.nan))
     return Similarity(
-        found[:2], spread[:2], math.degrees(turned), math.degrees(turned_error),
+        found[:2], spread[:2], math.degrees(rotated), math.degrees(rotated_error),
         1.0 + grown, grown_error,
     )  # fmt: skip
 
 
-#: Rounds in which displacements and places of fiducials are made to agree.
+#: Iterations to reconcile displacements and reference positions of fiducials.
 _ROUNDS = 6
 #: Least number of deviates of successive frames from which the scatter of fiducials is estimated.
 _DEVIATES = 200
-#: Successive frames without fiducials that are no chance.
+#: Number of successive frames without fiducials that is no coincidence.
 _STRETCH = 10
 
 Columns = dict[str, NDArray[np.generic]]
 
 
 def by_track(columns: Columns, count: int, least_share: float) -> tuple[Floats, Floats]:
-    """Return places and standard errors by track and frame, NaN where a track was not seen."""
+    """Return positions and standard errors by track and frame, NaN where a track is missing."""
     track, frame, linked = _linked_spots(columns, count)
     numbers, own = np.unique(track[linked], return_inverse=True)
     seen = np.bincount(own, minlength=len(numbers))
@@ -140,7 +140,7 @@ def by_track(columns: Columns, count: int, least_share: float) -> tuple[Floats, 
 def _linked_spots(
     columns: Columns, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the track and the frame of each spot, and which are on a track in a movie's frames."""
+    """Return track and frame of each spot, and which are on a track and in the movie."""
     track, frame = columns[TRACK].astype(np.int64), columns["frame"].astype(np.int64)
     return track, frame, (track != NO_TRACK) & (frame < count)
 
@@ -148,22 +148,24 @@ def _linked_spots(
 def agreed_shifts(
     places: Floats, errors: Floats, known: NDArray[np.bool_]
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return shifts, their standard errors, and how many fiducials each frame has.
+    """Return the shifts of frames, their standard errors, and the numbers of fiducials.
 
-    In turns, the places of the fiducials follow from the shifts, and these from the places; then
-    how far they scatter from both.
+    Alternates between reference positions from shifts and shifts from reference positions, and then
+    scales the errors to the scatter of both.
     """
     count = places.shape[1]
     spread, used = np.full((count, 2), math.nan), np.zeros(count, np.int64)
     weights = np.where(known[..., np.newaxis], 1.0 / errors**2, 0.0)
-    homes, shifts = _tied(places, known)
+    references, shifts = _tied(places, known)
     own_errors = errors
     for turn in range(_ROUNDS):
         if turn:
-            errors = own_errors * _scatter(places, homes, shifts, own_errors, known)[:, np.newaxis]
+            errors = (
+                own_errors * _scatter(places, references, shifts, own_errors, known)[:, np.newaxis]
+            )
         taken = np.zeros_like(known)
         for frame in range(count):
-            mean = robust_mean(places[:, frame] - homes, errors[:, frame], known[:, frame])
+            mean = robust_mean(places[:, frame] - references, errors[:, frame], known[:, frame])
             used[frame] = np.count_nonzero(mean.taken)
             if used[frame]:
                 shifts[frame], spread[frame] = mean.shift, mean.errors
@@ -171,21 +173,21 @@ def agreed_shifts(
         own = np.where(taken[..., np.newaxis], weights, 0.0)
         total = own.sum(axis=1)
         sums = (own * np.where(taken[..., np.newaxis], places - shifts, 0.0)).sum(axis=1)
-        homes = np.where(total > 0, sums / np.where(total > 0, total, 1.0), homes)
+        references = np.where(total > 0, sums / np.where(total > 0, total, 1.0), references)
     return shifts, spread, used
 
 
 def _scatter(
-    places: Floats, homes: Floats, shifts: Floats, errors: Floats, known: NDArray[np.bool_]
+    places: Floats, references: Floats, shifts: Floats, errors: Floats, known: NDArray[np.bool_]
 ) -> Floats:
-    """Return how many times their standard errors fiducials scatter around each frame's shift.
+    """Return the ratio of fiducials' scatter around each frame's shift to standard errors.
 
-    At least 1. It is estimated from half of all deviates, of the frame and of those beside it.
+    At least 1; from the median deviate of the frame and its neighbours.
     """
     seen = known.sum(axis=0)
-    # What one fiducial does is the shift itself, and of few the mean follows each.
+    # With few fiducials, the mean follows each, and reduces the deviates.
     free = np.sqrt(np.maximum(seen - 1, 0) / np.maximum(seen, 1))
-    away = np.abs(places - homes[:, np.newaxis] - shifts) / errors
+    away = np.abs(places - references[:, np.newaxis] - shifts) / errors
     found = np.ones(places.shape[1])
     ends = np.cumsum(np.where(seen > 1, 2 * seen, 0))
     for frame in np.flatnonzero(seen > 1):
@@ -198,46 +200,46 @@ def _scatter(
 
 
 def _tied(places: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return the positions of fiducials without shift, and initial shifts.
+    """Return reference positions of fiducials, and initial shifts.
 
-    The one that is seen most ties others to it over the frames they share, and these tie others.
+    Starts from the fiducial in most frames, and adds others over the frames that they share.
     """
-    homes = np.full((len(places), 2), math.nan)
+    references = np.full((len(places), 2), math.nan)
     shifts = np.full(places.shape[1:], math.nan)
     shared, tied = np.zeros(len(places), np.int64), np.zeros(places.shape[1], np.bool_)
     one = int(np.argmax(known.sum(axis=1)))
-    homes[one] = np.median(places[one, known[one]], axis=0)
+    references[one] = np.median(places[one, known[one]], axis=0)
     while True:
         new = known[one] & ~tied
-        shifts[new] = places[one, new] - homes[one]
+        shifts[new] = places[one, new] - references[one]
         tied |= new
         shared += np.count_nonzero(known[:, new], axis=1)
-        # The one that shares most frames is next: its home is the surest.
-        left = np.where(np.isnan(homes[:, 0]), shared, 0)
+        # Next is the one that shares most frames, as its position is the most reliable.
+        left = np.where(np.isnan(references[:, 0]), shared, 0)
         one = int(np.argmax(left))
         if left[one] == 0:
             break
         common = known[one] & tied
-        homes[one] = np.median(places[one, common] - shifts[common], axis=0)
+        references[one] = np.median(places[one, common] - shifts[common], axis=0)
     _refuse_untied(np.asarray(known.any(axis=0)), tied)
-    return homes, shifts
+    return references, shifts
 
 
 def _refuse_untied(seen: NDArray[np.bool_], tied: NDArray[np.bool_]) -> None:
-    """Raise ValueError if some frames that have fiducials share none with the others."""
+    """Raise a ValueError if some frames share no fiducial with the others."""
     apart = np.flatnonzero(seen & ~tied)
     if len(apart):
         raise ValueError(
             f"no track ties {spans(apart)} to {spans(np.flatnonzero(tied))}, so the shift of the "
-            "sample between them is unknown: link with a larger max_distance or memory, or take a "
+            "sample between them is unknown: link with a larger max_distance or memory, or use a "
             "smaller least_share"
         )
 
 
 def refuse_unlinked(columns: Columns, used: NDArray[np.int64], least_share: float) -> None:
-    """Raise ValueError if frames without fiducials have tracks that could be of some.
+    """Raise a ValueError if tracks in frames without fiducials could be fiducials.
 
-    They are seen in as large a share of those frames as fiducials are of the movie.
+    They are present in as large a fraction of those frames as fiducials are of the movie.
     """
     track, frame, linked = _linked_spots(columns, len(used))
     has_spots = np.bincount(frame[linked], minlength=len(used)) > 0
@@ -256,14 +258,14 @@ def refuse_unlinked(columns: Columns, used: NDArray[np.int64], least_share: floa
 
 
 def _stretches(frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return sorted frames in stretches without a gap."""
+    """Divide sorted frames into ranges without gaps."""
     if not len(frames):
         return []
     return np.split(frames, np.flatnonzero(np.diff(frames) > 1) + 1)
 
 
 def spans(frames: NDArray[np.int64]) -> str:
-    """Return words for sorted frames: the first stretches of them."""
+    """Return text for sorted frames: their first ranges."""
     spans = _stretches(frames)
     words = [f"{one[0]}–{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in spans[:3]]
     more = " and others" if len(spans) > 3 else ""

@@ -1,4 +1,4 @@
-"""Summarise fits: medians and spreads, and counts frame by frame."""
+"""Summarise fits: medians and spreads, and counts per frame."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFr
     Parameters
     ----------
     fits : SpotFits
-        The fits that count, such as ``fits[fits.good]``.
+        The fits to use, such as ``fits[fits.good]``.
     columns : iterable of str, optional
-        Columns of numbers; by default the shape, photons and background, and the standard errors
-        of these and of the centre.
+        Numeric columns; by default shape, photons and background, and the standard errors of these
+        and of the centre.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each quantity: ``count``, how many fits have it (NaN and infinity are left
-        out); ``median``; ``spread``, 1.4826 times the median absolute deviation from the median,
-        which is the standard deviation if the values are normally distributed, and which a few
-        outliers do not change; ``low`` and ``high``, the 5th and the 95th percentile.
+        One row per quantity: ``count``, the number of finite values; ``median``; ``spread``,
+        1.4826 times the median absolute deviation, which equals the standard deviation of normally
+        distributed values and is robust against outliers; ``low`` and ``high``, the 5th and the
+        95th percentile.
 
     Examples
     --------
@@ -63,32 +63,30 @@ def per_frame(
     frames: FrameSelection = None,
     columns: Iterable[str] = (),
 ) -> pd.DataFrame:
-    """Return how many spots every frame has, those without any too.
+    """Return the number of spots in each frame, including frames without any.
 
     Parameters
     ----------
     fits : SpotFits
-        The fits that count.
+        The fits to count.
     shape : sequence of int, optional
-        Shape of the image, (…, Y, X). Without it the frames run up to the last that has a spot,
-        and no density is known.
+        Shape of the image, (…, Y, X). Without it, frames end with the last one that has a spot,
+        and there is no density.
     frames : optional
-        The frames that were fitted, as :func:`~napari_spotfit.localize` takes them; by default
-        all.
+        The frames that were fitted, as in :func:`~napari_spotfit.localize`; by default all.
     columns : iterable of str
-        Columns whose median in every frame is returned.
+        Columns of which to return the median in each frame.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each frame: its indices along the leading axes (``frame``), ``count``,
-        ``density`` in spots per pixel if the shape is known, and ``…_median`` of each column; NaN
-        where no spot has it.
+        One row per frame: its indices along the leading axes (``frame``), ``count``, ``density`` in
+        spots per pixel if the shape is known, and ``…_median`` of each column, NaN without values.
 
     Raises
     ------
     ValueError
-        If the shape has other axes than the fits, or a spot lies in a frame that was not chosen.
+        If the shape has other axes than the fits, or a spot lies in a frame outside `frames`.
 
     Examples
     --------
@@ -120,7 +118,7 @@ def per_frame(
 
 
 def usual_columns(fits: SpotFits) -> list[str]:
-    """Return the usual columns: shape, photons, background, and standard errors."""
+    """Return the default columns: shape, photons, background, and standard errors."""
     shape = () if fits.settings is None else fits.settings.profile.shape
     known = [describe(name, [one.column for one in shape]) for name in fits.columns]
     values = [one.name for one in known if one.group == "shape" and not one.error_of]
@@ -143,7 +141,7 @@ def _robust(values: NDArray[Any]) -> tuple[float, ...]:
 
 
 def check_columns(fits: SpotFits, columns: Iterable[str]) -> list[str]:
-    """Return the names of columns of numbers, or raise."""
+    """Check that columns are numeric, and return their names."""
     names = [columns] if isinstance(columns, str) else list(columns)
     for name in names:
         if name not in fits or fits.columns[name].dtype.kind not in "fiub":
@@ -155,7 +153,7 @@ def check_columns(fits: SpotFits, columns: Iterable[str]) -> list[str]:
 
 
 def finite(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return numbers in double precision, NaN for those that are infinite."""
+    """Return numbers in double precision, with infinity replaced by NaN."""
     values = values.astype(np.float64)
     return np.where(np.isfinite(values), values, np.nan)
 
@@ -163,7 +161,7 @@ def finite(values: NDArray[Any]) -> NDArray[np.float64]:
 def _frames_of(
     fits: SpotFits, shape: Sequence[int] | None, frames: FrameSelection
 ) -> list[NDArray[np.int64]]:
-    """Return the indices along each leading axis of the frames that are listed."""
+    """Return the indices of the listed frames along each leading axis."""
     axes = len(fits.index_names)
     if shape is None:
         lengths = [fits.columns[name].max(initial=-1) + 1 for name in fits.index_names]
@@ -187,7 +185,7 @@ def _frames_of(
 def _rows_of(
     places: NDArray[Any] | None, along: list[NDArray[np.int64]], count: int
 ) -> NDArray[np.int64]:
-    """Return the row of a table over frames that each spot belongs to."""
+    """Return each spot's row in a table of frames."""
     row = np.zeros(count, np.int64)
     for axis, chosen in enumerate(along):
         assert places is not None
@@ -197,7 +195,7 @@ def _rows_of(
         if not known.all():
             raise ValueError(
                 f"a spot lies in frame {places[~known, axis][0]:g} along axis {axis}, which is "
-                "none of the image's frames that were chosen"
+                "not among the chosen frames of the image"
             )
         row = row * len(chosen) + place
     return row

@@ -1,4 +1,4 @@
-"""Measure the light at fixed places over all frames of a movie."""
+"""Measure the light at fixed positions in all frames of a movie."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..settings.settings import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-#: One shape parameter must be fitted: σ, between bounds this share apart.
+#: Relative width of the bounds of σ, as one shape parameter must be free.
 _NARROW = 1e-4
 _LIGHT = ("photons", "amplitude", "background")
 
@@ -40,42 +40,40 @@ def trace(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> pd.DataFrame:
-    """Return the light at fixed places in every frame of a movie, whether there is a spot or not.
+    """Measure the light at fixed positions in each frame of a movie, with or without a spot.
 
-    In each frame a spot of the PSF's width is fitted at each place, which moves nowhere: amplitude
-    and background alone are free. So the light of a frame without a spot is 0 within its error, and
-    may be below.
+    A spot of the PSF's width is fitted at each position, with only amplitude and background free.
+    So without a spot the light is 0 within its error, and may be negative.
 
     Parameters
     ----------
     image : array, shape (…, Y, X), or path
-        As :func:`fit_at` takes it.
+        As in :func:`fit_at`.
     positions : array, shape (n, 2), or SpotFits
-        The places, y and x in pixels; those of spots are their centres.
+        Positions y and x in pixels, or spots, for their centres.
     roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     channel : int or str, optional
-        Number or name of the channel, where the image has an axis c of several; "all" measures the
-        places in each, with its own σ.
+        Number or name of the channel, if the image has several; "all" measures the positions in
+        each, with its own σ.
     weights, bad_pixels, camera
         As in :func:`fit_at`.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones. ``sigma`` is the PSF's; unset, the
-        image's spots tell it.
+        All settings at once; ``options`` change single ones. ``sigma`` is that of the PSF, by
+        default estimated from the image's spots.
 
     Returns
     -------
     pandas.DataFrame
-        A row for every place and frame, place by place: ``place``, the number of the position;
+        One row per position and frame, sorted by position: ``place``, the number of the position;
         ``channel`` if there are several; ``frame``, and ``axis_0`` … for more leading axes; ``y``,
-        ``x``; ``photons``, ``amplitude`` and ``background`` with their standard errors;
-        ``flags`` and ``good``. ``attrs["units"]`` has the units.
+        ``x``; ``photons``, ``amplitude`` and ``background`` with their standard errors; ``flags``
+        and ``good``. ``attrs["units"]`` has the units.
 
     Raises
     ------
     TypeError, ValueError
-        If the positions are no places in a frame, the model has no σ, or σ can neither be told from
-        the image nor is given.
+        If positions are invalid, the model has no σ, or σ is neither given nor can be estimated.
 
     Examples
     --------
@@ -88,7 +86,7 @@ def trace(
     settings = with_roi(settings, roi_size, options, trace)
     if "sigma" not in {one.name for one in settings.profile.shape}:
         raise ValueError(
-            f"the model must have one width, sigma; {settings.profile.name!r} has none: take "
+            f"the model must have one width, sigma; {settings.profile.name!r} has none: use "
             "model='gaussian'"
         )
     places = _places(positions)
@@ -107,14 +105,13 @@ def _places(positions: ArrayLike | SpotFits) -> NDArray[np.float64]:
     places = np.asarray(positions, float)
     if places.ndim != 2 or places.shape[1] != 2:
         raise ValueError(
-            "positions must be places in a frame, y and x in pixels, shape (n, 2); got shape "
-            f"{places.shape}"
+            f"positions must be y and x in pixels, of shape (n, 2); got shape {places.shape}"
         )
     return places
 
 
 def _in_channel(channel: Channel, places: NDArray[np.float64], settings: Settings) -> pd.DataFrame:
-    """Return the light at places in all frames of a channel, place by place."""
+    """Return the light at positions in all frames of a channel, sorted by position."""
     import pandas as pd
 
     leading = FrameReader(channel.image).leading
@@ -135,7 +132,7 @@ def _in_channel(channel: Channel, places: NDArray[np.float64], settings: Setting
     maps = channel.maps._asdict()
     del maps["mask"]
     fits = fit_at(channel.image, centers, settings=settings, **maps).to_host()
-    # σ lies on its bounds by intent.
+    # σ is at its bounds by design.
     flags = fits.flags & ~np.uint32(Flag.AT_BOUND)
     table = {"place": np.repeat(np.arange(len(places)), len(index))}
     if channel.is_one_of_all:

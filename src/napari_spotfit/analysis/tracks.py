@@ -1,4 +1,4 @@
-"""Link spots of successive frames to tracks."""
+"""Link spots of successive frames into tracks."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from numpy.typing import NDArray
 from ..models.columns import TRACK
 from ..results.spot_fits import SpotFits
 
-#: The number of the track of a spot that is in none.
+#: The track number of spots that are in none.
 NO_TRACK = -1
 
-#: Pixels: no frame is as wide, and the square of more is no number.
+#: Largest distance in pixels: no frame is as wide, and larger squares overflow.
 _FARTHEST = 1e6
 
 
 def link_spots(
     fits: SpotFits, max_distance: float, *, memory: int = 0, least_frames: int = 1
 ) -> SpotFits:
-    """Return fits with the track that each belongs to, by trackpy's linking.
+    """Link fits into tracks by trackpy, and return them with a column ``track``.
 
     Parameters
     ----------
     fits : SpotFits
-        Fits of a movie, or of several: those of each file, and of each position on leading axes,
-        are linked apart. Only good ones are linked, or those that another program has found.
+        Fits of a movie, or of several: each file and each index along other leading axes is linked
+        separately. Only good fits are linked, or spots that another program has found.
     max_distance : float
-        How far a spot moves from one frame to the next at most, in pixels.
+        Largest movement of a spot from one frame to the next in pixels.
     memory : int, default 0
-        For how many frames a spot may be missing and be the same afterwards.
+        Number of frames in which a spot may be missing.
     least_frames : int, default 1
-        Tracks of fewer spots are none.
+        Shortest track in spots; shorter ones are discarded.
 
     Returns
     -------
     SpotFits
-        The same rows with the column ``track``: a number from 0 on, in the order in which the
-        tracks begin, and -1 for spots of none.
+        The same rows with a column ``track``: numbers from 0 on in the order in which tracks begin,
+        and -1 for spots in none.
 
     Raises
     ------
     ImportError
         If trackpy is missing.
     ValueError
-        If the fits are not of a movie, a number is not as above, or too many spots are too close
+        If the fits are not of a movie, a number is out of range, or too many spots are too close
         to be linked.
 
     Examples
@@ -80,19 +80,19 @@ def link_spots(
     counts = np.bincount(number[rows], minlength=1) if len(rows) else np.zeros(1, np.int64)
     short = (number >= 0) & (counts[number] < least_frames)
     number[short] = NO_TRACK
-    # Numbers without gaps, in the order in which tracks begin.
+    # Renumber without gaps, in the order in which tracks begin.
     number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)[1]
     columns = {**fits.columns, TRACK: number}
     return SpotFits(columns, fits.index_names, fits.settings, units=fits.units)
 
 
 def leading_axes(columns: Iterable[str]) -> list[str]:
-    """Return the columns of positions on axes before that of the frames."""
+    """Return the columns of indices along axes before that of frames."""
     return [name for name in columns if name.startswith("axis_")][:-1]
 
 
 def _movie_of(fits: SpotFits, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of the movie of each row: its file, and its place on leading axes."""
+    """Return the number of each row's movie: its file, and its indices along leading axes."""
     movie = np.zeros(len(rows), np.int64)
     for name in ("file", *leading_axes(fits.columns)):
         if name in fits.columns:
@@ -106,7 +106,7 @@ def _movie_of(fits: SpotFits, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 def _linked(
     fits: SpotFits, rows: NDArray[np.int64], max_distance: float, memory: int
 ) -> NDArray[np.int64]:
-    """Return numbers of the tracks of some rows."""
+    """Return the track numbers of some rows."""
     try:
         import trackpy
     except ImportError:
@@ -115,7 +115,7 @@ def _linked(
         ) from None
     columns = fits.columns
     frame = columns["frame"][rows].astype(np.int64)
-    # Each of several movies has frames of its own, far from all others'.
+    # Give each movie its own frames, far from those of others.
     frame = frame + _movie_of(fits, rows) * (int(frame.max()) + memory + 2)
     order = np.argsort(frame, kind="stable")
     places = fits.points()[rows[order], len(fits.index_names) :]

@@ -41,26 +41,24 @@ def localize_files(
     files : path or sequence of path
         Image files, patterns such as ``"*.tif"``, and folders of images.
     output : path
-        A folder for a table of each file, or one table, such as ``"all.spots.parquet"``, for the
-        spots of all, with the column ``file``. Tables of other programs are written in ours, and
-        then converted. Of files of the same name, ``day1/a.tif`` and
-        ``day2/a.tif``, the tables have the folder before it: ``day1_a.tif.spots.parquet``.
+        A folder for one table per file, or one table such as ``"all.spots.parquet"`` for the spots
+        of all files, with a column ``file``. Tables of files with the same name, ``day1/a.tif`` and
+        ``day2/a.tif``, are prefixed by the folder: ``day1_a.tif.spots.parquet``.
     frames : slice, optional
         Frames of each movie; all by default.
     channel : int or str, optional
-        Number or name of the channel of images with an axis c of several; "all" fits each by
-        itself, and adds the column ``channel``. Without it, files of several channels fail.
+        Number or name of the channel in images with several; "all" fits each separately, and adds
+        a column ``channel``. Without it, files of several channels fail.
     labels : str or path, optional
-        Where each image's mask of cells is: a folder, a pattern with ``*`` for the image's name, an
-        ending such as ``"_cells.tif"`` of masks beside the images, or one file for all. Then
-        spots have the column ``label``, and beside each table is one of cells.
+        Where to find each image's mask of cells: a folder, a pattern with ``*`` for the image's
+        name, an ending such as ``"_cells.tif"`` of masks in the images' folders, or one file for
+        all. Spots get a column ``label``, and each table is accompanied by one of cells.
     workers : int, default 1
-        Number of files at a time, where each has a table of its own.
+        Number of files at a time, if each has its own table.
     ending : str, default ".spots.parquet"
-        Ending of the names of tables in a folder: their format, ours or another program's, such as
-        ``"_locs.hdf5"``.
+        Ending of tables in a folder, which sets their format, such as ``"_locs.hdf5"``.
     fresh : bool, default False
-        Whether to ignore what an earlier run has left.
+        Whether to ignore the results of earlier runs.
     pixel_size : float, optional
         Side of a pixel in nm, for tables of other programs.
     progress : callable, optional
@@ -73,13 +71,12 @@ def localize_files(
     list of Outcome
         For each file: ``file``, ``state`` (``"done"``, ``"kept"`` from an earlier run or
         ``"failed"``), ``output`` and ``cells`` (the paths of its tables), ``frames``, ``spots``,
-        ``good``, ``sigma`` in pixels, ``seconds``, ``warnings`` and ``error``, which is empty if
-        all went well.
+        ``good``, ``sigma`` in pixels, ``seconds``, ``warnings``, and ``error``, empty without one.
 
     Raises
     ------
     TypeError, ValueError
-        If there are no such files, several would have one table, or the settings are wrong.
+        If there are no such files, several would have the same table, or settings are invalid.
     OSError
         If the output cannot be written.
 

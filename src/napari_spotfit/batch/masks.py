@@ -1,4 +1,4 @@
-"""The mask of each image of a batch, found by the image's name, and its cells."""
+"""Find the mask of each image of a batch by its name, and count spots in its cells."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..results.spot_fits import SpotFits
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The column of spots with the label they lie in.
+#: The column with the label of a spot's cell.
 LABEL = "label"
-#: What is added up in each cell.
+#: Columns that are summed in each cell.
 _COLUMNS = ("photons",)
 _ENDING = ".cells.csv"
 
@@ -35,17 +35,17 @@ def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
     image : path
         The image file.
     labels : str
-        A pattern in which the image's name without its ending takes the place of ``*``; a folder
-        with masks that are called as the images, or so and something more; what comes after the
-        image's name, of masks beside the images; or one file for all images.
+        A pattern, in which ``*`` stands for the image's name without its ending; a folder of masks
+        whose names begin with those of the images; an ending that follows the image's name, of
+        masks in the images' folders; or one file for all images.
     images : sequence of path
-        The other images. A mask in a folder belongs to the one of the longest name with which it
-        begins; those beside the image count, too.
+        The other images. A mask in a folder belongs to the image with the longest name that it
+        begins with, including images in the same folder.
 
     Raises
     ------
     FileNotFoundError
-        If there is none; the message names the file that was expected.
+        If there is no mask; the message names the expected file.
     ValueError
         If there are several, or it would be the image itself.
 
@@ -59,7 +59,7 @@ def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
     stem, place = _stem(image), Path(labels)
     if "*" in labels:
         named = Path(labels.replace("*", stem))
-        # Without a folder it is meant beside the image.
+        # A pattern without a folder means the image's folder.
         found = [named if named.parent != Path() else image.parent / named]
     elif place.is_dir() and not _is_image(place):
         found = _in_folder(place, image, images)
@@ -83,7 +83,7 @@ def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
 
 
 def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
-    """Return images without those that are the mask of another one of them."""
+    """Return images without those that are masks of others."""
     masks = set()
     for image in images:
         with suppress(OSError, ValueError):  # reported when the image is fitted
@@ -94,12 +94,12 @@ def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
 def open_cells(
     image: Path, labels: str, images: Sequence[Path], channels: Sequence[Channel]
 ) -> Cells:
-    """Return the cells of an image, which count the spots of its channels.
+    """Return the cells of an image, to count the spots of its channels in them.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        If :func:`open_mask` does, or the mask has too large numbers.
+        If :func:`open_mask` does, or the labels are too large.
     """
     mask = open_mask(image, labels, images, channels)
     try:
@@ -111,17 +111,17 @@ def open_cells(
 
 
 def open_mask(image: Path, labels: str, images: Sequence[Path], channels: Sequence[Channel]) -> Any:
-    """Return the labels of an image's mask, those of a movie read frame by frame.
+    """Open an image's mask of labels, without reading it.
 
-    Parameters are those of :func:`mask_of`, and the channels that are fitted.
+    Parameters are those of :func:`mask_of`, and the channels to fit.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        If :func:`mask_of` does, or if the mask cannot be read, has no whole numbers, or is not as
-        large as the image.
+        If :func:`mask_of` does, or the mask cannot be read, is not of integers, or does not match
+        the size of the image.
     """
-    # Where both are wrong, the image's error is reported.
+    # Open the image first, so that its error is reported before one of the mask.
     shape = FrameReader(channels[0].image).shape
     path = mask_of(image, labels, images)
     mask = open_image(path)
@@ -139,7 +139,7 @@ def open_mask(image: Path, labels: str, images: Sequence[Path], channels: Sequen
 
 
 def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
-    """Return the masks in a folder that an image may have: of the same name before others."""
+    """Return the masks in a folder that can belong to an image, the same name first."""
     stem = _stem(image)
     masks = [one for one in sorted(folder.iterdir()) if _is_image(one) and one != image]
     same = [one for one in masks if _stem(one) == stem]
@@ -151,7 +151,7 @@ def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
 
 
 def _beside(image: Path, masks: Path) -> list[Path]:
-    """Return the images beside an image; none where masks, which look the same, lie there too."""
+    """Return the images in an image's folder; none if the masks lie there, too."""
     if _real(image.parent) == _real(masks):
         return []
     try:
@@ -161,7 +161,7 @@ def _beside(image: Path, masks: Path) -> list[Path]:
 
 
 def _has_nearer(mask: Path, stem: str, images: Sequence[Path]) -> bool:
-    """Whether a mask begins with a longer name of an image than this one."""
+    """Whether a mask's name begins with that of another image, which is longer."""
     return any(
         len(other) > len(stem)
         and (other == _stem(mask) or _begins(mask, other))
@@ -176,7 +176,7 @@ def _begins(mask: Path, stem: str) -> bool:
 
 
 def _real(path: Path) -> str:
-    """Return a path without links; unlike pathlib's, of links in a circle, too."""
+    """Return a path without links; unlike pathlib, also for circular links."""
     return os.path.realpath(path)
 
 
@@ -185,7 +185,7 @@ def _is_image(path: Path) -> bool:
 
 
 def _stem(path: Path) -> str:
-    """Return a name without its ending, of OME's files without both."""
+    """Return a name without its ending, or both endings of OME's files."""
     stem = path.stem
     return stem[:-4] if stem.lower().endswith(".ome") else stem
 
@@ -195,14 +195,14 @@ def _size(shape: tuple[int, ...]) -> str:
 
 
 class Cells:
-    """Cells of one image, which count the spots added to them.
+    """Counts spots in the cells of one image.
 
     Parameters
     ----------
     labels : array of int
-        As :func:`~napari_spotfit.label_spots` takes them.
+        As accepted by :func:`~napari_spotfit.label_spots`.
     channels : sequence of int
-        The channels of the spots, if each is fitted by itself.
+        The channels of the spots, if they are fitted separately.
     """
 
     def __init__(self, labels: Any, channels: Sequence[int] = ()) -> None:
@@ -210,7 +210,7 @@ class Cells:
         self._sums = LabelSums(label_sizes(labels), _COLUMNS, channels)
 
     def labelled(self, part: SpotFits) -> SpotFits:
-        """Return spots with the column ``label``, and count the good ones in their cells."""
+        """Add the column ``label`` to spots, and count the good ones in their cells."""
         part = part.to_host()
         label, good = label_spots(part, self._labels), np.asarray(part.good)
         self._sums.add(label[good], part[good].columns)
@@ -218,7 +218,7 @@ class Cells:
         return SpotFits(columns, part.index_names, part.settings)
 
     def table(self, file: str | None = None) -> pd.DataFrame:
-        """Return a row for every cell, with a column ``file`` where one is given."""
+        """Return a table of one row per cell, with a column ``file`` if one is given."""
         table = self._sums.table()
         if file is not None:
             table.insert(0, "file", as_text(file))

@@ -18,7 +18,7 @@ from ..files.writing import file_lock, unfinished
 WAITING, RUNNING, DONE, KEPT, FAILED, STOPPED = (
     "waiting", "running", "done", "kept", "failed", "stopped",
 )  # fmt: skip
-#: Readers of folders of tables leave out what begins with an underscore.
+#: Readers of folders of tables skip names that begin with an underscore.
 _NAME = "_batch.json"
 _FORMAT = 1
 
@@ -30,7 +30,7 @@ class Outcome:
     file: str
     state: str = WAITING
     output: str = ""
-    #: The table of its cells, where there are labels.
+    #: The table of its cells, if there are labels.
     cells: str = ""
     frames: int = 0
     frames_in_all: int = 0
@@ -57,8 +57,8 @@ def collected_warnings(
 ) -> Iterator[Callable[[Outcome], AbstractContextManager[None]]]:
     """Yield a context manager that adds the warnings of the current thread to a file's outcome.
 
-    Warnings of helper threads count for all files in progress. Those of the main thread outside
-    of any file are shown as usual.
+    Warnings of helper threads are added to all files in progress. Those of the main thread outside
+    of a file are shown as usual.
     """
     running: dict[int, Outcome] = {}
     before = warnings.showwarning
@@ -89,12 +89,12 @@ def collected_warnings(
 
 
 class CompletedTables:
-    """Record of the completed tables in a folder, a JSON file beside them; thread-safe.
+    """Record of the completed tables of a folder, in a JSON file there; thread-safe.
 
     Parameters
     ----------
     folder : path
-        Where the tables are.
+        The folder of the tables.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,9 +102,9 @@ class CompletedTables:
         self._tables = self._read()
 
     def outcome(self, table: Path, key: Mapping[str, Any], file: str) -> Outcome | None:
-        """Return the outcome of an image whose table is unchanged and was made from the same input.
+        """Return the recorded outcome if the table is unchanged and the input is the same.
 
-        Paths are those of this run: since the earlier one, files may have been moved.
+        Its paths are updated, as files may have been moved since.
         """
         with self._lock, suppress(KeyError, TypeError, OSError):
             known = self._tables[table.name]
@@ -117,15 +117,15 @@ class CompletedTables:
         return None
 
     def add(self, table: Path, key: Mapping[str, Any], outcome: Outcome) -> None:
-        """Record what a completed table was made from."""
-        # Without the record the table is made again: no reason to fail.
+        """Record a completed table and its input."""
+        # A missing record only makes the next run repeat the table.
         with self._lock, suppress(OSError), file_lock(self._path, wait=True):
-            # Other runs may have written tables into this folder meanwhile.
+            # Another run may have recorded tables of this folder meanwhile.
             self._tables = self._read()
             self._tables[table.name] = {
                 "key": plain(key),
                 "files": _states(table, outcome),
-                # Folders are those of the next run.
+                # Only names: the next run knows the folders.
                 "outcome": plain(asdict(outcome) | _names_of(outcome)),
             }
             text = json.dumps({"format": _FORMAT, "tables": self._tables}, indent=1)
@@ -133,7 +133,7 @@ class CompletedTables:
                 part.write_text(text, encoding="utf-8")
 
     def _read(self) -> dict[str, Any]:
-        # A damaged or newer record only means that all tables are made again.
+        # A damaged or newer record only makes the next run repeat the tables.
         with suppress(OSError, ValueError, KeyError, RecursionError, TypeError, AttributeError):
             found = json.loads(self._path.read_text(encoding="utf-8"))
             return dict(found["tables"]) if found["format"] == _FORMAT else {}
@@ -145,6 +145,6 @@ def _names_of(outcome: Outcome) -> dict[str, str]:
 
 
 def _states(table: Path, outcome: Outcome) -> list[list[int]]:
-    """Return size and time of a table and of its cells, if there are some."""
+    """Return size and modification time of a table and of its cells, if any."""
     states = [Path(path).stat() for path in (table, outcome.cells) if path]
     return [[state.st_size, state.st_mtime_ns] for state in states]

@@ -1,4 +1,4 @@
-"""Pair the spots of the channels of many image files, after these have been fitted."""
+"""Fit the channels of many image files, and pair their spots."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ class PairsRequest:
     batch : Batch
         The files, a folder as output, and a tuple of channels.
     radius : float
-        Up to how many pixels apart spots are pairs.
+        Largest distance of a pair in pixels.
     registrations : sequence of ChannelRegistration
-        What maps the second channel onto the first, the third one, and so on; none where they lie
-        on each other.
+        Registrations of the second, third … channel onto the first; empty if they coincide.
     """
 
     batch: Batch
@@ -50,11 +49,11 @@ class PairsRequest:
 
 @dataclass
 class PairsOutcome:
-    """What was found in a file: counts and pairs of each two channels, and the tables."""
+    """The outcome of a file: counts and pairs of each two channels, and the tables."""
 
     file: str
     pairs: dict[str, dict[str, float]]
-    #: Spots outside of a registration, which were left out.
+    #: Number of spots outside a registration, which were left out.
     outside: int
     cells: str
     tables: list[str]
@@ -65,26 +64,25 @@ def pair_files(
 ) -> tuple[list[Outcome], list[PairsOutcome]]:
     """Fit the channels of image files, and write tables of their pairs, and of cells by channel.
 
-    A file that fails does not stop the others. What an earlier run has fitted is kept.
+    A file that fails does not stop the others. Fits of an earlier run are kept.
 
     Returns
     -------
     outcomes : list of Outcome
-        One for each file, as :func:`run_batch` returns it; with an error if its channels could not
-        be paired.
+        One per file, as returned by :func:`run_batch`, with an error if pairing failed.
     found : list of PairsOutcome
-        One for each file that was paired.
+        One per file that was paired.
 
     Raises
     ------
     ValueError, OSError
-        If :func:`batch_tables` refuses the output, it is no folder, or the table of all files
+        If :func:`batch_tables` refuses the output, it is not a folder, or the table of all files
         cannot be written.
     """
     batch = images_of(request.batch)
     if batch_tables(batch) is None:
         raise ValueError(f"the output must be a folder for several tables; got “{batch.output}”")
-    # The spots' tables are the same with any masks.
+    # Tables of spots do not depend on masks, so they can be kept from runs without.
     outcomes = run_batch(replace(batch, labels=None), report, stopped)
     found, tables = [], []
     for outcome in outcomes:
@@ -109,7 +107,7 @@ def pair_files(
 
 
 def cells_of_all(batch: Batch) -> Path:
-    """Return the path of the table of cells of all files, which is called as the channels are."""
+    """Return the path of the table of cells of all files, named after the channels."""
     return batch.output / f"{_joined(_names(batch))}.cells.csv"
 
 
@@ -125,7 +123,7 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _pair_file(request: PairsRequest, outcome: Outcome) -> tuple[PairsOutcome, pd.DataFrame]:
-    """Return what was found in a file, and its cells; write these and the pairs."""
+    """Pair the spots of a file, write pairs and cells, and return outcome and cells."""
     batch, path, outside = request.batch, Path(outcome.file), 0
     images = channels_of(open_image(path), batch.channel, NO_MAPS)
     fits = load_fits(outcome.output)
@@ -167,7 +165,7 @@ def _pair_file(request: PairsRequest, outcome: Outcome) -> tuple[PairsOutcome, p
 
 
 def _with_places(pairs: SpotPairs, a: SpotFits, b: SpotFits) -> pd.DataFrame:
-    """Return the table of pairs with the places of both spots; their rows are of no file."""
+    """Return the table of pairs with the positions of both spots instead of their rows."""
     table = pairs.to_dataframe().drop(columns=["a", "b"])
     columns = {name: a.columns[name][pairs.a] for name in a.index_names}
     for letter, fits, rows in (("a", a, pairs.a), ("b", b, pairs.b)):

@@ -1,4 +1,4 @@
-"""The request of a batch: which files, which tables, which settings."""
+"""The request of a batch: its files, tables and settings."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class Batch:
     files : sequence of path
         The image files.
     output : path
-        A table for the spots of all, or a folder for a table of each.
+        One table for all files, or a folder for one table per file.
     settings : Settings
         The settings of all fits.
     ending : str
-        What the tables in a folder end in.
+        Ending of tables in a folder.
     frames : slice, optional
         Frames of each movie.
     channel : int or str, or tuple of them, optional
-        The channel of images of several; "all" or a tuple of some for each by itself.
+        The channel of images with several; "all" or a tuple to fit several separately.
     labels : str, optional
-        Where the masks are, as :func:`~.masks.mask_of` takes it.
+        Where the masks are, as accepted by :func:`~.masks.mask_of`.
     workers : int
-        Number of files at a time; above 1 only where the output is a folder.
+        Number of files at a time; more than 1 only if the output is a folder.
     keep : bool
         Whether a stopped batch writes tables of the finished frames.
     fresh : bool
-        Whether to ignore what an earlier run has left.
+        Whether to ignore the results of earlier runs.
     pixel_size : float, optional
         Side of a pixel in nm, for tables of other programs.
     members : dict, optional
-        Files that :func:`images_of` has dropped, by the file that they are read with.
+        Files that :func:`images_of` has dropped, by the file whose data set they belong to.
     """
 
     files: Sequence[Path]
@@ -67,28 +67,28 @@ class Batch:
 def batch_tables(batch: Batch) -> list[Path] | None:
     """Return the table of each file if the output is a folder, else None.
 
-    Images of the same name from several folders get tables with the folders' names before it.
+    Tables of images with the same name in several folders are prefixed by the folders' names.
 
     Raises
     ------
     ValueError, OSError
-        If a name has the ending of no format of spots, several images would have one table, or
-        the folder cannot be made.
+        If an ending belongs to no format of spots, several images would have the same table, or
+        the folder cannot be created.
     """
     output = batch.output
     if not output.is_dir() and is_table(output):
         check_name(output, batch.pixel_size, several=len(batch.files) > 1)
         if batch.workers > 1 and len(batch.files) > 1:
             raise ValueError(
-                "one table of all images is written one after the other; choose a folder for the "
-                "output to have several at a time"
+                "images are fitted one by one if they share a table; choose a folder for the "
+                "output to fit several at a time"
             )
         return None
     if output.suffix and not output.is_dir():
         check_name(output, batch.pixel_size)
     if output.exists() and not output.is_dir():
         raise FileExistsError(
-            f"“{output}” is a file, and its name is none of a table: choose a folder for the "
+            f"“{output}” is a file, but has no name of a table: choose a folder for the "
             f"tables, or a name that ends in {ENDING} or .spots.csv"
         )
     make_folder(output)
@@ -99,19 +99,19 @@ def batch_tables(batch: Batch) -> list[Path] | None:
 
 
 def make_folder(output: Path) -> None:
-    """Make the folder of the tables, unless it is there."""
+    """Create the folder of the tables, if it is missing."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = error.strerror or error
         raise type(error)(
-            f"the folder “{output}” cannot be made ({why}): choose another one as output, in which "
-            "you may write"
+            f"the folder “{output}” cannot be created ({why}): choose a folder in which you may "
+            "write"
         ) from None
 
 
 def _own_names(files: Sequence[Path]) -> list[str]:
-    """Return the files' names; of those of one name, with as many of their folders as differ.
+    """Return unique names of files: equal ones are prefixed by as many folders as needed.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _own_names(files: Sequence[Path]) -> list[str]:
 
 
 def images_of(batch: Batch) -> Batch:
-    """Return a batch without the masks among its files, and with each data set only once."""
+    """Return a batch without masks among its files, and with each data set only once."""
     if batch.members is not None:
         return batch
     files = batch.files
@@ -143,7 +143,7 @@ def images_of(batch: Batch) -> Batch:
 
 
 def data_set_warnings(batch: Batch, file: Path) -> list[str]:
-    """Warn that some files are not fitted by themselves, as they belong to a file's data set."""
+    """Return the warning that other files of a data set are not fitted separately."""
     names = [f"“{one.name}”" for one in (batch.members or {}).get(file, ())]
     if not names:
         return []
@@ -155,11 +155,11 @@ def data_set_warnings(batch: Batch, file: Path) -> list[str]:
 
 
 def image_files(names: Sequence[str]) -> list[Path]:
-    """Return the files of names, patterns and folders, each once, in this order.
+    """Return the files that names, patterns and folders stand for, in order and each once.
 
-    A folder stands for its image files, sorted by name, without subfolders and hidden files. What
-    cannot be accessed is returned as it was named: it fails when it is fitted, and the others go
-    on.
+    A folder stands for its image files, sorted by name, without subfolders and hidden files.
+    Inaccessible files are returned, too: they will fail when they are fitted, without stopping the
+    others.
 
     Raises
     ------
@@ -176,14 +176,14 @@ def image_files(names: Sequence[str]) -> list[Path]:
 def without_members(files: Sequence[Path]) -> tuple[list[Path], dict[Path, list[Path]]]:
     """Return files without those that belong to the data set of another one.
 
-    Each file of a multi-file OME-TIFF opens the whole.
+    Opening any file of a multi-file OME-TIFF opens all of it.
 
     Returns
     -------
     files : list of path
         The first file of each data set.
     members : dict
-        The dropped files, by the file that they are read with.
+        The dropped files, by the file whose data set they belong to.
     """
     if len(files) < 2:
         return list(files), {}
@@ -206,7 +206,7 @@ def _files_of(name: str) -> list[Path]:
     try:
         if not place.exists() and has_magic(name):
             what = "pattern"
-            # Not pathlib's, which takes no pattern from the root on.
+            # pathlib's glob does not accept absolute patterns.
             files = [Path(one) for one in sorted(iglob(name, recursive=True))]  # noqa: PTH207
         elif place.is_dir() and not is_image_folder(place):
             files = sorted(one for one in place.iterdir() if _is_image(one))
@@ -224,14 +224,14 @@ def _files_of(name: str) -> list[Path]:
 
 def _is_image(path: Path) -> bool:
     """Whether an entry of a folder is an image."""
-    if path.name.startswith("."):  # such as “._a.tif”, metadata of macOS
+    if path.name.startswith("."):  # such as macOS' metadata “._a.tif”
         return False
     try:
         return path.suffix.lower() in ENDINGS or is_image_folder(path)
-    except OSError:  # a folder without permission, which was not named itself
+    except OSError:  # a folder without permission
         return False
 
 
 def _place(file: Path) -> str:
-    """Return a file's identity; links of other names remain files of their own."""
+    """Return a file's real path, but its own name: links of other names count as other files."""
     return str(Path(os.path.realpath(file.parent)) / file.name)

@@ -1,4 +1,4 @@
-"""Fit many image files and write tables of their spots, for the command and the widget."""
+"""Fit many image files and write tables of their spots, for command and widget."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def run_batch(
     report : callable, optional
         Called with the outcome of a file whenever it changes.
     stopped : callable, optional
-        Called often; whether to stop.
+        Called often; returns whether to stop.
 
     Returns
     -------
     list of Outcome
-        One for each file, without masks that are among the files.
+        One per file, without masks among the files.
 
     Raises
     ------
     ValueError, OSError
-        If :func:`batch_tables` refuses the output, or one table of all cannot be written.
+        If :func:`batch_tables` refuses the output, or the table of all files cannot be written.
     """
     batch = images_of(batch)
     tables = batch_tables(batch)
@@ -91,7 +91,7 @@ def run_batch(
 
 
 def _shared(batch: Batch) -> Settings:
-    """Return settings whose threads share the cores among the files fitted at the same time."""
+    """Divide the threads of settings among the files that are fitted at the same time."""
     together = min(batch.workers, len(batch.files))
     if together < 2 or batch.settings.threads is not None:
         return batch.settings
@@ -124,7 +124,7 @@ class _File:
 
 
 def _own_table(completed: CompletedTables, file: _File, table: Path) -> None:
-    """Write the spots of one file to a table of its own, unless an earlier run completed it."""
+    """Write the spots of one file to its own table, unless an earlier run completed it."""
     if file.stopped():
         return
     with file.own_warnings(file.outcome):
@@ -156,7 +156,7 @@ def _one_table(files: list[_File], output: Path) -> None:
             with file.own_warnings(file.outcome):
                 for part in _parts(file, output, columns):
                     name = np.full(len(part), as_text(file.outcome.file), object)
-                    # Each file has its own σ and noise: the table has the requested settings.
+                    # Files have their own σ and noise, so the table gets the requested settings.
                     named = {"file": name, **part.columns}
                     yield SpotFits(named, part.index_names, file.batch.settings)
 
@@ -167,7 +167,7 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
     """Write parts to the table of some files; without any part no table is written."""
     own = files[0] if len(files) == 1 else None
     try:
-        # Locked until the parts are removed: a second run would use the same folder.
+        # Keep the lock until the parts are removed: a second run would use the same folder.
         with file_lock(table), closing(parts):
             remove_stale(table)
             first = next(parts, None)
@@ -186,7 +186,7 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
         text = f"“{table}” cannot be written: {_why(error, table)}"
         if own is None:
             raise type(error)(text) if isinstance(error, ImportError) else OSError(text) from None
-        # No table has the fitted spots.
+        # The fitted spots are in no table.
         own.outcome.frames = own.outcome.spots = own.outcome.good = 0
         own.fail(text)
         return
@@ -195,7 +195,7 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
 
 
 def _shape(file: _File) -> tuple[int, ...] | None:
-    """Return the shape of a file's image, for tables that say it; None where it is not known."""
+    """Return the shape of a file's image, for formats that need it; None if unknown."""
     with suppress(Exception):  # reported when the file is fitted
         return tuple(_channels(file)[0].image.shape)
     return None
@@ -210,18 +210,18 @@ def _finish(file: _File, table: Path) -> None:
 
 
 def _why(error: Exception, table: Path) -> str:
-    """Return why a table is not written."""
+    """Return the reason why a table cannot be written."""
     if isinstance(error, FileLockedError):
         return (
-            f"another run writes it, with its parts in “{table.name}.parts”. Wait until that one "
-            "ends, or choose another output"
+            f"another run writes it, with its parts in “{table.name}.parts”. Wait until it ends, "
+            "or choose another output"
         )
     unchanged = isinstance(error, PartsError) and table.exists()
     return f"{error}{'. The existing table is unchanged' if unchanged else ''}"
 
 
 def _write_cells(files: list[_File], table: Path) -> None:
-    """Write the cells of files into a table beside that of their spots; remove earlier ones."""
+    """Write the table of cells that accompanies a table of spots; remove an older one."""
     tables: list[pd.DataFrame] = []
     path = cells_path(table)
     for file in files:
@@ -237,8 +237,7 @@ def _write_cells(files: list[_File], table: Path) -> None:
         path.unlink()
         outcome = files[0].outcome
         outcome.warnings.append(
-            f"the cells of an earlier run, “{path.name}”, were removed: these spots are of a run "
-            "without masks"
+            f"the cells of an earlier run, “{path.name}”, were removed, as this run has no masks"
         )
         files[0].report(outcome)
 
@@ -246,9 +245,9 @@ def _write_cells(files: list[_File], table: Path) -> None:
 def _parts(
     file: _File, table: Path, columns: list[str] | None = None
 ) -> Generator[SpotFits, None, None]:
-    """Yield the spots of one file, up to where it is damaged, and update its outcome.
+    """Yield the spots of one file, up to a damaged frame, and update its outcome.
 
-    Of several files for one table, all must have the same columns.
+    Files that share a table must have the same columns.
     """
     begun, outcome, batch = time.perf_counter(), file.outcome, file.batch
     resume: Path | None = None
@@ -269,7 +268,7 @@ def _parts(
         ):  # fmt: skip
             assert part.settings is not None
             requested = part.settings.changed(threads=batch.settings.threads)
-            if is_several(batch.channel):  # each has its own σ and noise
+            if is_several(batch.channel):  # channels have their own σ and noise
                 requested = batch.settings
             part = SpotFits(part.columns, part.index_names, requested)
             labelled = part if file.cells is None else file.cells.labelled(part)
@@ -292,10 +291,10 @@ def _parts(
         if columns is not None:
             file.report(outcome)
     except (_StoppedError, PartsError):
-        # The image is intact, only its parts cannot be stored: no table of half of it.
+        # The image is intact but its parts cannot be stored: write no incomplete table.
         raise
-    except Exception as error:  # readers raise any kind, and the other files go on
-        if resume is not None and isinstance(error, ValueError):  # the next run fails alike
+    except Exception as error:  # readers raise all kinds of errors, and other files go on
+        if resume is not None and isinstance(error, ValueError):  # the next run would fail, too
             remove_beside(resume)
         known = isinstance(error, (ImportError, OSError, TypeError, ValueError)) and str(error)
         file.fail(str(error) if known else f"{type(error).__name__}: {error}")
@@ -304,7 +303,7 @@ def _parts(
 
 
 def _check_frames(file: _File) -> None:
-    """Raise a ValueError if a file has none of the frames that were chosen."""
+    """Raise a ValueError if a file has none of the chosen frames."""
     if file.batch.frames is not None:
         image, dimensions = _channels(file)[0].image, file.batch.settings.dimensions
         reader = FrameReader(image, spatial=dimensions)
@@ -323,12 +322,12 @@ def _check_frames(file: _File) -> None:
 
 
 def _channels(file: _File) -> list[Channel]:
-    """Return the channels of a file that are fitted; one of a file without several."""
+    """Return the channels of a file to fit."""
     return channels_of(open_image(file.path), file.batch.channel, NO_MAPS)
 
 
 def _key(file: _File) -> dict[str, Any] | None:
-    """Return the input from which a file's table is made; None where that is unknown."""
+    """Return the input of a file's table, to compare runs; None if unknown."""
     batch = file.batch
     try:
         channels = _channels(file)
@@ -346,7 +345,7 @@ def _key(file: _File) -> dict[str, Any] | None:
 
 
 def _resumed(file: _File, table: Path) -> Path | None:
-    """Return the folder of a file's parts; None without pyarrow, which writes them."""
+    """Return the folder of a file's parts; None without pyarrow, which is needed to resume."""
     if find_spec("pyarrow") is None:
         return None
     folder = parts_beside(table, file.path)
@@ -357,12 +356,12 @@ def _resumed(file: _File, table: Path) -> Path | None:
 
 
 def _check_alike(columns: list[str], part: SpotFits) -> None:
-    """Check that the spots of a file have the columns of the table of those before it."""
+    """Check that the spots of a file have the columns of the files before it."""
     columns[:] = columns or part.columns
     if columns != list(part.columns):
         odd = sorted(set(columns) ^ set(part.columns))
         raise ValueError(
-            "its spots do not go into the table of the files before it, as its axes differ "
+            "its spots do not fit into the table of the files before it, as its axes differ "
             f"(columns {', '.join(odd)}); choose a folder for the output"
         )
 

@@ -1,4 +1,4 @@
-"""``napari-spotfit calibrate``: measure z against the widths of beads, for ``localize --model``."""
+"""``napari-spotfit calibrate``: calibrate z by widths of beads, for ``localize --model``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--dz", type=AboveZero(), required=True, metavar="NM", help="Distance of the planes.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True,
-    help="The calibration (.h5), or what Picasso reads (.yaml).",
+    help="File for the calibration (.h5), or for Picasso (.yaml).",
 )  # fmt: skip
 @click.option("--gain", type=AboveZero(), help="Counts per photo-electron of the camera.")
-@click.option("--offset", type=float, default=0.0, help="Counts of the camera without light.")
-@click.option("--roi-size", type=int, help="Side of the ROI in pixels, which fits then have.")
+@click.option("--offset", type=float, default=0.0, help="Camera's offset in counts.")
+@click.option("--roi-size", type=int, help="Side of the ROI in pixels, also for later fits.")
 @click.option("--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel.")
 @click.option(
     "--index-factor", type=AboveZero(), default=1.0, show_default=True,
-    help="What heights in the sample are of those of the stage, by their refractive indices.",
+    help="Ratio of z in the sample to z of the stage, due to refractive indices.",
 )  # fmt: skip
 def calibrate(
     stack: Path,

@@ -1,4 +1,4 @@
-"""``napari-spotfit convert``: a table of spots in another format."""
+"""``napari-spotfit convert``: write a table of spots in another format."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NAMES = click.Choice(list(EXCHANGE))
     "--from",
     "origin",
     type=_NAMES,
-    help="Format of INPUT, if neither its name nor its columns show it.",
+    help="Format of INPUT, if its name and columns do not show it.",
 )
-@click.option("--to", "aim", type=_NAMES, help="Format of OUTPUT, whatever its name ends in.")
+@click.option("--to", "aim", type=_NAMES, help="Format of OUTPUT, for any ending.")
 @click.option(
     "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
 )
@@ -44,10 +44,10 @@ def convert(
     pixel_size: float | None,
     spreadsheet: bool,
 ) -> None:
-    """Write a table of spots in another format, the one that OUTPUT ends in.
+    """Write a table of spots in another format, by default that of OUTPUT's ending.
 
-    Nothing is lost between .spots.parquet and .spots.csv; a warning names what another program's
-    format cannot hold. The size of a pixel and the shape of the image are copied from INPUT.
+    .spots.parquet and .spots.csv lose nothing; a warning names what another program's format cannot
+    store. The size of a pixel and the shape of the image are copied from INPUT.
     """
     try:
         check_ending(target, aim)
@@ -67,11 +67,11 @@ def convert(
 
 
 def _complete(table: SpotTable) -> SpotTable:
-    """Return a table that was read with all that a file has: what follows from its fits, too."""
+    """Return a table that was read, with the columns that are computed from its fits."""
     made, about = fits_of(table).to_table(), table.about
     kept = {name: column for name, column in about.columns.items() if column.role == LAYER}
     columns = {**made.columns, **{name: table.columns[name] for name in kept}}
-    # A layer draws every row, whose points have places: without these it is none.
+    # A layer draws every row, so rows without a position need their points.
     has_places = bool(kept) or bool(np.isfinite([made.columns["y"], made.columns["x"]]).all())
     whole = replace(
         made.about,

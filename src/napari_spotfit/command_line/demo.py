@@ -1,4 +1,4 @@
-"""``napari-spotfit demo``: a simulated movie and its spots, in napari or, without it, as files."""
+"""``napari-spotfit demo``: fit a simulated movie in napari, or write movie and spots to files."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _MOVIE, _TABLE = "demo.npy", "demo.spots.csv"
 
 
 @click.command()
-@click.option("--save", is_flag=True, help="Open no window: write the movie and its spots.")
+@click.option("--save", is_flag=True, help="Write the movie and its spots, without a window.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-    help="Where to write them. [this folder]",
+    help="Folder to write to. [this folder]",
 )  # fmt: skip
 def demo(save: bool, output: Path) -> None:
     """Show a simulated movie of single molecules in napari, and fit its spots.
 
-    Without napari or without a display, or with --save, the movie and its spots are written as
-    demo.npy and demo.spots.csv.
+    Without napari, without a display, or with --save, movie and spots are written to demo.npy and
+    demo.spots.csv.
     """
     missing = "" if save else _why_no_window()
     if save or missing:
@@ -42,7 +42,7 @@ def demo(save: bool, output: Path) -> None:
 
 
 def _why_no_window() -> str:
-    """Return the reason why napari cannot be shown; an empty text if it can."""
+    """Return the reason why napari cannot be shown; empty if it can."""
     if find_spec("napari") is None:
         return 'napari is not installed (pip install "napari-spotfit[all]")'
     unix = sys.platform not in ("win32", "darwin")
@@ -71,7 +71,7 @@ def _write(folder: Path) -> None:
 
 
 def _show() -> None:
-    """Open napari with the sample, and press the button."""
+    """Open napari with the sample, and click *Fit*."""
     import napari
 
     viewer = napari.Viewer()

@@ -1,4 +1,4 @@
-"""``napari-spotfit drift``: estimate the drift by fiducials, subtract it from a table of spots."""
+"""``napari-spotfit drift``: subtract the drift of fiducials from a table of spots."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option(
     "--drift", "known", type=_TABLE,
-    help="A drift that is known already (.csv, or Picasso's .txt), such as of another table.",
+    help="A known drift (.csv, or Picasso's .txt), such as of another table.",
 )  # fmt: skip
 @click.option(
     "--save-drift", "target", type=click.Path(path_type=Path),
-    help="Where the drift goes: a table (.csv), or as Picasso has it (.txt).",
+    help="File for the drift: a table (.csv), or Picasso's format (.txt).",
 )  # fmt: skip
 @click.option(
     "--max-distance", type=AboveZero(), default=1.0, show_default=True, metavar="PX",
-    help="How far a fiducial moves from one frame to the next, at most.",
+    help="Largest movement of a fiducial from one frame to the next.",
 )  # fmt: skip
 @click.option(
     "--memory", type=click.IntRange(0), default=5, show_default=True, metavar="FRAMES",
-    help="For how many frames one may be missing.",
+    help="Number of frames in which a fiducial may be missing.",
 )  # fmt: skip
 @click.option(
     "--least-share", type=AboveZero(1), default=0.5, show_default=True,
-    help="In which share of the frames a fiducial is seen, at least.",
+    help="Least fraction of frames in which a fiducial is seen.",
 )  # fmt: skip
 @click.option(
     "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
@@ -60,13 +60,13 @@ def drift(
 ) -> None:
     """Subtract the drift of fiducials from the spots of a movie.
 
-    Fiducials are spots that are seen in many frames, beads for example. Their good fits in TABLE
-    are linked over the frames, and the drift is the mean of their shifts by their standard errors.
-    TABLE is of one movie: “localize” writes a table of each into a folder.
+    Fiducials are spots that are seen in many frames, such as beads. Their good fits in TABLE are
+    linked over the frames, and the drift is the mean of their shifts, weighted by standard errors.
+    TABLE must be of one movie: “localize” can write one table per movie into a folder.
     """
     if output is None and target is None:
         raise click.UsageError(
-            "nothing would be written: give -o for the table, --save-drift for the drift, or both"
+            "nothing would be written: pass -o for the table, --save-drift for the drift, or both"
         )
     try:
         with _warnings_written(source):
@@ -96,7 +96,7 @@ def drift(
 
 @contextmanager
 def _warnings_written(table: Path) -> Iterator[None]:
-    """Write warnings as sentences about a table."""
+    """Write warnings as messages about a table."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield

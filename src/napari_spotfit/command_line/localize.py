@@ -1,4 +1,4 @@
-"""``napari-spotfit localize``: image files in, tables of spots out."""
+"""``napari-spotfit localize``: fit the spots of image files, and write tables."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .output import (
     write_summary,
 )
 
-#: For completion by the shell; a file that cannot be read is reported when it is fitted.
+#: For completion by the shell; unreadable files are reported when they are fitted.
 _PATH = click.Path(readable=False)
-#: Exit code if a file failed; 0 is success, 2 a usage error, and Ctrl-C has its own.
+#: Exit code if a file failed; 0 is success, 2 a usage error, 130 Ctrl-C.
 SOME_FAILED = 1
 
 
@@ -39,36 +39,37 @@ SOME_FAILED = 1
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=_PATH)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path),
-    help="A table (.spots.parquet, .spots.csv) for all images, with the column “file” if there "
-    "are several; or a folder, for one table of each. In the format of another program that "
-    "“convert” knows, such as .hdf5, it is written in ours first, and then converted.",
+    help="A table (.spots.parquet, .spots.csv) for all images, with a column “file” if there are "
+    "several; or a folder, for one table per image. Formats of other programs that “convert” "
+    "knows, such as .hdf5, are possible, too.",
 )  # fmt: skip
 @click.option(
     "--format", "ending", default=ENDING, show_default=True,
-    help="What the tables in a folder end in.",
+    help="Ending of tables in a folder.",
 )  # fmt: skip
 @click.option(
     "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
 )
 @click.option(
     "--frames", metavar="FIRST:END:STEP",
-    help="Frames of each movie, counted from 0: from FIRST up to before END; or the number of one, "
+    help="Frames of each movie, counted from 0, from FIRST up to but excluding END; or one frame, "
     "-1 for the last.",
 )  # fmt: skip
 @click.option(
     "--channel", metavar="N|NAME|all",
-    help="The channel of images with an axis of several, by its number from 0 on or its name; or "
-    "all, each by itself, with the column “channel”. Channels are no frames: without this, such "
-    "files fail.",
+    help="The channel of images with several, by number from 0 or name; or all, to fit each "
+    "separately, with a column “channel”. Without this option, such files fail.",
 )  # fmt: skip
 @click.option(
     "--labels", metavar="MASKS", type=_PATH,
-    help="A mask of each image, such as the cells of a segmentation: a pattern in which * stands "
-    "for the image's name (masks/*_cells.tif), a folder, what comes after the image's name "
-    "(_cells.tif), or one file for all. Spots get the column “label”, and a table …cells.csv "
-    "has how many good spots each cell has, and their photons.",
+    help="A mask of each image, such as segmented cells: a pattern in which * stands for the "
+    "image's name (masks/*_cells.tif), a folder, an ending that follows the image's name "
+    "(_cells.tif), or one file for all. Spots get a column “label”, and a table …cells.csv has "
+    "the number of good spots in each cell, and their photons.",
 )  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep what is done when Ctrl-C stops the run.")
+@click.option(
+    "--keep", is_flag=True, help="Write tables of the finished frames if Ctrl-C stops the run."
+)
 @takes_files
 @takes_settings
 @click.pass_context
@@ -90,18 +91,17 @@ def localize(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Find and fit the spots of image files, however long, and write them to tables.
+    """Find and fit the spots of image files, and write them to tables.
 
     An INPUT is a TIFF, a Zarr, an .npy, a .raw or .dax movie, a pattern such as "*.tif", or a
-    folder of them. Movies are read a few frames at a time. A file that cannot be read is
-    named, and the others go on.
+    folder of them. Movies of any length are read a few frames at a time. A file that cannot be
+    read is reported, and does not stop the others.
 
-    The same command resumes a run that was killed, or stopped with Ctrl-C: until a table is
-    complete, its parts are beside it, in a folder “….parts”, and complete tables in a folder are
-    kept if their input is the same.
+    The same command resumes a run that was killed, or stopped with Ctrl-C: parts of an incomplete
+    table are kept in a folder “….parts”, and complete tables of the same input are kept.
 
-    The exit code is 0 if all went well, 1 if a file failed, 2 if the arguments are wrong, and 130
-    after Ctrl-C.
+    The exit code is 0 if all went well, 1 if a file failed, 2 for wrong arguments, and 130 after
+    Ctrl-C.
     """
     level = QUIET if quiet else VERBOSE if verbose else USUAL
     try:
@@ -125,9 +125,9 @@ def localize(
         context.exit(SOME_FAILED)
     failed = any(outcome.state == FAILED for outcome in outcomes)
     if stop.asked:
-        kept = "; the tables have what was done" if keep else ""
+        kept = "; the tables have the finished frames" if keep else ""
         write_message(
-            f"stopped{kept}. Run it again to go on, or with --fresh to start over", level, QUIET
+            f"stopped{kept}. Run it again to resume, or with --fresh to start over", level, QUIET
         )
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
@@ -135,7 +135,7 @@ def localize(
 def outcomes_of(
     batch: Batch, report: Report, stopped: Callable[[], bool]
 ) -> tuple[list[Outcome], str]:
-    """Return the outcome of each file, and why one table of all cannot be written, if so."""
+    """Return the outcome of each file, and the error of writing a common table; empty without."""
     outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:
@@ -146,13 +146,13 @@ def outcomes_of(
         return run_batch(batch, note, stopped), ""
     except (ImportError, OSError, ValueError) as error:
         why = str(error) or type(error).__name__
-        for outcome in outcomes.values():  # all spots are lost, those of files that were done, too
+        for outcome in outcomes.values():  # the spots of completed files are lost, too
             outcome.state, outcome.error = FAILED, outcome.error or why
         return list(outcomes.values()), why
 
 
 def frames_of_text(text: str | None) -> slice | None:
-    """Return the frames that a text chooses: a slice, or one frame, from the end if below 0."""
+    """Parse a choice of frames: a slice or one frame, counted from the end if negative."""
     if text is None:
         return None
     try:
@@ -172,21 +172,21 @@ def frames_of_text(text: str | None) -> slice | None:
         ) from None
     if not some:
         raise click.UsageError(
-            f"--frames {text} chooses no frame of any movie: END is the first frame that is left "
-            "out, and must come after FIRST"
+            f"--frames {text} chooses no frame of any movie: END is not included, and must come "
+            "after FIRST"
         )
     return chosen
 
 
 def _chooses_some(chosen: slice) -> bool:
-    """Whether there is a length of movies that have a frame in a slice."""
-    # If the shortest has none, a movie that contains both ends, from its start or end, decides.
+    """Whether a movie of any length has a frame in a slice."""
+    # It suffices to test a short movie, and one that contains both ends of the slice.
     longest = abs(chosen.start or 0) + abs(chosen.stop or 0) + 1
     return any(bool(range(*chosen.indices(length))) for length in (1, longest))
 
 
 def summary_of(outcomes: list[Outcome], seconds: float, error: str) -> dict[str, Any]:
-    """Return what programs are given of all files."""
+    """Return the summary of all files for programs."""
     frames = sum(outcome.frames for outcome in outcomes)
     return {
         "version": __version__,
@@ -202,12 +202,12 @@ def summary_of(outcomes: list[Outcome], seconds: float, error: str) -> dict[str,
 
 
 class FileReporter:
-    """Reports the state of each file, in sentences and, for one file at a time, a progress bar.
+    """Reports the state of each file by messages and, for one file at a time, a progress bar.
 
     Parameters
     ----------
     level : int
-        How much to write.
+        Verbosity.
     bars : bool
         Whether there are progress bars.
     """
@@ -215,7 +215,7 @@ class FileReporter:
     def __init__(self, level: int, *, bars: bool) -> None:
         self._level, self._bars = level, bars
         self._lock = threading.Lock()
-        #: Sentences that were written about each file.
+        #: Messages written about each file.
         self._written: dict[str, list[str]] = {}
         self._shown, self._bar = "", ExitStack()
         self._show: Callable[[int, int], None] | None = None
@@ -232,14 +232,14 @@ class FileReporter:
         self._bar.close()
 
     def __call__(self, outcome: Outcome) -> None:
-        """Report what has changed for a file."""
+        """Report changes of a file's outcome."""
         with self._lock:
             if outcome.state == RUNNING:
                 self._show_progress(outcome)
             elif outcome.file == self._shown:
                 self._end_bar()
             if outcome.parts_before and outcome.state == RUNNING:
-                left = f"{outcome.file}: an earlier run has left {outcome.parts_before} parts"
+                left = f"{outcome.file}: resumed after {outcome.parts_before} parts"
                 self._report(outcome, left, USUAL)
             for warning in list(outcome.warnings):
                 self._report(outcome, f"{outcome.file}: {warning}", USUAL)
@@ -271,7 +271,7 @@ class FileReporter:
 
 
 def in_words(outcome: Outcome, *, verbose: bool = False) -> str:
-    """Return a sentence on the result of a file."""
+    """Return the result of a file as text."""
     share = outcome.good / max(outcome.spots, 1)
     spots, frames = _counted(outcome.spots, "spot"), _counted(outcome.frames, "frame")
     found = f"{spots} ({share:.0%} good) in {frames}"

@@ -1,4 +1,4 @@
-"""``napari-spotfit info`` and ``benchmark``: what is installed here, and how fast it fits."""
+"""``napari-spotfit info`` and ``benchmark``: what is installed, and how fast it fits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .output import write_summary
 #: The package that each format needs, if any.
 _NEEDS = ENDINGS | dict.fromkeys(FORMATS, "") | {".parquet": "pyarrow"}
 
-#: The paper's simulation: counts of a spot, those below it in its ROI, and σ in px.
+#: The paper's simulation: counts of a spot, of the background in its ROI, and range of σ in px.
 _PHOTONS, _BACKGROUND, _SIGMA = 400, 40, (1.0, 2.0)
 _SIZES = 7, 9, 11, 16, 32
-#: Bytes of cut-outs that are fitted at once at first: few for a CPU, many for a GPU.
+#: Bytes of cut-outs in the first call: few for a CPU, many for a GPU.
 _BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
-#: Million fits per second of least squares, from float32 arrays of the host.
+#: Published million fits per second: least squares, float32 arrays on the host.
 PUBLISHED = {
     "Gpufit": {7: 10.5, 9: 8.2, 11: 7.3, 16: 3.7, 32: 0.97},
     "Picasso, GPU": {7: 11.1, 9: 9.8, 11: 8.5},
@@ -44,7 +44,7 @@ SOURCE = (
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 def info(as_json: bool) -> None:
-    """Show what is installed, the device of fits and, if that is no GPU, why."""
+    """Show what is installed, the device for fits and, if it is no GPU, the reason."""
     cpu, best = describe(Settings(backend="cpu")), describe(Settings())
     about: dict[str, Any] = {
         "version": __version__,
@@ -70,7 +70,7 @@ def info(as_json: bool) -> None:
 
 
 def _formats(endings: Any) -> dict[str, bool]:
-    """Return of each format whether what it needs is installed."""
+    """Return for each format whether its packages are installed."""
     return {end: not _NEEDS[end] or find_spec(_NEEDS[end]) is not None for end in endings}
 
 
@@ -85,11 +85,11 @@ def _formats(endings: Any) -> dict[str, bool]:
               show_default=True, help="For each size, at least.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 def benchmark(sizes: tuple[int, ...], backend: Any, seconds: float, as_json: bool) -> None:
-    """Measure how many spots this machine fits a second, by the size of the ROI.
+    """Measure how many spots this machine fits per second, by size of the ROI.
 
-    Simulated cut-outs, float32, from the host's memory and back, without standard errors: least
-    squares of a round Gaussian. Beside them stand the published numbers of other programs. The
-    fastest of all calls counts: other programs that run meanwhile make it slower.
+    Least squares fits of a round Gaussian, without standard errors, to simulated cut-outs (float32)
+    from the host's memory and back, compared with published numbers of other programs. The fastest
+    call counts, as other programs that run at the same time slow it down.
     """
     settings = Settings(backend=backend, errors=False)
     about = describe(settings)
@@ -125,7 +125,7 @@ def _rate(size: int, settings: Settings, seconds: float) -> float:
     kind = fit_spots(spots, settings=settings).settings
     if kind is not None and kind.backend == "cuda":
         spots = spots.repeat(_BYTES["cuda"] // _BYTES["cpu"], axis=0)
-        fit_spots(spots, settings=settings)  # what is done once
+        fit_spots(spots, settings=settings)  # warm up
     best, begun = float("inf"), time.perf_counter()
     while time.perf_counter() - begun < seconds:
         start = time.perf_counter()

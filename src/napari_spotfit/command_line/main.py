@@ -26,15 +26,15 @@ from .output import (
 from .pairs import pairs
 from .simulate import simulate
 
-#: Whether a program reads what is written.
+#: Key that says whether a program reads the output.
 _FOR_PROGRAMS = "napari_spotfit.json"
 
 
 class _Program(click.Group):
-    """The command; it ends in a sentence whatever its streams take, and with 130 after Ctrl-C."""
+    """The command group; errors end in a message, and Ctrl-C in exit code 130."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run as the program of a process."""
+        """Run as the main program of a process."""
         try:
             return super().__call__(*args, **named)
         except SystemExit:
@@ -48,24 +48,24 @@ class _Program(click.Group):
         try:
             return super().main(*args, **named)
         except OSError as error:
-            if error.filename is not None:  # not of a stream
+            if error.filename is not None:  # an error of a file, not of a stream
                 raise
             discard_output(error)
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note whether a program reads the output: it gets errors in arguments as JSON, too."""
+        """Note whether a program reads the output, as it gets even usage errors as JSON."""
         ctx.meta[_FOR_PROGRAMS] = "--json" in args
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; Click would make an interrupted one a failed one."""
+        """Run a command; Click would report an interrupted one as failed."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
             if ctx.meta[_FOR_PROGRAMS] and isinstance(error, click.UsageError):
                 write_summary({"version": __version__, "error": error.format_message()})
-            vars(error)["message"] = escaped(error.message)  # which names of files are in
+            vars(error)["message"] = escaped(error.message)  # it may quote names of files
             raise
         except KeyboardInterrupt:
             ctx.exit(EXIT_STOPPED)

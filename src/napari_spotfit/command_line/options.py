@@ -1,4 +1,4 @@
-"""Make command-line options of the settings from the descriptions of their fields."""
+"""Make command-line options for settings from the descriptions of their fields."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from .output import USUAL, write_message
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
-else:  # older versions have no type in it
+else:  # older versions are not generic
     _ParamType = click.ParamType
 Command = TypeVar("Command", bound=Callable[..., Any])
-#: Settings that are too long for a command line; a file of settings may have them.
+#: Settings that are too long for a command line; files of settings can have them.
 _LEFT_OUT = ("noise",)
-#: How settings that have a number for each axis are written.
+#: Format of settings with a number per axis.
 _SIDES = {"roi_size": "N|ROWSxCOLUMNS", "voxel_size": "ZxYxX"}
-#: The word for None, which overrides a value of a file of settings.
+#: The word for None, to override a value of a file of settings.
 _UNSET = "auto"
 
 
 class AboveZero(click.FloatRange):
-    """A finite number above 0, up to a highest one if there is one."""
+    """A finite number above 0, up to a limit."""
 
     def __init__(self, highest: float | None = None) -> None:
         super().__init__(0, highest, min_open=True)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Return the number; a NaN, which lies nowhere, is in no range for Click."""
+        """Return the number, and refuse NaN, which Click accepts in ranges."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"it must be a finite number; got {value}", param, ctx)
@@ -50,13 +50,13 @@ class AboveZero(click.FloatRange):
 
 
 def takes_files(command: Command) -> Command:
-    """Give a command the options of a run over many files."""
+    """Add the options of runs over many files to a command."""
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="Write more about each file."),
         click.option("-q", "--quiet", is_flag=True, help="Write errors only."),
         click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON."),
         click.option(
-            "--fresh", is_flag=True, help="Start over, whatever an earlier run has left or done."
+            "--fresh", is_flag=True, help="Start over, ignoring earlier runs."
         ),
         click.option(
             "--workers", type=click.IntRange(1), default=1, show_default=True,
@@ -68,29 +68,29 @@ def takes_files(command: Command) -> Command:
 
 
 def takes_settings(command: Command) -> Command:
-    """Give a command an option for each setting, and ``--settings`` for a file of them."""
+    """Add an option for each setting to a command, and ``--settings`` for a file."""
     hints = typing.get_type_hints(Settings)
     shown = (item for item in fields(Settings) if item.name not in _LEFT_OUT)
     groups = list(GROUPS)
     known = sorted(shown, key=lambda item: groups.index(parameters()[item.name].group))
-    for item in known[::-1]:  # the last one is the first that is shown
+    for item in known[::-1]:  # Click shows the last one first
         about = parameters()[item.name]
         command = _option(item.name, hints[item.name], about, item.default)(command)
     return click.option(
         "--settings",
         "settings_file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A .toml of settings, or the table of an earlier run, whose settings are taken.",
+        help="A .toml of settings, or a table of an earlier run, to use its settings.",
     )(command)
 
 
 def chosen_settings(context: click.Context) -> Settings:
-    """Return the settings that a command was given: those of the file, changed by the options.
+    """Return the settings of a command: those of the file, changed by the options.
 
     Raises
     ------
     click.UsageError
-        If one is not accepted; the message says what is.
+        If a setting is not accepted.
     """
     values = context.params
     given = {
@@ -104,7 +104,9 @@ def chosen_settings(context: click.Context) -> Settings:
         found = Settings() if path is None else load_settings(path)
         settings = usable_here(found)
         if settings is not found and "backend" not in given:
-            write_message(f"“{path.name}” is of a GPU, and none is available: the CPU fits", USUAL)
+            write_message(
+                f"“{path.name}” asks for a GPU, but none is available: using the CPU", USUAL
+            )
         settings = settings.changed(**given)
         if settings.backend == "cuda":
             select_backend(settings)
@@ -145,7 +147,7 @@ class _Model(_ParamType):
         self.name = f"{'|'.join(self._words)}|FILE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a name as it is, or the calibration of a file."""
+        """Return the name of a model, or load a calibration."""
         if not isinstance(value, str) or value in self._words:
             return value
         if not Path(value).suffix:
@@ -164,14 +166,14 @@ class _Model(_ParamType):
 
 
 class _Number(_ParamType):
-    """A number, or the word for none; where there are sides, one for each axis, too."""
+    """A number, the word for None, or numbers for each axis."""
 
     def __init__(self, whole: bool, optional: bool, sides: str) -> None:
         self._kind, self._optional, self._sides = int if whole else float, optional, sides
         self.name = sides or ("N" if whole else "NUMBER")
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the number of a text."""
+        """Parse the number."""
         if not isinstance(value, str) or (self._optional and value == _UNSET):
             return None if value == _UNSET else value
         try:
@@ -184,14 +186,14 @@ class _Number(_ParamType):
 
 
 class _ForParameter(_ParamType):
-    """A shape parameter and its value, or its lowest and highest."""
+    """A shape parameter with its value, or its lowest and highest."""
 
     def __init__(self, name: str) -> None:
         self._ends = name == "bounds"
         self.name = "NAME=LOWEST:HIGHEST" if self._ends else "NAME=NUMBER|start"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
-        """Return the name and the value of a text."""
+        """Parse name and value."""
         if isinstance(value, tuple):
             return value
         name, equals, text = value.partition("=")

@@ -1,6 +1,6 @@
 """Write the output of commands, for people and for programs, and handle Ctrl-C.
 
-The first Ctrl-C ends work where nothing is half done, the second one ends it at once.
+The first Ctrl-C ends work at the next safe point, the second one at once.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import click
 
 QUIET, USUAL, VERBOSE = range(3)
 
-#: Unicode's control signs, those of the direction of writing, and ends of lines.
+#: Unicode's categories of control characters, writing directions, and line ends.
 _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
 #: The exit code after Ctrl-C.
 EXIT_STOPPED = 130
 
 
 def write_message(text: str, level: int, least: int = USUAL) -> None:
-    """Write a sentence for people to the stream of errors, which programs do not read."""
+    """Write a message for people to stderr."""
     if level >= least:
-        with suppress(OSError):  # a closed stream is no reason to fail
+        with suppress(OSError):  # the stream may be closed
             click.echo(escaped(text), err=True)
 
 
 def escaped(text: str) -> str:
-    r"""Return a sentence that moves, colours and hides nothing in a terminal, whatever names say.
+    r"""Escape characters that could move, colour or hide text in a terminal.
 
     Examples
     --------
@@ -49,27 +49,27 @@ def escaped(text: str) -> str:
 
 
 def write_at_once(text: str) -> None:
-    """Write a sentence while a signal is handled, when the stream itself may be writing."""
+    """Write a message from a signal handler, which may have interrupted the stream."""
     with suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"{text}\n".encode())
 
 
 def write_summary(summary: Mapping[str, Any]) -> None:
-    """Write a summary for programs, in ASCII: whatever the encoding, they read the same."""
+    """Write a summary for programs, in ASCII, so that encodings do not matter."""
     click.echo(json.dumps(summary, indent=2))
 
 
 def write_any_text() -> None:
-    """Let the streams escape what their encoding lacks, such as σ in a redirected one's."""
+    """Make the streams escape characters that their encoding lacks, such as σ."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
 
 
 def discard_output(error: OSError) -> None:
-    """Write an error that the output cannot be written, and discard what is left of it."""
+    """Report that the output cannot be written, and discard the rest of it."""
     write_message(f"Error: the output cannot be written: {error}", QUIET, QUIET)
-    # What is still buffered would be written when Python ends, and fail in a traceback.
+    # Python would try to write buffered output at exit, and fail with a traceback.
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -78,7 +78,7 @@ def discard_output(error: OSError) -> None:
 
 @contextmanager
 def progress(label: str, level: int) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal; it is called with the frames done and all frames."""
+    """Show a progress bar on a terminal; yield a function of frames done and all frames."""
     if level < USUAL or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -100,7 +100,7 @@ def progress(label: str, level: int) -> Iterator[Callable[[int, int], None]]:
 
 
 class Stop:
-    """Note the first Ctrl-C while this is entered; the second one interrupts."""
+    """Notes the first Ctrl-C while it is entered; the second one interrupts."""
 
     def __init__(self, level: int = USUAL) -> None:
         self.asked, self._level = False, level
@@ -125,18 +125,18 @@ class Stop:
             write_at_once("Stopping; press Ctrl-C again to stop at once")
 
     def _interrupt(self, number: int, frame: Any) -> None:
-        # What tidies up now must not be interrupted in its turn: that only leaves tracebacks.
+        # Do not interrupt the clean-up, which would only cause tracebacks.
         end_at_next_ctrl_c()
         raise KeyboardInterrupt
 
 
 def end_at_next_ctrl_c() -> None:
-    """Let a further Ctrl-C end the process without a message, as if it were killed."""
+    """Make a further Ctrl-C end the process without a message, as if killed."""
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(EXIT_STOPPED))
 
 
 def end_quietly() -> None:
-    """Let no Ctrl-C disturb how Python ends: it cuts short the waiting for threads, no more."""
+    """Ignore Ctrl-C while Python ends, except to stop waiting for threads."""
     end_at_next_ctrl_c()
-    # Later on, Python's own handlers are gone, and the process would die of the signal.
+    # Later, Python's own handlers are gone, and the signal would kill the process.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""``napari-spotfit pairs``: files of several channels in, tables of cells and pairs out."""
+"""``napari-spotfit pairs``: pair the spots of channels, and write tables of cells and pairs."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _PATH = click.Path(readable=False)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=_PATH)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path),
-    help="A folder for the tables: of each file its spots, its pairs, and its cells; and the cells "
-    "of all files in one.",
+    help="A folder for tables of the spots, pairs and cells of each file, and of the cells of all "
+    "files.",
 )  # fmt: skip
 @click.option(
     "--channels", required=True, metavar="N,N…",
-    help="Two channels or more, by number from 0 on or name, such as 0,1 or GFP,RFP.",
+    help="Two channels or more, by number from 0 or name, such as 0,1 or GFP,RFP.",
 )  # fmt: skip
 @click.option(
     "--radius", type=AboveZero(), default=2.0, show_default=True, metavar="PX",
-    help="How far apart spots of a pair are, at most.",
+    help="Largest distance of a pair.",
 )  # fmt: skip
 @click.option(
     "--registration", "registrations", multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What maps the second channel onto the first, as ChannelRegistration.save writes it; for "
-    "more channels once for each but the first. Spots outside of it are left out.",
+    help="Registration of the second channel onto the first, written by ChannelRegistration.save; "
+    "repeat it for each further channel. Spots outside of it are left out.",
 )  # fmt: skip
 @click.option(
     "--labels", metavar="MASKS", type=_PATH,
-    help="A mask of each image, such as its cells, as “localize” takes it; without it, a frame is "
-    "one cell.",
+    help="A mask of each image, such as its cells, as for “localize”; without it, a frame is one "
+    "cell.",
 )  # fmt: skip
 @click.option("--frames", metavar="FIRST:END:STEP", help="Frames of each movie, from 0 on.")
 @takes_files
@@ -77,11 +77,11 @@ def pairs(
 ) -> None:
     """Count the spots of channels in cells, and how many of them are pairs.
 
-    Each channel of each INPUT is fitted by itself, as “localize” does it. Good spots of one frame,
-    and of one cell, that are no farther apart than the radius are paired, and the pairs that there
-    are by chance are measured by shifting one channel.
+    Each channel of each INPUT is fitted separately, as by “localize”. Good spots of the same frame
+    and cell within the radius are paired, and the number of pairs by chance is measured by
+    shifting one channel.
 
-    The same command goes on after Ctrl-C, and keeps the spots of an earlier run. The exit code is
+    The same command continues after Ctrl-C, and keeps the spots of an earlier run. The exit code is
     that of “localize”.
     """
     level = QUIET if quiet else VERBOSE if verbose else USUAL
@@ -110,14 +110,16 @@ def pairs(
         summary = summary_of(outcomes, time.perf_counter() - begun, "")
         write_summary(summary | {"pairs": [asdict(one) for one in found]})
     if stop.asked:
-        write_message("stopped. Run it again to go on, or with --fresh to start over", level, QUIET)
+        write_message(
+            "stopped. Run it again to resume, or with --fresh to start over", level, QUIET
+        )
     elif found:
         write_message(f"the cells of all files: {cells_of_all(batch)}", level)
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
 def _channels(text: str, registrations: int) -> tuple[int | str, ...]:
-    """Return the channels of a text, by number or name, each once."""
+    """Parse channels by number or name, each once."""
     names = [name.strip() for name in text.split(",")]
     if len(names) < 2 or len(set(names)) < len(names) or not all(names):
         raise ValueError(
@@ -132,7 +134,7 @@ def _channels(text: str, registrations: int) -> tuple[int | str, ...]:
 
 
 def _in_words(outcome: PairsOutcome) -> list[str]:
-    """Return sentences on the pairs of a file."""
+    """Return messages on the pairs of a file."""
     sentences = [
         f"{outcome.file}: {counts['observed']:.0f} pairs of {name.replace('+', ' and ')}, "
         f"{counts['expected']:.1f} by chance, {counts['excess']:.1f} ± {counts['stderr']:.1f} more"
@@ -140,7 +142,6 @@ def _in_words(outcome: PairsOutcome) -> list[str]:
     ]
     if outcome.outside:
         sentences.append(
-            f"{outcome.file}: {outcome.outside} spots are outside of the registration, and count "
-            "nowhere"
+            f"{outcome.file}: {outcome.outside} spots are outside of the registration, and left out"
         )
     return sentences

@@ -1,4 +1,4 @@
-"""``napari-spotfit simulate``: a movie whose spots are known."""
+"""``napari-spotfit simulate``: write a simulated movie and its true spots."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option(
-    "--frames", type=click.IntRange(1), default=100, show_default=True, help="How many frames."
+    "--frames", type=click.IntRange(1), default=100, show_default=True, help="Number of frames."
 )
 @click.option("--size", default="256x256", show_default=True, metavar="ROWSxCOLUMNS",
-              help="Pixels of a frame.")  # fmt: skip
+              help="Size of a frame in pixels.")  # fmt: skip
 @click.option("--spots-per-frame", default=45, show_default=True, help="Spots in each frame.")
 @click.option("--photons", default=1000.0, show_default=True, help="Mean photons of a spot.")
-@click.option("--background", default=10.0, show_default=True, help="Photons per pixel besides.")
-@click.option("--sigma", default=1.3, show_default=True, help="Standard deviation of spots, px.")
-@click.option("--offset", default=100.0, show_default=True, help="Counts without light.")
+@click.option("--background", default=10.0, show_default=True, help="Background photons per pixel.")
+@click.option("--sigma", default=1.3, show_default=True, help="σ of the spots in pixels.")
+@click.option("--offset", default=100.0, show_default=True, help="Camera's offset in counts.")
 @click.option("--gain", default=1.0, show_default=True, help="Counts per photo-electron.")
-@click.option("--variance", default=0.0, show_default=True, help="Of the read-out noise, counts².")
-@click.option("--seed", type=int, help="Same seed, same movie.")
+@click.option("--variance", default=0.0, show_default=True, help="Read-out variance in counts².")
+@click.option("--seed", type=int, help="The same seed gives the same movie.")
 @click.option("--truth", type=click.Path(path_type=Path), help="A .csv for the true spots.")
 def simulate(output: Path, frames: int, size: str, truth: Path | None, **options: Any) -> None:
     """Write a movie of single molecules with shot noise, a .tif or an .npy."""
@@ -59,7 +59,7 @@ def simulate(output: Path, frames: int, size: str, truth: Path | None, **options
 def _movie(
     frames: int, shape: tuple[int, int], options: dict[str, Any]
 ) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
-    """Return a movie and its true spots; what is wrong with the options is a usage error."""
+    """Simulate a movie and its true spots; turn errors of the options into usage errors."""
     try:
         return simulate_movie(frames, shape, **options)
     except ValueError as error:
@@ -67,7 +67,7 @@ def _movie(
 
 
 def _check_truth(truth: Path, movie: Path) -> None:
-    """Raise an error if the true spots would go where they do not belong."""
+    """Raise an error if the file for the true spots is the movie, or not CSV."""
     if os.path.realpath(truth) == os.path.realpath(movie):
         raise click.UsageError(
             f"the movie and --truth must be two files; both are “{truth}”. Name a .csv for --truth"
@@ -77,11 +77,11 @@ def _check_truth(truth: Path, movie: Path) -> None:
 
 
 def _too_large(frames: int, rows: int, columns: int) -> str:
-    """Return the error for a movie that memory does not hold."""
+    """Return the error for a movie that does not fit into memory."""
     size = frames * rows * columns * np.dtype(np.uint16).itemsize / 1e9
     return (
         f"there is not enough memory: {frames} frames of {rows}×{columns} px need {size:.3g} GB, "
-        "and their spots more; take fewer --frames, a smaller --size or fewer --spots-per-frame"
+        "and their spots more; use fewer --frames, a smaller --size or fewer --spots-per-frame"
     )
 
 

@@ -51,7 +51,7 @@ def places_of(
     return number, places
 
 
-def put_rows(
+def scatter_rows(
     part: Mapping[str, NDArray[Any]],
     rows: NDArray[np.int64] | None,
     columns: Mapping[str, NDArray[Any]],
@@ -64,7 +64,7 @@ def put_rows(
     --------
     >>> columns = {"y": np.zeros(4), "iterations": np.zeros(4, np.uint16)}
     >>> part = {"y": np.array([1.5, 2.5]), "iterations": np.array([7, 8], np.uint16)}
-    >>> put_rows(part, np.array([3, 0]), columns)
+    >>> scatter_rows(part, np.array([3, 0]), columns)
     >>> columns["y"], columns["iterations"]
     (array([2.5, 0. , 0. , 1.5]), array([8, 0, 0, 7], dtype=uint16))
     """

@@ -245,8 +245,8 @@ def check_format(found: Any, known: int, version: Any) -> None:
         raise UnreadableFileError("its format has no number; it is damaged, or something else")
     if found > known:
         raise UnreadableFileError(
-            f"napari-spotfit {version} has written it in the newer format {found}, of which this "
-            f"version knows up to {known}; update napari-spotfit"
+            f"napari-spotfit {version} has written it in the newer format {found}; this version "
+            f"knows formats up to {known}; update napari-spotfit"
         )
 
 

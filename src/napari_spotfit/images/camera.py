@@ -24,7 +24,7 @@ class Camera:
     Each quantity is a number or a map. A map has the shape of a frame and covers the same pixels
     as the image; for cut-outs it has the shape of one cut-out, or of all of them.
 
-    Threads may share a camera, as it is immutable; do not modify its maps.
+    Threads: any number may share it, as it is immutable; do not modify its maps.
 
     Parameters
     ----------

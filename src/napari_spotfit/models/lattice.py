@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,5 @@ class Lattice(Hashable, Protocol):
         """The centre's column among the knots."""
 
     @property
-    def range(self) -> tuple[float, float]:
-        """The first and the last z in nm."""
-
-    @property
-    def roi_size(self) -> int:
-        """Side of the ROIs that suit it."""
-
-    def sample(self, z: Any, y: Any, x: Any, derivative: str = "") -> NDArray[np.float64]:
-        """Return its values, or derivatives, at places in nm and pixels."""
+    def starts(self) -> NDArray[np.float64]:
+        """Where searches may begin: z in nm, y and x in pixels from the centre."""

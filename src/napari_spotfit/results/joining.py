@@ -1,4 +1,4 @@
-"""Join fits that come in parts, while the next ones are made."""
+"""Join parts of fits, while the next ones are computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.rois import put_rows
+from ..engine.rois import scatter_rows
 from ..models.columns import GROUP, GroupCounter, numbered
 from .spot_fits import SpotFits
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, NDArray[Any]]
 
-#: So much more room is made than the parts until now ask for.
+#: Factor by which allocated columns exceed the length predicted from the parts so far.
 _MARGIN = 1.1
-#: So many parts are put in their places at once.
+#: Number of parts that are copied at a time.
 _AT_ONCE = 4
 
 
 def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
-    """Return fits that come in parts of one kind as one, in order.
+    """Join parts of fits in order.
 
-    Each part is put in its place while the next ones are made, into columns whose length is
-    foretold: little is left to do after the last one. Room that is not needed is never touched.
+    Parts are copied in a thread while the next ones are computed, into columns of a predicted
+    length. Memory beyond the end is never touched.
 
     Parameters
     ----------
     parts : iterable of (SpotFits, float)
-        One at least, each with the share of all work that is done with it.
+        At least one, each with the fraction of all work that is done after it.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
             room = max(int(_MARGIN * last / (share or 1.0)), last)
             _wait(under_way, 0)
             columns = _grown(columns, count, room)
-        # Beside the next ones: new memory takes longer than what is put there.
+        # In a thread: writing to new memory takes longest, as the system allocates it.
         under_way.append(threads.pool().submit(_put, own, columns, count, last))
         _wait(under_way, _AT_ONCE)
         count = last
@@ -73,14 +73,14 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
 
 
 def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotFits:
-    """Return fits of some frames each as one, by frame; those of a frame stay in order.
+    """Join fits of different frames, sorted by frame; spots of a frame stay in order.
 
     Parameters
     ----------
     parts : sequence of SpotFits
-        One at least.
+        At least one.
     leading : tuple of int
-        How many frames there are along each leading axis.
+        Number of frames along each leading axis.
     """
     if len(parts) == 1:
         return parts[0]
@@ -97,12 +97,12 @@ def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotF
 
 
 def in_whole_groups(pieces: Iterator[SpotFits]) -> Iterator[SpotFits]:
-    """Yield fits that were cut anywhere in pieces that do not cut groups, each of which counts its.
+    """Redivide pieces so that none splits a group; number the groups of each piece from 0.
 
     Parameters
     ----------
     pieces : iterator of SpotFits
-        One at least, with the groups of all in rising order.
+        At least one; group numbers ascend over all.
     """
     held = next(pieces)
     if GROUP not in held:
@@ -130,13 +130,13 @@ def in_whole_groups(pieces: Iterator[SpotFits]) -> Iterator[SpotFits]:
 
 
 def _wait(under_way: deque[Future[None]], most: int) -> None:
-    """Wait until no more than ``most`` are under way."""
+    """Wait until at most ``most`` copies are pending."""
     while len(under_way) > most:
         under_way.popleft().result()
 
 
 def _grown(columns: Columns, count: int, room: int) -> Columns:
-    """Return columns with more room behind their first rows."""
+    """Return larger columns with the first rows copied."""
     before = {name: np.ascontiguousarray(column[:count]) for name, column in columns.items()}
     grown = {name: np.empty(room, column.dtype) for name, column in columns.items()}
     _put(before, grown, 0, count)
@@ -144,5 +144,5 @@ def _grown(columns: Columns, count: int, room: int) -> Columns:
 
 
 def _put(part: Columns, columns: Columns, first: int, last: int) -> None:
-    """Put a part in its place, all its columns in one call: others may have the interpreter."""
-    put_rows(part, None, {name: column[first:last] for name, column in columns.items()})
+    """Copy all columns of a part in one call, which releases the interpreter."""
+    scatter_rows(part, None, {name: column[first:last] for name, column in columns.items()})

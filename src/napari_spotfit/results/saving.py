@@ -1,4 +1,4 @@
-"""Load fits from files, and save those that come in parts."""
+"""Load fits from files, and save fits part by part."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ def load_fits(
     *,
     pixel_size: float | Sequence[float] | None = None,
 ) -> SpotFits:
-    """Return fits from a file of ours, or localisations from one of another program.
+    """Load fits from our files, or localisations from another program's.
 
     Parameters
     ----------
     path : str or path
-        A file that :meth:`SpotFits.save` or napari's *File ▸ Save* has written, to the bit; or one
-        of another program. docs/formats.md has all about them.
+        A file written by :meth:`SpotFits.save`, by napari's *File ▸ Save* or by another program;
+        see docs/formats.md.
     format : str, optional
-        Its format, by default what its name says, or else its beginning:
+        Its format, by default recognised by the ending, or else the content:
         {formats}.
     pixel_size : float or (float, float), optional
-        Height and width of a pixel in nm, for formats that have nm or µm and do not say it.
+        Height and width of a pixel in nm, for formats in nm or µm that do not contain it.
 
     Returns
     -------
     SpotFits
-        Of our files the same fits to the bit, with the settings they were made with. Of others
-        centres in pixels from the centre of the first, frames from 0; what has no name here keeps
-        its own. Without stop conditions these are UNKNOWN, and the spots neither flagged nor good.
+        From our files the same fits to the bit, with their settings. From others, centres in
+        pixels from the first pixel's centre, frames from 0, and unknown columns under their own
+        names. Missing stop conditions are UNKNOWN, and such spots neither flagged nor good.
 
     Raises
     ------
     ValueError
-        If the file is damaged, of a newer version of the package, or something else; the message
-        says what. Or if it needs the size of a pixel.
+        If the file is damaged, of a newer version of the package or of another kind (the message
+        says which), or needs the size of a pixel.
     OSError
-        If there is no such file, or it cannot be read.
+        If the file is missing or cannot be read.
     ImportError
-        If it is a Parquet file and pyarrow is missing, or an HDF5 file and h5py is.
+        If a Parquet file needs pyarrow or an HDF5 file h5py, and it is missing.
 
     Examples
     --------
@@ -77,36 +77,35 @@ def save_fits(
     pixel_size: float | Sequence[float] | None = None,
     shape: Sequence[int] | None = None,
 ) -> int:
-    """Save fits that come in parts as one file, each part as it comes.
+    """Save parts of fits to one file, each part as soon as it is available.
 
-    With :func:`~napari_spotfit.localize_iter`, no more than a few frames and their spots are in
-    memory, however long the movie is. The file is that of :meth:`SpotFits.save` of the parts
-    joined.
+    With :func:`~napari_spotfit.localize_iter`, only few frames and their spots are in memory,
+    however long the movie is. The file is the same as that of :meth:`SpotFits.save` for all parts.
 
     Parameters
     ----------
     parts : iterable of SpotFits
-        One at least, all of the same columns; their settings are taken to be the first one's.
+        At least one, with equal columns; the file gets the settings of the first.
     path : str or path
-        A name that ends in ``.spots.parquet`` or ``.spots.csv``; or as files of another program do,
-        such as in ``.hdf5``: then all spots are in memory at the end.
+        A name that ends in ``.spots.parquet`` or ``.spots.csv``, or like another program's files,
+        such as ``.hdf5``, for which all spots must fit into memory at the end.
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm, for formats with nm or µm.
     shape : sequence of int, optional
-        Shape of the image, for Picasso; by default the smallest that has all spots.
+        Shape of the image, for Picasso; by default the smallest for all spots.
 
     Returns
     -------
     int
-        How many spots were saved.
+        Number of spots saved.
 
     Raises
     ------
     ValueError
-        If the name ends otherwise, or there are no parts.
+        If the ending is unknown, or there are no parts.
     OSError
-        If the file cannot be written. Whatever had its name is as it was then, and so it is if
-        the parts end with an error.
+        If the file cannot be written. Then, and if the parts raise an error, an older file of
+        that name is kept.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Hold the results of fits: one column per quantity, with units."""
+"""The results of fits: one column per quantity, with units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
-from ..engine.quality.verdicts import judge, mean_sigma
+from ..engine.quality.verdicts import flags_from_columns, mean_sigma
 from ..images.arrays import like, to_host
 from ..models.calibration import Calibration
 from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
@@ -34,29 +34,26 @@ class SpotFits:
     ----------
     {columns}
     frame, axis_0, axis_1, … : ndarray of int64
-        Where the spot lies along the image's leading axes: ``frame`` for one, and
-        ``axis_0``, ``axis_1``, …, with ``frame`` for the last of them, for more.
+        Index of the spot along each leading axis of the image: ``frame`` for the last of them,
+        ``axis_0``, ``axis_1``, … for those before it.
     channel, plane : ndarray of int64
-        The channel, where each was fitted by itself; and the place along the axis z, where an image
-        has one: each plane is fitted by itself, and a spot counts once in each that shows it.
+        The channel, if several were fitted; and the index along an axis z, if the image has one:
+        planes are fitted separately, so a spot has one fit in each plane in which it is visible.
     …_stderr : ndarray of float32
-        Standard errors of centre, shape parameters, amplitude, background and photons, unless the
-        fit was made with ``errors=False``. 0 for what was fixed. NaN where the data do not
-        determine them: for the angle of a round spot, and for what ended at one of its bounds,
-        whichever parameter it is. The others' errors are those of a fit in which that one is
-        known; so for ``mle`` with a background of 0.
+        Standard errors of centre, shape parameters, amplitude, background and photons, unless
+        fitted with ``errors=False``. 0 for fixed parameters. NaN if the data do not determine them:
+        the angle of a round spot, and any parameter that ended at a bound. Errors of the other
+        parameters then assume that it is known, also for ``mle`` with a background of 0.
     settings : Settings or None
-        What the fits were made with.
+        The settings of the fits.
 
     Notes
     -----
-    A model has its own shape parameters among these columns, or those of its expression.
+    The columns of shape parameters depend on the model, or are those of its expression. Invalid
+    fits keep their row, with NaN for parameters and the stop condition INVALID.
 
-    Invalid fits keep their row: their parameters are NaN and their stop condition
-    is INVALID.
-
-    Threads: they do not change, so that any number may use them; leave the columns as they are, and
-    copy those of a :class:`Fitter` first.
+    Threads: any number may share fits, as they are immutable; do not modify the columns, and copy
+    the fits of a :class:`Fitter` first.
 
     Examples
     --------
@@ -67,7 +64,7 @@ class SpotFits:
     (100, 100)
     """
 
-    # For completion in editors; the table of columns has all.
+    # For completion in editors; the table of columns is complete.
     y: NDArray[np.float64]
     x: NDArray[np.float64]
     sigma: NDArray[np.float32]
@@ -100,7 +97,7 @@ class SpotFits:
         if len(shapes) != 1:
             lengths = sorted(shape[0] for shape in shapes)
             raise ValueError(f"all columns must have one length; got {lengths}")
-        # Not by assignment, which is refused.
+        # Assignment is refused by __setattr__.
         self.__dict__.update(
             _columns=dict(columns),
             _index_names=tuple(index_names),
@@ -111,12 +108,12 @@ class SpotFits:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
-            f"{name} cannot be set: fits stay as they are. Make others of their columns, "
+            f"{name} cannot be set, as fits are immutable. Make new ones, "
             "SpotFits(fits.columns | {…}, fits.index_names, fits.settings), or a table"
         )
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name} cannot be deleted: fits stay as they are")
+        raise AttributeError(f"{name} cannot be deleted, as fits are immutable")
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
@@ -138,7 +135,7 @@ class SpotFits:
         return (self[i : i + 1] for i in range(len(self)))
 
     def __getitem__(self, rows: Any) -> SpotFits:
-        """Return the fits of a mask, a slice, an array of row numbers, or one row."""
+        """Select fits by a mask, a slice, an array of row numbers, or one row number."""
         if rows is None or isinstance(rows, (str, tuple, float, bool, np.bool_)):
             raise TypeError(
                 f"fits are chosen by a mask, a slice, row numbers or one of them; got {rows!r}"
@@ -147,7 +144,7 @@ class SpotFits:
         if isinstance(rows, (int, np.integer)):
             rows = [rows]
         if "numpy.ma" in sys.modules and np.ma.is_masked(rows):
-            raise ValueError("some of the rows are masked (numpy.ma): say whether they are chosen")
+            raise ValueError("some rows are masked (numpy.ma); select fits by a plain array")
         if self._columns["y"][rows].ndim != 1:
             raise IndexError(
                 f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
@@ -171,7 +168,7 @@ class SpotFits:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Spatial axes of the image in which the spots were fitted, which are columns."""
+        """Spatial axes of the image, which are columns of positions."""
         return IN_PLANE if self.settings is None else self.settings.profile.axes
 
     @property
@@ -182,11 +179,11 @@ class SpotFits:
 
     @property
     def mean_sigma(self) -> NDArray[np.float32]:
-        """Width of each spot in pixels, whatever the model.
+        """Width of each spot in pixels, for any model.
 
-        The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the
-        Gaussian as wide at half maximum as a Moffat profile; else that of the round Gaussian
-        with the same height and the same light, for models of one's own that in the ROI.
+        The σ of a round Gaussian; the geometric mean of both of an elliptical one; for a Moffat
+        profile that of the Gaussian with the same full width at half maximum; otherwise that of
+        the round Gaussian of the same height and light (for your own models, in the ROI).
         """
         gain = 1.0 if self.settings is None else self.settings.gain or 1.0
         widths = mean_sigma(self.to_host()._columns, gain).astype(np.float32)
@@ -195,71 +192,65 @@ class SpotFits:
 
     @property
     def converged(self) -> NDArray[np.bool_]:
-        """Mask of the fits that are known to have ended in their minimum."""
+        """Mask of the fits that converged to a minimum."""
         first, last = min(CONVERGED), max(CONVERGED)
         return (self.stop_condition >= first) & (self.stop_condition <= last)
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Mask of the fits that have parameters."""
+        """Mask of the fits with parameters, which did not end INVALID."""
         return np.not_equal(self.stop_condition, int(StopCondition.INVALID))
 
     @property
     def judged(self) -> NDArray[np.bool_]:
-        """Mask of the fits with a known stop condition, which most other programs do not give."""
+        """Mask of the fits with a known stop condition; most other programs give none."""
         return np.not_equal(self.stop_condition, int(StopCondition.UNKNOWN))
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
-        """Mask of the spots to go on with: good fits, and those that are not judged.
-
-        The latter the program that found them has accepted.
-        """
+        """Mask of the spots to use: good fits, and spots that another program has accepted."""
         return self.good | ~self.judged
 
     @property
     def flags(self) -> NDArray[np.uint32]:
-        """What may be wrong with each fit, :class:`Flag` by bits.
+        """Possible problems of each fit, as bits of :class:`Flag`.
 
-        Fits in an image have a column of them. Those of cut-outs are looked through when they
-        are asked for; whatever needs an image stays unset.
+        Fits in an image have them as a column. For cut-outs they are computed on request, without
+        the flags that need an image.
         """
         if "flags" in self._columns:
             return self._columns["flags"]
-        found = judge(self.to_host()._columns, self.settings, self._roi_shape)
+        found = flags_from_columns(self.to_host()._columns, self.settings, self._roi_shape)
         found[~to_host(self.judged)] = 0
         there: NDArray[np.uint32] = like(found, self._columns["stop_condition"])
         return there
 
     @property
     def good(self) -> NDArray[np.bool_]:
-        """Mask of the fits that no flag speaks against; docs/trust.md says which do.
-
-        None that is not :attr:`judged` is one.
-        """
+        """Mask of the :attr:`judged` fits that no flag rejects; see docs/trust.md."""
         mask: NDArray[np.bool_] = flag_bits.good(self.flags) & self.judged
         return mask
 
     def flag_counts(self) -> dict[Flag, int]:
-        """Return how many fits have each flag; one fit may have several."""
+        """Return the number of fits with each flag; a fit may have several."""
         found = to_host(self.flags)
         return {flag: int(np.count_nonzero(found & np.uint32(flag))) for flag in Flag}
 
     def to_host(self) -> SpotFits:
-        """Return the same fits with NumPy's columns, should they lie on a GPU."""
+        """Return the fits with columns in NumPy arrays, wherever they lie."""
         return self._of({name: to_host(values) for name, values in self._columns.items()})
 
     def copy(self) -> SpotFits:
-        """Return the same fits with memory of their own, as of a :class:`Fitter` for keeps."""
+        """Return a copy, such as of fits whose memory a :class:`Fitter` reuses."""
         return self._of({name: values.copy() for name, values in self._columns.items()})
 
     def stop_counts(self) -> dict[StopCondition, int]:
-        """Return how many fits ended under each condition."""
+        """Return the number of fits with each stop condition."""
         counts = np.bincount(self.to_host().stop_condition, minlength=len(StopCondition))
         return {condition: int(counts[condition]) for condition in StopCondition}
 
     def points(self) -> NDArray[np.float64]:
-        """Return the centres as napari's Points take them.
+        """Return the centres as coordinates for napari's Points.
 
         Returns
         -------
@@ -274,13 +265,13 @@ class SpotFits:
         return points
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a table with one row per fit; stop conditions as words.
+        """Return a table with one row per fit, and stop conditions as words.
 
         Returns
         -------
         pandas.DataFrame
-            A copy of the columns in order, ``flags`` and ``good`` last where fits are judged; units
-            are in ``attrs["units"]``.
+            A copy of the columns in order, with ``flags`` and ``good`` last if fits are judged;
+            ``attrs["units"]`` has the units.
         """
         import pandas as pd
 
@@ -304,40 +295,38 @@ class SpotFits:
     ) -> None:
         """Save the fits as a file that :func:`~napari_spotfit.load_fits` and napari open again.
 
-        Ours have every column to the bit, their units, the settings with all that was estimated,
-        the model's formula, and the version that wrote them. Those of other programs have what
-        these take; docs/formats.md says what that is.
+        Our formats store every column to the bit, units, settings with estimates, the model's
+        formula, and the version of this package. For other programs' formats see docs/formats.md.
 
         Parameters
         ----------
         path : str or path
             A name that ends in ``.spots.parquet``, which is smaller and faster and needs pyarrow
-            (``pip install "napari-spotfit[parquet]"``), or in ``.spots.csv``, which every
-            spreadsheet reads, and pandas with ``comment="#"``. For other programs it ends as their
-            files do, such as in ``.hdf5`` (Picasso) or ``.thunderstorm.csv``:
-            :func:`~napari_spotfit.load_fits` lists them.
+            (``pip install "napari-spotfit[parquet]"``), or in ``.spots.csv``, which spreadsheets
+            read, and pandas with ``comment="#"``. For other programs it has their ending, such as
+            ``.hdf5`` (Picasso) or ``.thunderstorm.csv``: see :func:`~napari_spotfit.load_fits`.
         format : str, optional
-            Another program's format, whatever the name ends in, such as ``"picasso"``.
+            Another program's format, for any ending, such as ``"picasso"``.
         pixel_size : float or (float, float), optional
             Height and width of a pixel in nm, for formats with nm or µm.
         shape : sequence of int, optional
-            Shape of the image, for Picasso; by default the smallest that has all spots.
+            Shape of the image, for Picasso; by default the smallest for all spots.
         spreadsheet : bool
-            Put an apostrophe before texts and titles of a CSV file that a spreadsheet would compute
-            as formulas, such as ``=HYPERLINK(…)``: for tables with texts from somebody else.
+            Whether to put an apostrophe before texts and titles of a CSV file that a spreadsheet
+            would compute as formulas, such as ``=HYPERLINK(…)``, if texts are not your own.
 
         Warns
         -----
         FormatWarning
-            If another program's format has no place for some columns, or it will drop rows.
+            If another program's format cannot store some columns, or the program will drop rows.
 
         Raises
         ------
         ValueError
-            If the name ends otherwise, the format needs the size of a pixel, or it is none that
-            spreadsheets read.
+            If the ending is unknown, the format needs the size of a pixel, or `spreadsheet` is set
+            for another format than CSV.
         OSError
-            If the file cannot be written; whatever had its name is as it was.
+            If the file cannot be written; an older file of that name is kept.
         ImportError
             If the format needs a library that is missing: pyarrow or h5py.
 
@@ -364,11 +353,11 @@ class SpotFits:
 
     @property
     def _has_verdicts(self) -> bool:
-        """Whether flags and what is good mean something."""
+        """Whether any fit is judged, so that flags and `good` have a meaning."""
         return "flags" in self or not len(self) or bool(self.judged.any())
 
     def to_table(self) -> SpotTable:
-        """Return what a file of these fits holds."""
+        """Return the table of these fits for a file."""
         from ..files.table import table_of
 
         columns, flags = self.to_host().columns, to_host(self.flags)
@@ -381,19 +370,19 @@ class SpotFits:
 
     @staticmethod
     def concatenate(parts: Sequence[SpotFits]) -> SpotFits:
-        """Join fits whose columns are the same and mean the same, in order.
+        """Join fits with the same columns of the same meaning, in order.
 
         Parameters
         ----------
         parts : sequence of SpotFits
-            One at least. They may have been found and stopped by different settings; the
-            result has those of the first. Groups of different parts get different numbers.
+            At least one. Settings of detection and stopping may differ; the result has those of
+            the first. Groups of different parts get different numbers.
 
         Raises
         ------
         ValueError
-            If there are none, or if they differ in columns, in index, or in what their
-            columns mean: model, pixels, estimator and camera.
+            If there are none, or if they differ in columns, index, or in settings that change the
+            meaning of columns: model, pixels, estimator and camera.
 
         Examples
         --------
@@ -417,7 +406,7 @@ class SpotFits:
         if not others:
             return first
         if any(part._roi_shape != first._roi_shape for part in others):
-            # Bounds may follow from the ROI's size: each part is judged by its own.
+            # Bounds may depend on the ROI's size, so each part's flags are set by its own settings.
             parts = [part._of(part.columns | {"flags": part.flags}) for part in parts]
             first = parts[0]
         apart = GroupCounter()
@@ -436,7 +425,7 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     Parameters
     ----------
     settings : Settings or None
-        What the fits were made with; None stands for the defaults.
+        The settings of the fits; None stands for the defaults.
 
     Examples
     --------
@@ -464,7 +453,7 @@ def units_of(settings: Settings | None) -> dict[str, str]:
 
 
 def _explained(column: Column) -> str:
-    """Return a column as a docstring lists it."""
+    """Return a column as an entry of a docstring."""
     lines = textwrap.wrap(column.meaning, 88)
     unit = f" [{column.unit}]" if column.unit else ""
     head = f"{column.name} : ndarray of {column.type}{unit}"
@@ -481,11 +470,11 @@ SpotFits.__doc__ = (SpotFits.__doc__ or "").replace(
 
 
 def _roi_shape_of(settings: Settings | None) -> tuple[int, ...] | None:
-    """Return the ROI's shape as far as settings have it: those of cut-outs may not."""
+    """Return the ROI's shape in settings; None if they have none, as for cut-outs."""
     return None if settings is None or settings.roi_size is None else settings.roi_shape
 
 
-#: Settings that decide what columns mean.
+#: Settings on which the meaning of columns depends.
 _MEANINGFUL = ("model", "pixel", "estimator", "offset", "gain")
 
 

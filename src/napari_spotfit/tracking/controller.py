@@ -1,4 +1,4 @@
-"""Close the loop: move a stage against the displacement, or hold it, with the reason."""
+"""Close the loop: move a stage against the displacement, or hold it and say why."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal
 from .displacement import Displacement
 from .stage import Stage, StageCalibration
 
-#: Micrometres along y, x and z.
+#: y, x and z in micrometres.
 Vector = tuple[float, float, float]
 
-#: Displacements after a jump for which the stage is held; then the new position is accepted.
+#: Number of displacements after a jump until the new position is accepted.
 _JUMP_FRAMES = 3
 
 
@@ -21,16 +21,16 @@ _JUMP_FRAMES = 3
 class Correction:
     """The correction of a displacement.
 
-    Threads: it does not change, so that any number may use one.
+    Threads: any number may share it, as it is immutable.
 
     Attributes
     ----------
     dy, dx, dz : float
-        Micrometres of the move sent to the stage; 0 where it was held.
+        The move sent to the stage, in micrometres; 0 if it was held.
     state : {"moved", "in the dead band", "held", "not armed"}
         What was done.
     why : str
-        Why the stage was held, or which limit was reached; else empty.
+        Why the stage was held, or which limit was reached; empty otherwise.
     """
 
     dy: float = 0.0
@@ -41,42 +41,42 @@ class Correction:
 
 
 class Controller:
-    """Moves a stage against displacements: proportional and integral, within limits.
+    """Moves a stage against displacements by proportional-integral control, within limits.
 
-    Nothing moves before :meth:`arm`. The stage is held while displacements are
-    unreliable, and the correction has the reason.
+    Nothing moves before :meth:`arm`. The stage is held while displacements are unreliable, and the
+    correction says why.
 
-    Threads: one calls :meth:`step` and :meth:`watch`; any may :meth:`arm` and :meth:`disarm`, which
-    count from the next step on.
+    Threads: one calls :meth:`step` and :meth:`watch`; any may :meth:`arm` and :meth:`disarm`, from
+    the next step on.
 
     Parameters
     ----------
     stage : Stage
         An object with ``move_by(dy, dx, dz)``, in micrometres.
     calibration : StageCalibration
-        The matrix by which the image moves with it.
+        The matrix that relates moves of stage and image.
     proportional, integral : float
-        Shares of a displacement, and of the sum of all of them in time (per second), that the
-        stage is moved by. As each move adds to those before, a share of the displacement alone
-        takes back a drift to a constant remainder, and the integral that.
+        Gains: fractions of the displacement, and of its integral over time (per second), by which
+        the stage is moved. As moves add up, the proportional part alone leaves a constant error
+        under steady drift, which the integral part removes.
     dead_band : float
-        Micrometres below which nothing is moved.
+        Displacement in micrometres below which the stage does not move.
     most_step, most_way : float
-        Micrometres that the stage moves at once at most, and from where it was armed.
+        Largest single move, and largest distance from where it was armed, in micrometres.
     jump : float
-        Micrometres between two displacements above which the stage is held, for three of them.
+        Change of the displacement in micrometres above which the stage is held, for three frames.
     least_used : int
-        Fiducials that must take part.
+        Least number of fiducials.
     timeout : float
-        Seconds without a displacement after which the integral is forgotten, and :meth:`watch`
-        reports that none comes.
+        Seconds without a displacement after which the integral is reset, and :meth:`watch` reports
+        that there is none.
     on_error : {"hold", "stop"}
-        Whether the loop goes on after the stage has raised an error, or is disarmed.
+        Whether to go on after an error of the stage, or to disarm.
 
     Raises
     ------
     ValueError
-        If a number is not of the kind above.
+        If a number is out of range.
 
     Examples
     --------
@@ -146,19 +146,19 @@ class Controller:
         self._armed = False
 
     def step(self, displacement: Displacement, now: float | None = None) -> Correction:
-        """Move the stage against a displacement, or return why it is held.
+        """Move the stage against a displacement, or hold it.
 
         Parameters
         ----------
         displacement : Displacement
-            Of a :class:`~napari_spotfit.Tracker`.
+            The displacement, from a :class:`~napari_spotfit.Tracker`.
         now : float, optional
-            Seconds; by default the displacement's own time, else the clock's.
+            Time in seconds; by default that of the displacement, or else the clock's.
 
         Returns
         -------
         Correction
-            What was done.
+            What was done, and why.
         """
         if now is None:
             now = displacement.time if displacement.time is not None else time.monotonic()
@@ -180,12 +180,12 @@ class Controller:
             for one, s in zip(off, total, strict=True)
         )
         move, why = self._limited((y, x, z))
-        if not why:  # what cannot be moved is not summed up, either
+        if not why:  # no integral while the stage is held
             self._sum = total
         return self._moved(move, why)
 
     def watch(self, now: float | None = None) -> Correction:
-        """Return whether displacements still come; without one the stage is held in any case."""
+        """Report whether displacements have stopped; without them the stage never moves."""
         if now is None:
             now = time.monotonic()
         if not self._armed:
@@ -220,7 +220,7 @@ class Controller:
         return ""
 
     def _limited(self, wanted: Vector) -> tuple[Vector, str]:
-        """Return a move within the limits, and which of them was reached."""
+        """Limit a move; return it, and which limit was reached."""
         size = math.hypot(*wanted)
         share, why = 1.0, ""
         if size > self._most_step:
@@ -244,7 +244,7 @@ class Controller:
             after = "the loop is disarmed" if self._on_error == "stop" else "it is tried again"
             return Correction(state="held", why=f"error of the stage: {error}; {after}")
         self._way = _added(self._way, move)
-        # What the stage itself has moved is no jump.
+        # The stage's own move is no jump.
         if self._before is not None:
             self._before = _added(self._before, move)
         return Correction(*move, state="moved", why=why)

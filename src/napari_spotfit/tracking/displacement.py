@@ -1,4 +1,4 @@
-"""The displacement of a sample, the health of each fiducial, and the spectra of a record."""
+"""Displacement of a sample, health of fiducials, and spectra of a record."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..engine.cpu import layouts
 
 Floats = NDArray[np.float64]
 
-#: Number of pieces of the record that a spectrum averages, about.
+#: Approximate number of segments that a spectrum averages.
 _PIECES = 8
 
 
 class Health(IntEnum):
-    """Why a fiducial is excluded; of several reasons, the first."""
+    """Why a fiducial is excluded: the first of several reasons."""
 
     GOOD = layouts.Health.GOOD
     OUTSIDE = layouts.Health.OUTSIDE
@@ -30,7 +30,7 @@ class Health(IntEnum):
     APART = layouts.Health.APART
 
 
-#: The words for each.
+#: Text for each reason.
 WORDS = {
     Health.GOOD: "takes part",
     Health.OUTSIDE: "is at the frame's border or past it",
@@ -50,31 +50,31 @@ _NO_POSITIONS = np.empty((0, 2))
 class Displacement:
     """Displacement of a sample since the reference, in one frame.
 
-    Threads: it does not change, so that any number may use one.
+    Threads: any number may share it, as it is immutable.
 
     Attributes
     ----------
     frame : int
-        How many frames came before.
+        Number of the frame.
     time : float or None
-        Seconds, as given to :meth:`Tracker.update`.
+        Time in seconds, as given to :meth:`Tracker.update`.
     y, x, z : float
-        Displacement in pixels, NaN where it is not known: z without a calibrated model, and all
-        of them where no fiducial took part.
+        Displacement in pixels; NaN if unknown: z without a calibrated model, and all without
+        fiducials.
     y_stderr, x_stderr, z_stderr : float
-        Standard errors of these, in pixels.
+        Standard errors in pixels.
     rotation, rotation_stderr : float
-        Degrees from x towards y; NaN unless it was asked for.
+        Rotation in degrees from x towards y; NaN unless fitted.
     scale, scale_stderr : float
-        Magnification since the reference; NaN unless it was asked for.
+        Magnification since the reference; NaN unless fitted.
     used : int
-        How many fiducials took part.
+        Number of fiducials used.
     health : ndarray of uint8, shape (n,)
         :class:`Health` of each fiducial.
     positions : ndarray of float64, shape (n, 2)
-        Where each one was found, y and x in pixels; where it should be if it was not.
+        Positions of the fiducials, y and x in pixels; expected ones for those not found.
     problem : str
-        Why nothing should be concluded from this frame; empty if something may.
+        Why the displacement is unusable; empty if it is usable.
     """
 
     frame: int
@@ -96,7 +96,7 @@ class Displacement:
 
     @property
     def left_out(self) -> dict[int, str]:
-        """Which fiducials took no part, by their numbers, and why.
+        """Reasons of excluded fiducials, by their numbers.
 
         Examples
         --------
@@ -112,22 +112,22 @@ def power_spectrum(values: ArrayLike, rate: float) -> tuple[Floats, Floats]:
     Parameters
     ----------
     values : array, shape (n,)
-        Displacements at equal times; what is NaN is interpolated. The line of best fit of
-        each piece is subtracted.
+        Displacements at equal intervals; NaN is interpolated. A linear trend is subtracted from
+        each segment.
     rate : float
-        Values a second.
+        Values per second.
 
     Returns
     -------
     frequency : ndarray of float64
-        Hertz, without 0.
+        Frequencies in hertz, without 0.
     density : ndarray of float64
-        Square of the values' unit per hertz, one-sided: its integral is the variance.
+        One-sided density in squared units per hertz: its integral is the variance.
 
     Raises
     ------
     ValueError
-        If fewer than 8 values are finite, or the rate is not above 0.
+        If fewer than 8 values are finite, or the rate is not positive.
 
     Examples
     --------
@@ -145,28 +145,28 @@ def power_spectrum(values: ArrayLike, rate: float) -> tuple[Floats, Floats]:
 
 
 def allan_deviation(values: ArrayLike, rate: float) -> tuple[Floats, Floats]:
-    """Return how much means over a time differ from the means over the time after.
+    """Return the Allan deviation of a record: how much successive means of a duration differ.
 
-    Where it falls, averaging longer helps; where it rises, the sample drifts meanwhile.
+    While it falls with time, longer averaging helps; where it rises, drift dominates.
 
     Parameters
     ----------
     values : array, shape (n,)
-        Displacements at equal times; what is NaN is interpolated.
+        Displacements at equal intervals; NaN is interpolated.
     rate : float
-        Values a second.
+        Values per second.
 
     Returns
     -------
     time : ndarray of float64
-        Seconds of a mean: 1, 2, 4, … values.
+        Durations in seconds, of 1, 2, 4, … values.
     deviation : ndarray of float64
-        Overlapping Allan deviation, in the values' unit.
+        Overlapping Allan deviation, in units of the values.
 
     Raises
     ------
     ValueError
-        If fewer than 8 values are finite, or the rate is not above 0.
+        If fewer than 8 values are finite, or the rate is not positive.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def allan_deviation(values: ArrayLike, rate: float) -> tuple[Floats, Floats]:
 
 
 def _record(values: ArrayLike, rate: float) -> Floats:
-    """Return values without gaps."""
+    """Return values with gaps interpolated."""
     record = np.asarray(values, float)
     known = np.isfinite(record)
     if record.ndim != 1 or np.count_nonzero(known) < 8:

@@ -1,8 +1,8 @@
-"""Fiducials of one field: found, followed from frame to frame, and found again after a jump.
+"""Find fiducials in a field, follow them from frame to frame, and find them after a jump.
 
-Which of them take part in a frame must not change the displacement: so each is measured from a
-reference position of its own, consistent with all that have taken part together. The steps are in
-the library, kernels/cpu/fiducials.cpp, as NumPy would take longer for them than the fits take.
+The displacement must not depend on which fiducials are used in a frame. So each is measured from
+its own reference position, which is consistent with the others. The steps are in the library,
+kernels/cpu/fiducials.cpp, as NumPy would take longer than the fits.
 """
 
 from __future__ import annotations
@@ -25,68 +25,64 @@ from ..settings.settings import Settings
 
 Floats = NDArray[np.float64]
 
-#: Fits that have found no spot.
+#: Flags of fits that found no spot.
 NOT_FOUND = int(
     Flag.NOT_CONVERGED | Flag.NEGATIVE | Flag.WEAK | Flag.AT_BOUND | Flag.MOVED | Flag.DUPLICATE
     | Flag.WIDE | Flag.NARROW
 )  # fmt: skip
-#: Columns of fits, and their types.
+#: Columns of fits that the library reads, and their types.
 _COLUMNS = {
     "y": np.float64, "x": np.float64, "y_stderr": np.float32, "x_stderr": np.float32,
     "photons": np.float32, "photons_stderr": np.float32, "flags": np.uint32,
 }  # fmt: skip
-#: Most fiducials that are chosen, and the least light of one as a share of the brightest
-#: tenth's.
+#: Largest number of fiducials, and their least light relative to the brightest tenth.
 _MOST_FIDUCIALS, _LEAST_LIGHT = 50, 0.25
-#: Least number and least share of fiducials that must agree after a jump, and within how many
-#: pixels.
+#: Least number and fraction of fiducials that must agree after a jump, and the tolerance in pixels.
 _AGREE, _AGREEING_SHARE, _NEAR = 2, 0.3, 2.0
-#: Brightest spots that are compared after a jump, per fiducial.
+#: Number of brightest spots per fiducial that are compared after a jump.
 _SPOTS = 4
 
 _DOUBTFUL = Flag.EDGE | Flag.SATURATED | Flag.NEIGHBOUR
-#: How fast the share of normal deviates that are within the half of all changes there, for a factor
-#: that grows by e.
+#: Change of the fraction of normal deviates below the median, per logarithm of their scale.
 _CHANGE = 0.4286498
-#: Weight of the initial factor, and the most of all earlier deviates, in deviates.
+#: Weight of the initial factor, and largest weight of earlier deviates, in deviates.
 _AT_FIRST, _MOST_KNOWN = 20, 4000
 
 
 class Fiducials:
-    """Reference positions of fiducials, in pixels of the first frame, and their state in each.
+    """Reference positions of fiducials, in pixels of the first frame, and their state in a frame.
 
     Parameters
     ----------
     places : ndarray of float64, shape (n, 2)
-        y and x in the first frame.
+        Positions y and x in the first frame.
     photons : ndarray of float64, shape (n,)
-        Their light there; NaN where it is not known.
+        Photons there; NaN if unknown.
     found : ndarray of bool, shape (n,)
-        Which have been found there.
+        Which were found there.
     frame_shape : (int, int)
         Rows and columns of a frame.
 
     Attributes
     ----------
     places, photons : ndarray of float64
-        Where each belongs, and its light.
+        Reference positions and photons.
     shift : ndarray of float64, shape (2,)
-        The displacement along y and x, by which fits are looked for in the next frame.
+        The displacement along y and x, added to expected positions in the next frame.
     bent : ndarray of float64, shape (2, 2)
-        By how much a place moves besides, by its way from the middle of all: as the field turns or
-        grows.
+        Additional shift per distance from the centre, by rotation or magnification of the field.
     shifts, errors : ndarray of float64, shape (n, 2)
-        By how much each has moved in the last frame, with standard errors.
+        Shifts in the last frame, with standard errors.
     health : ndarray of uint8, shape (n,)
         :class:`Health` of each.
     candidates, taken : ndarray of bool, shape (n,)
-        Which could count in the displacement, and which have.
+        Which fiducials could be used for the displacement, and which were used.
     mean, mean_errors : ndarray of float64, shape (2,)
-        The mean of the shifts of those that have, with its standard errors.
+        The mean shift of those used, with its standard errors.
     positions : ndarray of float64, shape (n, 2)
-        Where each was found, or should be.
+        Positions found, or else expected.
     crowded : ndarray of bool, shape (n,)
-        Which are too close to another one to be reliable; set by the tracker.
+        Which are too close to another one; set by the tracker.
     """
 
     def __init__(
@@ -129,19 +125,19 @@ class Fiducials:
         self._functions, self._by_reference = load().functions, ctypes.byref(self._all)
 
     def expected(self) -> Floats:
-        """Return where the fiducials should be; the memory is used again."""
+        """Return the expected positions, in an array that is reused."""
         self._functions.spotfit_expect_fiducials(self._by_reference)
         return self._expected
 
     def judge(self, columns: Mapping[str, Any], scatter: float) -> None:
-        """Compute the shift and the health of each, and which are candidates.
+        """Compute shift and health of each fiducial, and select candidates.
 
         Parameters
         ----------
         columns : mapping of str to ndarray
-            The fits of a frame at the places where they were expected.
+            The fits of a frame at the expected positions.
         scatter : float
-            Factor of their standard errors.
+            Factor for their standard errors.
         """
         if columns is not self._columns:
             self._take(columns)
@@ -149,30 +145,30 @@ class Fiducials:
         self._functions.spotfit_judge_fiducials(self._by_reference)
 
     def move(self) -> int:
-        """Find the mean of the candidates' shifts, less what they are bent; return of how many."""
+        """Average the candidates' shifts, less `bent`; return the number used."""
         used: int = self._functions.spotfit_move_fiducials(self._by_reference)
         return used
 
     def learn(self, used: int, usual: float) -> int:
-        """Update reference positions from those taken, and the positions of all.
+        """Update the reference positions of fiducials used, and the positions of all.
 
         Parameters
         ----------
         used : int
-            How many have been taken.
+            Number of fiducials used.
         usual : float
-            By how much less than their errors these are usually away from their mean.
+            Expected ratio of the scatter around the mean to the standard errors.
 
         Returns
         -------
         int
-            How many of their two deviates each are larger than half of all should be.
+            Number of deviates, two per fiducial, above the expected median.
         """
         self._functions.spotfit_learn_fiducials(self._by_reference, used, usual)
         return int(self._all.beyond)
 
     def _take(self, columns: Mapping[str, Any]) -> None:
-        """Take the columns of fits; those that are a Fitter's own are the same in each frame."""
+        """Pass the columns of fits to the library, unless they are the same arrays as before."""
         if "y_stderr" not in columns:
             raise ValueError("a Tracker needs standard errors: errors=True")
         kept = [np.ascontiguousarray(columns[name], kind) for name, kind in _COLUMNS.items()]
@@ -184,7 +180,7 @@ class Fiducials:
 
 
 def closer_than(distance: float, places: Floats) -> NDArray[np.bool_]:
-    """Return which places are closer than a distance to another one.
+    """Return which positions are closer than a distance to another one.
 
     Examples
     --------
@@ -194,7 +190,7 @@ def closer_than(distance: float, places: Floats) -> NDArray[np.bool_]:
     order = np.argsort(places[:, 0])
     y, x = places[order].T
     close = np.zeros(len(places), bool)
-    # Each beside the next, the one after that, and so on, while any are close in y.
+    # Sorted by y, compare each with its 1st, 2nd, … successor, while any are close in y.
     for step in range(1, len(places)):
         dy = y[step:] - y[:-step]
         if dy.min() >= distance:
@@ -208,31 +204,31 @@ def closer_than(distance: float, places: Floats) -> NDArray[np.bool_]:
 
 
 def find_fiducials(frame: Any, settings: Settings) -> SpotFits:
-    """Return bright spots of a frame that stand alone, as fiducials do.
+    """Return bright, isolated spots of a frame, as fiducials are.
 
     Parameters
     ----------
     frame : array, shape (Y, X)
         The frame.
     settings : Settings
-        How to find and fit.
+        Settings of detection and fit.
 
     Returns
     -------
     SpotFits
-        Good fits, with their settings; the brightest first.
+        Good fits, the brightest first.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there are none.
     """
     fits = localize(frame, settings=settings)
     light = np.where(fits.good & ((fits.flags & int(_DOUBTFUL)) == 0), fits.photons, 0.0)
     if not light.any():
         raise ValueError(
-            f"no fiducials are found: of {len(fits)} spots in this frame none is good, alone, away "
-            "from the border and not saturated; give their positions"
+            f"no fiducials are found: of {len(fits)} spots in this frame none is good, isolated, "
+            "away from the border and not saturated; pass their positions"
         )
     bright = np.quantile(light[light > 0], 0.9)
     order = np.argsort(-light, kind="stable")
@@ -241,18 +237,18 @@ def find_fiducials(frame: Any, settings: Settings) -> SpotFits:
 
 
 def shift_after_jump(frame: Any, references: Floats, settings: Settings) -> Floats | None:
-    """Return the common shift of all fiducials, to a pixel or two; None if there is none.
+    """Return the common shift of all fiducials, within a pixel or two; None if none is found.
 
-    Among all differences between a spot and a fiducial, those of the right pairs agree.
+    Of all differences between a spot and a fiducial, those of the right pairs agree.
 
     Parameters
     ----------
     frame : array, shape (Y, X)
         The frame after the jump.
     references : ndarray of float64, shape (n, 2)
-        Where the fiducials were, y and x.
+        Positions of the fiducials before, y and x.
     settings : Settings
-        How to find spots.
+        Settings of detection.
     """
     fits = localize(frame, settings=settings)
     fits = fits[fits.good]
@@ -265,19 +261,19 @@ def shift_after_jump(frame: Any, references: Floats, settings: Settings) -> Floa
     differences = (places[np.newaxis] - references[:, np.newaxis]).reshape(-1, 2)
     own = np.repeat(np.arange(len(references)), len(places))
     near = _most_alike(differences)
-    # No fiducial counts twice.
+    # Count each fiducial once.
     if len(np.unique(own[near])) < max(_AGREE, _AGREEING_SHARE * len(references)):
         return None
     return np.asarray(np.median(differences[near], axis=0))
 
 
 def _most_alike(differences: Floats) -> NDArray[np.bool_]:
-    """Return which of many differences lie where most of them do."""
+    """Return which differences lie in the densest cell of a histogram."""
     cells = np.floor(differences / _NEAR).astype(np.int64)
     cells -= cells.min(axis=0)
     counts = np.zeros(cells.max(axis=0) + 2, np.int64)
     np.add.at(counts, tuple(cells.T), 1)
-    # Those on both sides of a cell's border count together.
+    # Cells overlap by half, so that a border does not divide a peak.
     both = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
     best = np.array(np.unravel_index(np.argmax(both), both.shape))
     within = ((cells >= best) & (cells <= best + 1)).all(axis=1)
@@ -286,16 +282,16 @@ def _most_alike(differences: Floats) -> NDArray[np.bool_]:
 
 
 class Scatter:
-    """The factor by which standard errors are too small or too large, learnt from deviates.
+    """Learns from deviates the factor by which standard errors are wrong.
 
-    Without a calibrated camera, the noise estimate of one frame may be wrong; the scatter of the
+    Without a calibrated camera, the noise estimate of one frame may be wrong; the scatter of
     fiducials over many frames corrects it. The factor follows the median of the deviates, which is
     robust against outliers.
 
     Attributes
     ----------
     factor : float
-        What standard errors have to be multiplied by; 1 at first.
+        Factor for standard errors; initially 1.
 
     Examples
     --------
@@ -312,14 +308,14 @@ class Scatter:
         self.factor, self._known = 1.0, _AT_FIRST
 
     def learn(self, beyond: int, count: int) -> None:
-        """Update the factor from the deviates of a frame; half of them should be larger.
+        """Update the factor from the deviates of a frame, half of which should exceed the median.
 
         Parameters
         ----------
         beyond : int
-            How many are larger than half of all normal deviates.
+            Number of deviates above the median of normal ones.
         count : int
-            How many there are.
+            Number of deviates.
         """
         if not count:
             return

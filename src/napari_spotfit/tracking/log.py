@@ -1,4 +1,4 @@
-"""Displacements and corrections on disk while a loop runs."""
+"""Write displacements and corrections to disk while a loop runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .displacement import Displacement
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rows and seconds after which a part is written.
+#: A part is written after this many rows or seconds.
 _ROWS, _SECONDS = 20_000, 2.0
 _NUMBERS = (
     "time", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr",
@@ -35,29 +35,28 @@ _NUMBERS = (
 
 
 class TrackingLog:
-    """A Parquet file of displacements and corrections, which a killed run leaves readable.
+    """A Parquet file of displacements and corrections that stays readable after a kill.
 
-    While it is open, its rows are in a folder beside it, ``<name>.parts``, in files that are
-    complete; :meth:`close` makes one file of them, which lists its parts. :func:`read_log` reads
-    either. It has one owner: another log of its name cannot be opened before it is closed.
+    While it is open, its rows are in complete files in a folder ``<name>.parts``; :meth:`close`
+    joins them into one file, which lists its parts. :func:`read_log` reads either. A second log of
+    the same name cannot be opened meanwhile.
 
-    Threads: one at a time. It writes by a thread of its own.
+    Threads: one at a time. It writes in a thread of its own.
 
     Parameters
     ----------
     path : str or path
-        The file, in a folder that is there; its name ends in ``.parquet``. Rows are added to
-        a log that is there.
+        The file, ``.parquet``, in an existing folder. Rows are appended to an existing log.
 
     Raises
     ------
     ImportError
         If pyarrow is missing.
     ValueError
-        If its name has another end, or there is a file that is no log.
+        If its name ends otherwise, or an existing file is no log.
     OSError
-        If it cannot be written: it is a folder, for example, its folder is missing, or another log
-        of its name is open.
+        If it cannot be written: it is a folder, its folder is missing, or another log of its name
+        is open, for example.
 
     Examples
     --------
@@ -98,22 +97,22 @@ class TrackingLog:
         self._error: Exception | None = None
 
     def _open_parts(self) -> None:
-        """Make the folder of the parts; of those of a killed run, keep what the file lacks."""
+        """Create the folder of parts; keep parts of a killed run that the file lacks."""
         if self._parts.is_symlink():
-            raise OSError(f"“{self._parts}” is a link, which no log has made: remove it")
+            raise OSError(f"“{self._parts}” is a link, which a log never makes: remove it")
         self._parts.mkdir(exist_ok=True)
         for name in _parts_in_file(self.path):
             (self._parts / name).unlink(missing_ok=True)
 
     def add(self, displacement: Displacement, correction: Correction | None = None) -> None:
-        """Add a displacement, and what was done about it."""
+        """Add a displacement and its correction."""
         self._raise()
         self._rows.append(_row(displacement, correction or Correction()))
         if len(self._rows) >= _ROWS or time.monotonic() - self._written > _SECONDS:
             self.flush(wait=False)
 
     def mark(self, event: str) -> None:
-        """Mark an event at the last displacement; before the first, at none."""
+        """Mark an event at the last displacement, or before the first."""
         if self._rows:
             events = [self._rows[-1]["event"], event]
             self._rows[-1]["event"] = "; ".join(one for one in events if one)
@@ -121,7 +120,7 @@ class TrackingLog:
             self._rows.append(_row(Displacement(-1), Correction(), event))
 
     def flush(self, *, wait: bool = True) -> None:
-        """Write the rows held in memory, in a thread of its own."""
+        """Write the rows in memory to a part, in a thread."""
         if self._writing is not None:
             if self._writing.is_alive() and not wait:
                 return
@@ -137,12 +136,12 @@ class TrackingLog:
             self._raise()
 
     def close(self) -> None:
-        """Write all that is held, and make one file of the parts.
+        """Write the rows in memory, and join the parts into one file.
 
         Raises
         ------
         OSError
-            If that fails; the message names where the rows are.
+            If that fails; the message says where the rows are.
         """
         import pandas as pd
 
@@ -151,7 +150,7 @@ class TrackingLog:
         self.flush()
         kept = self._parts
         try:
-            # The file says which parts it has: one that is killed now leaves none to be read twice.
+            # The file lists its parts, so that none is read twice if this run is killed now.
             parts = {path.name: pd.read_parquet(path) for path in _files_in(self._parts)}
             before = [pd.read_parquet(self.path)] if self.path.is_file() else []
             made = create_temporary(self.path)
@@ -165,7 +164,7 @@ class TrackingLog:
                     raise
             finally:
                 made.unlink(missing_ok=True)
-        except (OSError, ValueError) as error:  # of pyarrow, errors of what is no Parquet, too
+        except (OSError, ValueError) as error:  # pyarrow raises ValueErrors for damaged files
             raise OSError(
                 f"the log “{self.path}” cannot be finished: {error}; its rows are in “{kept}”"
             ) from error
@@ -181,7 +180,7 @@ class TrackingLog:
     def _write(self, rows: list[dict[str, Any]]) -> None:
         try:
             last = max((int(path.name[:_DIGITS]) for path in _files_in(self._parts)), default=-1)
-            # A name of its own: of an earlier part of this number the file may say that it has it.
+            # A unique name, as the file may list an earlier part of this number.
             part = self._parts / f"{last + 1:0{_DIGITS}d}-{secrets.token_hex(8)}.parquet"
             with unfinished(part) as made:
                 _write_file(made, _table(rows))
@@ -196,12 +195,12 @@ class TrackingLog:
 
 
 def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Return the rows of a log, of one that was closed, is open, or was killed.
+    """Return the rows of a log that is closed, open, or was killed.
 
     Parameters
     ----------
     path : str or path
-        What the :class:`TrackingLog` was made for.
+        The path of the :class:`TrackingLog`.
 
     Returns
     -------
@@ -227,20 +226,20 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
         except FileNotFoundError:
             if _state(place) == before and not _parts_of(place).is_dir():
                 raise
-            continue  # a log that was closed meanwhile has made one file of its parts
+            continue  # the log was closed meanwhile, which removed its parts
         if _state(place) == before:
             return table
-    raise OSError(f"the log “{place}” changes while it is read: close it, and read it again")
+    raise OSError(f"the log “{place}” changes while it is read: close it and read it again")
 
 
-#: Read so often while a log is closed, which takes a moment; and the digits of a part's number.
+#: Number of attempts to read a log that is being closed, and of digits in names of parts.
 _TRIES, _DIGITS = 100, 8
-#: What a file says of its parts.
+#: Metadata key of the parts in a file.
 _HAS = b"napari-spotfit parts"
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Return the rows of a log: those of its file, and of the parts that this has not."""
+    """Return the rows of a log: those of its file, and of further parts."""
     import pandas as pd
     from pyarrow import parquet
 
@@ -258,7 +257,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file becomes another one; None where there is none."""
+    """Return values that change when a file is replaced; None without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -273,12 +272,12 @@ def _files_in(parts: Path) -> list[Path]:
     return sorted(path for path in parts.glob("*.parquet") if _PART.fullmatch(path.name))
 
 
-#: The names of parts, in this version and in earlier ones.
+#: Names of parts, of this version and of earlier ones.
 _PART = re.compile(r"\d{8}(-[0-9a-f]{16})?\.parquet")
 
 
 def _parts_in_file(path: Path) -> list[str]:
-    """Return the names of the parts that a log's file has; none where it does not say them."""
+    """Return the names of the parts in a log's file; empty if it lists none."""
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema
 
@@ -292,7 +291,7 @@ def _parts_in_file(path: Path) -> list[str]:
 
 
 def _write_file(path: Path, rows: pd.DataFrame, parts: Sequence[str] = ()) -> None:
-    """Write rows, and which parts they were in."""
+    """Write rows, and the list of their parts."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -302,7 +301,7 @@ def _write_file(path: Path, rows: pd.DataFrame, parts: Sequence[str] = ()) -> No
 
 
 def _check(path: Path) -> None:
-    """Raise an error where no log can be written, before anything is measured."""
+    """Raise an error if no log can be written there, before the measurement starts."""
     if path.is_dir():
         raise IsADirectoryError(
             f"“{path}” is a folder: a log is a file; add a name, such as “{path / 'log.parquet'}”"
@@ -319,7 +318,7 @@ def _check(path: Path) -> None:
 
 
 def _is_log(path: Path) -> bool:
-    """Whether a file has the columns of a log; of a newer one there may be more."""
+    """Whether a file has the columns of a log, or more, as those of newer versions."""
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema
 

@@ -14,11 +14,11 @@ from .session import FrameQueue
 
 Floats = NDArray[np.float64]
 
-#: Half the side of what is drawn of a fiducial, in σ; fringes of the background that are drawn.
+#: Half the side of a fiducial's image in σ; number of background images.
 _REACH, _FRINGES = 5.0, 16
-#: Counts of the camera without light; seconds in which fringes move by one of their periods.
+#: The camera's offset in counts; seconds in which fringes move by one period.
 _OFFSET, _FRINGE_PERIOD = 100.0, 60.0
-#: Time constants after which a stage is at rest.
+#: Number of time constants after which a stage is at rest.
 _AT_REST = 12.0
 
 
@@ -28,13 +28,13 @@ class SimulatedStage:
     Parameters
     ----------
     lag : float
-        Seconds after which a move has 63 % of its way behind it.
+        Time constant of a move in seconds.
     backlash : float
-        Micrometres that are lost where the direction turns.
+        Micrometres lost when the direction reverses.
     noise : float
-        Micrometres by which a move is off, r.m.s.
+        R.m.s. error of a move in micrometres.
     seed : int
-        Same seed, same noise.
+        The same seed gives the same noise.
 
     Examples
     --------
@@ -46,14 +46,14 @@ class SimulatedStage:
 
     def __init__(self, lag: float, backlash: float, noise: float, seed: int = 0) -> None:
         self.lag, self.backlash, self.noise = lag, backlash, noise
-        #: The time of the next move, in seconds.
+        #: Time of the next move in seconds.
         self.now = 0.0
         self._random = np.random.default_rng((seed, 1))
         self._begun, self._from, self._to = 0.0, np.zeros(2), np.zeros(2)
         self._direction = np.zeros(2)
 
     def move_by(self, dy: float, dx: float, dz: float) -> None:
-        """Begin to move, in micrometres; there is no motor along z."""
+        """Start a move, in micrometres; there is no motor along z."""
         if not all(map(math.isfinite, (dy, dx, dz))):
             raise ValueError(f"a stage moves by finite numbers of µm; got {dy!r}, {dx!r}, {dz!r}")
         move = np.array([dy, dx])
@@ -65,55 +65,54 @@ class SimulatedStage:
         self._to = self._to + move + (move != 0) * self._random.normal(0.0, self.noise, 2)
 
     def place(self, time: float) -> Floats:
-        """Return where it is, y and x in micrometres from where it began."""
+        """Return the position, y and x in micrometres from the start."""
         passed = max(time - self._begun, 0.0)
         share = math.exp(-passed / self.lag) if self.lag > 0 else 0.0
         return np.asarray(self._to + (self._from - self._to) * share)
 
 
 class SimulatedMicroscope:
-    """A camera that sees fiducials on a sample that drifts and trembles, and a stage to hold it.
+    """A camera, fiducials on a sample that drifts and vibrates, and a stage.
 
-    The background has fringes, as thinned sensors show them, which wander slowly.
+    The background has slowly moving fringes, like those of back-thinned sensors.
 
-    Threads: one takes frames, and one, which may be another, moves the stage.
+    Threads: one takes frames, and the same or another one moves the stage.
 
     Parameters
     ----------
     count : int
-        How many fiducials.
+        Number of fiducials.
     shape : (int, int)
         Rows and columns of a frame.
     photons, sigma, background : float
-        Of a fiducial in a frame; its width in pixels; photons of a pixel besides.
+        Photons of a fiducial in a frame, its width in pixels, and background photons per pixel.
     fringes : float
-        How strong they are, as a share of the background; what they lay under a fiducial as a slope
-        moves its fit.
+        Amplitude of fringes relative to the background; their slope shifts fits.
     pixel_size : float
-        Micrometres.
+        Side of a pixel in micrometres.
     angle : float
-        Degrees by which the stage's axes are turned against the camera's.
+        Angle between the axes of stage and camera in degrees.
     drift : (float, float)
-        Micrometres a second, along y and x of the stage.
+        Micrometres per second along y and x of the stage.
     step, step_every : float
-        Micrometres by which the sample slips along x, and every how many seconds.
+        Micrometres by which the sample slips along x, and the interval in seconds.
     vibration, frequency : float
-        Amplitude along y in micrometres, and hertz.
+        Amplitude along y in micrometres, and frequency in hertz.
     lag, backlash, stage_noise : float
-        Of the stage, see :class:`SimulatedStage`.
+        Parameters of the stage, see :class:`SimulatedStage`.
     seed : int
-        Same seed, same sample and noise.
+        The same seed gives the same sample and noise.
 
     Attributes
     ----------
     fiducials : ndarray of float64, shape (count, 2)
-        Where they are at first, y and x in pixels.
+        Initial positions, y and x in pixels.
     matrix : ndarray of float64, shape (2, 2)
-        Pixels of the image for a micrometre of the stage.
+        Pixels of the image per micrometre of the stage.
     stage : SimulatedStage
-        What moves the sample.
+        The stage that moves the sample.
     now : float
-        Seconds of its own clock, which :meth:`frame` sets.
+        Its own clock in seconds, which :meth:`frame` sets.
 
     Examples
     --------
@@ -159,24 +158,24 @@ class SimulatedMicroscope:
         self.fiducials = _places(count, shape, 4.0 * reach, random)
         expected = _backgrounds(background, fringes, shape)
         self._expected = expected
-        # Beside the fiducials, one noisy frame that lies elsewhere each time does for all, stronger
-        # where there is more light: so one learns the camera's gain from it.
-        self._level = (expected + _OFFSET + 0.5).astype(np.float32)  # the half rounds
+        # Outside the fiducials, one frame of noise is reused at random offsets to save time; it
+        # grows with the light, so that the camera's gain can be estimated.
+        self._level = (expected + _OFFSET + 0.5).astype(np.float32)  # 0.5 for rounding
         self._strength = np.sqrt(expected).astype(np.float32)
         noise = (random.poisson(background, shape) - background) / math.sqrt(background or 1.0)
         self._noise = np.tile(noise.astype(np.float32), (2, 2))
 
     def displacement(self, time: float) -> Floats:
-        """Return by how much the image has moved since time 0, y and x in pixels."""
+        """Return the image's displacement since time 0, y and x in pixels."""
         sample = self._drift * time
         sample[0] += self._vibration * math.sin(2.0 * math.pi * self._frequency * time)
         sample[1] += self._step * math.floor(time / self._step_every)
         return np.asarray(self.matrix @ (sample + self.stage.place(time)))
 
     def frame(self, time: float) -> NDArray[np.uint16]:
-        """Return what the camera sees at a time, in seconds; its clock is at that time then.
+        """Set the clock to a time in seconds, and return the camera's frame.
 
-        It depends on seed, time and the stage alone.
+        It depends only on seed, time and stage.
         """
         self.now = self.stage.now = time
         number = int(time / _FRINGE_PERIOD * _FRINGES) % _FRINGES
@@ -207,7 +206,7 @@ class SimulatedMicroscope:
         return frame
 
     def frames(self, rate: float, count: int) -> Iterator[tuple[float, NDArray[np.uint16]]]:
-        """Yield times and frames at a rate in hertz, in the microscope's own time."""
+        """Yield times and frames at a rate in hertz, in simulated time."""
         begin = self.now
         for number in range(1, count + 1):
             time = begin + number / rate
@@ -219,33 +218,33 @@ class SimulatedMicroscope:
 
 
 class SimulatedCamera:
-    """Puts frames of a simulated microscope into a queue, as they come in real time.
+    """Puts frames of a simulated microscope into a queue in real time.
 
-    Threads: it has one of its own; start and stop it from one.
+    Threads: it has one of its own; start and stop it from the same thread.
 
     Parameters
     ----------
     scope : SimulatedMicroscope
-        What is seen.
+        The microscope.
     queue : FrameQueue
-        Where frames go.
+        The queue for its frames.
     rate : float
-        Frames a second; fewer where the computer is too slow.
+        Frames per second; fewer if the computer is too slow.
     """
 
     def __init__(self, scope: SimulatedMicroscope, queue: FrameQueue, rate: float) -> None:
         if not rate > 0:
-            raise ValueError(f"rate must be above 0 frames a second; got {rate!r}")
+            raise ValueError(f"rate must be above 0 frames per second; got {rate!r}")
         self._scope, self._queue, self._rate = scope, queue, rate
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spotfit camera", daemon=True)
 
     def start(self) -> None:
-        """Begin to stream."""
+        """Start streaming."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop streaming, and wait for the frame in hand."""
+        """Stop streaming, and wait for the current frame."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -269,14 +268,14 @@ class SimulatedCamera:
 def _places(
     count: int, shape: tuple[int, int], apart: float, random: np.random.Generator
 ) -> Floats:
-    """Return places on a grid, each a little beside its own."""
+    """Return random positions near those of a grid."""
     across = math.ceil(math.sqrt(count))
     down = math.ceil(count / across)
     steps = np.array(shape) / (down, across)
     if steps.min() < apart:
         raise ValueError(
             f"{count} fiducials do not fit into frames of {shape[0]}×{shape[1]} px, "
-            f"{apart:.0f} px apart; take fewer, or larger frames"
+            f"{apart:.0f} px apart; use fewer, or larger frames"
         )
     grid = np.stack(np.meshgrid(np.arange(down), np.arange(across), indexing="ij"), axis=-1)
     middles = (grid.reshape(-1, 2)[:count] + 0.5) * steps
@@ -284,7 +283,7 @@ def _places(
 
 
 def _backgrounds(background: float, fringes: float, shape: tuple[int, int]) -> Floats:
-    """Return fringes at as many times as are drawn."""
+    """Return images of fringes at several times."""
     y, x = np.indices(shape)
     phase = 2.0 * math.pi * (x / 41.0 + y / 67.0 + 0.3 * np.sin(y / 90.0))
     turns = 2.0 * math.pi * np.arange(_FRINGES) / _FRINGES

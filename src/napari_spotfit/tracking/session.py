@@ -1,4 +1,4 @@
-"""Tracking while a camera runs, in a thread of its own that no display slows down."""
+"""Track frames of a running camera in a thread, which no display slows down."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from .tracker import Tracker
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Columns of the record.
+#: Columns of the record of displacements.
 _TIME, _Y, _X, _Y_STDERR, _X_STDERR, _LATENCY = range(6)
 #: Seconds after which a waiting thread checks whether to stop.
 _LOOK = 0.05
-#: How much a frame counts in the share of frames in which a fiducial takes part.
+#: Weight of a frame in the running fraction of frames in which a fiducial takes part.
 _SHARE = 0.01
 
 
 class FrameQueue:
-    """Frames between a camera and the tracking; the oldest are dropped and counted.
+    """A queue of frames between camera and tracker; if full, the oldest frame is dropped.
 
     Threads: any number may put and take.
 
     Parameters
     ----------
     size : int
-        How many may wait.
+        Largest number of waiting frames.
 
     Attributes
     ----------
     dropped : int
-        How many were dropped as others came.
+        Number of frames dropped.
 
     Examples
     --------
@@ -58,11 +58,11 @@ class FrameQueue:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting frames."""
         return len(self._waiting)
 
     def put(self, frame: Any, at: float | None = None) -> None:
-        """Add a frame and when it was taken, in seconds; never waits for the tracking."""
+        """Add a frame and its time in seconds, without waiting."""
         arrived = time.perf_counter()
         with self._some:
             self.dropped += len(self._waiting) == self._waiting.maxlen
@@ -70,7 +70,7 @@ class FrameQueue:
             self._some.notify()
 
     def take(self, timeout: float) -> tuple[Any, float | None, float] | None:
-        """Return the oldest frame, its time, and when it arrived; None if there is none."""
+        """Return the oldest frame, its time, and its time of arrival; None without one."""
         with self._some:
             if not self._waiting:
                 self._some.wait(timeout)
@@ -79,32 +79,32 @@ class FrameQueue:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of a session so far.
+    """State of a session at one time.
 
-    Threads: it does not change, so that any number may use one.
+    Threads: any number may share it, as it is immutable.
 
     Attributes
     ----------
     time, y, x, y_stderr, x_stderr : ndarray of float64, shape (n,)
-        Seconds, displacements and standard errors in pixels, of the last frames.
+        Times in seconds, displacements and standard errors in pixels, of the last frames.
     frame : array or None
         The last frame.
     last : Displacement or None
-        Of the last frame.
+        Displacement of the last frame.
     frames, dropped, late : int
-        Frames tracked, dropped as others came, and answered later than allowed.
+        Numbers of frames tracked, dropped, and tracked too late.
     rate : float
-        Frames a second, of the last ones.
+        Frames per second, recently.
     latency, worst : float
-        Seconds from a frame's arrival to its displacement: median of the last ones, and the most.
+        Seconds from a frame's arrival to its displacement: recent median, and largest.
     taking_part : ndarray of float64, shape (fiducials,)
-        In which share of the last hundred frames or so each fiducial took part.
+        Fraction of about the last hundred frames in which each fiducial was used.
     events : tuple of (float, str)
-        Marks, with the time of the frame before.
+        Events, with the time of the frame before.
     correction : str
         State and reason of the last correction; empty without a controller.
     error : str
-        Why the session has ended, or an error of the log; else empty.
+        Why the session has ended, or an error of the log; empty otherwise.
     """
 
     time: NDArray[np.float64]
@@ -126,7 +126,7 @@ class Snapshot:
     error: str
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a row for each of the last frames, named as in a log, with events."""
+        """Return a table of the last frames with the columns of a log, and events."""
         import pandas as pd
 
         names = ("time", "y", "x", "y_stderr", "x_stderr")
@@ -139,25 +139,25 @@ class Snapshot:
 
 
 class TrackingSession:
-    """Tracks the frames of a queue in a thread of its own.
+    """Tracks the frames of a queue in its own thread.
 
-    Threads: it has one of its own, which alone uses tracker, controller and log while it runs; its
-    methods may be called from any other.
+    Threads: only its own thread uses tracker, controller and log while it runs; its methods may be
+    called from any thread.
 
     Parameters
     ----------
     queue : FrameQueue
-        Where a camera puts its frames.
+        The queue into which a camera puts its frames.
     tracker : Tracker
-        What follows the fiducials; closed at the end.
+        The tracker; closed at the end.
     controller : Controller, optional
-        What moves a stage, once it is armed.
+        The controller of a stage, which moves once it is armed.
     log : TrackingLog, optional
-        Where everything is kept; closed at the end.
+        The log; closed at the end.
     late_after : float
-        Seconds after a frame's arrival from which its displacement counts as late.
+        Seconds from arrival to displacement above which a frame counts as late.
     kept : int
-        How many displacements are kept for :meth:`snapshot`.
+        Number of displacements for :meth:`snapshot`.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class TrackingSession:
         self.controller = controller
         self._queue, self._tracker, self._log = queue, tracker, log
         self._late_after, self._kept = late_after, kept
-        # Twice as long as a snapshot, so that no row of one is overwritten meanwhile.
+        # Twice as long as a snapshot, so that no row is overwritten while it is copied.
         self._record = np.full((2 * kept, 6), np.nan)
         self._count = self._late = 0
         self._worst = 0.0
@@ -202,20 +202,20 @@ class TrackingSession:
 
     @property
     def running(self) -> bool:
-        """Whether frames are tracked, or waited for."""
+        """Whether the thread tracks or waits for frames."""
         return self._thread.is_alive()
 
     @property
     def paused(self) -> bool:
-        """Whether frames pass by untracked; the stage is held then."""
+        """Whether frames are discarded without tracking, and the stage is held."""
         return self._paused.is_set()
 
     def start(self) -> None:
-        """Begin to track."""
+        """Start tracking."""
         self._thread.start()
 
     def pause(self, on: bool = True) -> None:
-        """Let frames pass by, or go on."""
+        """Pause tracking, or resume it."""
         if on:
             self._paused.set()
         else:
@@ -228,16 +228,16 @@ class TrackingSession:
     def calibrate(
         self, stage: Stage, *, step: float = 0.2, repeats: int = 3, rest: float = 0.2
     ) -> StageCalibration:
-        """Measure how the image moves with a stage while frames come, by moving it back and forth.
+        """Calibrate a stage while frames arrive, by moving it back and forth.
 
         Parameters
         ----------
         stage : Stage
-            An object with ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
+            An object with ``move_by(dy, dx, dz)``, in micrometres; it returns to its start.
         step, repeats
-            As :func:`~napari_spotfit.calibrate_stage` takes them.
+            As in :func:`~napari_spotfit.calibrate_stage`.
         rest : float
-            Seconds after which the stage rests; for as long, frames are averaged then.
+            Seconds to wait for the stage to rest, and then to average frames.
 
         Returns
         -------
@@ -247,15 +247,15 @@ class TrackingSession:
         Raises
         ------
         RuntimeError
-            If the controller is armed, the tracking ends, no frame yields a displacement, or the
-            moves are lost in the noise.
+            If the controller is armed, tracking ends, no frame yields a displacement, or moves
+            vanish in the noise.
         """
         if self.controller is not None and self.controller.armed:
-            raise RuntimeError("the stage is armed, and is moved against the drift: disarm it")
+            raise RuntimeError("the stage is armed, and moves against the drift: disarm it")
         return calibrate_with(stage, lambda: self._at_rest(rest), step, repeats)
 
     def _at_rest(self, rest: float) -> NDArray[np.float64]:
-        """Return y and x in pixels once the stage rests."""
+        """Return the displacement y, x in pixels, averaged once the stage rests."""
         self._wait(rest)
         first = self._count
         self._wait(rest)
@@ -274,9 +274,9 @@ class TrackingSession:
             raise RuntimeError("the tracking has ended: the stage cannot be calibrated")
 
     def stop(self, *, wait: bool = True) -> None:
-        """Disarm the controller, stop after the frame in hand, and close tracker and log.
+        """Disarm the controller, stop after the current frame, and close tracker and log.
 
-        A long log takes seconds to close; without waiting, ``running`` is False once that is done.
+        Closing a long log takes seconds; without `wait`, ``running`` is False once that is done.
         """
         self._stopping.set()
         if self.controller is not None:
@@ -285,12 +285,12 @@ class TrackingSession:
             self._join()
 
     def finish(self) -> None:
-        """Track the frames that wait, then stop."""
+        """Track the waiting frames, then stop."""
         self._finishing.set()
         self._join()
 
     def snapshot(self) -> Snapshot:
-        """Return the state so far, without making the tracking wait."""
+        """Return the current state, without delaying the tracking."""
         count = self._count
         rows = np.arange(max(count - self._kept, 0), count) % len(self._record)
         record = self._record[rows]
@@ -343,7 +343,7 @@ class TrackingSession:
         if self._log is not None:
             try:
                 self._log.add(found, done)
-            except OSError as error:  # its rows are kept, and written once it can be
+            except OSError as error:  # the log keeps its rows, and tries again
                 self._error = str(error)
         self._take_marks(found)
 

@@ -1,4 +1,4 @@
-"""Stages, and the calibration of how the image moves with them."""
+"""Stages, and the calibration of the image's movement with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .tracker import Tracker
 
 Floats = NDArray[np.float64]
 
-#: A calibration is refused whose moves are below this multiple of their standard errors.
+#: Moves must exceed their standard errors by this factor.
 _LEAST_ERRORS = 5.0
 
 
 class Stage(Protocol):
-    """Moves the sample, in micrometres relative to where it is."""
+    """A device that moves the sample by micrometres."""
 
     def move_by(self, dy: float, dx: float, dz: float) -> object:
         """Move along the stage's own axes, in micrometres."""
@@ -28,16 +28,16 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class StageCalibration:
-    """How far the image moves, in pixels, for each micrometre of a stage.
+    """The movement of the image in pixels per micrometre of a stage.
 
-    Threads: it does not change, so that any number may use one.
+    Threads: any number may share it, as it is immutable.
 
     Attributes
     ----------
     matrix : ndarray of float64, shape (2, 2)
-        Pixels along y and x (rows) for a micrometre of the stage along y and x (columns).
+        Pixels along y and x (rows) per micrometre of the stage along y and x (columns).
     errors : ndarray of float64, shape (2, 2)
-        Its standard errors; NaN where it was not measured.
+        Its standard errors; NaN if it was not measured.
 
     Raises
     ------
@@ -70,19 +70,19 @@ class StageCalibration:
 
     @classmethod
     def of_pixel_size(cls, pixel_size: float) -> StageCalibration:
-        """Return that of a stage whose axes are those of the image.
+        """Return the calibration of a stage with the axes of the image.
 
         Parameters
         ----------
         pixel_size : float
-            Micrometres of the sample that a pixel shows.
+            Side of a pixel in the sample, in micrometres.
         """
         if not (pixel_size > 0 and math.isfinite(pixel_size)):
             raise ValueError(f"pixel_size must be above 0 µm; got {pixel_size!r}")
         return cls(np.eye(2) / pixel_size, np.full((2, 2), math.nan))
 
     def to_stage(self, displacement: Displacement) -> tuple[float, float, float]:
-        """Return micrometres along y, x and z of the stage that move the image so far."""
+        """Convert a displacement to micrometres along y, x and z of the stage."""
         y, x = np.linalg.solve(self.matrix, (displacement.y, displacement.x))
         z = displacement.z if math.isfinite(displacement.z) else 0.0
         return float(y), float(x), z
@@ -96,21 +96,21 @@ def calibrate_stage(
     step: float = 0.2,
     repeats: int = 3,
 ) -> StageCalibration:
-    """Measure how the image moves with a stage, by moving it a known way and back.
+    """Calibrate a stage, by moving it back and forth and measuring the image's displacement.
 
     Parameters
     ----------
     stage : Stage
-        An object with ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
+        An object with ``move_by(dy, dx, dz)``, in micrometres; it returns to its start.
     grab : callable
-        Returns a frame that was taken after the stage has come to rest.
+        Returns a frame taken after the stage has come to rest.
     tracker : Tracker
         Follows fiducials in these frames.
     step : float
-        Micrometres of a move; the fiducials are found again if that is not much more than a
-        pixel, or a jump that all of them make.
+        Size of a move in micrometres; fiducials are found again after about a pixel, or after a
+        common jump of all.
     repeats : int
-        How often each axis is moved there and back.
+        Number of moves back and forth along each axis.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def calibrate_stage(
     Raises
     ------
     RuntimeError
-        If a frame yields no displacement, or the moves are lost in the noise.
+        If a frame yields no displacement, or moves vanish in the noise.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def calibrate_stage(
 def calibrate_with(
     stage: Stage, measure: Callable[[], Floats], step: float, repeats: int
 ) -> StageCalibration:
-    """Calibrate a stage with a function that measures y and x of the resting image in pixels."""
+    """Calibrate a stage; `measure` returns y and x of the resting image in pixels."""
     if not (step > 0 and math.isfinite(step)) or repeats < 1:
         raise ValueError(
             f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
@@ -155,7 +155,7 @@ def calibrate_with(
                     "that the stage moves, or make larger steps"
                 )
     finally:
-        if away.any():  # something has gone wrong
+        if away.any():  # after an error, move back
             stage.move_by(*(-away).tolist())
     return StageCalibration(np.column_stack(columns), np.column_stack(errors))
 
@@ -163,7 +163,7 @@ def calibrate_with(
 def _moves(
     stage: Stage, measure: Callable[[], Floats], axis: int, step: float, repeats: int, away: Floats
 ) -> list[Floats]:
-    """Return how far the image moves for a micrometre, there and back; note where the stage is."""
+    """Return the image's shift per micrometre of each move; `away` tracks the stage's position."""
     move, moves = np.zeros(3), []
     for _ in range(repeats):
         before = measure()
@@ -187,19 +187,19 @@ def _measured(tracker: Tracker, grab: Callable[[], Any]) -> Floats:
 class CoreStage:
     """XY and Z stages of a microscope that pymmcore-plus controls.
 
-    Threads: one at a time; of what else uses the microscope, its core takes care.
+    Threads: one at a time; the core coordinates other uses of the microscope.
 
     Parameters
     ----------
     core : CMMCorePlus
         The microscope.
     xy, z : str or bool, default True
-        Names of the devices; True for the current ones, False for none.
+        Names of devices; True for the current ones, False for none.
 
     Raises
     ------
     ValueError
-        If a device that was asked for is missing.
+        If a requested device is missing.
     """
 
     def __init__(self, core: Any, xy: str | bool = True, z: str | bool = False) -> None:
@@ -208,7 +208,7 @@ class CoreStage:
         self._z = _device(core.getFocusDevice, z, "focus device")
 
     def move_by(self, dy: float, dx: float, dz: float) -> None:
-        """Begin to move, in micrometres; axes without a stage stay."""
+        """Start a move, in micrometres; axes without a stage are ignored."""
         if self._xy and (dy or dx):
             self._core.setRelativeXYPosition(self._xy, dx, dy)
         if self._z and dz:

@@ -1,4 +1,4 @@
-"""The displacement of a sample, from fiducials that are followed from frame to frame."""
+"""Measure the displacement of a sample by following fiducials from frame to frame."""
 
 from __future__ import annotations
 
@@ -28,61 +28,60 @@ from .fiducials import (
 
 Floats = NDArray[np.float64]
 
-#: Distance in σ below which fiducials draw each other's fits.
+#: Distance in σ below which fiducials shift each other's fits.
 _TOO_NEAR = 5.0
-#: Interval in frames of the check for these.
+#: Interval in frames of the check for such fiducials.
 _LOOK_AGAIN = 100
-#: Share of fiducials below which all are searched in the whole frame, and frames until the next
-#: search.
+#: Fraction of fiducials below which all are searched in the whole frame, and frames between
+#: searches.
 _FEW, _SEARCH_AGAIN = 0.5, 10
 
 
 class FrameError(ValueError):
-    """A frame without a displacement, for a tracker that stops there."""
+    """A frame has no displacement, and `stop` was set."""
 
 
 class Tracker:
     """Follows fiducials and measures their common displacement.
 
-    Each frame is fitted at the expected positions of the fiducials. Their shifts are
-    averaged by their own standard errors, without those that are lost, blink, bleach, are
-    saturated, are too close to another, or move apart; which ones take part does not change the
-    displacement. A lost one is searched in each frame where it should be, and after a jump of
-    all of them in the whole frame.
+    Each frame is fitted at the expected positions of the fiducials. Their shifts are averaged with
+    weights by standard errors, without fiducials that are lost, blink, bleach, saturate, are too
+    close to another, or move apart; the selection does not change the displacement. Lost ones are
+    searched at their expected positions, and after a common jump in the whole frame.
 
     Parameters
     ----------
     fiducials : SpotFits, array of shape (n, 2), or None
-        Fits in one frame, or y and x in pixels. By default the bright spots of the first frame
-        that stand alone.
+        Fits in one frame, or y and x in pixels. By default the bright, isolated spots of the first
+        frame.
     roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     rotation, scale : bool, default False
-        Whether to fit a rotation or a change of magnification, too; needs two fiducials at least.
+        Whether to fit a rotation or a change of magnification, too; needs at least two fiducials.
     stop : bool, default False
-        Whether a frame without a displacement raises an error. Else its displacement is NaN, with
-        the reason in ``problem``.
+        Whether a frame without a displacement raises an error. Otherwise its displacement is NaN,
+        and ``problem`` says why.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones, those of :func:`fit_at`. Fits bring
-        their own.
+        All settings at once; ``options`` change single ones, those of :func:`fit_at`. By default
+        those of the fits, if fiducials are fits.
 
     Attributes
     ----------
     positions : ndarray of float64, shape (n, 2)
-        Where the fiducials were last, or should be; y and x in pixels.
+        Last positions found or expected, y and x in pixels.
     health : ndarray of uint8, shape (n,)
         :class:`Health` of each in the last frame.
     settings : Settings or None
-        What the fits are made with; None before the first frame if they are to be found there.
+        The settings of the fits; None before the first frame if fiducials are found there.
 
     Raises
     ------
     TypeError, ValueError
-        If fiducials or settings are not of the kind above.
+        If fiducials or settings are invalid.
 
     Notes
     -----
-    Threads: one at a time. The first frame is the reference: there the displacement is 0.
+    Threads: one at a time. The first frame is the reference, with displacement 0.
 
     Examples
     --------
@@ -129,14 +128,14 @@ class Tracker:
         return None if self._fitter is None else self._fitter.settings
 
     def update(self, frame: Any, time: float | None = None) -> Displacement:
-        """Return by how much the fiducials have moved in a frame.
+        """Return the displacement of the fiducials in a frame.
 
         Parameters
         ----------
         frame : array, shape (Y, X)
-            The frame, of NumPy or CuPy; all of one shape and type.
+            The frame, of NumPy or CuPy; all must have the same shape and type.
         time : float, optional
-            When it was taken, in seconds: it reveals frames that come twice or late.
+            Its time in seconds, which reveals repeated and late frames.
 
         Returns
         -------
@@ -146,7 +145,7 @@ class Tracker:
         Raises
         ------
         FrameError
-            If the frame has no displacement and the tracker stops there.
+            If the frame has no displacement, and `stop` was set.
         ValueError
             If no fiducial is found in the first frame.
         """
@@ -158,7 +157,7 @@ class Tracker:
         if self._all is None:
             return self._begin(frame, time)
         if self._is_as_before(frame):
-            return self._nothing("the frame is the one before once more", time)
+            return self._nothing("the frame is the previous one again", time)
         found = self._displacement(self._fits(frame, self._all.expected()), time)
         self._since_search += 1
         few = found.used < _FEW * len(self.positions)
@@ -181,7 +180,7 @@ class Tracker:
         self.close()
 
     def _problem_of(self, frame: Any, time: float | None) -> str:
-        """Return why a frame cannot be used, before its pixels are read; else nothing."""
+        """Return why a frame cannot be used, as far as known without its pixels; else empty."""
         kind = tuple(frame.shape), frame.dtype
         if self._kind is None:
             if len(frame.shape) != 2:
@@ -198,14 +197,14 @@ class Tracker:
         return ""
 
     def _is_as_before(self, frame: Any) -> bool:
-        """Whether a row of pixels has the very noise of the frame before."""
+        """Whether a row of pixels is identical to that of the previous frame, including noise."""
         before, self._pixels = self._pixels, to_host(frame[self._row]).copy()
         return np.array_equal(before, self._pixels)
 
     def _nothing(
         self, problem: str, time: float | None, found: Displacement | None = None
     ) -> Displacement:
-        """Return a displacement that is not known, or raise why."""
+        """Return an unknown displacement with the reason, or raise it."""
         if self._stop:
             raise FrameError(problem)
         health = self.health if found is None else found.health
@@ -214,7 +213,7 @@ class Tracker:
         )
 
     def _begin(self, frame: Any, time: float | None) -> Displacement:
-        """Take a frame as the reference."""
+        """Set a frame as the reference."""
         settings = self._given
         if self._start is None:
             fits = find_fiducials(frame, settings)
@@ -226,8 +225,8 @@ class Tracker:
         found = (fits.flags & NOT_FOUND) == 0
         if not found.any():
             raise ValueError(
-                f"none of the {len(found)} fiducials is found in the first frame; give "
-                "their positions"
+                f"none of the {len(found)} fiducials is found in the first frame; check their "
+                "positions"
             )
         places[~found] = self._start[~found]
         photons = np.where(found, fits.photons, math.nan).astype(float)
@@ -244,7 +243,7 @@ class Tracker:
         return self._fitter.fit_at(frame, places)
 
     def _displacement(self, fits: SpotFits, time: float | None) -> Displacement:
-        """Return the common displacement of the fits, and update the fiducials with them."""
+        """Return the common displacement of the fits, and update the fiducials."""
         fiducials = self._all
         assert fiducials is not None
         if self._count % _LOOK_AGAIN == 0:
@@ -252,11 +251,11 @@ class Tracker:
         fiducials.judge(fits.columns, self._scatter.factor)
         turning = self._rotation or self._scale
         if turning and np.count_nonzero(fiducials.candidates) > 2:
-            self._turned(fiducials, fiducials.candidates)
+            self._similarity(fiducials, fiducials.candidates)
         used = fiducials.move()
         common = Similarity(fiducials.mean, fiducials.mean_errors)
         if turning and used > 1:
-            common = self._turned(fiducials, fiducials.taken)
+            common = self._similarity(fiducials, fiducials.taken)
         shift, spread = common.shift.tolist(), common.errors.tolist()
         self._learn(fiducials, used, shift)
         self.health, self.positions = fiducials.health.copy(), fiducials.positions.copy()
@@ -266,7 +265,7 @@ class Tracker:
         )  # fmt: skip
 
     def _learn(self, fiducials: Fiducials, used: int, shift: list[float]) -> None:
-        """Update the reference positions of the fiducials and the factor of their scatter."""
+        """Update the reference positions of the fiducials, and the factor of their errors."""
         if used:
             fiducials.shift[:] = shift
         free = 1.0 - (2 + self._rotation + self._scale) / (2 * used) if used else 0.0
@@ -274,8 +273,8 @@ class Tracker:
         if self._count and free > 0:
             self._scatter.learn(beyond, 2 * used)
 
-    def _turned(self, fiducials: Fiducials, taken: NDArray[np.bool_]) -> Similarity:
-        """Return shift, rotation and scale of those taken, and keep them for the next frame."""
+    def _similarity(self, fiducials: Fiducials, taken: NDArray[np.bool_]) -> Similarity:
+        """Fit shift, rotation and scale, and store them for the next frame."""
         places = fiducials.places
         common = similarity(
             fiducials.shifts[taken], fiducials.errors[taken], places[taken], places.mean(axis=0),
@@ -287,13 +286,13 @@ class Tracker:
         return common
 
     def _crowded(self, places: Floats) -> NDArray[np.bool_]:
-        """Return which fiducials are too close to another one: they keep their distances."""
+        """Return which fiducials are too close to another one; distances do not change."""
         sigma = (self.settings.sigma if self.settings is not None else None) or 1.3
         return closer_than(_TOO_NEAR * sigma, places)
 
     def _after_jump(self, frame: Any, time: float | None) -> Displacement | None:
         """Search the whole frame for the fiducials; None if they are not found."""
-        self._since_search = 0  # what fails is not tried in each frame
+        self._since_search = 0  # search only now and then, as it takes long
         fiducials, settings = self._all, self.settings
         assert fiducials is not None
         assert settings is not None
@@ -311,7 +310,7 @@ class Tracker:
 
 
 def _checked(fiducials: SpotFits | ArrayLike) -> Floats:
-    """Return positions of fiducials, or raise an error that names what is accepted."""
+    """Check positions of fiducials, and return them."""
     if isinstance(fiducials, SpotFits):
         places = fiducials.points()[:, len(fiducials.index_names) :]
     else:
@@ -345,15 +344,15 @@ def track(
     Parameters
     ----------
     frames : iterable of array, shape (Y, X)
-        A movie, or whatever yields frames as they come.
+        A movie, or any iterator of frames.
     fiducials : SpotFits, array of shape (n, 2), or None
-        As :class:`~napari_spotfit.Tracker` takes them; by default those of the first frame.
+        As for :class:`~napari_spotfit.Tracker`; by default found in the first frame.
     times : iterable of float, optional
-        When each frame was taken, in seconds.
+        Time of each frame in seconds.
     callback : callable, optional
         Called with each displacement before it is yielded.
     **options
-        What :class:`~napari_spotfit.Tracker` takes besides.
+        Further arguments of :class:`~napari_spotfit.Tracker`.
 
     Yields
     ------
@@ -381,16 +380,16 @@ def track(
 async def track_async(
     frames: AsyncIterable[Any], fiducials: SpotFits | ArrayLike | None = None, **options: Any
 ) -> AsyncIterator[Displacement]:
-    """Do what :func:`track` does for frames that come asynchronously.
+    """Follow fiducials through frames of an asynchronous iterator, like :func:`track`.
 
     Parameters
     ----------
     frames : asynchronous iterable of array, shape (Y, X)
-        What yields frames as they come.
+        The frames.
     fiducials : SpotFits, array of shape (n, 2), or None
-        As :class:`~napari_spotfit.Tracker` takes them; by default those of the first frame.
+        As for :class:`~napari_spotfit.Tracker`; by default found in the first frame.
     **options
-        What :class:`~napari_spotfit.Tracker` takes besides.
+        Further arguments of :class:`~napari_spotfit.Tracker`.
 
     Yields
     ------

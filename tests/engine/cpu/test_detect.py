@@ -1,4 +1,4 @@
-"""What detection on the CPU takes from its machine: memory, and frames that it only reads."""
+"""Detection on the CPU: its memory, and frames that it must not modify."""
 
 from __future__ import annotations
 

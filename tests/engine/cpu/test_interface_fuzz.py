@@ -1,4 +1,4 @@
-"""Whatever the public functions are given, the library is given nothing that it cannot take.
+"""Random arguments of public functions never reach the library in an invalid form.
 
 Either there are results, as long as they should be, or an error that says what is wrong. A crash
 ends the tests.
@@ -35,7 +35,7 @@ NUMBERS = st.one_of(
 
 @st.composite
 def pixels(draw, *shape):
-    """Return an array of any type, with anything in it, however it lies in memory."""
+    """Return an array of any type, content and memory layout."""
     dtype = np.dtype(draw(DTYPES))
     kind = draw(st.sampled_from(["spot", "noise", "constant", "anything", "bits"]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -78,7 +78,7 @@ def maybe(strategy):
 
 
 HALF = st.floats(0.3, 4)
-#: Settings as they may be; now and then, one is what it must not be.
+#: Values of settings, some of them invalid.
 RIGHT = {
     "pixel": st.sampled_from(["sampled", "integrated"]),
     "errors": st.booleans(),
@@ -101,7 +101,7 @@ RIGHT = {
 
 @st.composite
 def options(draw):
-    """Return settings, most of them right."""
+    """Return settings, most of them valid."""
     model = draw(st.sampled_from(list(MODELS)))
     chosen = {"model": model, "estimator": draw(st.sampled_from(["lse", "lse", "mle", "wlse"]))}
     if chosen["estimator"] == "wlse":
@@ -124,7 +124,7 @@ def options(draw):
 
 @st.composite
 def known(draw, *shape):
-    """Return what is known of the pixels, often nothing."""
+    """Return per-pixel maps, often none."""
     chosen = {}
     if draw(st.integers(0, 5)) == 0:
         of_frame = shape[-2:] if draw(st.booleans()) else shape
@@ -141,7 +141,7 @@ def known(draw, *shape):
 
 
 def check(fits, count):
-    """Check that results are what they say, whatever they were made of."""
+    """Check that results are consistent."""
     assert len(fits) == count
     assert (fits.stop_condition <= max(StopCondition)).all()
     for name, values in fits.columns.items():
@@ -154,7 +154,7 @@ def check(fits, count):
 
 
 def results_or_reasons(run):
-    """Return what a function returns; None if it says what is wrong.
+    """Return the result of a function; None if it raises a documented error.
 
     Doubts about an image that no camera took are right, whichever there are.
     """

@@ -40,7 +40,7 @@ SHAPE = (90, 101)
 
 
 def directions(settings, shape):
-    """Return f_1, …, f_K, f, 1 at all pixels, the derivatives by differences."""
+    """Return f_1, …, f_K, f, 1 at all pixels, with derivatives by finite differences."""
     y, x = np.indices(SHAPE, float)
     profile = settings.profile
 
@@ -58,7 +58,7 @@ def directions(settings, shape):
 
 
 def numbers(d, weight, push, total):
-    """Return matrix, vector and total as the library does."""
+    """Return the matrix, vector and total that the library computes."""
     matrix = (d * weight.ravel()) @ d.T
     return np.concatenate([matrix[np.triu_indices(len(d))], d @ push.ravel(), [total]])
 

@@ -1,4 +1,4 @@
-"""Python's structures are those of the C++: as it declares them, and as compilers lay them out."""
+"""Python's structures agree with the C++ declarations, and with the layout by compilers."""
 
 from __future__ import annotations
 

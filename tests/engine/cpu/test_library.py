@@ -88,7 +88,7 @@ def test_library_of_other_sources_is_an_error(
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the package and of what its library is built from."""
+    """Return a copy of the package and of the sources of its library."""
     for name in ("kernels", "tools", "src"):
         made = ("kernels", "layouts.py", "*.so", "*.dll", "*.dylib", "__pycache__")
         ignored = shutil.ignore_patterns(*made)
@@ -99,7 +99,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(checkout: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Start a Python that opens the checkout's library and prints what a function returns."""
+    """Start a Python that loads the checkout's library and prints a function's result."""
 
     def start(function: str, **environment: str) -> subprocess.Popen[str]:
         kept = {name: value for name, value in os.environ.items() if name != library.LIBRARY}
@@ -169,7 +169,7 @@ def test_changed_checkout_without_a_compiler_says_what_to_do(
     messages = call("spotfit_digest", CXX=str(checkout / "no-clang")).communicate()[1]
     assert "ImportError: the library could not be built" in messages
     assert "no-clang" in messages
-    # No other packages are to be seen, so no ziglang.
+    # Without other packages, such as ziglang.
     builder = [sys.executable, "-E", "-S", checkout / "tools" / "build_library.py"]
     environment = {name: value for name, value in os.environ.items() if name != "CXX"}
     done = subprocess.run(builder, capture_output=True, text=True, env=environment)

@@ -1,4 +1,4 @@
-"""Detection in files that nobody here made."""
+"""Detection in real files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def detected(frames, false_spots=1.0):
 
 
 def gaussian_fit(frame, y, x, half=4):
-    """Fit a round Gaussian with SciPy, as the simplest of all localisations."""
+    """Fit a round Gaussian with SciPy, as a simple reference."""
     y, x = (
         int(np.clip(y, half, frame.shape[0] - 1 - half)),
         int(np.clip(x, half, frame.shape[1] - 1 - half)),
@@ -77,7 +77,7 @@ def test_dna_paint_file(paint):
 
 
 def test_hybiss_file(hybiss):
-    # The tissue has a texture, which noise has not.
+    # Unlike noise, the tissue has a texture.
     found = detected(hybiss[None].astype(np.uint16), 0.001)
     assert 200 <= len(found.y) <= 350
     # Spots that stand out to the eye, away from the out-of-focus light

@@ -1,4 +1,4 @@
-"""The library's functions at the rims: frames of 0 to 8 pixels a side, ROIs and places beyond them.
+"""The library's functions at edges: frames of 0 to 8 pixels a side, ROIs and positions outside.
 
 Ten thousand random calls. The sanitizers look at the memory, see tools/sanitize_library.sh; here,
 ROIs that are in a frame have the fits of their pixels alone, and all others none.
@@ -34,7 +34,7 @@ NOISE = NoiseModel(slope=1.0, intercept=1.0, least=1.0)
 
 
 def random_frames(rng, least=0, dtype=None):
-    """Return a few frames of 0 to 8 pixels a side: spots, flat areas, numbers that are none."""
+    """Return a few frames of 0 to 8 pixels a side, with spots, flat areas, and NaN."""
     shape = (rng.integers(1, 4), *rng.integers(least, 9, 2))
     frames = rng.poisson(rng.choice([3, 40]), shape).astype(dtype or rng.choice(TYPES))
     if rng.random() < 0.3:
@@ -45,7 +45,7 @@ def random_frames(rng, least=0, dtype=None):
 
 
 def random_corners(rng, frames, sides):
-    """Return corners of ROIs, some of them beyond the frames, and which ROIs are in one."""
+    """Return corners of ROIs, some outside the frames, and which ROIs are inside."""
     count = rng.integers(1, 40)
     room = np.array(frames.shape) - (1, *sides)
     inner = rng.integers(0, np.maximum(room, 0) + 1, (count, 3))
@@ -128,7 +128,7 @@ def fits_at_places(rng):
         assert (fits["stop_condition"][~there] == StopCondition.INVALID).all()
         assert len(fits["flags"]) == count
     if there.all():
-        # Of frames that there are not, no pixel is read.
+        # No pixel of a non-existent frame is read.
         frame[-1] = rng.choice([len(frames), 2**40])
         fits = fitter.fit(block, Positions(places, frame))
         assert fits["stop_condition"][-1] == StopCondition.INVALID
@@ -157,7 +157,7 @@ def noise_of_frames(rng):
 
 
 def empty_frames(rng):
-    """Of frames without pixels, no function of detection and noise makes anything."""
+    """Functions of detection and noise return nothing for frames without pixels."""
     detector = Detector(np.zeros((2, 5, 5), rng.choice(TYPES)), Settings(sigma=1.3, noise=NOISE))
     detector.settings.height, detector.settings.width = [(0, 0), (0, 5), (5, 0)][rng.integers(3)]
     functions, index, source = load().functions, load().index, detector._source

@@ -1,4 +1,4 @@
-"""Every kernel compiles for every generation of GPUs, without a word, and fits their registers.
+"""Every kernel compiles for every generation of GPUs, without warnings or register spills.
 
 The compiler needs no GPU. Which pixel types and which kind of memory access a ROI's size
 is compiled for goes round, so that each occurs at several sizes for each generation.
@@ -23,12 +23,12 @@ from napari_spotfit.settings.validation import ROI_MAX, ROI_MIN
 #: Hopper, then Turing, Ampere, Ada and Blackwell.
 ARCHITECTURES = (90, 75, 86, 89, 120)
 
-#: Up to this size nothing of a fit is kept in memory of its own.
+#: Largest size without local memory of a fit.
 ALL_IN_REGISTERS = 16
 
 KINDS = list(product(PIXEL_TYPES, (False, True)))
 SQUARE = [(size, size) for size in range(ROI_MIN, ROI_MAX + 1)]
-#: Every way to share a fit, and to share it unevenly; what most people fit.
+#: Every way to share a fit, also unevenly; the most common fits.
 SHAPES = [(7, 7), (9, 9), (13, 13), (16, 16), (32, 32), (4, 32), (11, 7), (21, 30)]
 
 OWN = Profile.from_expression(
@@ -47,7 +47,7 @@ ESTIMATORS = [
 
 
 def build(architecture, texts, given=OPTIONS):
-    """Compile programs, some at a time; return what came of each."""
+    """Compile programs in parallel; return the results."""
     compiler = nvrtc.compiler()
     if architecture not in compiler.architectures:
         pytest.skip(f"NVRTC {compiler.version[0]}.{compiler.version[1]} does not know this GPU")
@@ -67,13 +67,13 @@ def code_of(model, estimator, planes, variance_map, shape, pixel, gather):
 
 
 def codes(turn):
-    """Return kinds of fits: each model with each estimator for one generation or another."""
+    """Return kinds of fits: each model with each estimator, for alternating generations."""
     found = []
     for i, (model, estimator) in enumerate(product(MODELS, ESTIMATORS)):
         if i % len(ARCHITECTURES) == turn:
             shape = SHAPES[(5 * i + 3 * turn) % len(SHAPES)]
             found.append(code_of(model, *estimator, shape, *KINDS[(3 * turn + i) % len(KINDS)]))
-    # What most people fit, at half of these sizes and, over all architectures, at every other one.
+    # The most common fits at half of these sizes, alternating between architectures.
     shapes = SHAPES[turn % 2 :: 2] + SQUARE[turn :: len(ARCHITECTURES)]
     found += [code_of({}, *ESTIMATORS[0], shape, *KINDS[(turn + i) % len(KINDS)])
               for i, shape in enumerate(shapes)]  # fmt: skip

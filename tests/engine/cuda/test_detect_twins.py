@@ -1,4 +1,4 @@
-"""The GPU's detection against the CPU's: its text on the host (see on_host.py), and on a GPU."""
+"""The GPU's detection against the CPU's: its code on the host (see on_host.py), and on a GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(request):
 
 @pytest.fixture(scope="module")
 def same_as_cpu(run):
-    """Detect on both, and compare; there must be so many spots at the least."""
+    """Detect on both, and compare; there must be at least this many spots."""
 
     def detect(frames, settings, mask=None, variance_map=None, least=1):
         theirs = cpu.detect(frames, settings, mask, variance_map)
@@ -177,7 +177,7 @@ def test_parts_of_the_work_change_nothing(run, same_as_cpu, monkeypatch):
 
 
 def change(monkeypatch, **constants):
-    """Change constants, and forget what was planned with others."""
+    """Change constants, and discard plans made with others."""
     for name, value in constants.items():
         monkeypatch.setattr(cuda, name, value)
     forget()
@@ -185,7 +185,7 @@ def change(monkeypatch, **constants):
 
 @pytest.fixture(autouse=True)
 def plans():
-    """Leave no plan with other constants behind."""
+    """Discard plans with other constants."""
     yield
     forget()
 

@@ -1,4 +1,4 @@
-"""Which GPUs can be used, or why none can.
+"""Usable GPUs, or the reasons why there are none.
 
 CUDA's own runtime, as CuPy brings it, runs here against a driver that is made on the
 spot: it has a version, and starting it fails with a chosen error.
@@ -47,7 +47,7 @@ extern "C" int cuInit(unsigned) { return INIT; }
 
 
 def run(code: str, *options: str, **environment: str) -> str:
-    """Run Python afresh, warnings being errors, and return what it prints; all else is wrong."""
+    """Run a fresh Python with warnings as errors, and return its output."""
     inherited = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
     command = [sys.executable, "-W", "error", *options, "-c", code]
     process = subprocess.run(
@@ -60,7 +60,7 @@ def run(code: str, *options: str, **environment: str) -> str:
 
 @pytest.fixture
 def driver(tmp_path):
-    """Return a function that makes a driver and returns the environment that finds it."""
+    """Return a function that makes a fake driver and returns an environment with it."""
     compiler = shutil.which("g++")
     if not sys.platform.startswith("linux") or compiler is None:
         pytest.skip("needs Linux and g++")

@@ -1,4 +1,4 @@
-"""The GPU's fits on the host, against the CPU's library: pixels in, every result out.
+"""The GPU's fits on the host, against the CPU's library.
 
 The very text that NVRTC gets; see on_host.py.
 """
@@ -26,16 +26,15 @@ NOISE = NoiseModel(1.7, -120.0, 30.0, 1.3)
 OWN = Profile.from_expression(
     "exp(-((x - x0)**2 + (y - y0)**2)**p / (2 * w**(2 * p)))", start={"w": "sigma", "p": 1}
 )
-#: Of parameters the most that results may differ by, and of other columns relatively: sums in
-#: another order end where the search does not move any more.
+#: Tolerances of parameters, and relative ones of other columns, for sums in another order.
 APART = {"x": 2e-3, "y": 2e-3}
 RELATIVE = 5e-3
-#: The share of fits that may end elsewhere: on the way, a step can be rejected by a last bit.
+#: Fraction of fits that may end elsewhere, as the last bit can decide whether a step is rejected.
 ELSEWHERE = 0.03
 
 
 class Case(NamedTuple):
-    """A kind of fits, and how they are laid out; by default as on a GPU."""
+    """A kind of fits, and its layout; by default that of a GPU."""
 
     shape: tuple[int, ...]
     pixel: str = "u2"
@@ -120,7 +119,7 @@ CASES = {
 
 
 def spots_of(case, count=75):
-    """Return spots, some of them no spots: constant, NaN, nothing but noise."""
+    """Return spots, and some constant, NaN or pure noise."""
     broad = min(case.shape) > 8
     spots, truth = simulate_spots(
         count, case.shape[-2:], photons=3000, background=4, sigma=(1.1, 1.8 if broad else 1.3),
@@ -140,7 +139,7 @@ def spots_of(case, count=75):
 
 
 def volume_spots(case, truth):
-    """Return spots in volumes, which end in planes as they are."""
+    """Return spots in volumes."""
     truth = truth.assign(z=(case.shape[0] - 1) / 2 + truth["x"] - truth["x"].mean())
     kind = reference.Kind(case.settings.profile, case.settings.pixel)
     widths = [1.3] * len(kind.profile.widths)
@@ -164,7 +163,7 @@ def moffat_spots(shape, truth):
 
 
 def in_frames(spots):
-    """Return frames with the spots in them, and where; one lies outside."""
+    """Return frames that contain the spots, and their corners; one lies outside."""
     count, sides = len(spots) // 5, spots.shape[1:]
     more = (3, 9, 11)[-len(sides) :]
     frames = np.full((count, *np.add(sides, more)), 1, spots.dtype)
@@ -182,7 +181,7 @@ def in_frames(spots):
 
 
 def planes_of(case, frame_shape):
-    """Return what is known of the pixels, of all frames alike; some are bad."""
+    """Return a map of weights or variances for all frames, with some bad pixels."""
     random = np.random.default_rng(3)
     bad = random.random((1, *frame_shape)) < 0.03
     if case.settings.estimator == "mle":

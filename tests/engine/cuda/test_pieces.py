@@ -1,4 +1,4 @@
-"""Cut-outs from the host, fed to GPUs: the same rows from any memory, whatever fails on the way.
+"""Cut-outs of the host on several GPUs: the same rows from any memory, in spite of failures.
 
 The GPUs are those of fake_cupy: slow ones, on which all that is begun waits until somebody waits
 for it.
@@ -46,7 +46,7 @@ def expected(spots):
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Return a function that installs GPUs, to which pieces of few fits go."""
+    """Return a function that installs fake GPUs, with small pieces."""
     monkeypatch.setattr(few_fits, "FEW_BYTES", 0)
     sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "COPIED_BYTES": 18_000}
     for name, size in (sizes | {"SMALL_PIECE": 1000, "FEEDER_BYTES": 10_000}).items():
@@ -74,7 +74,7 @@ def fit_on(on, spots, settings=SETTINGS, start=None, planes=None):
 
 
 def run(count):
-    """Return the backend of a run on so many GPUs."""
+    """Return the backend of a run on several GPUs."""
 
     def without(lost):
         left = [number for number in range(count) if number not in lost]
@@ -117,21 +117,22 @@ def test_any_layout(gpus, spots, expected, tmp_path):
     assert_same(fit_on(run(2), mapped), expected)
 
 
-def test_page_locked_spots_go_up_as_they_are(gpus, spots, expected, monkeypatch):
+def test_page_locked_spots_are_uploaded_without_a_copy(gpus, spots, expected, monkeypatch):
     made = gpus(2)
     made.locked[spots.ctypes.data] = spots.nbytes
     sent = []
     feed = staging.Staging.feed
 
-    def watched(self, stream, done, job=None):
-        if job is not None:
-            sent.append((job._piece.in_place, int(job._kept[0]._moves[0, 1]) - spots.ctypes.data))
-        feed(self, stream, done, job)
+    def watched(self, stream, done, piece=None):
+        if piece is not None:
+            begin = int(piece._kept[0]._moves[0, 1]) - spots.ctypes.data
+            sent.append((piece._piece.in_place, begin))
+        feed(self, stream, done, piece)
 
     monkeypatch.setattr(staging.Staging, "feed", watched)
     assert_same(fit_on(run(2), spots), expected)
     assert all(in_place and 0 <= place < spots.nbytes for in_place, place in sent)
-    # Locked in part, it is ordinary memory.
+    # Partly locked memory is treated as pageable.
     made.locked[spots.ctypes.data] = spots.nbytes - 100
     sent.clear()
     assert_same(fit_on(run(2), spots), expected)
@@ -157,7 +158,7 @@ def test_start_values_and_maps_go_along(gpus, spots, locked, shared):
     assert_same(found, expected)
 
 
-def test_results_keep_their_memory_as_long_as_they_are_there(gpus, spots, expected):
+def test_results_keep_their_memory_as_long_is_native_there(gpus, spots, expected):
     gpus(1)
     first = fit_on(run(1), spots)
     kept = {name: values.copy() for name, values in first.items()}
@@ -170,7 +171,7 @@ def test_results_keep_their_memory_as_long_as_they_are_there(gpus, spots, expect
     fit_on(run(1), spots[::-1])
     np.testing.assert_array_equal(sigma, kept["sigma"][5:])
     del sigma
-    # Nobody has them any more.
+    # All of them are deleted.
     again = [fit_on(run(1), spots) for _ in range(2)]
     assert place in {columns["y"].ctypes.data for columns in again}
 
@@ -239,7 +240,7 @@ def test_when_all_fail_the_cpu_does_the_rest(gpus, spots, expected, call, first)
 
 def test_memory_that_is_short_for_all_is_enough_for_one_after_the_other(gpus, spots, expected):
     made = gpus(2, memory=60_000)
-    # What was free when it was asked is gone meanwhile.
+    # The free memory has shrunk meanwhile.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "free_memory", lambda _: 1 << 30)
         patch.setattr(pieces, "_SMALLEST", 10)
@@ -271,11 +272,11 @@ def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
     task = fit.task_of(SETTINGS, SHAPE, "u2", gather=False, planes=False, variance_map=False)
     none = fit.Maps(None, None)
     kept = staging._MOST_RESULTS
-    work = pieces._Work(many, None, none, task, many, reads=False, writes=False, as_they_are=True)
+    work = pieces._Work(many, None, none, task, many, reads=False, writes=False, is_native=True)
     piece, feeders = pieces._shares(work, [0, 1])
     kept += feeders * staging.PART * staging.PARTS
     kept += feeders * pieces.UNDER_WAY * piece * task.row_bytes
-    piece, feeders = pieces._shares(work._replace(writes=True, as_they_are=False), [0, 1])
+    piece, feeders = pieces._shares(work._replace(writes=True, is_native=False), [0, 1])
     kept += feeders * pieces.UNDER_WAY * piece * task.code.roi_bytes
     assert kept < 1 << 30
 
@@ -352,7 +353,7 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
     outside = fitter.fit(block, Positions(np.vstack([some, [(-1.0, 5.0)]])))
     assert outside["roi_y"][-1] == -1
     assert_same({name: column[:-1] for name, column in outside.items()}, there)
-    # What is left to threads.
+    # Larger calls use threads.
     assert few_fits.is_few(job, block, Positions(places[:20]))
     monkeypatch.setattr(few_fits, "FEW_BYTES", 1000)
     assert not few_fits.is_few(job, block, Positions(places[:20]))

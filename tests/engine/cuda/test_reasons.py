@@ -1,4 +1,4 @@
-"""The sentences that say why no GPU can be used: each has a cause and a cure."""
+"""Messages on why no GPU can be used: each has a cause and a remedy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_hides_all_gpus(value, hides):
 
 
 def everything() -> list[str]:
-    """Return every sentence, for one computer or another."""
+    """Return all messages, for different computers."""
     error = RuntimeError("no such file")
     several = CUPY12._replace(packages=("cupy-cuda12x", "cupy-cuda13x"))
     hidden = CUPY12._replace(visible="7")

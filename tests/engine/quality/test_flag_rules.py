@@ -1,4 +1,4 @@
-"""Each flag where its rule says, of fits that are anything; and the table of the rules."""
+"""Flags of random fits agree with their rules; the table of rules."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from napari_spotfit import (
     StopCondition,
 )
 from napari_spotfit.engine.quality.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.engine.quality.verdicts import judge
+from napari_spotfit.engine.quality.verdicts import flags_from_columns
 
 SHAPE = (40, 44)
-#: What follows from numbers alone.
+#: Flags that follow from columns alone.
 ALONE = np.uint32(Flag.NOT_CONVERGED | Flag.AT_BOUND | Flag.WEAK | Flag.NEGATIVE | Flag.POOR_FIT)
 SIGMA = 1.3
 
 
 def made_up(rng, count, frames=3):
-    """Return columns and origins of fits that are anything, at places that are often near."""
+    """Return random columns and origins of fits, often close to each other."""
     single = np.float32
     places = rng.integers(0, 36, (count, 2)) / rng.choice([1.0, 2.0])
     stop = rng.choice(StopCondition.UNKNOWN, count, p=[0.1, 0.1, 0.5, 0.1, 0.1, 0.1]).astype(
@@ -51,14 +51,14 @@ def made_up(rng, count, frames=3):
 
 
 def judged(columns, known, origin):
-    """Return columns with all of their flags, and leave these as they are."""
+    """Return columns with all flags, without modifying the originals."""
     fits = {name: values.copy() for name, values in columns.items()}
     judge_in_image(fits, known, origin)
     return fits
 
 
 def expected_flags(columns, origin, known, i):
-    """Say the flags of one fit in plain words, with all others looked at one by one."""
+    """Compute the flags of one fit by plain rules, in a loop over all others."""
     fit = {name: float(values[i]) for name, values in columns.items()}
     stop, place = StopCondition(int(fit["stop_condition"])), origin.places[i]
     flags = set() if stop.converged else {Flag.NOT_CONVERGED}
@@ -129,14 +129,14 @@ def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
         expected = expected_flags(fits, origin, known, i)
         assert set(flags_of(int(fits["flags"][i]))) == expected, i
     # Of numbers alone, some; whatever the columns' types, and with those that have no others.
-    alone = judge(fits, known, (9, 9))
+    alone = flags_from_columns(fits, known, (9, 9))
     np.testing.assert_array_equal(alone, fits["flags"] & ALONE)
     mixed = {name: values.astype(float)[::-1] for name, values in fits.items()}
-    np.testing.assert_array_equal(judge(mixed, known, (9, 9)), alone[::-1])
+    np.testing.assert_array_equal(flags_from_columns(mixed, known, (9, 9)), alone[::-1])
     thin = {name: np.repeat(values, 2)[::2] for name, values in fits.items()}
     for values in thin.values():
         values.flags.writeable = False
-    np.testing.assert_array_equal(judge(thin, known, (9, 9)), alone)
+    np.testing.assert_array_equal(flags_from_columns(thin, known, (9, 9)), alone)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 80))

@@ -1,4 +1,4 @@
-"""Verdicts on fits of spots whose truth is known."""
+"""Flags of fits of spots with known truth."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_places_outside_the_image_have_one_flag():
 
 @pytest.fixture(scope="module")
 def poor_image():
-    """Return an image of gain 2, and places: beside the first nine are other spots."""
+    """Return an image of gain 2, and positions, the first nine with neighbours."""
     rng = np.random.default_rng(10)
     alone = on_grid(rng, (128, 128), 22)
     beside = alone[:9] + np.array([3, 2])

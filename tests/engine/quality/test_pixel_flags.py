@@ -1,4 +1,4 @@
-"""What the pixels in the middle of a spot say against its fit: some are bad, or full."""
+"""Flags by pixels in the middle of a spot: bad, or saturated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def has(fits, flag):
 
 
 def pixel_flags(corners, places, saturated=None, lone=None):
-    """Return what pixels say against fits that ended at the same y and x, in ROIs of 9×9."""
+    """Return the flags by pixels of fits that ended at the same y and x, in ROIs of 9×9."""
     columns = {name: places - corners[:, 1 + axis] for axis, name in enumerate("yx")}
     columns["stop_condition"] = np.full(len(places), 2, np.uint8)
     begun = np.column_stack([places, places])

@@ -1,4 +1,4 @@
-"""How wide spots are, by what their columns tell."""
+"""Widths of spots from their columns."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The backend of one GPU or several, whichever thread asks for work.
+"""The backend of one or several GPUs, for any number of threads.
 
-A thread's current CUDA device is its own, so that each call says which it means: frames
-stay on the GPU that they came to. Those that come from the host go to the GPU that has fewest of
-them: a faster one has done its own the sooner. An error says in ``gpu`` where it happened.
+Frames stay on the GPU where they are. Frames of the host go to the GPU with the fewest pending
+blocks, so that faster GPUs get more. Each call sets its thread's current device, and errors carry
+the device in ``gpu``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from . import detect, fit, transfer
 from .block_fits import DeviceFits
 from .few_fits import FewFits, is_few
 
-#: Blocks of frames that are copied to a GPU at a time: more of them would take each other's share
-#: of the memory's speed, and the first one would come so much later.
+#: Blocks of frames that are copied to a GPU at a time: more would share the memory's bandwidth, and
+#: delay the first one.
 _COPIED = 8
 
 
@@ -40,27 +40,27 @@ class Uploaded(NamedTuple):
 
     device: int
     frames: Any
-    #: On which all is done with them, one thing after the other.
+    #: The stream of all work on them.
     stream: Any
-    #: What says that they are still there.
+    #: Counts them on their GPU as long as it is alive.
     kept: object
 
 
 class _Kept:
-    """Something that is kept."""
+    """A token that can be weakly referenced."""
 
 
 class Gpus:
-    """One GPU or several, and how many of the host's blocks each has.
+    """One or several GPUs, with the number of blocks of the host on each.
 
     Parameters
     ----------
     devices : sequence of int
-        CUDA's numbers of them.
+        Their CUDA device numbers.
     name : str
-        What people call them.
+        Their name in texts.
     load, long_movies : Load
-        What keeps them busy, and busier.
+        Sizes of blocks, for short and for long movies.
     """
 
     kind: Literal["cuda"] = "cuda"
@@ -71,13 +71,13 @@ class Gpus:
     ) -> None:
         self.name, self.load, self.long_movies = name, load, long_movies
         self._devices, self._turn = devices, itertools.cycle(devices)
-        # Memory may be cleared while a thread chooses.
+        # Re-entrant, as garbage collection may call _count in a thread that is choosing.
         self._waiting, self._choosing = threading.Lock(), threading.RLock()
         self._busy = dict.fromkeys(devices, 0)
         self._copying = {device: threading.Semaphore(_COPIED) for device in devices}
 
     def ran_on(self) -> str:
-        """Return their name."""
+        """Return the name of the GPUs."""
         return self.name
 
     def detect(self, block: Block, settings: Settings) -> Candidates:
@@ -104,23 +104,23 @@ class Gpus:
         if positions is None:
             return self._fit_spots(job, block, start, on_device)
 
-        def fit_there(frames: Any) -> Columns:
+        def fit_on_device(frames: Any) -> Columns:
             taken = frames if block.taken is block.pixels else block.taken
             there = replace(block, pixels=frames, taken=taken)
             return DeviceFits(load(), job).fit(there, positions)
 
-        found: Columns = self._call(fit_there, self._uploaded(block))
+        found: Columns = self._call(fit_on_device, self._uploaded(block))
         return found
 
     def fitter(self, job: FitJob) -> GpuFitter:
-        """Prepare fits that are made again and again."""
+        """Prepare a fit that is repeated often."""
         return GpuFitter(self, job)
 
     @staticmethod
     def _fit_few(
         pixels: Any, job: FitJob, block: Block, positions: Positions | None, start: Any
     ) -> Columns:
-        """Fit few ROIs on the current GPU, in memory that is kept for the next ones."""
+        """Fit few ROIs on the current GPU, in memory that is reused."""
         import cupy
 
         if positions is None:
@@ -134,7 +134,7 @@ class Gpus:
         return columns
 
     def _fit_spots(self, job: FitJob, block: Block, start: Any, on_device: bool) -> Columns:
-        """Fit cut-outs; those of the host are shared by all GPUs."""
+        """Fit cut-outs; all GPUs share those of the host."""
         here = isinstance(block.pixels, np.ndarray)
         known: dict[str, Any] = {"devices": self._devices} if here else {}
         if on_device:
@@ -152,14 +152,14 @@ class Gpus:
         return columns
 
     def _uploaded(self, block: Block) -> Uploaded:
-        """Return a block's frames on a GPU, to which they are sent when this is asked first."""
+        """Return a block's frames on a GPU; the first call uploads them."""
         there: Uploaded | None = block.uploaded
         if there is None or not (there.device in self._devices or is_on_device(block.pixels)):
             there = block.uploaded = self._upload(block.pixels)
         return there
 
     def _upload(self, frames: Any) -> Uploaded:
-        """Begin to send frames to a GPU."""
+        """Start to upload frames to a GPU."""
         device = self._device_of(frames)
         with _on(device):
             kept = self._taken(device)
@@ -169,19 +169,19 @@ class Gpus:
             return Uploaded(device, there, stream, kept)
 
     def _call(self, function: Callable[..., Any], frames: Any, *rest: Any, **named: Any) -> Any:
-        """Call a function where the frames are that it is given first."""
+        """Call a function on the GPU of its first argument, the frames."""
         if not isinstance(frames, Uploaded):
             with _on(self._device_of(frames)):
                 return self._with_room(lambda: function(frames, *rest, **named))
-        # Blocks of frames that are worked on side by side do not wait for each other.
+        # Each block has its own stream, so that blocks do not wait for each other.
         with _on(frames.device), frames.stream:
             return self._with_room(lambda: function(frames.frames, *rest, **named))
 
     def _with_room(self, work: Callable[[], Any]) -> Any:
-        """Work; if memory runs out, once more, and only one of those to whom this happens."""
+        """Run work; if memory runs out, free some and try again, one thread at a time."""
         import cupy
 
-        # Suppressed, the error lets go of the arrays that its traceback holds.
+        # Suppress the error here, as its traceback keeps arrays alive.
         with suppress(cupy.cuda.memory.OutOfMemoryError):
             return work()
         cupy.get_default_memory_pool().free_all_blocks()
@@ -189,7 +189,7 @@ class Gpus:
             return work()
 
     def _device_of(self, frames: Any) -> int:
-        # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
+        # CuPy arrays have a device number; the device of NumPy arrays is 'cpu'.
         device = getattr(getattr(frames, "device", None), "id", None)
         if device is not None:
             return int(device)
@@ -198,7 +198,7 @@ class Gpus:
             return next(device for device in self._turn if self._busy[device] == least)
 
     def _taken(self, device: int) -> object:
-        """Return what counts on a GPU for as long as it is kept."""
+        """Return a token that counts as a block on a GPU as long as it is alive."""
         kept = _Kept()
         self._count(device, 1)
         weakref.finalize(kept, self._count, device, -1).atexit = False
@@ -211,14 +211,14 @@ class Gpus:
 
 
 class GpuFitter:
-    """Fits of one job on the GPU that is the current one, in memory that is kept."""
+    """Repeats fits of one job on the current GPU, in memory that is reused."""
 
     def __init__(self, backend: Gpus, job: FitJob) -> None:
         self._backend, self._job = backend, job
         self._few: FewFits | None = None
 
     def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
-        """Return the columns of fits, which the next call may overwrite."""
+        """Return the columns of fits, in memory that the next call may overwrite."""
         if is_few(self._job, block, positions):
             self._few = self._few or FewFits(load(), self._job)
             return self._few.fit(block, positions, start)
@@ -227,7 +227,7 @@ class GpuFitter:
 
 @contextmanager
 def _on(device: int) -> Iterator[None]:
-    """Make a GPU the thread's own; an error says that it was this one."""
+    """Make a GPU the thread's current one, and set ``gpu`` of errors."""
     import cupy
 
     try:

@@ -1,8 +1,8 @@
-"""Fits around positions in frames that lie on a GPU.
+"""Fit ROIs at positions in frames on a GPU.
 
-What runs there is begun at once, and the results come back once and whole: each wait costs as much
-as hundreds of fits. The library finds the ROIs with pixels to exclude; these are cut out on the
-GPU, and get a mask each.
+All work is submitted at once, and results are downloaded once: each wait costs as much as hundreds
+of fits. The library finds ROIs with pixels to exclude, which are cut out on the GPU with a mask
+each.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from ..cpu.layouts import (
     FittedSpot,
 )
 from ..kernel_arguments import address, row_bytes, sizes_of_results
-from ..rois import put_rows
+from ..rois import scatter_rows
 from . import fit, flat_areas
 from .cut_out import cut_out_on, plane_corners
 from .device import current_device
 from .elongation import long_spots
 from .lone_pixels import Look
 
-#: Pixels that are cut out at a time, and spots whose masks a thread makes.
+#: Pixels that are cut out at a time, and spots per thread that makes masks.
 _CUT_OUT_PIXELS, _MARKED = 1 << 22, 1 << 13
-#: Threads of a block that puts results in their rows.
+#: Threads of a block that scatters results to their rows.
 THREADS = 128
 
 
 class DeviceFits(CpuFitter):
-    """Fits at positions in frames on the current device, by one thread."""
+    """Fits at positions in frames on the current device, from one thread."""
 
     at_once = 0
 
     def _read(self, pixels: Any, taken: Any) -> tuple[Any, Any]:
-        """Return frames as they are."""
+        """Return frames unchanged, as they lie on the device."""
         self._pixels, self._taken = pixels, taken
         return pixels, taken
 
@@ -68,7 +68,7 @@ class DeviceFits(CpuFitter):
         self._level = block.level
 
     def _share_out(self, steps: int) -> int:
-        """Let the device fit what the library prepares; of large ROIs, one after the other."""
+        """Fit the ROIs that the library prepares on the device; large ones one by one."""
         if is_on_device(self._taken):
             self._given.taken = 0
         if self._step(0, self._count, PLACE_ROIS) < 0:
@@ -102,7 +102,7 @@ class DeviceFits(CpuFitter):
         threads.in_pieces(work, last - first, FLAGGED, self._workers)
 
     def _flag_long(self) -> None:
-        """Flag the spots that are longer in one direction than across."""
+        """Flag elongated spots."""
         sigma, count, size = self._job.sigma, self._count, ctypes.sizeof(FittedSpot)
         if sigma is None or not self._verdicts.numbers.is_round or not count:
             return
@@ -116,62 +116,64 @@ class DeviceFits(CpuFitter):
             self._columns["flags"][fits] |= flags
 
     def _look(self, first: int, last: int) -> None:
-        """Look for saturated, hot and padding pixels of ROIs; most often there are none."""
+        """Look for saturated, hot and padding pixels of ROIs, which are rare."""
         device, detection, here = self._device, self._job.detection, slice(first, last)
-        orders, corners = device.orders(), self._corners[here]
-        there, sides = orders.send(self._in_planes(corners)), self._job.roi_shape[-2:]
+        commands, corners = device.commands(), self._corners[here]
+        there, sides = commands.upload(self._in_planes(corners)), self._job.roi_shape[-2:]
         found: list[tuple[NDArray[np.uint8], NDArray[Any]]] = []
         if is_on_device(self._taken):
             if self._is_large:
                 self._areas[here] = self._flat_tops(corners)
             else:
                 rule = rule_for(self._taken.dtype, self._job.roi_shape)
-                areas = flat_areas.order(device, orders, _planes(self._taken), there, sides, rule)
+                areas = flat_areas.find(device, commands, _planes(self._taken), there, sides, rule)
                 found.append((self._areas, areas))
         look = None
         if detection is not None and detection.sigma is not None:
             look = Look(device, _planes(self._pixels), sides, detection, self._level)
-            found.append((self._hot, look.order(orders, there)))
-        orders.carry_out()
+            found.append((self._hot, look.find(commands, there)))
+        commands.run()
         for memory, values in found:
             memory[here] = np.bitwise_or.reduce(values.reshape(len(corners), -1), axis=1)
-        # NumPy's search would let other threads have the interpreter, and wait for it.
+        # NumPy's search would release the interpreter's lock, and wait to get it back.
         known = self._areas[here] | self._hot[here]
         if known.tobytes() != bytes(known.nbytes):
             self._look_closely(first, np.flatnonzero(known), look)
 
     def _look_closely(self, first: int, suspects: NDArray[np.int64], look: Look | None) -> None:
-        """Fetch the pixels of ROIs in which something was found."""
+        """Download the pixels of suspicious ROIs."""
         device, roi_shape = self._device, self._job.roi_shape
         self._place[first + suspects] = range(len(suspects))
-        orders, pixels, mask = device.orders(), None, None
+        commands, pixels, mask = device.commands(), None, None
         corners = self._corners[first + suspects]
         if is_on_device(self._taken):
-            pixels = orders.fetch(cut_out_on(device, self._taken, corners, roi_shape, orders))
+            pixels = commands.download(
+                cut_out_on(device, self._taken, corners, roi_shape, commands)
+            )
         if look is not None:
-            there = orders.send(self._in_planes(corners))
+            there = commands.upload(self._in_planes(corners))
             memory = device.allocate(len(suspects) * math.prod(roi_shape))
-            look.order(orders, there, memory)
-            mask = orders.fetch(memory)
-        orders.carry_out()
+            look.find(commands, there, memory)
+            mask = commands.download(memory)
+        commands.run()
         if pixels is not None and (self._areas[first + suspects] & FLAT_TOP).any():
             self._know_highest()
         self._kept_looks = pixels, mask
         self._looks.pixels, self._looks.hot_pixels = address(pixels), address(mask)
 
     def _know_highest(self) -> None:
-        """Find the largest number of each frame, of which all are here."""
+        """Find the largest value of each frame."""
         if np.isnan(self._highest).any():
             self._highest[:] = to_host(np.nanmax(self._taken.reshape(len(self._taken), -1), axis=1))
 
     def _in_planes(self, corners: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the corners of ROIs in planes: those of volumes have several."""
+        """Return the corners of ROIs in planes, several for each ROI of a volume."""
         if corners.shape[1] == 3:
             return corners
         return plane_corners(corners, self._pixels.shape[1], self._job.roi_shape[0])
 
     def _flat_tops(self, corners: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return which large ROIs may have saturated pixels: one thread would look for long."""
+        """Return which large ROIs may have saturated pixels, as one thread would take long."""
         self._know_highest()
         sides = self._job.roi_shape
         rule = rule_for(self._taken.dtype, sides)
@@ -185,23 +187,24 @@ class DeviceFits(CpuFitter):
         return found
 
     def _fit_listed(self, settings: Settings, memory: Any) -> None:
-        """Fit the ROIs that the library has listed, and fetch what the device has in memory."""
+        """Fit the ROIs that the library has listed, and download the results in memory."""
         device, job, cut = self._device, self._job, self._given.cut_count
-        orders, (corners, start), count = device.orders(), self._listed, self._given.listed_count
+        commands, (corners, start) = device.commands(), self._listed
+        count = self._given.listed_count
         planes, variances = self._maps
         maps = [None if one is None else like(one.values, self._pixels) for one in self._maps]
 
         def put(rows: slice, frames: Any, corners: Any, known: dict[str, Any]) -> None:
-            """Fit some ROIs, and put their results in their rows."""
+            """Fit some ROIs, and scatter the results to their rows."""
             fit_rois = partial(
                 fit.fit_rois, frames, corners, job.roi_shape, settings, start[rows], **known
             )
             if memory is None:
                 part = fit_rois()
-                put_rows(part, self._rois[rows], {name: self._columns[name] for name in part})
+                scatter_rows(part, self._rois[rows], {name: self._columns[name] for name in part})
             else:
-                part = fit_rois(on_device=True, orders=orders)
-                self._put_there(orders, part, self._rois[rows], memory)
+                part = fit_rois(on_device=True, commands=commands)
+                self._scatter_results(commands, part, self._rois[rows], memory)
 
         whole = slice(0, count - cut)
         if whole.stop:
@@ -210,8 +213,8 @@ class DeviceFits(CpuFitter):
         step = max(_CUT_OUT_PIXELS // math.prod(job.roi_shape), 1)
         for first in range(whole.stop, count, step):
             rows = slice(first, min(first + step, count))
-            # Large ROIs are fitted at once.
-            own = None if self._is_large else orders
+            # Large ROIs are fitted immediately.
+            own = None if self._is_large else commands
             pixels, plane, variance = (
                 None if values is None
                 else cut_out_on(device, values, corners[rows], job.roi_shape, own)
@@ -219,15 +222,15 @@ class DeviceFits(CpuFitter):
             )  # fmt: skip
             counted: Any = self._marked(rows)
             if plane is not None:
-                orders.carry_out(wait=False)
+                commands.run(wait=False)
                 counted = like(counted, self._pixels)
                 is_likelihood = job.settings.estimator_kind.is_likelihood
                 counted = counted + plane if is_likelihood else counted * plane
             variance = None if variance is None else Planes(variance)
             put(rows, pixels, None, {"planes": Planes(counted), "variance_map": variance})
         if memory is not None:
-            orders.fetch(memory, self._results)
-            orders.carry_out()
+            commands.download(memory, self._results)
+            commands.run()
 
     def _marked(self, rows: slice) -> NDArray[np.float32]:
         """Return the weights or variances of the pixels of listed ROIs."""
@@ -243,23 +246,23 @@ class DeviceFits(CpuFitter):
         threads.in_pieces(mark, len(masks), _MARKED, self._workers)
         return masks
 
-    def _put_there(
-        self, orders: Any, part: dict[str, Any], rows: NDArray[np.int64], memory: Any
+    def _scatter_results(
+        self, commands: Any, part: dict[str, Any], rows: NDArray[np.int64], memory: Any
     ) -> None:
-        """Put results of some fits in their rows of all, both laid out as Results."""
+        """Scatter results of some fits to their rows, both laid out as Results."""
         device, sizes = self._device, sizes_of_results(self._job.settings)
         begins = np.cumsum(sizes) - sizes
         origin = device.address(next(iter(part.values()))) + len(rows) * begins
         target = device.address(memory) + self._count * begins
         kernel = device.kernel("cuda/put_rows.cu", "put_rows", THREADS=THREADS)
         given = (
-            orders.send(np.column_stack([origin, target, sizes])), np.int32(len(sizes)),
-            orders.send(rows), np.int64(len(rows)),
+            commands.upload(np.column_stack([origin, target, sizes])), np.int32(len(sizes)),
+            commands.upload(rows), np.int64(len(rows)),
         )  # fmt: skip
-        orders.launch(kernel, (-(-len(rows) // THREADS),), (THREADS,), given)
-        orders.keep(part)
+        commands.launch(kernel, (-(-len(rows) // THREADS),), (THREADS,), given)
+        commands.keep(part)
 
 
 def _planes(frames: Any) -> Any:
-    """Return frames as planes: those of volumes follow each other."""
+    """Return frames as a stack of planes, those of each volume in turn."""
     return frames.reshape(-1, *frames.shape[-2:])

@@ -1,7 +1,7 @@
-"""From the C++ in ``kernels/`` to kernels on a device.
+"""Compile the C++ in ``kernels/`` for a GPU.
 
-A kernel is compiled when it is first used, for the GPU at hand and for the numbers that
-it is built around (a ROI's size, say). CuPy keeps the result on disk.
+A kernel is compiled on first use, for the current GPU and for constants such as the size of a ROI.
+CuPy caches the result on disk.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a pixel type is called in C++.
+#: Pixel types in C++.
 PIXEL_TYPES = {
     "u1": "unsigned char", "u2": "unsigned short", "i2": "short", "f4": "float", "f8": "double",
 }  # fmt: skip
 
-#: Fused multiply-adds, fast reciprocals and roots; NaN and infinity stay what they are.
-#: Denormal numbers become 0. The namespace of the kernels. Constants that a kernel has no use
-#: for are no reason to say something.
+#: Fused multiply-adds, fast reciprocals and roots, denormal numbers as 0, but NaN and infinity
+#: respected; the namespace of the kernels; no warnings of unused constants.
 OPTIONS = (
     "--std=c++17", "-default-device", "--prec-div=false", "--prec-sqrt=false", "--ftz=true",
     "-DSPOTFIT_ISA=cuda", "-diag-suppress=177",
@@ -38,14 +37,14 @@ def compiled(text: str, name: str) -> Any:
     Parameters
     ----------
     text : str
-        C++ with all that it includes in its place, see :func:`with_includes`.
+        C++ with includes inserted, see :func:`with_includes`.
     name : str
-        The kernel's name; it is ``extern "C"``.
+        Name of the kernel, which must be ``extern "C"``.
 
     Returns
     -------
     cupy.RawKernel
-        It is called with grid, block and arguments.
+        Called with grid, block and arguments.
     """
     import cupy
 
@@ -53,17 +52,14 @@ def compiled(text: str, name: str) -> Any:
 
 
 def kernel(file: str, name: str, before: str = "", **macros: float | str) -> Any:
-    """Return a kernel of one of the ``.cu`` files, with its numbers as macros."""
+    """Return a kernel of a ``.cu`` file, with constants as macros."""
     import cupy
 
     return _compiled(before + source(file), name, options(**macros), cupy.cuda.Device().id)
 
 
 def as_argument(structure: ctypes.Structure) -> NDArray[Any]:
-    """Return a structure as CuPy takes it as a kernel's argument.
-
-    As mere bytes: through the fields of a structure CuPy looks at every launch.
-    """
+    """Return a structure as an argument of CuPy's kernels: as bytes, which launch fastest."""
     kind = np.dtype((np.void, ctypes.sizeof(structure)))
     return np.ndarray((), kind, bytes(structure))
 
@@ -77,14 +73,14 @@ def _compiled(text: str, name: str, given: tuple[str, ...], device: int) -> Any:
 
 @lru_cache(maxsize=16)
 def source(file: str) -> str:
-    """Return the text of a kernel file, with the files that it includes in their places."""
+    """Return the text of a kernel file, with includes inserted."""
     return with_includes(f'#include "{file}"\n')
 
 
 def with_includes(text: str) -> str:
-    """Return C++ with the files of ``kernels/`` that it includes, each once.
+    """Insert the files of ``kernels/`` that a text includes, each once.
 
-    In one piece, as CuPy's cache on disk knows a kernel by its text.
+    CuPy's cache on disk identifies a kernel by its whole text.
     """
     folder = files("napari_spotfit") / "kernels"
     included = set()
@@ -107,7 +103,7 @@ def with_includes(text: str) -> str:
 
 
 def options(**macros: float | str) -> tuple[str, ...]:
-    """Return the compiler's options: ours, and macros."""
+    """Return the compiler's options with macros."""
     return OPTIONS + tuple(f"-D{name}={_literal(value)}" for name, value in macros.items())
 
 

@@ -1,4 +1,4 @@
-"""ROIs of frames on the GPU, cut out; the CPU's twin is part of the library."""
+"""Cut ROIs out of frames on the GPU, GPU version of a function of the library."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .command_list import CommandList
 from .device import Device
-from .orders import Orders
 
-#: Threads of a block; numbers of so many bytes.
+#: Threads of a block; C++ types by size in bytes.
 THREADS = 256
 NUMBERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
@@ -23,11 +23,11 @@ def plane_corners(
     Parameters
     ----------
     corners : ndarray of int64, shape (n, 4)
-        Those of the ROIs.
+        Corners of the ROIs.
     depth, planes : int
-        Planes of a volume, and of a ROI.
+        Numbers of planes of a volume, and of a ROI.
     shared : bool
-        Whether there is one volume for all.
+        Whether all share one volume.
 
     Examples
     --------
@@ -46,33 +46,33 @@ def cut_out_on(
     values: Any,
     corners: NDArray[np.int64] | Any,
     roi_shape: tuple[int, ...],
-    orders: Orders | None = None,
+    commands: CommandList | None = None,
 ) -> Any:
-    """Return ROIs of frames in the memory of a device, or of a map that all frames share.
+    """Cut ROIs out of frames on a device, or out of a map that all frames share.
 
-    They are there when the orders are carried out, soon without. The corners lie on the device only
-    where frames are planes.
+    They are filled when `commands` run, or without them soon. Corners may lie on the device only if
+    frames are planes.
     """
     if values.ndim > 3:
         planes = plane_corners(corners, values.shape[1], roi_shape[0], shared=len(values) == 1)
         flat = cut_out_on(
-            device, values.reshape(-1, *values.shape[-2:]), planes, roi_shape[1:], orders
+            device, values.reshape(-1, *values.shape[-2:]), planes, roi_shape[1:], commands
         )
         return flat.reshape(len(corners), *roi_shape)
     count = len(corners)
     size = count * roi_shape[0] * roi_shape[1]
     rois = device.allocate(size * values.itemsize)
     if size:
-        own = orders or device.orders()
+        own = commands or device.commands()
         kernel = device.kernel(
             "cuda/cut_out.cu", "cut_out", THREADS=THREADS, PIXEL=NUMBERS[values.itemsize]
         )
         given = (
             values, *map(np.int64, values.shape[1:]), np.int32(len(values) == 1),
-            own.send(corners),
+            own.upload(corners),
             np.int64(count), *map(np.int32, roi_shape), rois,
         )  # fmt: skip
         own.launch(kernel, (-(-size // THREADS),), (THREADS,), given)
-        if orders is None:
-            own.carry_out(wait=False)
+        if commands is None:
+            own.run(wait=False)
     return rois.view(values.dtype).reshape(count, *roi_shape)

@@ -1,7 +1,7 @@
-"""Detection on the GPU: maxima of both bands of frames, and which are spots of their own.
+"""Detect spots on the GPU: maxima of both bands, and which of them are separate spots.
 
-The twin of :mod:`napari_spotfit.engine.cpu.detect`. Only maxima leave the device, and the few
-frames in which they lie on flat areas.
+GPU version of :mod:`napari_spotfit.engine.cpu.detect`. Only maxima are downloaded, and the few
+frames with maxima on plateaus.
 """
 
 from __future__ import annotations
@@ -32,38 +32,37 @@ from ..detection.detection_settings import MAXIMUM, make_detection_settings
 from .compile import PIXEL_TYPES
 from .device import Device, current_device
 
-#: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
-#: least, and how much of it the filtered pixels of a strip take: of some rows, of several frames.
+#: Device memory of a call besides the frames, at least for one strip of one frame; of it, memory of
+#: filtered pixels for a strip of rows, and for several frames.
 _SCRATCH_BYTES, _STRIP_BYTES, _FRAMES_BYTES = 448 << 20, 64 << 20, 128 << 20
-#: Frames that are worked on at a time, however small they are.
+#: Largest number of frames at a time.
 _MOST_FRAMES = 4096
-#: There is room for a maximum in so many pixels, and for a few, before their number is known.
+#: Initial memory for maxima: one per this many pixels, and a minimum.
 _PIXELS_PER_MAXIMUM, _LEAST_ROOM = 32, 256
-#: So many times as many maxima as there were the last time come before their number is known.
+#: Maxima to download before their number is known, relative to the last call.
 _LIKELY = 1.1
 
-#: Threads of a block and of a warp; pixels of a row that a warp filters; rows of a word's columns
-#: in which it looks for odd pixels.
+#: Threads of a block and of a warp; pixels of a row that a warp filters; rows of 32 columns that it
+#: searches for odd pixels.
 _THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 256, 8
-#: Pixels of a row that a warp filters of wide frames: with those beside, two rounds of its threads.
+#: Pixels of a row that a warp filters in wide frames: with borders, two rounds of its threads.
 _RUN_OF_WIDE = 224
 #: Filtered pixels of a strip: two bands, and the mean.
 _PLANES = 3
-#: Bytes of a frame's limits, and of words and numbers.
+#: Bytes of a frame's limits, and of words.
 _LIMITS, _WORD = 28, 4
-#: Blocks that look at the maxima of a strip, however many there are.
+#: Largest number of blocks that process the maxima of a strip.
 _MOST_BLOCKS = 1 << 9
-#: About how many steps it takes to find the maxima of a row that are close to one.
+#: Approximate number of steps to find neighbours of a maximum in a row.
 _STEPS_OF_ROW = 16
-#: So many lists of launches are kept, for blocks of different lengths.
+#: Number of cached lists of launches, for blocks of different lengths.
 _MOST_KINDS = 16
-#: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an H200, and
-#: soon enough for Windows on a card that is twenty times slower: pixels that it passes over, for
-#: the filter times the weights of its kernels.
+#: Largest work of a launch in pixels (for the filter times its weights): 10 ms on an H200, and
+#: within the time limit of Windows on a GPU that is twenty times slower.
 _MOST_PIXELS = 1 << 28
 
 MACROS: dict[str, float | str] = {"THREADS": _THREADS, "RUN": _RUN, "ODD_ROWS": _ODD_ROWS}
-#: The kernels in the order in which they run, with the threads of their blocks.
+#: The kernels in order, with threads per block.
 THREADS_OF = {
     "find_levels": _THREADS,
     "find_odd_pixels": _THREADS,
@@ -76,56 +75,56 @@ THREADS_OF = {
     "join_bands": _THREADS,
     "find_crowded": _THREADS,
 }
-#: The arrays that kernels make, members of DetectionWork.
+#: Arrays of the kernels, members of DetectionWork.
 _ARRAYS = (
     "count", "highest_count", "marks", "ordered", "maxima", "levels", "limits", "odd", "found",
     "row_starts", "group_starts", "planes", "high", "highest",
 )  # fmt: skip
-#: The last of them are a strip's.
+#: Number of the last of them, which belong to a strip.
 _OF_STRIP = 3
 
 
 class _Launch(NamedTuple):
-    """A launch of a kernel for a strip, or for all of them."""
+    """A launch of a kernel for one or all strips."""
 
     strip: Strip
     kernel: Any
     grid: tuple[int]
     block: tuple[int]
-    #: The first of the kernel's blocks that it is; None where there is no other.
+    #: Number of its first block if the kernel is divided into several launches, else None.
     first: np.int32 | None
 
 
 class _Plan(NamedTuple):
-    """All that is the same for frames of one type and shape, and one σ."""
+    """What frames of one type and shape share for a σ."""
 
-    #: Their arrays lie on the device.
+    #: Filters, with arrays on the device.
     bands: Bands
-    #: By their names.
+    #: Kernels by name.
     kernels: dict[str, Any]
-    #: Of the kernels.
+    #: Weights of the filters for the kernels.
     weights: Any
     #: Bytes of a pixel.
     pixel: int
-    #: With a bit for each pixel of a row.
+    #: Number of words with one bit per pixel of a row.
     words: int
-    #: How many maxima of a frame there were the last time: as many, and some, come unasked.
+    #: Number of maxima per frame in the last call, to predict the next.
     latest: list[float]
-    #: What is launched, by the number of frames, the room for maxima and their distance.
+    #: Launches by number of frames, room for maxima, and distance.
     launches: dict[tuple[int, int, float], list[_Launch]]
 
     @property
     def reach(self) -> int:
-        """How many rows above and below are compared with a maximum."""
+        """Number of rows above and below that are compared with a maximum."""
         return self.bands.step
 
     @property
     def run(self) -> int:
-        """How many pixels of a row a warp filters."""
+        """Number of pixels of a row that a warp filters."""
         return _RUN if self.bands.shape[1] <= _RUN else _RUN_OF_WIDE
 
     def strips(self, n: int) -> Iterator[Strip]:
-        """Yield the parts in which so many frames are filtered and searched."""
+        """Yield the strips in which n frames are filtered and searched."""
         height, width = self.bands.shape
         rows = max(_STRIP_BYTES // (_WORD * _PLANES * width), 1)
         if rows >= height:
@@ -142,12 +141,12 @@ class _Plan(NamedTuple):
                 )
 
     def most_highest(self, strip: Strip) -> int:
-        """Return how many maxima a strip may have in both bands: none lies beside another."""
+        """Return the largest possible number of maxima of a strip: none are adjacent."""
         rows, columns = int(strip.last - strip.first), self.bands.shape[1]
         return BandNumber.BANDS * int(strip.frames) * ((rows + 1) // 2) * ((columns + 1) // 2)
 
     def sizes(self, n: int, room: int) -> tuple[int, ...]:
-        """Return the bytes of what kernels make of so many frames, in the order of ``_ARRAYS``."""
+        """Return the sizes of the arrays for n frames in bytes, in the order of ``_ARRAYS``."""
         height, width = self.bands.shape
         bits = _WORD * n * height * self.words
         rows = max(strip.frames * (strip.y1 - strip.y0) for strip in self.strips(n))
@@ -170,7 +169,7 @@ def detect(
 ) -> Candidates:
     """Detect spots in frames on the current device.
 
-    What a spot is, the CPU's twin says. All work is done on CuPy's current stream.
+    GPU version of the CPU's detection. All work is done on CuPy's current stream.
 
     Parameters
     ----------
@@ -179,16 +178,16 @@ def detect(
     settings : Settings
         ``sigma``, ``false_spots``, ``threshold``, ``noise`` and ``min_distance``.
     mask : ndarray of bool, shape (Y, X) or (n, Y, X), optional
-        Where to look for spots, of NumPy or CuPy.
+        Where to search for spots, of NumPy or CuPy.
     variance_map : ndarray of float32, shape (Y, X), optional
-        Variances of all pixels beside the settings' noise, of NumPy or CuPy.
+        Variances of pixels in addition to the settings' noise, of NumPy or CuPy.
     level : float, optional
-        That of a frame of which the frames are parts.
+        Level of the whole frame, if these are parts of it.
 
     Returns
     -------
     Candidates
-        In NumPy arrays; they do not depend on the other frames.
+        In NumPy arrays; those of a frame do not depend on other frames.
     """
     return detect_on(current_device(), frames, settings, mask, variance_map, level)
 
@@ -201,7 +200,7 @@ def detect_on(
     variance_map: Any = None,
     level: float | None = None,
 ) -> Candidates:
-    """Detect spots in frames in the memory of a device."""
+    """Detect spots in frames on a device."""
     masks = masks_of(mask, frames.shape)
     if frames.size == 0:
         return nothing()
@@ -234,7 +233,7 @@ def detect_on(
 def _plan_and_settings(
     device: Device, dtype: np.dtype[Any], shape: tuple[int, int], settings: Settings
 ) -> tuple[_Plan, DetectionSettings]:
-    """Return what is the same for blocks of frames, and the kernels' settings, read-only."""
+    """Return the plan for blocks of frames, and the kernels' settings, both read-only."""
     plan = _plan(device, dtype, shape, settings.known_sigma)
     return plan, make_detection_settings(settings, plan.bands, device.address)
 
@@ -260,7 +259,7 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
 
 
 def _weights_of(bands: Bands) -> Any:
-    """Return the weights of the filters as the kernels take them."""
+    """Return the weights of the filters for the kernels."""
     weights = np.zeros((len(bands.kernels), MAX_RADIUS + 1), np.float32)
     for row, half in zip(weights, bands.kernels, strict=True):
         row[: len(half)] = half
@@ -268,7 +267,7 @@ def _weights_of(bands: Bands) -> Any:
 
 
 def _frames_at_a_time(plan: _Plan) -> int:
-    """Return how many frames there is memory for, and numbers of rows and words."""
+    """Return the number of frames for which there is memory."""
     height, width = plan.bands.shape
     room = height * width // _PIXELS_PER_MAXIMUM
     least = sum(plan.sizes(1, room))
@@ -280,7 +279,7 @@ def _frames_at_a_time(plan: _Plan) -> int:
 def _maxima(
     device: Device, plan: _Plan, frames: Any, settings: DetectionSettings, distance: float
 ) -> Maxima:
-    """Return the maxima, marked, in the order of frame, y and x."""
+    """Return the maxima with marks, sorted by frame, y and x."""
     room = max(frames.size // _PIXELS_PER_MAXIMUM, _LEAST_ROOM)
     while True:
         offsets, end = {}, 0
@@ -294,27 +293,27 @@ def _maxima(
             number=len(frames), words=plan.words, room=room, run=plan.run, weights=plan.weights,
             **{name: base + offset for name, offset in offsets.items()},
         )  # fmt: skip
-        orders = device.orders()
-        _launch_all(plan, work, orders)
-        found = orders.fetch(scratch[:_WORD])
-        # Each wait takes longer than a few maxima too many.
+        commands = device.commands()
+        _launch_all(plan, work, commands)
+        found = commands.download(scratch[:_WORD])
+        # A wait takes longer than downloading a few maxima too many.
         maxima = scratch[offsets["maxima"] :][: MAXIMUM.itemsize * room]
         likely = min(math.ceil(_LIKELY * plan.latest[0] * len(frames)), room)
-        here: NDArray[Any] = orders.fetch(maxima[: MAXIMUM.itemsize * likely])
-        orders.carry_out()
+        here: NDArray[Any] = commands.download(maxima[: MAXIMUM.itemsize * likely])
+        commands.run()
         count = int(found.view(np.int32)[0])
         if count <= room:
             break
-        # Before there is memory for all of them, the other goes.
-        room, scratch, maxima, orders = count, None, None, None
+        # Free this memory before allocating more.
+        room, scratch, maxima, commands = count, None, None, None
     plan.latest[0] = count / len(frames)
     if count > likely:
-        here = device.fetch(maxima[: MAXIMUM.itemsize * count])
+        here = device.download(maxima[: MAXIMUM.itemsize * count])
     return here[: MAXIMUM.itemsize * count].view(MAXIMUM)
 
 
-def _launch_all(plan: _Plan, work: DetectionWork, orders: Any) -> None:
-    """Let the kernels run, one after the other."""
+def _launch_all(plan: _Plan, work: DetectionWork, commands: Any) -> None:
+    """Add the launches of all kernels to the commands."""
     kind = work.number, work.room, work.distance
     launches = plan.launches.get(kind)
     if launches is None:
@@ -328,11 +327,11 @@ def _launch_all(plan: _Plan, work: DetectionWork, orders: Any) -> None:
             work.strip = strip = one.strip
             given = bytes(work)
         first = () if one.first is None else (one.first,)
-        orders.launch(one.kernel, one.grid, one.block, (given, *first))
+        commands.launch(one.kernel, one.grid, one.block, (given, *first))
 
 
 def _launches(plan: _Plan, n: int, room: int, distance: float) -> Iterator[_Launch]:
-    """Yield what is launched for n frames, with room for so many maxima."""
+    """Yield the launches for n frames, with room for a number of maxima."""
     height, width = plan.bands.shape
     strips = list(plan.strips(n))
     whole = partial(_split, plan, strips[0])
@@ -358,7 +357,7 @@ def _launches(plan: _Plan, n: int, room: int, distance: float) -> Iterator[_Laun
 
 
 def _split(plan: _Plan, strip: Strip, name: str, warps: int, pixels: int) -> Iterator[_Launch]:
-    """Yield several launches where a kernel takes long: a warp passes over so many pixels."""
+    """Divide a kernel into several launches if it takes long; `pixels` is the work of a warp."""
     threads = THREADS_OF[name]
     own = threads // _WARP
     blocks = -(-warps // own)
@@ -369,12 +368,12 @@ def _split(plan: _Plan, strip: Strip, name: str, warps: int, pixels: int) -> Ite
 
 
 def _merged(device: Device, frames: Any, level: float | None, maxima: Maxima) -> Maxima:
-    """Make the maxima on a plateau one; frames without one stay on the device."""
+    """Merge the maxima on each plateau; only frames with one are downloaded."""
     numbers = np.unique(maxima["frame"][maxima["on_flat_area"] != 0])
     there = np.isin(maxima["frame"], numbers)
     own = maxima.compress(there)
     own["frame"] = np.searchsorted(numbers, own["frame"])
-    pixels = np.stack([device.fetch(frames[int(i)]) for i in numbers])
+    pixels = np.stack([device.download(frames[int(i)]) for i in numbers])
     own = merge_plateaus(own, pixels, level)
     own["frame"] = numbers[own["frame"]]
     return in_order(np.concatenate([maxima.compress(~there), own]))

@@ -1,4 +1,4 @@
-"""A memory with frames, and how kernels work there: a GPU's, or another one that tests stand in."""
+"""A device on which kernels run: a GPU, or the host in tests."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .command_list import CommandList
 from .compile import kernel
-from .orders import Orders
 
 
 class Device(NamedTuple):
-    """A memory with frames, and how to work there."""
+    """The functions to allocate memory and run kernels on a device."""
 
     number: int
-    #: Uninitialized bytes.
+    #: Returns uninitialised bytes.
     allocate: Callable[[int], Any]
     address: Callable[[Any], int]
-    #: An array of NumPy's, there to stay.
+    #: Uploads a NumPy array for all streams.
     put: Callable[[NDArray[Any]], Any]
-    #: A kernel by its file, name and macros, as napari_spotfit.engine.cuda.compile has it.
+    #: Returns a kernel by file, name and macros, see :func:`.compile.kernel`.
     kernel: Callable[..., Any]
-    #: What is to be done there, as :class:`.orders.Orders` says.
-    orders: Callable[[], Any]
+    #: Makes a :class:`.command_list.CommandList`.
+    commands: Callable[[], Any]
 
-    def fetch(self, array: Any) -> NDArray[Any]:
-        """Return an array from there in the host's memory, when all that was begun is done."""
-        orders = self.orders()
-        here: NDArray[Any] = orders.fetch(array)
-        orders.carry_out()
+    def download(self, array: Any) -> NDArray[Any]:
+        """Download an array, after all work on the stream."""
+        commands = self.commands()
+        here: NDArray[Any] = commands.download(array)
+        commands.run()
         return here
 
 
 def current_device() -> Device:
-    """Return the GPU that is CuPy's current one."""
+    """Return CuPy's current GPU."""
     import cupy
 
     return _gpu(cupy.cuda.runtime.getDevice())
@@ -57,5 +57,5 @@ def _gpu(number: int) -> Device:
         lambda array: int(array.data.ptr),
         put,
         kernel,
-        Orders,
+        CommandList,
     )

@@ -1,6 +1,6 @@
-"""Which GPUs can be used here, or why none can.
+"""Find usable GPUs, or the reason why there are none.
 
-CuPy is imported, and the driver asked, when a GPU is first looked for.
+CuPy is imported, and the driver called, on first use.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, Literal, NamedTuple
 from ..errors import BackendUnavailableError
 from . import reasons
 
-#: All names under which CuPy is installed.
+#: Names of CuPy's packages.
 _PACKAGES = (
     "cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x",
     "cupy-rocm-7-0", "cupy-rocm-7-1", "amd-cupy",
 )  # fmt: skip
-#: For so many seconds a look at a GPU's free memory counts, as the look takes time too.
+#: Seconds for which a GPU's free memory is cached, as asking takes time.
 _LOOK_AGAIN = 1.0
 
 
 class Gpu(NamedTuple):
     """A GPU that CUDA shows to this process."""
 
-    #: CUDA's number of it.
+    #: CUDA's device number.
     number: int
     name: str
     #: Its compute capability, such as (9, 0).
@@ -38,12 +38,12 @@ class Gpu(NamedTuple):
 
 
 def usable(which: Literal["one", "all"] = "one") -> tuple[Gpu, ...]:
-    """Return the GPUs to be used: the current CUDA device, or all that can be used.
+    """Return the current CUDA device, or all usable GPUs.
 
     Raises
     ------
     BackendUnavailableError
-        If there is none; the message says why, and what to do about it.
+        If there is none; the message says why, and what to do.
     """
     gpus = _visible()
     if which == "one":
@@ -56,7 +56,7 @@ def usable(which: Literal["one", "all"] = "one") -> tuple[Gpu, ...]:
 
 
 def count() -> int:
-    """Return how many GPUs are new enough, whether their memory is free or not."""
+    """Return the number of GPUs that are new enough, with or without free memory."""
     try:
         return sum(gpu.capability >= reasons.OLDEST for gpu in _visible())
     except BackendUnavailableError:
@@ -64,13 +64,13 @@ def count() -> int:
 
 
 def names(gpus: Sequence[Gpu]) -> str:
-    """Return what GPUs are called together, such as '2 × NVIDIA H200'."""
+    """Return the names of GPUs as text, such as '2 × NVIDIA H200'."""
     numbers = Counter(gpu.name for gpu in gpus)
     return " + ".join(f"{n} × {name}" if n > 1 else name for name, n in numbers.items())
 
 
 def _visible() -> tuple[Gpu, ...]:
-    """Return the GPUs that CUDA shows, old ones and full ones too, or raise."""
+    """Return all visible GPUs, even old and full ones, or raise an error."""
     if reasons.hides_all(os.environ.get("CUDA_VISIBLE_DEVICES")):
         raise BackendUnavailableError(reasons.hidden(_computer(0)))
     found = _probed()
@@ -81,10 +81,10 @@ def _visible() -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=1)
 def _probed() -> tuple[Gpu, ...] | str:
-    """Return the GPUs, or why there are none. What cannot change is found out once."""
+    """Return the visible GPUs, or why there are none; cached unless it can change."""
     if not _driver():
         return reasons.no_driver(_computer(0))
-    # What it warns of (several CuPy packages at once) is said in our own sentences.
+    # Our own message says the same as its warning of several CuPy packages.
     warnings.filterwarnings("ignore", module=r"cupy\._environment")
     try:
         import cupy
@@ -92,7 +92,7 @@ def _probed() -> tuple[Gpu, ...] | str:
         runtime = cupy.cuda.runtime
     except ModuleNotFoundError as error:
         if error.name == "cupy":
-            # Raised, so that it is not kept: CuPy may be installed meanwhile.
+            # An exception is not cached: CuPy may be installed later.
             raise BackendUnavailableError(reasons.not_installed(_computer(0))) from None
         return reasons.not_importable(_computer(0), error)
     except Exception as error:
@@ -134,7 +134,7 @@ def compiler_problem() -> Exception | None:
 
 
 def _reason_against(gpu: Gpu) -> str:
-    """Return why a GPU cannot be used now; nothing if it can."""
+    """Return why a GPU cannot be used now; empty if it can."""
     if gpu.capability < reasons.OLDEST:
         return reasons.too_old(gpu.name, gpu.capability)
     from cupy.cuda import runtime
@@ -154,7 +154,7 @@ def _reason(error: Any) -> str:
 
 
 def free_memory(number: int) -> int:
-    """Return a GPU's free bytes, with those that CuPy keeps for this process."""
+    """Return a GPU's free bytes, including those that CuPy caches for this process."""
     return _free_memory(number, int(time.monotonic() / _LOOK_AGAIN))
 
 
@@ -168,7 +168,7 @@ def _free_memory(number: int, moment: int) -> int:
 
 
 def _computer(cupy: int) -> reasons.Computer:
-    """Return what the reasons are made of, with the CUDA that CuPy was built for."""
+    """Return the state of the computer, with the CUDA version of CuPy."""
     return reasons.Computer(
         platform=sys.platform,
         driver=_driver(),
@@ -179,7 +179,7 @@ def _computer(cupy: int) -> reasons.Computer:
 
 
 def _is_installed(package: str) -> bool:
-    from importlib import metadata  # as slow to import as the rest of the package
+    from importlib import metadata  # slow to import
 
     try:
         metadata.distribution(package)
@@ -190,7 +190,7 @@ def _is_installed(package: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _driver() -> int:
-    """Return the newest CUDA that NVIDIA's driver runs, 12040 for 12.4; 0 without it."""
+    """Return the newest CUDA version of NVIDIA's driver, 12040 for 12.4; 0 without one."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     version = ctypes.c_int(0)
     try:

@@ -1,6 +1,6 @@
-"""Which fitted spots are longer in one direction than across, where the frames lie on a GPU.
+"""Flag elongated spots in frames on a GPU.
 
-The CPU flags them in the library, by the same formula.
+GPU version of the flag that the library sets on the CPU, by the same formula.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ THREADS = 128
 def long_spots(
     device: Device, frames: Any, spots: NDArray[np.uint8], count: int, sigma: float
 ) -> NDArray[np.uint32]:
-    """Return the flags of the spots that are long, 0 of others.
+    """Return the flags of elongated spots, 0 for others.
 
     Parameters
     ----------
     device : Device
-        Where the frames lie.
+        The device of the frames.
     frames : array, shape (n, Y, X)
         The frames.
     spots : ndarray of uint8
-        So many spots, at least one, as the library lists them.
+        The spots as the library lists them, at least one.
     count : int
-        Their number.
+        Number of spots.
     sigma : float
-        The PSF's.
+        The PSF's σ.
     """
-    orders, found = device.orders(), device.allocate(count * np.dtype(np.uint32).itemsize)
+    commands, found = device.commands(), device.allocate(count * np.dtype(np.uint32).itemsize)
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
     kernel = device.kernel("cuda/elongation.cu", "find_long_spots", THREADS=THREADS, PIXEL=pixel)
     given = (
-        frames, *map(np.int64, frames.shape[1:]), orders.send(spots), np.int64(count),
+        frames, *map(np.int64, frames.shape[1:]), commands.upload(spots), np.int64(count),
         np.float64(sigma), found,
     )  # fmt: skip
-    orders.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
-    flags: NDArray[np.uint8] = orders.fetch(found)
-    orders.carry_out()
+    commands.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
+    flags: NDArray[np.uint8] = commands.download(found)
+    commands.run()
     return flags.view(np.uint32)

@@ -1,4 +1,4 @@
-"""Fits of a few spots of the host's, made by the GPU: cut-outs, or ROIs of a single frame."""
+"""Fit a few spots of the host on the GPU: cut-outs, or ROIs of a single frame."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ from ..kernel_arguments import address
 from . import staging, transfer
 from .fit import Maps, task_of
 
-#: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself: one launch is
-#: then all there is.
+#: Bytes of pixels up to which the GPU accesses the host's memory, so that one launch suffices.
 FEW_BYTES = 256 << 10
-#: The most positions of a call, and the pixels of their ROIs: with more of them, threads are of
-#: use.
+#: Largest number of positions, and of pixels of their ROIs: for more, threads pay off.
 _MOST, _MOST_PIXELS = 1024, 1 << 17
 
 
 def is_few(job: FitJob, block: Block, positions: Positions | None) -> bool:
-    """Whether fits are few: of cut-outs, or in one plane of the host's without maps."""
+    """Whether fits are few: cut-outs, or ROIs of one plane on the host without maps."""
     count = len(block.pixels if positions is None else positions.places)
     pixels = count * math.prod(job.roi_shape)
     if not (
@@ -49,11 +47,11 @@ def is_few(job: FitJob, block: Block, positions: Positions | None) -> bool:
 
 
 class FewFits(CpuFitter):
-    """Fits of a few ROIs, by one thread at a time.
+    """Fits a few ROIs, one thread at a time.
 
-    The GPU reads pixels from page-locked memory, and writes results there, by itself. Of a frame it
-    needs no more than the ROIs: the library cuts them out, and while they are fitted it looks for
-    pixels to exclude; the few ROIs that have some are fitted once more.
+    The GPU reads pixels from page-locked memory, and writes results there. The library cuts ROIs
+    out of the frame, and searches for pixels to exclude while they are fitted; the few ROIs that
+    have some are fitted again.
     """
 
     at_once = 0
@@ -65,7 +63,7 @@ class FewFits(CpuFitter):
         self._device, self._stream = cupy.cuda.Device(), cupy.cuda.Stream(non_blocking=True)
 
     def _new(self, size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return page-locked memory that is kept as long as what is prepared."""
+        """Return page-locked memory that lives as long as the preparation."""
         new = _pinned(size, dtype)
         self._kept.append(new)
         return new
@@ -84,13 +82,13 @@ class FewFits(CpuFitter):
         super()._prepare_positions(pixels, block)
         count = self._count
         self._given.whole, self._given.room = address(self._whole), count
-        # To the kernel each ROI is a frame: that of cut-outs rounds in another order.
+        # Each ROI is a frame for the kernel: the kernel of cut-outs rounds in another order.
         self._first_pixels = self._new((count, 3), np.int64)
         self._first_pixels[:] = 0
         self._first_pixels[:, 0] = range(count)
 
     def _share_out(self, steps: int) -> int:
-        """Let the GPU fit what the library prepares."""
+        """Fit the ROIs that the library prepares on the GPU."""
         source, at_positions = self._source, steps & PLACE_ROIS
         if self._work_memory is None:
             self._work_memory = self._new((self._work_bytes,), np.uint8)
@@ -110,9 +108,9 @@ class FewFits(CpuFitter):
         return int(self._work(*call, JOIN | (steps & FLAG_TOGETHER)))
 
     def _launch(self, cut: int) -> None:
-        """Begin to fit so many ROIs without some of their pixels, or all with all pixels.
+        """Start to fit `cut` ROIs with excluded pixels, or all ROIs without.
 
-        The commands are the same for as many of them in each frame.
+        The commands are cached by that number.
         """
         if self._known is not self._maps:
             self._known, self._launches = self._maps, {}
@@ -143,19 +141,19 @@ class FewFits(CpuFitter):
         return task.launches(pixels, corners, start, maps, results, count, room)
 
     def release_maps(self) -> None:
-        """Release what a caller knows of the pixels, here and where the GPU reads it."""
+        """Release the caller's maps, here and in the GPU's memory."""
         super().release_maps()
         if self._known is not self._maps:
             self._known = self._pinned_maps = None
 
     def _part(self, place: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return what the library has put into its memory."""
+        """Return an array that the library has filled."""
         assert self._work_memory is not None
         return np.ndarray(shape, dtype, self._work_memory, place - address(self._work_memory))
 
 
 def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that the GPU may read by itself; one that is so already, as it is."""
+    """Return an array in page-locked memory, without a copy if it is there already."""
     if transfer.is_pinned(array):
         return array
     copy = _pinned(array.shape, array.dtype)

@@ -1,4 +1,4 @@
-"""Standard errors of filtered images on the GPU, where the fits lie."""
+"""Correct standard errors for filtered images on the GPU."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def correct_errors(
     count: int,
     kernel: Callable[..., Callable[..., None]] = kernel,
 ) -> None:
-    """Correct the errors of so many fits on CuPy's current stream.
+    """Correct the errors of fits on the device, on CuPy's current stream.
 
     Parameters
     ----------
     noise : FilteredNoise
-        What the filter does to errors.
+        The effect of the filter on errors.
     columns : ErrorColumns
-        Where these are.
+        Addresses of the columns.
     count : int
         Number of fits.
     kernel : callable
-        Returns a kernel by its file and name.
+        Returns a kernel by file and name.
     """
     if not count:
         return

@@ -1,4 +1,4 @@
-"""Fits on the GPU, of ROIs that lie there or come from the host."""
+"""Fit ROIs on the GPU, from frames on the device or the host."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ..cpu.layouts import PixelMap, RoiSource
 from ..fit_job import make_fit_settings
 from ..kernel_arguments import Results, address, fit_results, frame_sizes, row_bytes
 from . import large_rois, transfer
+from .command_list import CommandList
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
 from .lattice import psf_on_device
-from .orders import Orders
 from .pieces import fit_in_pieces, halving
 
-#: What a launch does at most, in operations of one thread: a display driver ends kernels after
-#: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed, which has
-#: so many multiprocessors. One with more of them does more in that time.
+#: Largest work of a launch in operations per thread, and the number of multiprocessors for which it
+#: holds: a display driver ends kernels after two seconds, of which this takes a tenth on a GPU with
+#: a twentieth of an H200's speed.
 _LAUNCH_WORK, _SLOW = 1e11, 7
-#: Warps of a multiprocessor that a launch has at least: slow GPUs have few multiprocessors.
+#: Least number of warps per multiprocessor in a launch.
 _WARPS_AT_ONCE = 4
 
 
@@ -42,37 +42,37 @@ def fit_rois(
     planes: Planes | None = None,
     variance_map: Planes | None = None,
     on_device: bool = False,
-    orders: Orders | None = None,
+    commands: CommandList | None = None,
     devices: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Fit ROIs where they lie in the frames, of NumPy or of CuPy on the current device.
+    """Fit ROIs in frames of NumPy, or of CuPy on the current device.
 
     Parameters
     ----------
     frames : array, shape (n_frames, Y, X)
-        In a type that kernels read; cut-outs of NumPy in any real number type and layout.
+        Of a type that kernels read; NumPy cut-outs of any real type and layout.
     corners : array of int64, shape (n, 3), or None
-        Frame, first row and first column of each ROI; a negative frame stands for a
-        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
+        Frame, first row and first column of each ROI; ROIs outside the image have a negative frame,
+        and their fits are INVALID. None if every frame is a ROI.
     roi_shape : tuple of int
         Rows and columns of the ROIs.
     settings : Settings
-        How to fit.
+        The settings of the fit.
     start : array of float32, shape (n, K), optional
-        Start values of the shape parameters in the order of the profile, y and x from
-        the ROI's first pixel; NaN asks for the built-in value.
+        Start values of the shape parameters in the order of the profile, y and x from the ROI's
+        first pixel; NaN for the built-in value.
     planes : Planes, optional
         Weights for least squares, read-out variances for maximum likelihood.
     variance_map : Planes, optional
-        Read-out variances in counts², which the standard errors of least squares count
-        where the gain is known; by default the settings' one number.
+        Read-out variances in counts², for the standard errors of least squares with a known gain;
+        by default that of the settings.
     on_device : bool
-        Leave the results on the device, and do not wait for them: they are made on
-        CuPy's current stream.
-    orders : Orders, optional
-        With these, they are made when the list is run.
+        Whether to leave the results on the device, computed on CuPy's current stream without
+        waiting.
+    commands : CommandList, optional
+        The list to which to add the fits, instead of running them.
     devices : sequence of int, optional
-        The devices that share NumPy cut-outs; by default the current one alone.
+        The devices that share NumPy cut-outs; by default the current one.
 
     Returns
     -------
@@ -102,15 +102,15 @@ def fit_rois(
     maps = maps.each(lambda one: one if isinstance(one, np.ndarray) else transfer.upload(one))
     if on_device:
         memory = cupy.empty(task.row_bytes * n, np.uint8)
-        begun = _begin(frames, corners, start, maps, task, memory, n, orders)
-        if orders is None:
-            begun.carry_out(wait=False)
+        begun = _begin(frames, corners, start, maps, task, memory, n, commands)
+        if commands is None:
+            begun.run(wait=False)
         return Results.within(memory, n, settings).columns(settings.profile)
-    return _fit_there(frames, corners, start, maps, task, n)
+    return _fit_on_device(frames, corners, start, maps, task, n)
 
 
 def _as_type(array: Any, dtype: Any) -> Any:
-    """Return an array of a type, where it is; None stays None."""
+    """Convert an array to a type on its device; None stays None."""
     return None if array is None else array.astype(dtype, copy=False)
 
 
@@ -119,30 +119,30 @@ _Place = tuple[int, bool]
 
 
 class Maps(NamedTuple):
-    """What is known of the pixels, where it is: of one frame for all of them, or of each."""
+    """Per-pixel maps, shared by all frames or one per frame."""
 
     planes: Any
     variance: Any
 
     @classmethod
     def of(cls, planes: Planes | None, variance: Planes | None) -> Maps:
-        """Return the maps of what a backend is given."""
+        """Return the maps of a backend's arguments."""
         return cls(*(None if known is None else known.values for known in (planes, variance)))
 
     def each(self, change: Callable[[Any], Any]) -> Maps:
-        """Return each of them changed."""
+        """Apply a function to each map."""
         return Maps(*(None if values is None else change(values) for values in self))
 
     def of_rois(self, first: int, last: int) -> Maps:
-        """Return what belongs to some frames; what all share, as it is."""
+        """Return the maps of some frames; shared maps are unchanged."""
         return self.each(lambda values: values if len(values) == 1 else values[first:last])
 
     def shared(self, change: Callable[[Any], Any]) -> Maps:
-        """Return what all frames share, changed; the rest as it is."""
+        """Apply a function to the shared maps."""
         return self.each(lambda values: change(values) if len(values) == 1 else values)
 
     def places(self) -> tuple[_Place, _Place]:
-        """Return where each of them is."""
+        """Return the address of each map, and whether it is shared."""
         planes, variance = (
             (0, True) if values is None else (address(values), len(values) == 1) for values in self
         )
@@ -154,7 +154,7 @@ def task_of(
     settings: Settings, roi_shape: tuple[int, ...], pixel: str, *, gather: bool, planes: bool,
     variance_map: bool,
 ) -> _Task:  # fmt: skip
-    """Return what is the same for all fits of a kind; the same, as long as it is in use."""
+    """Return what all fits of a kind share; the same object as long as it is in use."""
     code = FitCode.of(
         settings, roi_shape, pixel, gather=gather, planes=planes, variance_map=variance_map
     )
@@ -166,7 +166,7 @@ def task_of(
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What is the same for all pieces. It is known by its identity, which takes no time."""
+    """What all pieces of fits share. Compared by identity, so cache look-ups are fast."""
 
     code: FitCode
     settings: Settings
@@ -180,7 +180,7 @@ class _Task:
     ) -> tuple[Any, list[Any]]:
         """Return the kernel for the current device, and grid, block and arguments of its launches.
 
-        Of ``room`` fits that have their place in memory, n are made.
+        They fit n ROIs, in memory for ``room`` fits.
         """
         kernel, multiprocessors, step = _on_device(self, _device())
         shape, roi_bytes = len(self.code.profile.shape), self.code.roi_bytes
@@ -211,7 +211,7 @@ class _Task:
         return address(psf_on_device(psf, self.roi_shape, _device()).constants)
 
     def _from(self, place: _Place, first: int) -> _Place:
-        """Return where a map is from a fit on."""
+        """Return the address of a map from a fit on."""
         values, shared = place
         if self.code.gather or shared:
             return place
@@ -224,7 +224,7 @@ def _arguments(
     planes: _Place, variance: _Place,
     memory: int, n: int, task: _Task, first: int, constants: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
-    """Return where a kernel reads and writes; in a closed loop that stays the same."""
+    """Return the structures of addresses for a kernel; cached, as loops reuse memory."""
     source = RoiSource(
         frames, corners=corners, start=start, planes=PixelMap(*planes),
         variance=PixelMap(*variance), constants=constants, **frame_sizes(frame_shape),
@@ -234,13 +234,13 @@ def _arguments(
 
 @lru_cache(maxsize=256)
 def _on_device(task: _Task, device: int) -> tuple[FitKernel, int, int]:
-    """Return a task's kernel, the multiprocessors, and how many fits a launch does at most."""
+    """Return a task's kernel, the number of multiprocessors, and the most fits per launch."""
     kernel, multiprocessors = fit_kernel(task.code, device), _multiprocessors(device)
     return kernel, multiprocessors, _fits_per_launch(task, kernel, multiprocessors)
 
 
 def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> int:
-    """Return how many fits a launch does at most, whole blocks."""
+    """Return the largest number of fits per launch, in whole blocks."""
     code, threads = task.code, kernel.threads
     work = _LAUNCH_WORK * max(multiprocessors / _SLOW, 1.0)
     most = int(work / fit_work(code, task.settings.max_iterations))
@@ -249,7 +249,7 @@ def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> in
 
 
 def fit_work(code: FitCode, iterations: int) -> float:
-    """Return about how many operations a fit takes that ends after so many iterations."""
+    """Estimate the operations of a fit with a number of iterations."""
     parameters = len(code.profile.shape) + 2
     pixels = code.lines * code.columns
     step = 100 + 4 * parameters**3
@@ -259,9 +259,9 @@ def fit_work(code: FitCode, iterations: int) -> float:
     if code.averaging == "integrated":
         per_pixel *= 2
     if code.profile.expression is not None:
-        # Its functions, and matrices that registers have no room for.
+        # Own models evaluate functions, and keep matrices outside registers.
         per_pixel, step = 8 * per_pixel, 24 * step
-    # Maximum likelihood begins with least squares.
+    # Maximum likelihood starts with a least-squares fit.
     return iterations * (1 + code.likelihood) * (per_pixel * pixels + step)
 
 
@@ -281,39 +281,39 @@ def _device() -> int:
 
 def _begin(
     frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, memory: Any, n: int,
-    orders: Orders | None = None,
-) -> Orders:  # fmt: skip
-    """Return orders for fits that go to memory of the device; arrays of the host's are sent."""
-    orders = orders or Orders()
-    orders.keep(frames, memory)
+    commands: CommandList | None = None,
+) -> CommandList:  # fmt: skip
+    """Return commands for fits into device memory, with uploads of host arrays."""
+    commands = commands or CommandList()
+    commands.keep(frames, memory)
     kernel, given = task.launches(
-        frames, orders.send(corners), orders.send(start), maps.each(orders.send), memory.data.ptr,
-        n, n,
+        frames, commands.upload(corners), commands.upload(start), maps.each(commands.upload),
+        memory.data.ptr, n, n,
     )  # fmt: skip
     for one in given:
-        orders.launch(kernel, *one)
-    return orders
+        commands.launch(kernel, *one)
+    return commands
 
 
-def _fit_there(
+def _fit_on_device(
     frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, n: int
 ) -> dict[str, Any]:
-    """Fit ROIs that lie on the device; return the results to the host."""
+    """Fit ROIs on the device, and download the results."""
     import cupy
 
     parts = []
 
     def work(first: int, last: int) -> None:
         memory = cupy.empty(task.row_bytes * (last - first), np.uint8)
-        orders = _begin(
+        commands = _begin(
             frames if corners is not None else frames[first:last],
             None if corners is None else corners[first:last],
             None if start is None else start[first:last],
             maps if corners is not None else maps.of_rois(first, last),
             task, memory, last - first,
         )  # fmt: skip
-        host = orders.fetch(memory)
-        orders.carry_out()
+        host = commands.download(memory)
+        commands.run()
         results = Results.within(host, last - first, task.settings)
         parts.append(results.columns(task.settings.profile))
 

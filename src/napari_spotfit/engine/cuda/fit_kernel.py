@@ -1,7 +1,6 @@
-"""The kernel of a kind of fits: what it is made of, and how it is laid out over threads.
+"""Generate the kernel of a kind of fits, and its layout over threads.
 
-The C++ is in ``kernels/cuda/fit.h``; what is written here is the few lines that name a variant,
-a kind of ROIs, and sizes.
+The C++ is in ``kernels/cuda/fit.h``; the few lines here select variant, kind of ROIs, and sizes.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from ..fit_job import GPU_VOXELS, make_fit_settings
 from ..kernel_arguments import shape_of_roi
 from .compile import PIXEL_TYPES, compiled, with_includes
 
-#: Threads of a warp, and shared memory that a block may use on every GPU.
+#: Threads of a warp, and shared memory of a block on any GPU.
 WARP, SHARED_BYTES = 32, 48 << 10
 
-#: Up to so many columns maximum likelihood, and errors with a map of variances, keep the profile
-#: along them in registers, as kernels/cuda/fit.h says.
+#: Up to this many columns, maximum likelihood and errors with a map of variances keep the profile
+#: along x in registers, see kernels/cuda/fit.h.
 _U_IN_REGISTERS = 16
 
 _KERNEL = """#include "cuda/fit.h"
@@ -49,14 +48,14 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks})
 
 
 class FitCode(NamedTuple):
-    """All by which the code of fits differs, rather than its numbers."""
+    """Everything on which the code of a fit depends, other than run-time numbers."""
 
     profile: Profile
-    #: How it is averaged over a pixel.
+    #: How the profile is averaged over a pixel.
     averaging: str
     likelihood: bool
-    #: Whether weights or read-out variances are known of the pixels, and whether there is a map
-    #: of read-out variances for the standard errors.
+    #: Whether there are weights or read-out variances of pixels, and whether there is a map of
+    #: read-out variances for the standard errors.
     planes: bool
     variance_map: bool
     #: The pixels' type, such as "u2", and whether ROIs lie in frames.
@@ -65,7 +64,7 @@ class FitCode(NamedTuple):
     depth: int
     rows: int
     columns: int
-    #: What kernels/layouts/fit_settings.h has under these names.
+    #: See kernels/layouts/fit_settings.h.
     held: int
     turns: int
     errors: bool
@@ -78,7 +77,7 @@ class FitCode(NamedTuple):
         cls, settings: Settings, roi_shape: tuple[int, ...], pixel: str, *, gather: bool,
         planes: bool, variance_map: bool,
     ) -> FitCode:  # fmt: skip
-        """Return the code of fits."""
+        """Return the code for fits with these settings."""
         numbers = make_fit_settings(settings, roi_shape)
         likelihood = settings.estimator_kind.is_likelihood
         roi = shape_of_roi(roi_shape)
@@ -91,13 +90,13 @@ class FitCode(NamedTuple):
 
     @property
     def in_registers(self) -> bool:
-        """Whether these are fits of the fast path, whose pixels stay in registers."""
+        """Whether fits take the fast path, with pixels in registers."""
         is_planar = len(self.profile.axes) == 2
         return is_planar and self.profile.separable and not self.likelihood and not self.planes
 
     @property
     def lines(self) -> int:
-        """Lines of pixels along x."""
+        """Number of lines of pixels along x."""
         return self.depth * self.rows
 
     @property
@@ -107,31 +106,31 @@ class FitCode(NamedTuple):
 
     @property
     def roi_bytes(self) -> int:
-        """Bytes of a ROI that is cut out."""
+        """Bytes of a ROI as a cut-out."""
         return self.lines * self.columns * self.pixel_bytes
 
 
 class Threads(NamedTuple):
-    """How fits are laid out over threads."""
+    """The layout of fits over threads."""
 
-    #: Threads that share a fit, along the ROI's columns and rows.
+    #: Number of threads that share a fit, along the ROI's columns and rows.
     lanes_x: int
     lanes_y: int
-    #: Threads of a block, and blocks that share a multiprocessor at least.
+    #: Threads per block, and least number of blocks per multiprocessor.
     block: int
     blocks: int
-    #: Whether a thread takes several fits in turn, each as soon as others have ended, too.
+    #: Whether a thread does several fits in turn, the next as soon as others have ended, too.
     several: bool = False
 
     @property
     def fits_per_block(self) -> int:
-        """Fits that a block works on at a time."""
+        """Number of simultaneous fits of a block."""
         return self.block // (self.lanes_x * self.lanes_y)
 
     def rounds(self, count: int, multiprocessors: int) -> int:
-        """Return how many times as many a block takes in turn, for so many fits in all.
+        """Return the number of fits that each thread does in turn, for `count` fits in total.
 
-        Few fits spread over the whole GPU; of many, each block takes the same number.
+        Few fits are spread over the whole GPU; with many, each block does the same number.
         """
         if not self.several:
             return 1
@@ -149,13 +148,13 @@ class FitKernel(NamedTuple):
 
 @lru_cache(maxsize=512)
 def fit_kernel(code: FitCode, device: int) -> FitKernel:
-    """Return the kernel of a kind of fits, for the current device, whose number is given."""
+    """Return the kernel of a kind of fits for the current device, which is `device`."""
     threads = threads_for(code)
     return FitKernel(compiled(kernel_text(code, threads), "fit"), threads)
 
 
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
-    """Return the C++ of a profile of one's own, or nothing; and the name of a profile."""
+    """Return the C++ of an own profile (empty for built-in ones), and the profile's C++ name."""
     if profile.expression is not None:
         from ...models.expressions.program import to_cuda
 
@@ -166,7 +165,7 @@ def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
 
 
 def kernel_text(code: FitCode, threads: Threads) -> str:
-    """Return the C++ of a kernel, with all that it includes."""
+    """Return the C++ of a kernel, with includes inserted."""
     own_profile, profile = profile_text(code.profile, code.averaging)
     return with_includes(
         _KERNEL.format(
@@ -200,7 +199,7 @@ def _literal(value: bool) -> str:
 
 
 def threads_for(code: FitCode) -> Threads:
-    """Return how a kind of fits is laid out.
+    """Return the layout of a kind of fits.
 
     Examples
     --------
@@ -224,17 +223,17 @@ def threads_for(code: FitCode) -> Threads:
     return threads._replace(block=block, blocks=blocks)
 
 
-# The tables were found on an H200 by trying all layouts (docs/performance.md). 16 warps of a
-# multiprocessor leave a thread 128 registers, 12 warps 168, and 8 warps as many as there can be.
+# The tables were found on an H200 by trying all layouts (docs/performance.md). With 16 warps per
+# multiprocessor a thread has 128 registers, with 12 warps 168, and with 8 warps the maximum.
 
-#: Fits that a thread takes in turn, at most.
+#: Largest number of fits that a thread does in turn.
 _ROUNDS = 16
-#: Threads that share a fit, along x and y, and how many numbers each can keep: its own pixels,
-#: three profile values for each of its columns, and one for each of its rows. An averaged profile
-#: takes long to find along an axis, which is best shared along both.
+#: Threads that share a fit along x and y, and the largest number of values of each: its pixels,
+#: three profile values per column, and one per row. Averaged profiles take long to evaluate, which
+#: is best divided along both axes.
 _SAMPLED = (((1, 1), 221), ((1, 2), 147), ((1, 4), 222), ((4, 4), 1024))
 _AVERAGED = (((1, 1), 200), ((1, 2), 200), ((2, 2), 221), ((4, 4), 1024))
-#: By these numbers: threads of a block, blocks of a multiprocessor, and whether a thread takes
+#: By number of values: threads per block, blocks per multiprocessor, and whether a thread does
 #: several fits.
 _ALONE = (
     (77, (64, 8, True)), (117, (64, 6, True)), (140, (64, 4, True)), (180, (128, 2, False)),
@@ -242,8 +241,8 @@ _ALONE = (
 )  # fmt: skip
 _TOGETHER = ((116, (128, 4, False)), (130, (64, 6, False)), (1024, (128, 2, False)))
 
-#: What leaves room for fewer: doubles, which take two registers each until they are pixels; maps
-#: of variances, and rows of which some threads have one less.
+#: Values that must be spared: for doubles, which take two registers each until converted; for maps
+#: of variances, and for rows that do not divide evenly.
 _DOUBLES, _MAPS_OR_UNEVEN = 22, 8
 
 
@@ -265,12 +264,12 @@ def _registers(code: FitCode) -> Threads:
 
 
 def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
-    """Return how many pixels and profile values a thread keeps."""
+    """Return the number of pixels and profile values of a thread."""
     own_rows, own_columns = -(-rows // lanes_y), -(-columns // lanes_x)
     return own_rows * own_columns + 3 * own_columns + own_rows
 
 
-#: Numbers of shared memory that a thread has for its own rows; more threads share larger fits.
+#: Values in shared memory per thread for its rows; more threads share larger fits.
 _NUMBERS = 90
 #: The same of two threads for maximum likelihood, whose profiles are in registers.
 _NUMBERS_OF_TWO = 128
@@ -278,7 +277,7 @@ _NUMBERS_OF_TWO = 128
 
 def _shared(code: FitCode) -> Threads:
     lanes = 1
-    # Weights of a small separable fit lie beside its pixels without need for another thread.
+    # Weights of a small separable fit need no further thread.
     small = code.profile.separable and not code.likelihood and code.lines * code.columns <= _NUMBERS
     numbers = code.columns * (2 if code.planes and not small else 1)
     u_in_registers = code.profile.separable and code.columns <= _U_IN_REGISTERS
@@ -293,7 +292,7 @@ def _shared(code: FitCode) -> Threads:
 
 
 def _shared_blocks(code: FitCode, lanes: int) -> int:
-    """Return how many blocks of 64 threads a multiprocessor is to hold."""
+    """Return the number of blocks of 64 threads per multiprocessor."""
     if not code.profile.separable:
         return 6 if lanes == 1 else 8
     if code.likelihood:
@@ -305,7 +304,7 @@ def _shared_blocks(code: FitCode, lanes: int) -> int:
 
 
 def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
-    """Return how much shared memory a warp takes, as kernels/cuda/fit.h lays it out."""
+    """Return the shared memory of a warp in bytes, as laid out in kernels/cuda/fit.h."""
     fits = WARP // (lanes_x * lanes_y)
     shape = len(code.profile.shape)
     n = shape + 2 if code.likelihood else shape

@@ -1,6 +1,6 @@
-"""Which ROIs on the GPU may have saturated pixels, or such as are no data.
+"""Find ROIs with possibly saturated or padding pixels on the GPU.
 
-The CPU's twin is part of the library.
+GPU version of a function of the library.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .device import Device
 THREADS = 128
 
 
-def order(
+def find(
     device: Device,
-    orders: Any,
+    commands: Any,
     frames: Any,
     corners: Any,
     roi_shape: tuple[int, ...],
     rule: FlatAreaRule,
 ) -> NDArray[np.uint8]:
-    """Return memory for what ROIs are suspected of; it is filled when orders are carried out.
+    """Return host memory for the suspicions against ROIs, which running the commands fills.
 
-    The corners lie on the device; there is one at least.
+    There is at least one corner; the corners lie on the device.
     """
     count = len(corners)
     found = device.allocate(count)
@@ -38,6 +38,6 @@ def order(
         frames, *map(np.int64, frames.shape[1:]), corners, np.int64(count),
         *map(np.int32, roi_shape), as_argument(rule), found,
     )  # fmt: skip
-    orders.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
-    suspect: NDArray[np.uint8] = orders.fetch(found)
+    commands.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
+    suspect: NDArray[np.uint8] = commands.download(found)
     return suspect

@@ -1,4 +1,4 @@
-"""Large ROIs on the GPU: the frames lie there, the search is the CPU library's."""
+"""Fit large ROIs: sums over pixels on the GPU, the optimiser in the CPU library."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .fit_kernel import profile_text
 
 #: Threads of a block, and of a warp.
 THREADS, WARP = 256, 32
-#: Tiles, about, and rows of one at least and at most: a thread adds up some dozens of pixels in
-#: single precision. They do not depend on the GPU, and so neither do the sums.
+#: Approximate number of tiles, and least and largest number of rows of a tile: a thread sums some
+#: dozens of pixels in single precision. Independent of the GPU, so that sums are, too.
 _TILES, _LEAST_ROWS, _MOST_ROWS = 4096, 4, 64
 
 #: Takes a kernel's text and name, a number of warps, and the arguments.
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__({threads})
 
 
 class Tiling(NamedTuple):
-    """How the rows of a request are cut into tiles, one for a warp."""
+    """The division of a request's rows into tiles, one per warp."""
 
     tiles: int
     rows: int
@@ -80,7 +80,7 @@ class Tiling(NamedTuple):
 
 @lru_cache(maxsize=64)
 def sums_text(profile: Profile, averaging: str, pixel: str, task: int) -> str:
-    """Return the C++ of the kernel that makes the sums of tiles."""
+    """Return the C++ of the kernel that sums over tiles."""
     own_profile, name = profile_text(profile, averaging)
     return with_includes(
         _SUMS_KERNEL.format(
@@ -98,7 +98,7 @@ def join_text() -> str:
 
 @lru_cache(maxsize=8)
 def cells_text(pixel: str) -> str:
-    """Return the C++ of the kernel that looks at the pixels in cells."""
+    """Return the C++ of the kernel that examines pixels in cells."""
     return with_includes(_CELLS_KERNEL.format(pixel=PIXEL_TYPES[pixel], threads=THREADS))
 
 
@@ -113,7 +113,7 @@ def fit_rois(
     variance_map: Planes | None = None,
     on_device: bool = False,
 ) -> dict[str, Any]:
-    """Fit large ROIs where they lie in the frames; as :func:`.fit.fit_rois` says."""
+    """Fit large ROIs in frames, with the arguments of :func:`.fit.fit_rois`."""
     import cupy
 
     corners = None if corners is None else cupy.asnumpy(corners)
@@ -141,14 +141,14 @@ def fit_rois(
 
 
 class _Uploaded:
-    """Frames on the device; those of the host come one by one."""
+    """Frames on the device; those of the host are uploaded one by one."""
 
     def __init__(self, frames: Any) -> None:
         self._frames, self._number = frames, -1
         self._one = None if isinstance(frames, np.ndarray) else transfer.upload(frames)
 
     def place(self, frame: int, top: int, left: int) -> int:
-        """Return the address of a ROI's first pixel; one frame alone is that of all."""
+        """Return the address of a ROI's first pixel; a single frame serves all."""
         number = min(frame, len(self._frames) - 1)
         _, height, width = self._frames.shape
         if isinstance(self._frames, np.ndarray):
@@ -162,18 +162,18 @@ class _Uploaded:
 
 
 class Machine:
-    """What makes the numbers of requests, of one kind of fits: the current device.
+    """Computes the numbers that the library requests, on the current device.
 
     Parameters
     ----------
     settings : Settings
-        How to fit.
+        The settings of the fit.
     pixel : str
-        The pixels' type, such as "u2".
+        Type of the pixels, such as "u2".
     launch : callable, optional
-        Takes a kernel's text and name, a number of warps and the arguments.
+        Called with a kernel's text and name, a number of warps and the arguments.
     empty : callable, optional
-        Takes a length and returns memory for so many numbers.
+        Returns memory for a number of values.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Machine:
         self._launch, self._empty = launch or _launch, empty or _empty
 
     def numbers(self, pixels: LargePixels, request: LargeRequest) -> NDArray[np.float64]:
-        """Return the numbers of a request, by the current stream."""
+        """Return the numbers of a request, computed on the current stream."""
         given = as_argument(pixels), as_argument(request)
         if request.task == LargeTask.CELLS:
             result = self._empty(request.numbers)
@@ -203,7 +203,7 @@ class Machine:
 
 
 def _launch(text: str, name: str, warps: int, *arguments: Any) -> None:
-    """Launch a kernel with so many warps at least."""
+    """Launch a kernel with at least this many warps."""
     compiled(text, name)((-(-warps * WARP // THREADS),), (THREADS,), arguments)
 
 

@@ -1,4 +1,4 @@
-"""Measured PSFs in a GPU's memory."""
+"""Upload measured PSFs to a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .compile import as_argument
 
 
 class PsfOnDevice(NamedTuple):
-    """The constants of a PSF, and what they refer to."""
+    """The constants of a PSF, and the arrays that they refer to."""
 
     constants: Any
     kept: tuple[Any, ...]
@@ -24,14 +24,14 @@ class PsfOnDevice(NamedTuple):
 
 @lru_cache(maxsize=16)
 def psf_on_device(psf: Lattice, roi_shape: tuple[int, ...], _device: int) -> PsfOnDevice:
-    """Return a PSF for ROIs of one size on the current device, whose number is given."""
+    """Return a PSF for ROIs of one size on the current device, which is `_device`."""
     import cupy
 
     return laid_out(psf, roi_shape, cupy.asarray)
 
 
 def laid_out(psf: Lattice, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevice:
-    """Return a PSF as kernels/cuda/lattice.h reads it, each array where ``upload`` puts it."""
+    """Return a PSF in the layout of kernels/cuda/lattice.h, with arrays from ``upload``."""
     reached = Reached.of(psf, roi_shape)
     coefficients, found = upload(taps_of(reached.coefficients)), templates(psf)
     starts = upload(found.view(np.uint8))
@@ -41,6 +41,6 @@ def laid_out(psf: Lattice, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevi
 
 
 def taps_of(coefficients: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return of each voxel, by rows, columns and planes, its coefficient and the next ones in z."""
+    """Return each voxel's coefficient and the next ones in z, by rows, columns and planes."""
     windows = sliding_window_view(coefficients, 4, axis=0)
     return np.ascontiguousarray(windows.transpose(1, 2, 0, 3))

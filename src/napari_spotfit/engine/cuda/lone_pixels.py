@@ -1,4 +1,4 @@
-"""Lone pixels in ROIs on the GPU, the twin of kernels/cpu/vectorized/lone_pixels.cpp."""
+"""Find hot or dead pixels in ROIs, GPU version of kernels/cpu/vectorized/lone_pixels.cpp."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..detection.detection_settings import make_detection_settings
 from .compile import PIXEL_TYPES
 from .device import Device
 
-#: Threads of a block and of a warp; pixels that a launch looks at, at most.
+#: Threads of a block and of a warp; largest number of pixels of a launch.
 THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
 
 
@@ -24,26 +24,26 @@ THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
 def _made(
     settings: Settings, shape: tuple[int, int], level: float | None = None
 ) -> DetectionSettings:
-    """Return the kernel's settings, read-only; it uses none of the bands."""
+    """Return the kernel's settings, read-only, without bands, which it does not use."""
     bands = make_bands(settings.known_sigma, shape)
     return make_detection_settings(settings, bands, lambda _: None, level=level)
 
 
 class Look:
-    """A look at the ROIs of frames in the memory of a device.
+    """Looks for hot or dead pixels in ROIs of frames on a device.
 
     Parameters
     ----------
     device : Device
-        Where.
+        The device.
     frames : array, shape (n, Y, X)
-        What lies there.
+        The frames on it.
     roi_shape : (int, int)
         Rows and columns of the ROIs.
     settings : Settings
-        Those of detection.
+        The settings of detection.
     level : float, optional
-        That of a frame of which they are a part.
+        Level of the whole frame, if these are parts of it.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Look:
             "cuda/lone_pixels.cu", "find_lone_pixels", THREADS=THREADS, PIXEL=pixel
         )
 
-    def order(self, orders: Any, corners: Any, pixels: Any = None) -> NDArray[np.bool_]:
-        """Return memory for which ROIs have lone pixels; it is filled when orders are carried out.
+    def find(self, commands: Any, corners: Any, pixels: Any = None) -> NDArray[np.bool_]:
+        """Return host memory for which ROIs have such pixels, which running the commands fills.
 
-        The corners lie on the device, as does memory for which pixels these are.
+        The corners lie on the device, as does optional memory for a mask of the pixels.
         """
         device, count = self._device, len(corners)
         found = device.allocate(count)
@@ -73,11 +73,11 @@ class Look:
             device.address(found), None if pixels is None else device.address(pixels),
             count, *self._roi_shape,
         )  # fmt: skip
-        orders.keep(corners, pixels)
+        commands.keep(corners, pixels)
         given, own, size = bytes(work), THREADS // _WARP, math.prod(self._roi_shape)
         blocks, share = -(-count // own), max(_MOST_PIXELS // (own * size), 1)
         for first in range(0, blocks, share):
             grid = (min(share, blocks - first),)
-            orders.launch(self._kernel, grid, (THREADS,), (given, np.int32(first)))
-        suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
+            commands.launch(self._kernel, grid, (THREADS,), (given, np.int32(first)))
+        suspect: NDArray[np.bool_] = commands.download(found).view(bool)
         return suspect

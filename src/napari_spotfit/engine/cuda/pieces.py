@@ -1,8 +1,8 @@
-"""Cut-outs from the host's memory: pieces that GPUs take as they get done, results in order.
+"""Fit cut-outs of the host in pieces, which GPUs take as they finish others.
 
-Each GPU is fed by threads of its own, with streams and buffers of their own. A thread has two
-pieces under way: it copies one while the GPU fits the other. Nothing that takes long is done
-under the interpreter's lock. What a failing GPU leaves, the others do.
+Each GPU has its own threads, with their own streams and buffers. A thread alternates between two
+pieces: it copies one while the GPU fits the other, without the interpreter's lock. If a GPU fails,
+the others take its pieces.
 """
 
 from __future__ import annotations
@@ -26,28 +26,26 @@ from ..kernel_arguments import Results, address, sizes_of_results
 from . import staging, transfer
 from .devices import free_memory
 
-#: Bytes of pixels that go up at a time, at most and at least, and how many threads copy them for
-#: each GPU, at most.
+#: Largest and smallest piece in bytes of pixels, and largest number of threads per GPU.
 PIECE_BYTES, SMALL_PIECE, FEEDERS = 32 << 20, 1 << 20, 8
-#: The same where a piece has page-locked memory of its own, because its pixels are converted on the
-#: way or its results copied.
+#: Largest piece if it needs page-locked memory to convert pixels or to copy results.
 COPIED_BYTES = 8 << 20
-#: A thread has so many bytes to copy at least.
+#: Least number of bytes per thread.
 FEEDER_BYTES = 4 << 20
-#: The same for pixels that are in page-locked memory already: the CPU copies nothing.
+#: Largest piece and number of threads if the pixels are in page-locked memory, and need no copy.
 PINNED_BYTES, PINNED_FEEDERS = 32 << 20, 2
-#: Pieces of a thread that are under way.
+#: Number of simultaneous pieces of a thread.
 UNDER_WAY = 2
-#: A piece of fewer fits is not halved when the GPU's memory runs out.
+#: Pieces of at most this many fits are not halved if the GPU's memory runs out.
 _SMALLEST = 4096
 
 
 class Task(Protocol):
-    """What is the same for all pieces, as :mod:`.fit` has it."""
+    """What all pieces share, see :mod:`.fit`."""
 
     @property
     def settings(self) -> Settings:
-        """How to fit."""
+        """The settings of the fit."""
 
     @property
     def roi_shape(self) -> tuple[int, ...]:
@@ -55,30 +53,30 @@ class Task(Protocol):
 
     @property
     def pixel(self) -> np.dtype[Any]:
-        """The type of pixels that the kernel reads."""
+        """The pixel type that the kernel reads."""
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of results that a fit has."""
+        """Bytes of a fit's results."""
 
     @property
     def launches(self) -> Callable[..., tuple[Any, list[Any]]]:
-        """What returns the kernel, and its launches for some fits of a piece."""
+        """Returns the kernel and its launches for the fits of a piece."""
 
 
 def fit_in_pieces(
     frames: NDArray[Any], start: Any, maps: Any, task: Task, devices: Sequence[int]
 ) -> dict[str, Any]:
-    """Fit many cut-outs of the host, several pieces side by side on each device.
+    """Fit many cut-outs of the host, several pieces at a time on each device.
 
     Parameters
     ----------
     frames : ndarray, shape (n, rows, columns)
-        Of any real number type, byte order and layout; converted piece by piece.
+        Cut-outs of any real type, byte order and layout, which are converted piece by piece.
     start, maps, task
-        As the fits take them, in the host's memory.
+        Start values, maps and task of the fits, on the host.
     devices : sequence of int
-        By CUDA's numbers of them.
+        CUDA device numbers.
 
     Returns
     -------
@@ -88,7 +86,7 @@ def fit_in_pieces(
     Raises
     ------
     Unfinished
-        If a device failed; what the others did not do is left.
+        If a device failed, and fits are left.
     """
     n, settings = len(frames), task.settings
     reads = frames.dtype == task.pixel and transfer.is_pinned(frames)
@@ -98,8 +96,8 @@ def fit_in_pieces(
         memory, writes = staging.pinned(size), True
     start = None if start is None else np.ascontiguousarray(start)
     maps = maps.each(np.ascontiguousarray)
-    as_they_are = frames.flags.c_contiguous and frames.dtype == task.pixel
-    work = _Work(frames, start, maps, task, memory, reads, writes, as_they_are)
+    is_native = frames.flags.c_contiguous and frames.dtype == task.pixel
+    work = _Work(frames, start, maps, task, memory, reads, writes, is_native)
     piece, feeders = _shares(work, devices)
     ranges, lost = Ranges(n, piece), dict[int, Exception]()
 
@@ -112,8 +110,8 @@ def fit_in_pieces(
             lost[device] = error
 
     def ready() -> Iterator[Callable[[], None]]:
-        # Made ready by this thread, one after the other: by those that feed, all at once and each
-        # with the interpreter, it would take three times as long.
+        # Prepared in this thread one by one: in the feeding threads, which compete for the
+        # interpreter's lock, it would take three times as long.
         for device in itertools.islice(itertools.cycle(devices), feeders):
             try:
                 feeder = _Feeder(work, device, piece)
@@ -123,19 +121,19 @@ def fit_in_pieces(
                 yield partial(feed, feeder)
 
     threads.together(ready(), ranges.stop)
-    # What is left failed for want of memory, or with a device at the very end: now one after the
-    # other, and smaller.
+    # Ranges that are left lacked memory, or their device failed at the end: fit them one by one, in
+    # smaller pieces.
     for device in devices:
         if device not in lost:
             _finish(work, device, ranges, lost)
     columns = Results.within(memory, n, settings).columns(settings.profile)
     if lost:
-        raise Unfinished(columns, ranges.take_all(), lost)
+        raise Unfinished(columns, ranges.close(), lost)
     return columns
 
 
 class Ranges:
-    """The ranges still to be fitted, handed out in order."""
+    """A queue of the ranges to fit."""
 
     def __init__(self, n: int, step: int) -> None:
         self._left = deque((first, min(first + step, n)) for first in range(0, n, step))
@@ -151,7 +149,7 @@ class Ranges:
             yield taken
 
     def give_back(self, ranges: Sequence[Range]) -> None:
-        """Take ranges back that came to nothing."""
+        """Return ranges that were not fitted to the queue."""
         with self._taking:
             self._left.extendleft(ranges)
 
@@ -159,7 +157,7 @@ class Ranges:
         """Hand out no more."""
         self._stopped = True
 
-    def take_all(self) -> list[Range]:
+    def close(self) -> list[Range]:
         """Return the ranges left, and close the queue."""
         rest = sorted(self._left)
         self._left.clear()
@@ -167,38 +165,38 @@ class Ranges:
 
 
 class _Work(NamedTuple):
-    """What is the same for all pieces of a call."""
+    """What all pieces of a call share."""
 
-    #: Cut-outs, start values and maps, each perhaps None; all but the cut-outs as they go up.
+    #: Cut-outs, optional start values and maps; all but the cut-outs in the form to upload.
     frames: NDArray[Any]
     start: Any
     maps: Any
     task: Task
-    #: Where the results go, as Results divides it.
+    #: Memory of the results, divided as by Results.
     memory: NDArray[np.uint8]
-    #: Whether the device reads the cut-outs, and writes the results, by itself.
+    #: Whether the device can read the cut-outs, and write the results, in page-locked memory.
     reads: bool
     writes: bool
-    #: Whether the cut-outs' bytes are what the kernel reads.
-    as_they_are: bool
+    #: Whether the kernel can read the cut-outs' bytes without conversion.
+    is_native: bool
 
-    def brought(self, memory: int, room: int) -> staging.Way:
-        """Return the way of results to where they go, from memory for so many fits."""
+    def results_to_host(self, memory: int, room: int) -> staging.CopyTable:
+        """Return the copies of results to their columns, from memory for `room` fits."""
         sizes = sizes_of_results(self.task.settings)
         begins = np.cumsum(sizes) - sizes
         to = address(self.memory) + begins * len(self.frames)
         origin = memory + begins * room
-        return staging.Way(np.stack([to, origin, sizes, 0 * sizes, sizes], 1))
+        return staging.CopyTable(np.stack([to, origin, sizes, 0 * sizes, sizes], 1))
 
 
 class _Slot:
-    """A stream and memory of the current device, for one piece at a time."""
+    """A stream and memory on the current device for one piece at a time."""
 
     def __init__(self, work: _Work, parts: staging.Staging, stream: Any, piece: int) -> None:
         import cupy
 
         self._work, self._parts, self._stream, self._piece = work, parts, stream, piece
-        #: What is under way.
+        #: The range that is being fitted.
         self.range: Range | None = None
         task = work.task
         with stream:
@@ -206,63 +204,63 @@ class _Slot:
             self._memory = cupy.empty(task.row_bytes * piece, np.uint8)
             self._start, *maps = (_place(array, piece) for array in (work.start, *work.maps))
         self._maps = type(work.maps)(*maps)
-        self._given = None if work.as_they_are else _pinned_like(self._pixels)
+        self._given = None if work.is_native else _pinned_like(self._pixels)
         sent = [
-            _up(self._pixels, work.frames) if self._given is None
+            _copy_row(self._pixels, work.frames) if self._given is None
             else (address(self._pixels), address(self._given), 0, 0, self._given[0].nbytes)
         ]  # fmt: skip
-        for there, here in ((self._start, work.start), *zip(maps, work.maps, strict=True)):
-            if here is not None and len(here) > 1:
-                sent.append(_up(there, here))
-        self._sent = staging.Way(sent)
+        for on_device, on_host in ((self._start, work.start), *zip(maps, work.maps, strict=True)):
+            if on_host is not None and len(on_host) > 1:
+                sent.append(_copy_row(on_device, on_host))
+        self._sent = staging.CopyTable(sent)
         self._back = None if work.writes else staging.pinned(self._memory.size)
         there = address(self._memory)
         if self._back is None:
-            self._received, self._done = work.brought(there, piece), staging.Way([])
+            self._received, self._done = work.results_to_host(there, piece), staging.CopyTable([])
         else:
             here = address(self._back)
-            self._received = staging.Way([here, there, 0, 0, task.row_bytes])
-            self._done = work.brought(here, piece)
-        self._jobs: dict[int, staging.Job] = {}
+            self._received = staging.CopyTable([here, there, 0, 0, task.row_bytes])
+            self._done = work.results_to_host(here, piece)
+        self._commands: dict[int, staging.PieceCommands] = {}
 
     def next(self, first: int, last: int) -> None:
-        """Finish what is under way, and begin to fit a range."""
+        """Finish the current piece, and start to fit a range."""
         n = last - first
         if self._given is not None:
             self.finish()
             np.copyto(self._given[:n], self._work.frames[first:last], casting="unsafe")
-        if n not in self._jobs:
-            self._jobs[n] = self._job(n)
-        done = self._brought()
-        self._sent.of(first, n)
-        self._received.of(first, n if self._back is None else self._piece)
-        self._parts.feed(self._stream.ptr, done, self._jobs[n])
+        if n not in self._commands:
+            self._commands[n] = self._commands_for(n)
+        done = self._copies()
+        self._sent.select(first, n)
+        self._received.select(first, n if self._back is None else self._piece)
+        self._parts.feed(self._stream.ptr, done, self._commands[n])
         self.range = first, last
 
     def finish(self) -> None:
-        """Wait for what is under way; its results are where they belong then."""
+        """Wait for the current piece, and copy its results to their columns."""
         if self.range is not None:
-            self._parts.feed(self._stream.ptr, self._brought())
+            self._parts.feed(self._stream.ptr, self._copies())
             self.range = None
 
-    def _brought(self) -> staging.Way | None:
-        """Return what is copied when what is under way is done."""
+    def _copies(self) -> staging.CopyTable | None:
+        """Return the copies to make when the current piece is done."""
         if self.range is None:
             return None
         first, last = self.range
-        self._done.of(first, last - first)
+        self._done.select(first, last - first)
         return self._done
 
-    def _job(self, n: int) -> staging.Job:
+    def _commands_for(self, n: int) -> staging.PieceCommands:
         launched = self._work.task.launches(
             self._pixels, None, self._start, self._maps, address(self._memory), n, self._piece
         )
         in_place = int(self._work.reads or self._given is not None)
-        return staging.Job(self._sent, self._received, in_place, *launched)
+        return staging.PieceCommands(self._sent, self._received, in_place, *launched)
 
 
 def _place(array: Any, piece: int) -> Any:
-    """Return memory of the device for a piece of an array; what all fits share, as it is there."""
+    """Return device memory for a piece of an array; upload an array that all fits share."""
     import cupy
 
     if array is None:
@@ -272,28 +270,28 @@ def _place(array: Any, piece: int) -> Any:
     return cupy.empty((piece, *array.shape[1:]), array.dtype)
 
 
-def _up(there: Any, here: NDArray[Any]) -> tuple[int, int, int, int, int]:
-    """Return how a piece of an array goes to memory for one piece."""
-    row = here[0].nbytes
-    return address(there), address(here), 0, row, row
+def _copy_row(on_device: Any, on_host: NDArray[Any]) -> tuple[int, int, int, int, int]:
+    """Return the row of a copy table that uploads a piece of an array."""
+    row = on_host[0].nbytes
+    return address(on_device), address(on_host), 0, row, row
 
 
 def _pinned_like(pixels: Any) -> NDArray[Any]:
-    """Return page-locked memory for as many pixels."""
+    """Return page-locked memory of the same shape and type."""
     memory: NDArray[Any] = staging.pinned(pixels.nbytes).view(pixels.dtype)
     return memory.reshape(pixels.shape)
 
 
 def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
-    """Return how many fits a piece has, and how many threads there are."""
+    """Return the number of fits of a piece, and the number of threads."""
     n, task = len(work.frames), work.task
     pixel_bytes = task.pixel.itemsize * math.prod(task.roi_shape)
     feeders, size = min(FEEDERS * len(devices), threads.available()), PIECE_BYTES
     if work.reads:
         feeders, size = PINNED_FEEDERS * len(devices), PINNED_BYTES
-    elif not (work.as_they_are and work.writes):
+    elif not (work.is_native and work.writes):
         size = COPIED_BYTES
-    # A thread takes as long to begin as to copy that much.
+    # Starting a thread takes as long as copying this much.
     feeders = min(feeders, max(n * pixel_bytes // FEEDER_BYTES, 1))
     size = max(min(n * pixel_bytes // (feeders * UNDER_WAY), size), SMALL_PIECE)
     each = pixel_bytes + task.row_bytes
@@ -304,7 +302,7 @@ def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
 
 
 class _Feeder:
-    """What a thread needs to feed a device: page-locked memory, and slots for pieces."""
+    """Feeds a device from one thread, with page-locked memory and slots for pieces."""
 
     def __init__(self, work: _Work, device: int, piece: int) -> None:
         import cupy
@@ -312,7 +310,7 @@ class _Feeder:
         self.device, self._work, self._piece = device, work, piece
         with ExitStack() as kept, cupy.cuda.Device(device):
             self._parts = kept.enter_context(staging.staging())
-            #: The others are made when the first piece is under way.
+            #: Further slots are made once the first piece has started.
             self._slots = [self._slot(kept)]
             self._kept = kept.pop_all()
 
@@ -321,7 +319,7 @@ class _Feeder:
         return _Slot(self._work, self._parts, stream, self._piece)
 
     def feed(self, ranges: Ranges) -> Exception | None:
-        """Fit ranges until there are no more, or return why it does not go on."""
+        """Fit ranges until there are no more, or return the error that stopped it."""
         import cupy
 
         taken: Range | None = None
@@ -337,7 +335,7 @@ class _Feeder:
         except cuda_errors() as error:
             own = {slot.range for slot in self._slots} | {taken}
             ranges.give_back([one for one in own if one is not None])
-            # Without its traceback, which holds the arrays.
+            # The traceback would keep arrays alive.
             return error.with_traceback(None)
         finally:
             self._slots = []
@@ -345,7 +343,7 @@ class _Feeder:
 
 
 def _finish(work: _Work, device: int, ranges: Ranges, lost: dict[int, Exception]) -> None:
-    """Fit what is left, on one device."""
+    """Fit the ranges that are left, on one device."""
     import cupy
 
     def fit(first: int, last: int) -> None:
@@ -354,7 +352,7 @@ def _finish(work: _Work, device: int, ranges: Ranges, lost: dict[int, Exception]
             slot.next(first, last)
             slot.finish()
 
-    for first, last in ranges.take_all():
+    for first, last in ranges.close():
         try:
             with cupy.cuda.Device(device):
                 halving(fit, first, last)
@@ -364,7 +362,7 @@ def _finish(work: _Work, device: int, ranges: Ranges, lost: dict[int, Exception]
 
 
 def halving(work: Callable[[int, int], None], first: int, last: int) -> None:
-    """Work on a range; where the GPU's memory does not suffice, on its halves in turn."""
+    """Process a range; if the GPU's memory does not suffice, halve it."""
     import cupy
 
     try:

@@ -1,39 +1,39 @@
-"""Why no GPU can be used, and what to do about it: all sentences that say so.
+"""Messages on why no GPU can be used, and what to do about it.
 
-Commands stand on lines of their own, to be copied.
-Nothing here looks at the computer; :mod:`.devices` does, and hands in what it saw.
+Commands are on lines of their own, to be copied. The state of the computer comes from
+:mod:`.devices`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Compute capability that the kernels are compiled and checked for, and newer.
+#: Oldest compute capability for which the kernels are compiled and tested.
 OLDEST = (7, 5)
 #: Bytes that must be free on a GPU.
 LEAST_MEMORY = 128 << 20
 
-# CUDA's error codes that have an explanation of their own here.
+# CUDA's error codes with an explanation here.
 _NO_MEMORY, _STUB, _OLD_DRIVER, _BUSY, _NO_DEVICE, _DRIVER_CHANGED = 2, 34, 35, 46, 100, 803
 
 
 class Computer(NamedTuple):
-    """The GPUs of a computer, and what keeps CuPy from them."""
+    """The state of a computer as far as CUDA is concerned."""
 
-    #: Of the operating system, as in ``sys.platform``.
+    #: The operating system, as in ``sys.platform``.
     platform: str = "linux"
-    #: Newest CUDA that NVIDIA's driver runs, 12040 for 12.4; 0 without a driver.
+    #: Newest CUDA version of NVIDIA's driver, 12040 for 12.4; 0 without a driver.
     driver: int = 0
-    #: CUDA that CuPy was built for; 0 without CuPy.
+    #: CUDA version of CuPy; 0 without CuPy.
     cupy: int = 0
-    #: Installed packages that hold CuPy; there should be one.
+    #: Installed packages of CuPy; there should be one.
     packages: tuple[str, ...] = ()
     #: The environment variable CUDA_VISIBLE_DEVICES.
     visible: str | None = None
 
 
 def hides_all(visible: str | None) -> bool:
-    """Return whether this CUDA_VISIBLE_DEVICES hides every GPU of any computer."""
+    """Whether this value of CUDA_VISIBLE_DEVICES hides all GPUs."""
     return visible is not None and visible.split(",")[0].strip() in ("", "-1", "NoDevFiles")
 
 
@@ -67,7 +67,7 @@ def not_installed(computer: Computer) -> str:
 
 
 def not_importable(computer: Computer, error: BaseException) -> str:
-    """Explain that CuPy is there, but broken."""
+    """Explain that CuPy is installed, but broken."""
     if len(computer.packages) > 1:
         return _several(computer)
     root = error.__cause__ or error
@@ -75,12 +75,12 @@ def not_importable(computer: Computer, error: BaseException) -> str:
 
 
 def not_cuda(computer: Computer) -> str:
-    """Explain that this CuPy is one for other GPUs."""
+    """Explain that this CuPy is not for NVIDIA GPUs."""
     return f"The installed CuPy is not the one for NVIDIA GPUs. {_anew(computer)}"
 
 
 def no_compiler(computer: Computer, error: BaseException) -> str:
-    """Explain that the compiler of the kernels is missing."""
+    """Explain that NVRTC is missing."""
     if len(computer.packages) > 1:
         return _several(computer)
     ours = any(package.startswith("cupy-cuda") for package in computer.packages)
@@ -89,16 +89,16 @@ def no_compiler(computer: Computer, error: BaseException) -> str:
 
 
 def failed(computer: Computer, code: int, message: str) -> str:
-    """Explain an error of CUDA from before the work began.
+    """Explain an error of CUDA's initialisation.
 
     Parameters
     ----------
     computer : Computer
-        Where it happened.
+        The computer.
     code : int
         CUDA's error code, a ``cudaError_t``.
     message : str
-        CUDA's own words.
+        CUDA's own message.
     """
     if code == _OLD_DRIVER and not computer.driver:
         return no_driver(computer)
@@ -143,7 +143,7 @@ def failed(computer: Computer, code: int, message: str) -> str:
 
 
 def too_old(name: str, capability: tuple[int, int]) -> str:
-    """Explain that a GPU is older than what the kernels are made for."""
+    """Explain that a GPU is too old for the kernels."""
     return (
         f"{name} is too old: its compute capability is {capability[0]}.{capability[1]}, and "
         f"{OLDEST[0]}.{OLDEST[1]} is needed (GeForce GTX 16 and RTX 20 series, T4 or newer)."
@@ -151,7 +151,7 @@ def too_old(name: str, capability: tuple[int, int]) -> str:
 
 
 def no_memory(name: str, free: int) -> str:
-    """Explain that a GPU's memory is taken."""
+    """Explain that a GPU's memory is in use."""
     return (
         f"{name} has only {free >> 20} MB of its memory free, and {LEAST_MEMORY >> 20} MB are "
         f"needed. {_FREE_MEMORY}"
@@ -159,7 +159,7 @@ def no_memory(name: str, free: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error that says something, with the error's kind."""
+    """Return the first non-empty line of an error, with its type."""
     lines = (line.strip(" =") for line in str(error).splitlines())
     said = next((line for line in lines if line), "")
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
@@ -181,7 +181,7 @@ def _anew(computer: Computer) -> str:
 
 
 def _swap(computer: Computer) -> str:
-    """Return the commands that put the right CuPy in the place of all others."""
+    """Return the commands that replace all CuPy packages by the right one."""
     install = _install(computer)
     if not computer.packages:
         return install
@@ -189,11 +189,11 @@ def _swap(computer: Computer) -> str:
 
 
 def _install(computer: Computer, cuda: int = 0) -> str:
-    """Return the command that installs CuPy and NVRTC, for the driver or for a CUDA."""
+    """Return the command that installs CuPy and NVRTC, for the driver or a CUDA version."""
     old = (cuda or computer.driver) // 1000 == 12
     return f'pip install "napari-spotfit[{"cuda12" if old else "cuda13"}]"'
 
 
 def dotted(cuda: int) -> str:
-    """Return CUDA's version in the usual form: 12.4 for 12040."""
+    """Return CUDA's version as text: 12.4 for 12040."""
     return f"{cuda // 1000}.{cuda % 1000 // 10}"

@@ -1,7 +1,7 @@
-"""The host's memory on its way to a GPU, and page-locked memory that is kept for it.
+"""Copy memory between host and GPU through page-locked buffers, which are reused.
 
-The library copies and calls CUDA's driver without the interpreter's lock. Ordinary memory passes
-through page-locked memory a part at a time: while one part is on its way, the next is copied.
+The library copies and calls CUDA's driver without the interpreter's lock. Pageable memory is
+staged through page-locked buffers: while one part is transferred, the next is copied.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from ..cpu import layouts
 from ..cpu.library import load
 from ..kernel_arguments import address
 
-#: Bytes that are copied at a time, and how many such parts of page-locked memory a thread has:
-#: few enough for those of all threads to stay in the processor's cache until GPUs have read them.
+#: Bytes of a staging buffer, and number of buffers per thread: few enough for those of all threads
+#: to stay in the processor's cache until GPUs have read them.
 PART, PARTS = 2 << 20, 2
-#: Page-locked memory for results, in use and kept, has so many bytes at most.
+#: Largest total of page-locked memory for results, in use and cached, in bytes.
 _MOST_RESULTS = 448 << 20
 
-#: Idle, and kept: staging by device, memory for results by its size.
+#: Idle and cached: staging by device, memory for results by size.
 _idle: dict[int, list[Staging]] = {}
 _results: dict[int, list[NDArray[np.uint8]]] = {}
-#: Bytes of each page-locked memory for results, in use or kept.
+#: Size of each page-locked buffer for results, in use or cached.
 _locked_sizes: list[int] = []
 
 
-#: An address to which bytes go, the one from which they come, and how many there are.
+#: A copy: target address, source address, and number of bytes.
 Move = tuple[int, int, int]
-#: A kernel of CuPy's, grid and block, and its arguments.
+#: A CuPy kernel, grid, block, and arguments.
 Launched = tuple[Any, tuple[int], tuple[int], Sequence[Any]]
 
 
-#: A kernel that begins, and the alignment of its arguments.
+#: Layout of a launch, and alignment of arguments.
 _LAUNCH = np.dtype(layouts.Launch)
 _ALIGNED = 16
 
 
 @lru_cache(maxsize=1)
 def device_calls() -> layouts.DeviceCalls:
-    """Return the driver's functions."""
+    """Return the addresses of the driver's functions."""
     driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     functions = (
         driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyDtoHAsync_v2, driver.cuLaunchKernel,
@@ -58,14 +58,14 @@ def device_calls() -> layouts.DeviceCalls:
     return layouts.DeviceCalls(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
 
 
-class Way:
-    """Where bytes of fits go and come from.
+class CopyTable:
+    """The copies of a piece of fits, for the library.
 
     Parameters
     ----------
     table : array of int, shape (n, 5)
-        Addresses to which and from which the first fit's go, how far those of the next fit are
-        from either, and how many bytes a fit has.
+        For each copy: target and source address of the first fit, the strides of both from fit to
+        fit, and the bytes per fit.
     """
 
     def __init__(self, table: Any) -> None:
@@ -75,30 +75,30 @@ class Way:
         self._places = self._moves[:, :2]
         self.address, self.count = self._moves.ctypes.data, len(self._moves)
 
-    def of(self, first: int, n: int) -> None:
-        """Let it be that of n fits from one on."""
+    def select(self, first: int, n: int) -> None:
+        """Set the copies to n fits from ``first`` on."""
         np.multiply(self._steps, first, out=self._places)
         self._places += self._first
         self._moves[:, 2] = n * self._size
 
 
-class Job:
-    """What is done for a piece of work: bytes go up, kernels begin, results come back.
+class PieceCommands:
+    """The commands for a piece of fits: uploads, launches of a kernel, downloads.
 
     Parameters
     ----------
-    sent, received : Way
-        What goes up and comes back.
+    sent, received : CopyTable
+        Copies to and from the device.
     in_place : int
-        How many of those that are sent, the first ones, are in page-locked memory.
+        Number of uploads, the first ones, whose source is page-locked.
     kernel : cupy.RawKernel
-        What is launched, one after the other,
+        The kernel.
     given : sequence of (grid, block, arguments)
-        as it is called.
+        Its launches.
     """
 
     def __init__(
-        self, sent: Way, received: Way, in_place: int, kernel: Any,
+        self, sent: CopyTable, received: CopyTable, in_place: int, kernel: Any,
         given: Sequence[tuple[Any, Any, Sequence[Any]]],
     ) -> None:  # fmt: skip
         launches = _Launches([(kernel, *one) for one in given])
@@ -111,19 +111,19 @@ class Job:
 
 
 class _Launches:
-    """Launches as the library takes them, in few steps: there are two dozen for a block of frames.
+    """Kernel launches packed for the library, fast, as a block of frames has two dozen.
 
     Parameters
     ----------
     given : sequence of Launched
-        Arguments are bytes, NumPy's numbers and structures, or arrays of the device.
+        The launches; arguments are bytes, NumPy numbers and structures, or device arrays.
     """
 
     def __init__(self, given: Sequence[Launched]) -> None:
         values = bytearray()
         begins: list[int] = []
         rows: list[tuple[int, int, int, int]] = []
-        # Many kernels are given the same.
+        # Many kernels share arguments.
         known: dict[int, int] = {}
         for kernel, grid, block, arguments in given:
             rows.append((kernel.kernel.ptr, len(begins), grid[0], block[0]))
@@ -142,7 +142,7 @@ class _Launches:
 
 
 def _as_bytes(value: Any) -> bytes:
-    """Return an argument as a kernel reads it: a number, a structure, where an array is."""
+    """Return an argument as bytes: a number, a structure, or the address of an array."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, np.generic) or value.ndim == 0:
@@ -152,7 +152,7 @@ def _as_bytes(value: Any) -> bytes:
 
 
 class Staging:
-    """Page-locked memory through which bytes pass to the current device."""
+    """Page-locked buffers for copies to the current device."""
 
     def __init__(self) -> None:
         import cupy
@@ -166,50 +166,50 @@ class Staging:
         )  # fmt: skip
         self._pointer = ctypes.byref(self._parts)
 
-    def send(self, array: NDArray[Any], there: int, stream: int) -> None:
-        """Begin to copy a C-contiguous array to an address of the device; it may change then."""
+    def upload(self, array: NDArray[Any], there: int, stream: int) -> None:
+        """Start to upload a C-contiguous array to an address; it may change after the call."""
         move = np.array([there, address(array), array.nbytes], np.uint64)
         _check(load().functions.spotfit_send(ctypes.byref(self._parts), move.ctypes.data, stream))
 
-    def feed(self, stream: int, done: Way | None, job: Job | None = None) -> None:
-        """Finish a stream's piece of work, and begin the next one.
+    def feed(self, stream: int, done: CopyTable | None, piece: PieceCommands | None = None) -> None:
+        """Finish a stream's current piece, and start the next one.
 
         Parameters
         ----------
         stream : int
-            CUDA's handle of it.
-        done : Way or None
-            What is copied once the piece that is under way is done; None if there is none.
-        job : Job, optional
-            What begins then.
+            CUDA's handle of the stream.
+        done : CopyTable or None
+            Copies to make when the current piece is done; None without one.
+        piece : PieceCommands, optional
+            The next piece.
         """
         moves, count = (None, -1) if done is None else (done.address, done.count)
-        next_one = None if job is None else job.pointer
+        next_one = None if piece is None else piece.pointer
         _check(load().functions.spotfit_feed(self._pointer, stream, moves, count, next_one))
 
-    def carry_out(
+    def run(
         self, stream: int, sent: Sequence[Move], launches: Sequence[Launched],
-        received: Sequence[Move], brought: Sequence[Move] | None,
+        received: Sequence[Move], copies: Sequence[Move] | None,
     ) -> None:  # fmt: skip
-        """Let bytes go up, kernels run, and bytes come back, one after the other.
+        """Upload, launch kernels, and download, in this order.
 
         Parameters
         ----------
         stream : int
-            CUDA's handle of it.
+            CUDA's handle of the stream.
         sent, received : sequence of Move
-            To the device and from it; those that come back, to page-locked memory.
+            Copies to the device, and from it to page-locked memory.
         launches : sequence of Launched
-            What runs in between.
-        brought : sequence of Move or None
-            What is copied when all is done; None not to wait for that.
+            The launches.
+        copies : sequence of Move or None
+            Copies to make when all is done; None to return without waiting.
         """
-        up, down, last = (np.array(moves or (), np.uint64) for moves in (sent, received, brought))
+        up, down, last = (np.array(moves or (), np.uint64) for moves in (sent, received, copies))
         made = _Launches(launches)
         piece = layouts.Piece(
             address(up), made.address, address(down), len(sent), made.count, len(received), 0
         )
-        count = -1 if brought is None else len(brought)
+        count = -1 if copies is None else len(copies)
         _check(
             load().functions.spotfit_carry_out(
                 self._pointer, stream, ctypes.byref(piece), address(last), count
@@ -219,12 +219,12 @@ class Staging:
 
 @contextmanager
 def staging() -> Iterator[Staging]:
-    """Lend page-locked memory for copies to the current device."""
+    """Yield page-locked buffers for copies to the current device."""
     import cupy
 
     runtime = cupy.cuda.runtime
     device = runtime.getDevice()
-    # A thread that has asked CUDA's runtime for nothing yet has no device of the driver's.
+    # In a new thread, the driver has no current device before a call of CUDA's runtime.
     runtime.setDevice(device)
     idle = _idle.setdefault(device, [])
     try:
@@ -232,23 +232,23 @@ def staging() -> Iterator[Staging]:
     except IndexError:
         own = Staging()
     yield own
-    # After an error it is not used again.
+    # After an error, the buffers are not reused.
     idle.append(own)
 
 
 def pinned(size: int) -> NDArray[np.uint8]:
-    """Return memory that the GPU reads and writes by itself, ``size`` bytes."""
+    """Return ``size`` bytes of page-locked memory, which the GPU can read and write."""
     import cupy
 
-    # CuPy keeps what is given back for others of just its size.
+    # CuPy caches freed memory by its exact size.
     memory = cupy.cuda.alloc_pinned_memory(_rounded(size))
     return np.frombuffer(memory, np.uint8, size)
 
 
 def for_results(size: int) -> tuple[NDArray[np.uint8], bool]:
-    """Return memory for results, and whether all GPUs write it by themselves.
+    """Return memory for results, and whether it is page-locked, so that GPUs can write it.
 
-    Page-locked memory of results that are gone is kept for the next ones.
+    Page-locked memory is reused when its results are deleted.
     """
     room = _rounded(size)
     idle = _results.setdefault(room, [])
@@ -261,25 +261,25 @@ def for_results(size: int) -> tuple[NDArray[np.uint8], bool]:
             return np.empty(size, np.uint8), False
         locked = _locked(room)
         if locked is None:
-            # As good as none left: it is not tried again.
+            # Do not try again.
             _locked_sizes.append(_MOST_RESULTS)
             return np.empty(size, np.uint8), False
         memory = locked
         _locked_sizes.append(room)
-    # An array of its own, which all views of the results keep.
+    # All views of the results keep this array alive; when it is freed, the memory is idle.
     lent = np.frombuffer(memory.data, np.uint8, size)
     weakref.finalize(lent, idle.append, memory).atexit = False
     return lent, True
 
 
 def _rounded(size: int) -> int:
-    """Return a size that is at most an eighth larger, so that other results have it, too."""
+    """Round a size up by at most an eighth, so that other results can reuse the memory."""
     unit = max(1 << max(size.bit_length() - 4, 0), 4096)
     return -(-size // unit) * unit
 
 
 def _forget_results() -> None:
-    """Give back the memory that is kept for results."""
+    """Free the cached memory for results."""
     import cupy
 
     for size, idle in list(_results.items()):
@@ -289,9 +289,9 @@ def _forget_results() -> None:
 
 
 def _locked(size: int) -> NDArray[np.uint8] | None:
-    """Return new page-locked memory, or None where the system gives none.
+    """Return new page-locked memory, or None if the system refuses.
 
-    Made by all threads and locked afterwards: CUDA's own takes ten times as long.
+    All threads touch its pages before it is locked: CUDA's allocation takes ten times as long.
     """
     import cupy
 

@@ -1,7 +1,7 @@
-"""Streams, pinned memory, and arrays on their way to the GPU and back.
+"""Streams, and copies between host and GPU.
 
-Whatever a call begins on a stream is done when the call returns, so that streams and the
-memory that CuPy keeps for them serve the next call, on whichever thread.
+Work on a stream is done when a call returns, so that the next call, on any thread, can reuse the
+stream and the memory that CuPy caches for it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 
 from .staging import staging
 
-#: Idle streams, by device; created ones are kept.
+#: Idle streams by device; streams are never destroyed.
 _idle: dict[int, list[Any]] = {}
 
 
 @contextmanager
 def stream() -> Iterator[Any]:
-    """Make a stream of our own the current one, and wait at the end for what was begun."""
+    """Make one of our streams the current one, and wait for it at the end."""
     with idle_stream() as own, own:
         yield own
 
 
 @contextmanager
 def idle_stream() -> Iterator[Any]:
-    """Lend a stream of the current device, and wait at the end for what was begun."""
+    """Yield a stream of the current device, and wait for it at the end."""
     idle = _idle_here()
     own = _taken(idle)
     try:
@@ -40,9 +40,9 @@ def idle_stream() -> Iterator[Any]:
 
 
 def stream_for(owner: object) -> Any:
-    """Return a stream of the current device, lent for as long as its owner is kept.
+    """Return a stream of the current device, reserved as long as its owner is alive.
 
-    Its work begins when that of the current stream is done.
+    Its work starts after that of the current stream.
     """
     import cupy
 
@@ -71,19 +71,19 @@ def _taken(idle: list[Any]) -> Any:
 
 
 def is_pinned(array: NDArray[Any]) -> bool:
-    """Whether the GPU may read an array by itself while the CPU goes on."""
+    """Whether an array is page-locked, so that the GPU can read it asynchronously."""
     import cupy
 
     if not (array.flags.c_contiguous and array.nbytes):
         return False
     registered, first = 1, array.ctypes.data
     kind = cupy.cuda.runtime.pointerGetAttributes
-    # Of memory that was page-locked afterwards, perhaps a part was.
+    # If memory was locked after allocation, maybe only a part of it was.
     return all(kind(place).type == registered for place in (first, first + array.nbytes - 1))
 
 
 def upload(array: Any) -> Any:
-    """Return an array on the current device; one that is there already, as it is."""
+    """Return an array on the current device, without a copy if it is there already."""
     if not isinstance(array, np.ndarray):
         return _here(array)
     with stream():
@@ -91,7 +91,7 @@ def upload(array: Any) -> Any:
 
 
 def begin_upload(array: Any) -> Any:
-    """Do the same on the current stream, without waiting; page-locked arrays must not change."""
+    """Upload on the current stream without waiting; page-locked arrays must not change."""
     import cupy
 
     if not isinstance(array, np.ndarray):
@@ -102,7 +102,7 @@ def begin_upload(array: Any) -> Any:
         there.data.copy_from_host_async(array.ctypes.data, array.nbytes, own)
     elif array.nbytes:
         with staging() as parts:
-            parts.send(array, there.data.ptr, own.ptr)
+            parts.upload(array, there.data.ptr, own.ptr)
     return there
 
 

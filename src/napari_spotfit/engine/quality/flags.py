@@ -20,12 +20,12 @@ MOST_CHI = 5.0
 #: In units of σ along z.
 HELD_PLANES = 2.5
 
-#: The estimators whose χ² is judged.
+#: Estimators with a test of χ².
 _JUDGED = " or ".join(one.name for one in ESTIMATORS.values() if one.chi_is_judged)
 
 
 class Flag(IntFlag):
-    """What may be wrong with a fit; :data:`RULES` says when each is set.
+    """Possible problems of a fit; :data:`RULES` says when each flag is set.
 
     The bits up to 13 are those of fits in two dimensions; 16 to 23 are of depth, 24 to 31 are left
     for groups of spots.
@@ -57,21 +57,21 @@ class Flag(IntFlag):
 
 
 class Rule(NamedTuple):
-    """When a flag is set, what it means, and what to try."""
+    """The rule of a flag: its meaning, when it is set, and what to try."""
 
-    #: What it says of a fit, in a word or two, and in a sentence.
+    #: Its meaning in a word or two, and in a sentence.
     word: str
     sentence: str
-    #: When it is set, and why there.
+    #: When it is set, and why.
     limit: str
     reason: str
-    #: Whether a fit with it is not good.
-    spoils: bool
-    #: What must be known for it to be set.
+    #: Whether fits with this flag are not good.
+    rejects: bool
+    #: What it needs to be known.
     needs: str
     #: What to try, in a sentence.
     advice: str
-    #: Whether it is of the whole fit, where several spots are fitted together.
+    #: Whether it applies to all spots that are fitted together.
     of_fit: bool = False
 
 
@@ -79,41 +79,40 @@ class Rule(NamedTuple):
 RULES = {
     Flag.NOT_CONVERGED: Rule(
         "not converged",
-        "The fit has not ended in a minimum.",
+        "The fit did not converge to a minimum.",
         "the stop condition is MAX_ITERATIONS, NO_DECREASE or INVALID",
-        "the numbers are those of the way, not of its end",
+        "the parameters are those of the last iteration, not of a minimum",
         True,
         "nothing",
-        "See whether there is a spot at all, whether a neighbour is in the ROI, and whether "
-        "the ROI's size suits the spot; else allow more iterations.",
+        "Check that the ROI has a spot, no neighbour, and a size that suits the spot; "
+        "otherwise allow more iterations.",
         of_fit=True,
     ),
     Flag.NEGATIVE: Rule(
         "dark",
-        "The amplitude, or the light, is not above 0: a dark place, no spot.",
+        "The amplitude or the light is not above 0: a dark spot.",
         "amplitude ≤ 0 or photons ≤ 0",
-        "spots are brighter than what is around them",
+        "spots are brighter than the background",
         True,
         "nothing",
         "Allow fewer false spots; for dark spots on a bright background, fit the image's negative.",
     ),
     Flag.WEAK: Rule(
         "too weak",
-        "The amplitude is not above 3 standard errors of one that noise makes: there may be no "
-        "spot here.",
-        f"|amplitude| ≤ {LEAST_ERRORS:g} of the standard errors that it has without the spot's own "
-        "shot noise, or the data do not tell its error",
-        "noise alone comes as high at one place in 700, and a fit takes the best place it finds; "
-        "where there is no spot, it has no shot noise",
+        "The amplitude is below 3 standard errors of the background's noise: there may be no spot.",
+        f"|amplitude| ≤ {LEAST_ERRORS:g} standard errors, computed without the spot's own shot "
+        "noise, or the data do not determine its error",
+        "noise alone is as high at one position in 700, and a fit moves to the best position that "
+        "it finds; where there is no spot, there is no shot noise of one",
         True,
         "standard errors (errors=True)",
         "Allow fewer false spots, or click a place where the image has a spot.",
     ),
     Flag.MOVED: Rule(
         "moved",
-        "The centre has left the place where the fit began.",
-        f"more than {FARTHEST:g} σ from the detection's maximum, or from the given place; along z, "
-        "σz counts as σ does",
+        "The centre is far from the initial position.",
+        f"more than {FARTHEST:g} σ from the detection's maximum, or from the given position; along "
+        "z, in σz",
         "a maximum lies within a fraction of σ of its spot; farther away, something else was "
         "fitted: a neighbour, or an edge",
         True,
@@ -122,42 +121,41 @@ RULES = {
     ),
     Flag.DUPLICATE: Rule(
         "double",
-        "Another fit, which began nearer, has ended at the same spot.",
+        "Another fit, which started nearer, ended at the same spot.",
         f"within {SAME_SPOT:g} times the PSF's σ, or {SAME_SPOT_PX:g} px if that is more, of a fit "
         "in the same frame that has moved less",
-        "two spots so near are one maximum: no fit of a single spot could tell them apart",
+        "two spots at this distance are one maximum: single-spot fits cannot resolve them",
         True,
         "an image",
         "Keep the other fit; a smaller ROI size keeps fits at their own spots.",
     ),
     Flag.OUTSIDE_STACK: Rule(
         "outside the stack",
-        "The spot lies more than half a plane before the first plane of the stack, or behind the "
-        "last one.",
-        "z has ended half a plane from the first or the last plane, where ROIs end",
-        "the stack has one side of the spot's light only, from which place, height and width do "
-        "not follow",
+        "The spot lies more than half a plane outside the stack, along z.",
+        "z ended half a plane before the first or behind the last plane, where ROIs end",
+        "the stack has only one side of the spot, which does not determine position, amplitude and "
+        "width",
         True,
         "a volume",
         "Take stacks with a few more planes on either side.",
     ),
     Flag.AT_BOUND: Rule(
         "at a bound",
-        "A parameter has ended at one of its bounds, so it does not follow the data.",
+        "A parameter ended at one of its bounds, so it is not determined by the data.",
         "a width, the centre, a parameter of your own or a bounded amplitude or background is "
-        "exactly at its lower or upper bound (the background of 0 that maximum likelihood keeps, "
-        "and the exponent of 100 of a Moffat profile, are no such bounds)",
+        "exactly at its lower or upper bound (except the background of 0 of maximum likelihood, "
+        "and the exponent of 100 of a Moffat profile)",
         "the best parameters lie beyond it",
         True,
         "nothing",
-        "Look for a neighbour or an edge in the ROI, and whether ROI size and bounds suit "
-        "the spots.",
+        "Look for a neighbour or an edge in the ROI, and check that ROI size and bounds suit the "
+        "spots.",
     ),
     Flag.Z_AT_LIMIT: Rule(
         "beyond the calibration",
-        "The height is at an end of the range of the calibration, or not determined.",
-        "z is the calibration's lowest or highest, or no number",
-        "the calibration says nothing beyond the planes of its beads, so z is not extrapolated",
+        "z is at an end of the calibration's range, or not determined.",
+        "z is the calibration's lowest or highest, or NaN",
+        "the calibration is unknown beyond the planes of its beads, so z is not extrapolated",
         True,
         "a calibration as the model",
         "Leave it out; for more depth, calibrate with beads over a longer range.",
@@ -168,9 +166,9 @@ RULES = {
         f"width > {WIDEST:g} times the PSF's σ",
         "a point is as wide as the PSF; this is background, several spots or out of focus",
         True,
-        "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
-        "If most spots are flagged, set PSF σ, or leave it to the image; else look for neighbours "
-        "and uneven background.",
+        "the PSF's σ (localize, or settings=…), no fixed width, a built-in model",
+        "If most spots are flagged, set PSF σ, or estimate it from the image; otherwise look for "
+        "neighbours and uneven background.",
     ),
     Flag.NARROW: Rule(
         "too narrow",
@@ -178,106 +176,104 @@ RULES = {
         f"width < {NARROWEST:g} times the PSF's σ",
         "no light is narrower than the PSF: a single bright pixel, or noise",
         True,
-        "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
-        "If most spots are flagged, set PSF σ, or leave it to the image; else name hot pixels in "
-        "bad pixels, or allow fewer false spots.",
+        "the PSF's σ (localize, or settings=…), no fixed width, a built-in model",
+        "If most spots are flagged, set PSF σ, or estimate it from the image; otherwise mark hot "
+        "pixels as bad pixels, or allow fewer false spots.",
     ),
     Flag.ELONGATED: Rule(
         "elongated",
         "The spot is longer in one direction than across: a line, a ring or a scratch, or several "
         "spots.",
-        "what the fit leaves differs by direction, the same on both sides of the centre: in the "
-        "spot by 3.3 standard errors, and its curvature along one direction from that across by a "
-        "quarter of both; or up to 9 σ from it by 2.4 standard errors, and by a quarter of what "
-        "a line as high as the spot leaves, unless the spot itself is round to two standard "
-        f"errors; and so for two thirds of the spots within {CROWD:g} σ, if two of them are round",
-        "the image of a point is curved alike in all directions; light of one neighbour is on one "
-        "side only, and on a line all spots are long, in a crowd few",
+        "the residual differs by direction, equally on both sides of the centre: in the spot by "
+        "3.3 standard errors, with curvatures along and across that differ by a quarter of both; "
+        "or up to 9 σ away by 2.4 standard errors, and by a quarter of the residual of a line as "
+        "high as the spot, unless the spot itself is round within two standard errors; and the "
+        f"same holds for two thirds of the spots within {CROWD:g} σ, if two of them are round",
+        "the image of a point has the same curvature in all directions; light of one neighbour is "
+        "on one side only; and on a line all spots are elongated, in a crowd few",
         True,
         "an image, the PSF's σ, and a model as long as it is wide",
-        "Fit an elliptical model where spots are elongated; leave lines out, or look for spots on "
-        "them in an image less its local background.",
+        "Fit an elliptical model if spots are elongated; exclude lines, or subtract the local "
+        "background to find spots on them.",
     ),
     Flag.SATURATED: Rule(
         "saturated",
-        "The camera was saturated here: height, light and width are guesses from what is around.",
-        "the centre's pixel and another of the 3×3 pixels there are saturated: they have the "
-        "largest value of the image's integer type; or the highest of the frame, where at least 5 "
-        "of some 3×3 pixels of the ROI have it: at least 255, or at least 31 with half as many "
-        "pixels one count lower at most, or in an image of other than whole numbers",
-        "light that the camera did not count is missing, and noise makes no plateau; of a spot "
-        "with a single such pixel, the others tell the light to less than a standard error",
+        "The camera was saturated: amplitude, light and width are extrapolated from other pixels.",
+        "the centre's pixel and another of the 3×3 pixels around it are saturated: they have the "
+        "largest value of the image's integer type; or the largest value of the frame if 5 of any "
+        "3×3 pixels in the ROI have it, and it is at least 255, or at least 31 with at most half "
+        "as many pixels one count lower, or the image has other than integer values",
+        "light that the camera did not count is missing, and noise makes no plateau; with a single "
+        "saturated pixel, the others determine the light within a standard error",
         True,
         "an image",
-        "Expose less: what the camera did not count is left out of the fit, and the light is a "
-        "guess.",
+        "Expose less: saturated pixels are excluded from the fit, and the light is extrapolated.",
     ),
     Flag.POOR_FIT: Rule(
         "poor fit",
-        "The pixels differ from the model by more than noise does.",
-        f"χ² is more than {MOST_CHI:g} of its standard deviations above what the noise and 5 % of "
-        "the spot's own shape explain; where the noise was measured, above 10 % more of it",
-        "most often light of a neighbour is in the ROI, which many good fits have: in dense images "
-        "it would take one spot of four to two of three away",
+        "The residual exceeds the noise.",
+        f"χ² exceeds its expectation by more than {MOST_CHI:g} standard deviations, with 5 % of "
+        "error in the spot's shape, and 10 % more noise if that was estimated",
+        "the usual reason is light of a neighbour in the ROI, also of many good fits: in dense "
+        "images, a quarter to two thirds of all spots would be rejected",
         False,
-        "the camera's gain, or an image that was not filtered and shows that light has noise; "
-        f"estimator {_JUDGED}, one of the built-in models, and 3 photo-electrons of background or "
-        "read-out variance in a pixel",
+        "the camera's gain, or an unfiltered image that shows shot noise; "
+        f"estimator {_JUDGED}, a built-in model, and 3 photo-electrons of background or read-out "
+        "variance per pixel",
         "Look for a neighbour or another shape in the residual, and check gain and offset.",
         of_fit=True,
     ),
     Flag.NEIGHBOUR: Rule(
         "neighbour",
         "Another spot lies in the same ROI.",
-        "another detection, or given place, is within half the ROI's side along each axis",
-        'the pixels nearer to it are excluded, or with neighbours="ignore" its light draws the '
+        "another detection, or given position, is within half the ROI's side along each axis",
+        'the pixels nearer to it are excluded, or with neighbours="ignore" its light shifts the '
         "centre and raises the background, but most such fits are right",
         False,
         "an image",
-        "Exclude neighbours; a smaller ROI size takes in less of them.",
+        "Exclude neighbours, or use a smaller ROI.",
     ),
     Flag.EDGE: Rule(
         "at the edge",
         "The spot lies at the edge of the image.",
         "the ROI was shifted into the image, or the centre is within σ of the outermost pixels' "
         "outer edge",
-        "a part of the light may be missing, and the ROI is not around the spot",
+        "a part of the light may be missing, and the ROI is not centred on the spot",
         False,
         "an image",
-        "Leave it out where the light counts.",
+        "Leave it out if you need its light.",
     ),
     Flag.SIGMA_Z_HELD: Rule(
-        "σz held",
-        "The stack has few planes on one side of the spot: its width along z is that of the PSF, "
-        "and was not fitted.",
-        f"the fit began less than {HELD_PLANES:g} times the PSF's σz from the first or the last "
+        "σz fixed",
+        "The stack has few planes on one side of the spot, so its width along z was fixed at that "
+        "of the PSF.",
+        f"the fit started less than {HELD_PLANES:g} times the PSF's σz from the first or the last "
         "plane",
-        "with one side of a spot alone, width, height and place along z are hard to tell apart; "
-        "with the PSF's width, z is as precise as elsewhere",
+        "one side of a spot hardly distinguishes width, amplitude and position along z; with the "
+        "PSF's width, z is as precise as elsewhere",
         False,
         "a volume, and the PSF's σz",
-        "Leave it out where the width along z counts, or take stacks with more planes.",
+        "Leave it out if you need the width along z, or take stacks with more planes.",
     ),
     Flag.BAD_PIXELS: Rule(
         "bad pixels",
-        "Some of the pixels in the middle of the spot are bad, hot, dead or no data, and were left "
-        "out.",
-        "a bad or a lone pixel, or padding, is among the 3×3 around the centre",
-        "they have most of the spot's light, so that the errors are larger and rest on the model",
+        "Pixels in the middle of the spot are bad, hot, dead or padding, and were excluded.",
+        "a bad, hot or dead pixel, or padding, is among the 3×3 pixels around the centre",
+        "they have most of the spot's light, so that errors are larger and depend on the model",
         False,
         "an image, and bad_pixels or the PSF's σ",
-        "Leave it out where precision counts.",
+        "Leave it out if you need its precision.",
     ),
 }
 
-#: Flags of all spots that are fitted together, if one of them has it.
+#: Flags that apply to all spots that are fitted together.
 OF_FIT = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.of_fit))
 #: Flags that make a fit not good.
-NOT_GOOD = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.spoils))
+NOT_GOOD = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.rejects))
 
 
 def good(flags: Any) -> Any:
-    """Return which fits are good: a mask of the same kind as the flags."""
+    """Return the mask of good fits."""
     return (flags & int(NOT_GOOD)) == 0
 
 
@@ -293,7 +289,7 @@ def main_reasons(flags: NDArray[Any]) -> dict[Flag, int]:
     left = flags[~good(flags)]
     reasons: dict[Flag, int] = {}
     for flag, rule in RULES.items():
-        if rule.spoils and len(left):
+        if rule.rejects and len(left):
             hit = (left & int(flag)) != 0
             if hit.any():
                 reasons[flag] = int(hit.sum())
@@ -302,7 +298,7 @@ def main_reasons(flags: NDArray[Any]) -> dict[Flag, int]:
 
 
 def reasons_in_words(flags: NDArray[Any]) -> str:
-    """State how many fits are not good, and why, each by its most informative reason.
+    """Return the number of doubtful fits as text, by their most informative reasons.
 
     Examples
     --------
@@ -316,7 +312,7 @@ def reasons_in_words(flags: NDArray[Any]) -> str:
 
 
 def thousands(count: int) -> str:
-    """Return a whole number with narrow no-break spaces between its thousands."""
+    """Return an integer with narrow no-break spaces between thousands."""
     return f"{count:,}".replace(",", "\u202f")
 
 

@@ -35,11 +35,11 @@ from ..filtered_noise import error_columns, filtered_noise
 from ..kernel_arguments import address, shape_of_roi
 from . import flags
 
-#: Bounds of angles are given in degrees and kept in radians: they are met within so much.
+#: Tolerance of bounds of angles in degrees, as fits are in radians.
 _DEGREES = 1e-3
-#: What single precision leaves of a number, as a fraction of it.
+#: Relative rounding of single precision.
 _ROUNDING = 2e-7
-#: How far a noise model that was measured may be too low, as a fraction.
+#: Largest relative error of an estimated noise model.
 _MEASURED = 0.1
 #: The columns before those of the shape parameters.
 COLUMNS = tuple(map(str.lower, FitColumn.NAMES[: FitColumn.SHAPE]))
@@ -53,7 +53,7 @@ _NO_ENDS = MAX_SHAPE * (math.nan,)
 def verdict_settings(
     settings: Settings | None, roi_shape: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], VerdictSettings]:
-    """Return the columns that the rules use, and all other numbers, read-only."""
+    """Return the columns and the parameters of the rules, read-only."""
     numbers = VerdictSettings(
         low=_NO_ENDS, high=_NO_ENDS, amplitude_low=math.nan,
         amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
@@ -83,10 +83,7 @@ def verdict_settings(
 
 
 def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...]) -> None:
-    """Fill in the bounds that flag a fit: the engine leaves its parameter exactly there.
-
-    It does so in single precision.
-    """
+    """Fill in the bounds, at which parameters of flagged fits are exactly, in single precision."""
     for i, parameter in enumerate(settings.profile.shape):
         name = parameter.name
         if name in settings.fixed:
@@ -95,14 +92,14 @@ def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[i
         slack = _DEGREES if name == "angle" else 0.0
         if math.isfinite(low):
             numbers.low[i] = np.float32(low + slack)
-        # From its highest exponent on, a Moffat profile is a Gaussian, which spots may well be.
+        # At its largest exponent, a Moffat profile is nearly a Gaussian, as real spots can be.
         is_own = settings.profile.expression is not None
         is_gaussian = name == "exponent" and high == parameter.high and not is_own
         if math.isfinite(high) and not is_gaussian:
             numbers.high[i] = np.float32(high - slack)
     for name in ("amplitude", "background"):
         given = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
-        # The background is bounded with the camera's offset, from which it is taken then.
+        # The fit bounds the background including the offset, which is subtracted afterwards.
         shift = abs(settings.offset) if name == "background" else 0.0
         low, high = (end.value for end in light_ends(settings, name))
         if given[0] is not None:
@@ -112,7 +109,7 @@ def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[i
 
 
 def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...]) -> None:
-    """Fill in the noise and, derived from it, the amplitude's error and χ²."""
+    """Fill in the noise, for the amplitude's error and χ²."""
     noise = noise_of(settings)
     if noise is None:
         return
@@ -123,11 +120,11 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.offset, numbers.coarse = settings.offset, noise.correlation**2
     own_axes = {"sigma_x", "sigma_y"} & {parameter.name for parameter in settings.profile.shape}
     is_planar = settings.dimensions == len(IN_PLANE)
-    # Where neighbouring pixels differ in sensitivity, no spot is curved alike in all directions.
+    # If neighbouring pixels differ in sensitivity, no spot looks round.
     is_even = noise.process != Process.MOSAIC
     numbers.is_round = not own_axes and settings.profile.has_widths and is_planar and is_even
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
-    # Where the image does not show the noise of light, that of a spot is unknown.
+    # If the image shows no shot noise, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
         return
     electrons = electrons_of(settings)
@@ -146,31 +143,31 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
 Columns = Mapping[str, Any]
 
 _BYTE, _INTEGER, _SINGLE, _DOUBLE = map(np.dtype, ("u1", "i4", "f4", "f8"))
-#: The columns' types, as kernels/layouts/verdicts.h has them.
+#: Types of the columns, see kernels/layouts/verdicts.h.
 _TYPES = (_BYTE, *len(AXES) * [_INTEGER], *(len(COLUMNS) - 4 + MAX_SHAPE) * [_SINGLE])
 
-#: ctypes would take longer to fill them in than a hundred fits take to be judged.
+#: struct is faster than ctypes, which takes longer than flagging a hundred fits.
 _FIT_COLUMNS, _IMAGE_FITS = struct.Struct(FitColumns.FORMAT), struct.Struct(ImageFits.FORMAT)
 
 
-def judge(
+def flags_from_columns(
     columns: Columns, settings: Settings | None, roi_shape: tuple[int, ...] | None
 ) -> NDArray[np.uint32]:
-    """Set the flags of fits that follow from their columns alone, :class:`Flag` by bits.
+    """Return the flags that follow from the columns of fits alone, as bits of :class:`Flag`.
 
     Parameters
     ----------
     columns : mapping of str to ndarray
-        The fits' columns; what is missing sets no flag.
+        Columns of fits; missing ones set no flag.
     settings : Settings or None
-        What the fits were made with; without, no bound and no noise is known.
+        The settings of the fits; without them, bounds and noise are unknown.
     roi_shape : tuple of int or None
         Pixels of the ROIs along each axis.
 
     Examples
     --------
     >>> columns = {"stop_condition": [0, 2], "amplitude": [5, 5], "photons": [9, -9]}
-    >>> judge({name: np.array(values) for name, values in columns.items()}, None, None)
+    >>> flags_from_columns({name: np.array(values) for name, values in columns.items()}, None, None)
     array([ 1, 64], dtype=uint32)
     """
     names, numbers = verdict_settings(settings, roi_shape)
@@ -186,7 +183,7 @@ def judge(
 
 
 def depth_flags(columns: Columns, settings: Settings) -> NDArray[np.uint32]:
-    """Return the flags of fits whose z is at an end of the range of their calibration."""
+    """Return the flags of fits with z at an end of the calibration's range."""
     limits = settings.model.range if isinstance(settings.model, Calibration) else None
     if limits is None or "z" not in columns:
         return np.zeros(len(columns["stop_condition"]), np.uint32)
@@ -197,17 +194,17 @@ def depth_flags(columns: Columns, settings: Settings) -> NDArray[np.uint32]:
 
 
 class ImageVerdicts:
-    """Conversion of columns of ROIs to those of an image, with all flags, by the library.
+    """Converts columns of ROIs to those of an image, with all flags, by the library.
 
-    Positions become pixels of the image, and standard errors those that the noise of a filtered
-    one gives, both in place.
+    Positions become pixels of the image, and standard errors are corrected for filtered noise, both
+    in place.
 
     Parameters
     ----------
     columns : dict of str to ndarray
-        As a backend returns them; ``roi_y``, ``roi_x``, that of z, and ``flags`` are added.
+        Columns of a backend; ``roi_y``, ``roi_x``, that of z, and ``flags`` are added.
     settings : Settings
-        What the fits are made with.
+        The settings of the fits.
     roi_shape : tuple of int
         Pixels of the ROIs along each axis.
     """
@@ -224,7 +221,7 @@ class ImageVerdicts:
         columns.update(zip(roi_columns(axes), made, strict=False), flags=made[-1].view(np.uint32))
         filtered = filtered_noise(settings, roi_shape)
         errors = None if filtered is None else error_columns(columns, filtered.columns)
-        #: What must outlast the addresses.
+        #: Arrays that must stay alive as long as their addresses are used.
         self._kept = kept, made, work, filtered, errors
         #: The columns, packed as FitColumns.
         self.fits = _FIT_COLUMNS.pack(*where, doubles)
@@ -248,7 +245,7 @@ class ImageVerdicts:
         per_plane: float = 1.0,
         first: int = 0,
     ) -> bytes:
-        """Return ImageFits, packed; the arrays must outlast it."""
+        """Return packed ImageFits; the arrays must stay alive as long as it is used."""
         widths = (math.nan if width is None else width for width in (sigma, sigma_z))
         return _IMAGE_FITS.pack(
             address(corners), address(places), self._count, *(1,) * (len(AXES) - len(shape)),
@@ -258,7 +255,7 @@ class ImageVerdicts:
 
 
 def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int, list[Any]]:
-    """Return where columns are, which are of double precision, and what must outlast that."""
+    """Return the columns' addresses, which are doubles, and arrays to keep alive."""
     where, doubles, kept = [0] * len(_TYPES), 0, []
     for place, name in enumerate(names):
         column: Any = columns.get(name)
@@ -267,9 +264,9 @@ def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int
         if column.dtype is not _TYPES[place]:
             column = np.ascontiguousarray(column, _DOUBLE)
             doubles |= 1 << place
-        try:  # what `address` does, without a call for each of a dozen columns
+        try:  # like `address`, but without a dozen calls
             where[place] = ctypes.addressof(ctypes.c_char.from_buffer(column))
-        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+        except (TypeError, ValueError):  # empty, read-only, or not contiguous
             column = np.ascontiguousarray(column)
             where[place] = address(column)
         kept.append(column)
@@ -277,18 +274,17 @@ def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int
 
 
 def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> NDArray[np.float64]:
-    """Return the width of each spot in pixels; NaN where the columns do not contain it.
+    """Return the width of each spot in pixels, NaN if unknown.
 
-    The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the round
-    Gaussian which is as wide at half maximum as a Moffat profile, whose wings may have
-    much of its light; else that of the round Gaussian with the same height and the same
-    light, which for models of one's own is that in the ROI. In one table, spots may differ in
-    that. The formulas are in kernels/verdict.h.
+    The σ of a round Gaussian; the geometric mean of both of an elliptical one; for a Moffat profile
+    that of the Gaussian with the same full width at half maximum, as its wings may have much of the
+    light; otherwise that of the round Gaussian of the same height and light (for own models, in the
+    ROI). Spots in one table may differ in this. The formulas are in kernels/verdict.h.
 
     Parameters
     ----------
     columns : mapping of str to array
-        Columns of fits, by name, or the numbers of one.
+        Columns of fits, or the values of one fit, by name.
     gain : float
         Counts per photon with which the photons were computed.
 

@@ -64,8 +64,7 @@ class Decode(Format):
             titles = _TRIPLES.get(name, (name,))
             if len(lines) != len(titles) or lines.shape[1:] != (rows,):
                 raise UnreadableFileError(
-                    f"its “data/{name}” has the shape {values.shape} beside {rows} rows of "
-                    "“frame_ix”"
+                    f"its “data/{name}” has the shape {values.shape} for {rows} rows of “frame_ix”"
                 )
             found |= dict(zip(titles, lines, strict=True))
         if image.pixel_size is None and size is not None and np.shape(size) == (2,):
@@ -121,7 +120,7 @@ class Decode(Format):
 
 
 def _add(group: Any, name: str, values: NDArray[Any] | None) -> None:
-    """Add an array; as DECODE does, an empty one for a column of which nothing is known."""
+    """Add an array; like DECODE, an empty one for an unknown column."""
     import h5py
 
     group.create_dataset(name, data=h5py.Empty("f4") if values is None else values)

@@ -29,7 +29,9 @@ class UnreadableImageError(ValueError):
 class ImageFile:
     """An image of shape (…, Y, X) in a file; indexing reads the frames needed.
 
-    Between reads it keeps neither the file open nor frames in memory. Threads may share it.
+    Between reads it keeps neither the file open nor frames in memory.
+
+    Threads: any number may share it; those that read at the same time open the file again.
 
     Parameters
     ----------

@@ -207,11 +207,11 @@ class Legend(QWidget):
         grid.setColumnStretch(1, 1)
         buttons = fill(QHBoxLayout(), self.all, (self.good, 1), spacing=4)
         grid.addLayout(buttons, 0, 0, 1, 3)
-        remarks = [flag for flag in _FLAGS if not RULES[flag].spoils]
+        remarks = [flag for flag in _FLAGS if not RULES[flag].rejects]
         for text, conditions, flags in (
             ("Good", _STOPS[:3], ()),
             ("Of these, with a remark", (), remarks),
-            ("Doubtful", _STOPS[3:], [flag for flag in _FLAGS if RULES[flag].spoils]),
+            ("Doubtful", _STOPS[3:], [flag for flag in _FLAGS if RULES[flag].rejects]),
         ):
             self._add_group(grid, text, conditions, flags)
 
@@ -243,7 +243,7 @@ class Legend(QWidget):
             )
         for flag in flags:
             rule = RULES[flag]
-            symbol = Cross() if rule.spoils else QWidget()
+            symbol = Cross() if rule.rejects else QWidget()
             self._add_row(grid, str(flag.name), rule.word, f"{rule.sentence} {rule.advice}", symbol)
 
     def _add_row(
