@@ -39,3 +39,7 @@ class Lattice(Hashable, Protocol):
     @property
     def starts(self) -> NDArray[np.float64]:
         """Where searches may begin: z in nm, y and x in pixels from the centre."""
+
+    @property
+    def lobes(self) -> float:
+        """How far maxima of the light are from the centre, at most, in pixels."""
