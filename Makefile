@@ -91,6 +91,7 @@ bench: $(BENCH_VENV)/.installed baseline ## measure accuracy, speed and latency,
 	$(BENCH_VENV)/bin/python benchmarks/trust.py
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
+	$(BENCH_VENV)/bin/python benchmarks/volumes.py
 	$(BENCH_VENV)/bin/python benchmarks/latency.py --only cpu many
 	$(BENCH_VENV)/bin/python benchmarks/streaming.py --frames 4000
 	$(BENCH_VENV)/bin/python benchmarks/files.py --only python experiment
