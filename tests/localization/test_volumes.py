@@ -20,6 +20,7 @@ from napari_spotfit import (
     load_fits,
     localize,
     localize_iter,
+    summarize,
 )
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.localization import tiles
@@ -316,3 +317,25 @@ def test_slabs_of_large_volumes_give_the_rows_of_the_whole(monkeypatch, kind):
     assert_same(localize(given, backend="cpu", **known), whole)
     assert len(blocks) > 2
     np.testing.assert_array_equal(detect_spots(given, settings=whole.settings, mask=mask), places)
+
+
+def test_summaries_have_full_widths_in_nanometres():
+    fits = fit_at(MOVIE, TRUTH, voxel_size=(300, 110, 100), **KNOWN)
+    table = summarize(fits)
+    times = np.sqrt(8 * np.log(2))
+    sigma, sigma_z = table.loc["sigma", "median"], table.loc["sigma_z", "median"]
+    medians = {"fwhm_z": 300 * sigma_z, "fwhm_y": 110 * sigma, "fwhm_x": 100 * sigma}
+    for name, median in medians.items():
+        assert table.loc[name, "median"] == pytest.approx(times * median, rel=1e-6)
+    other = fit_at(
+        MOVIE, TRUTH, voxel_size=(300, 110, 100), **KNOWN | {"model": "gaussian_3d_elliptical"}
+    )
+    table = summarize(other)
+    assert table.loc["fwhm_x", "median"] == pytest.approx(
+        times * 100 * table.loc["sigma_x", "median"], rel=1e-6
+    )
+    plane = fit_at(MOVIE[0, 13], TRUTH[:5, 2:], sigma=SIGMA, voxel_size=(300, 110, 100))
+    assert {"fwhm_y", "fwhm_x"} < set(summarize(plane).index)
+    assert "fwhm_z" not in summarize(plane).index
+    assert not [name for name in summarize(fits, ["sigma"]).index if "fwhm" in name]
+    assert "fwhm_x" not in summarize(fit_at(MOVIE, TRUTH, **KNOWN)).index

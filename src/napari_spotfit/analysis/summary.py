@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..images.frames import FrameSelection, indices_along
-from ..models.columns import STDERR, describe
+from ..models.columns import AXES, STDERR, describe
 from ..results.spot_fits import SpotFits
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: The full width of a Gaussian at half maximum, over its standard deviation.
+_FWHM = math.sqrt(8 * math.log(2))
 #: Percentiles between which most fits lie.
 _PERCENTILES = (5.0, 95.0)
 
@@ -30,7 +32,9 @@ def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFr
         The fits to use, such as ``fits[fits.good]``.
     columns : iterable of str, optional
         Numeric columns; by default shape, photons and background, and the standard errors of these
-        and of the centre.
+        and of the centre. By default also, for Gaussians that are not rotated and voxels of a known
+        size, the full width at half maximum along each axis in nm, ``fwhm_z``, ``fwhm_y`` and
+        ``fwhm_x``.
 
     Returns
     -------
@@ -53,6 +57,8 @@ def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFr
     fits = fits.to_host()
     names = usual_columns(fits) if columns is None else check_columns(fits, columns)
     rows = {name: _robust(fits.columns[name]) for name in names}
+    if columns is None:
+        rows |= {name: _robust(values) for name, values in _full_widths(fits).items()}
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(_ROBUST))
     return table.astype({"count": np.int64})
 
@@ -125,6 +131,19 @@ def usual_columns(fits: SpotFits) -> list[str]:
     values += [name for name in ("photons", "background") if name in fits]
     errors = [name + STDERR for name in (*fits.axes, *values)]
     return values + [name for name in errors if name in fits]
+
+
+def _full_widths(fits: SpotFits) -> dict[str, NDArray[Any]]:
+    """Return the full widths at half maximum along the axes in nm, as far as they are known."""
+    settings = fits.settings
+    if settings is None or settings.voxel_size is None or "angle" in fits:
+        return {}
+    widths = {}
+    for axis, size in zip(AXES, settings.voxel_size, strict=True):
+        name = next((one for one in (f"sigma_{axis}", "sigma") if one in fits), None)
+        if axis in fits.axes and name is not None:
+            widths[f"fwhm_{axis}"] = _FWHM * size * fits.columns[name]
+    return widths
 
 
 #: The columns of a summary.
