@@ -72,7 +72,8 @@ def test_the_spots_of_some_rows_are_those_of_the_frame(request, where, dtype, wi
     )  # fmt: skip
     found = found._replace(y=found.y + part.start)
     both = [
-        spots.rows((spots.y >= inner.start) & (spots.y < inner.stop))[:5] for spots in (whole, found)
+        spots.rows((spots.y >= inner.start) & (spots.y < inner.stop))[:5]
+        for spots in (whole, found)
     ]
     assert len(both[0][0]) > 30
     tolerance = 0 if where == "cpu" else 1e-4
