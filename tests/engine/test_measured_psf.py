@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pytest
+from psfs import PSFS, measured_psf, spots_of
 from scipy.optimize import minimize
 
-from napari_spotfit import Flag, MeasuredPsf, Settings, fit_spots, simulate_psf
+from napari_spotfit import Flag, MeasuredPsf, Settings, fit_spots
 
 SIDE = 13
-PSFS = {
-    "astigmatic": {"astigmatism": 0.1, "coma": 0.03},
-    "saddle": {"astigmatism": 0.25, "secondary_astigmatism": -0.15},
-}
-
-
-@lru_cache
-def psf_of(name="astigmatic", dz=40.0, side=21):
-    planes = np.arange(-800, 801, dz)
-    values = simulate_psf(planes, side, zernike=PSFS[name])
-    return MeasuredPsf.from_planes(values, dz, plane=len(planes) // 2, pixel_size=100.0)
-
-
-def spots_of(psf, count, photons, background, *, reach=600, seed=1, noise=True, side=SIDE):
-    rng = np.random.default_rng(seed)
-    z = rng.uniform(-reach, reach, count)
-    at = (side - 1) / 2 + rng.uniform(-0.5, 0.5, (count, 2))
-    y, x = np.ogrid[:side, :side]
-    light = psf.sample(z[:, None, None], y - at[:, 0, None, None], x - at[:, 1, None, None])
-    expected = photons * np.maximum(light, 0) + background
-    return (rng.poisson(expected) if noise else expected).astype(np.float32), z, at
 
 
 @pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
 @pytest.mark.parametrize("name", PSFS)
 def test_the_truth_is_found_without_noise(backend, name, estimator):
-    psf = psf_of(name)
+    psf = measured_psf(name)
     spots, z, at = spots_of(psf, 60, 3000, 10, noise=False)
     given = {"weights": np.ones(spots.shape[1:])} if estimator == "wlse" else {}
     fits = fit_spots(spots, model=psf, estimator=estimator, gain=1.0, backend=backend, **given)
@@ -52,7 +30,7 @@ def test_the_truth_is_found_without_noise(backend, name, estimator):
 
 @pytest.mark.parametrize("side", [7, 10, 13, 21, 32])
 def test_rois_of_any_size_have_the_same_model(machine, side):
-    psf = psf_of(side=max(side + 8, 21))
+    psf = measured_psf(side=max(side + 8, 21))
     spots, z, at = spots_of(psf, 20, 20_000, 5, reach=250, noise=False, side=side)
     fits = fit_spots(spots, model=psf, estimator="mle", gain=1.0, backend=machine)
     np.testing.assert_allclose(fits.z, z, atol=1.0)
@@ -67,7 +45,7 @@ def deviance(parameters, psf, spot):
 
 
 def test_the_minimum_is_that_of_scipy(machine):
-    psf = psf_of()
+    psf = measured_psf()
     spots, z, at = spots_of(psf, 12, 1500, 8, seed=4)
     fits = fit_spots(spots, model=psf, estimator="mle", gain=1.0, backend=machine)
     for i, spot in enumerate(spots):
@@ -84,7 +62,7 @@ def test_the_minimum_is_that_of_scipy(machine):
 
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
 def test_errors_are_those_of_the_noise(machine, estimator):
-    psf = psf_of()
+    psf = measured_psf()
     spots, z, at = spots_of(psf, 4000, 2500, 10, reach=500)
     fits = fit_spots(spots, model=psf, estimator=estimator, gain=1.0, backend=machine)
     scores = {
@@ -103,7 +81,7 @@ def test_errors_are_those_of_the_noise(machine, estimator):
 
 @pytest.mark.parametrize("name", PSFS)
 def test_wrong_minima_are_rare(machine, name):
-    psf = psf_of(name)
+    psf = measured_psf(name)
     spots, z, at = spots_of(psf, 3000, 2000, 10)
     fits = fit_spots(spots, model=psf, estimator="mle", gain=1.0, backend=machine)
     start = np.column_stack([at, z])
@@ -115,7 +93,7 @@ def test_wrong_minima_are_rare(machine, name):
 
 
 def test_bad_pixels_and_variances_count_as_in_every_model(machine):
-    psf = psf_of()
+    psf = measured_psf()
     spots, z, _ = spots_of(psf, 500, 4000, 10)
     bad = np.zeros(spots.shape[1:], bool)
     bad[5, 6] = bad[2, 9] = True
@@ -129,7 +107,7 @@ def test_bad_pixels_and_variances_count_as_in_every_model(machine):
 
 
 def test_z_stays_within_the_planes_and_is_flagged(machine):
-    psf = psf_of()
+    psf = measured_psf()
     short = MeasuredPsf(psf.coefficients[10:-10], psf.dz, psf.plane - 10, psf.y, psf.x)
     spots, *_ = spots_of(psf, 400, 5000, 10, reach=700)
     fits = fit_spots(spots, model=short, estimator="mle", gain=1.0, backend=machine)
@@ -146,7 +124,7 @@ def test_z_stays_within_the_planes_and_is_flagged(machine):
 
 
 def test_the_index_factor_scales_z_and_its_error(machine):
-    psf = psf_of()
+    psf = measured_psf()
     spots, *_ = spots_of(psf, 50, 3000, 10)
     less = MeasuredPsf(psf.coefficients, psf.dz, psf.plane, psf.y, psf.x, index_factor=0.8)
     plain, scaled = (
@@ -158,7 +136,7 @@ def test_the_index_factor_scales_z_and_its_error(machine):
 
 
 def test_z_can_be_fixed_bounded_and_given(machine):
-    psf = psf_of()
+    psf = measured_psf()
     spots, z, at = spots_of(psf, 100, 3000, 10, reach=300)
     fixed = fit_spots(spots, model=psf, fixed={"z": -120.0}, backend=machine)
     assert (fixed.z == -120).all()
@@ -174,7 +152,7 @@ def test_z_can_be_fixed_bounded_and_given(machine):
 
 
 def test_what_is_no_spot_ends_as_invalid_or_flagged(machine):
-    psf = psf_of()
+    psf = measured_psf()
     spots = np.zeros((4, SIDE, SIDE), np.float32)
     spots[1] = np.nan
     spots[2, 6, 6] = np.inf
@@ -186,13 +164,13 @@ def test_what_is_no_spot_ends_as_invalid_or_flagged(machine):
 
 
 def test_the_model_stands_in_settings():
-    settings = Settings(model=psf_of())
+    settings = Settings(model=measured_psf())
     assert settings.roi_shape == (13, 13)
     assert Settings(**settings.to_dict()) == settings
     with pytest.raises(ValueError, match="sampled"):
-        Settings(model=psf_of(), pixel="integrated")
+        Settings(model=measured_psf(), pixel="integrated")
 
 
 def test_large_rois_are_refused():
     with pytest.raises(ValueError, match="4 to 32 pixels"):
-        fit_spots(np.zeros((1, 40, 40)), model=psf_of())
+        fit_spots(np.zeros((1, 40, 40)), model=measured_psf())

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from checkout import ROOT
 
-from napari_spotfit.engine.cuda import fit
+from napari_spotfit.engine.cuda import fit, lattice
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 from napari_spotfit.engine.kernel_arguments import Results
 
@@ -78,6 +78,7 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit, "fit_kernel", lambda *_: kernel(task.code, threads))
         patch.setattr(fit, "_device", lambda: 0)
+        patch.setattr(fit, "psf_on_device", lambda psf, roi, _: psf_on_host(psf, roi))
         patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
         fit._on_device.cache_clear()
         place = memory.ctypes.data
@@ -85,6 +86,20 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
         for one in given:
             run(*one)
     return Results.within(memory, count, settings).columns(settings.profile)
+
+
+@cache
+def psf_on_host(psf, roi_shape):
+    """Return a measured PSF as a GPU has it in its memory; aligned, as there."""
+
+    def aligned(array):
+        memory = np.empty(array.nbytes + 64, np.uint8)
+        begin = -memory.ctypes.data % 64
+        own = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+        own[...] = array
+        return own
+
+    return lattice.laid_out(psf, roi_shape, aligned)
 
 
 @cache

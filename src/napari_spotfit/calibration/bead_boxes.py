@@ -24,6 +24,8 @@ _RATIO = 3.0
 #: Of the beads' box, the σ by which they are found: light of one bead is one spot, whatever its
 #: shape.
 _PER_SIGMA = 8.0
+#: Pixels on each side of a bead's middle among which its highest one is.
+_CORE = 3
 #: Pixels around a bead's box that tell its background, at least.
 _FEWEST_AROUND = 50
 #: So many pixels with the highest value are a plateau.
@@ -68,8 +70,9 @@ def cut_beads(
     else:
         found = checked_places(beads, 2)
     half, corners = side // 2, np.array(stack.shape[1:]) - 1
-    middles = [_middle(projection, place.astype(int), half) for place in found]
-    middle = np.array(middles, np.int64).reshape(-1, 2)
+    middles = [_middle(projection, place.astype(int), half // 2) for place in found]
+    # Maxima of one bead have one middle.
+    middle = np.array(list(dict.fromkeys(middles)), np.int64).reshape(-1, 2)
     offset, gain = (
         _map(getattr(camera, name, None), getattr(settings, name), stack.shape[1:])
         for name in ("offset", "gain")
@@ -86,7 +89,8 @@ def cut_beads(
         boxes.append(box)
         levels.append(level)
         photons.append(float(sums.max()) if is_inside else math.nan)
-        heights.append(float(box.max()))
+        core = np.s_[max(y - _CORE, 0) : y + _CORE + 1, max(x - _CORE, 0) : x + _CORE + 1]
+        heights.append(float(projection[core].max()) - float(np.median(projection[window])))
     reasons = _reasons(stack, middle, inside, np.array(heights), np.array(photons), side)
     known = tuple(
         PsfBead(float(y), float(x), math.nan, light, not reason, reason or "used")
@@ -164,7 +168,9 @@ def _reasons(
     """Return why each bead is left out; nothing for those that are used."""
     if not len(middle):
         return []
-    usual, height = float(np.nanmedian(photons)) if inside.any() else 1.0, _usual(heights, photons)
+    usual = float(np.nanmedian(photons)) if inside.any() else 1.0
+    # Neither specks nor a few bright ones say how high beads are.
+    height = _usual(heights, np.minimum(photons, usual * _RATIO))
     full = np.iinfo(stack.dtype).max if stack.dtype.kind in "iu" else np.inf
     reasons = []
     for i, (y, x) in enumerate(middle):
@@ -178,8 +184,6 @@ def _reasons(
             reason = "too near to the edge of the image"
         elif top >= full or (box == top).sum(axis=(1, 2)).max() > _PLATEAU:
             reason = "saturated: several pixels have the highest value"
-        elif any(apart[near] < 1):
-            reason = "the same as another one" if near.min() < i else ""
         elif len(near):
             reason = f"another bead is {apart[near].min()} px away, within its box of {side} px"
         elif not usual / _RATIO <= photons[i] <= usual * _RATIO:

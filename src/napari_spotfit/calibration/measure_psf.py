@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,8 +215,7 @@ def _smooth(mean: Array) -> Array:
     What is penalised is the third difference, which a peak has little of.
     """
     count = len(mean)
-    difference = np.diff(np.eye(count), n=3, axis=0)
-    roughness, modes = np.linalg.eigh(difference.T @ difference)
+    roughness, modes = _modes(count)
     voxels = mean.reshape(count, -1)
     amplitudes = modes.T @ voxels
     telling = voxels.max(axis=0) > _TELLING * voxels.max()
@@ -224,6 +224,14 @@ def _smooth(mean: Array) -> Array:
     scores = ((1 - kept) ** 2 @ power) / (count - kept.sum(axis=1)) ** 2
     best = kept[scores.argmin()]
     return np.asarray(modes @ (best[:, None] * amplitudes)).reshape(mean.shape)
+
+
+@cache
+def _modes(count: int) -> tuple[Array, Array]:
+    """Return how rough the modes of so many planes are, and the modes."""
+    difference = np.diff(np.eye(count), n=3, axis=0)
+    roughness, modes = np.linalg.eigh(difference.T @ difference)
+    return roughness, modes
 
 
 def _quality(

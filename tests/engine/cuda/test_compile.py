@@ -11,6 +11,7 @@ from itertools import product
 
 import nvrtc
 import pytest
+from psfs import measured_psf
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
@@ -37,7 +38,7 @@ OWN = Profile.from_expression(
 MODELS = [
     {}, {"model": "gaussian_elliptical"}, {"pixel": "integrated"},
     {"model": "gaussian_elliptical", "pixel": "integrated"}, {"model": "lorentzian"},
-    {"model": "gaussian_rotated"}, {"model": OWN},
+    {"model": "gaussian_rotated"}, {"model": OWN}, {"model": measured_psf()},
 ]  # fmt: skip
 #: Estimator, whether there are planes, and whether a map of read-out variances.
 ESTIMATORS = [

@@ -13,6 +13,8 @@ import on_host
 import pytest
 import reference
 from cpu_fits import fit_rois as on_cpu
+from psfs import measured_psf
+from psfs import spots_of as spots_of_psf
 
 from napari_spotfit import NoiseModel, Profile, Settings, StopCondition, simulate_spots
 from napari_spotfit.engine.cuda.fit_kernel import Threads
@@ -100,6 +102,13 @@ CASES = {
     "likelihood, two threads, a row missing": Case((11, 11), "f4", MLE | {"errors": True}, (1, 2)),
     "likelihood, two threads, read-out noise": Case((13, 13), "f4", MLE, (1, 2), planes=True),
     "likelihood, sixteen threads": Case((17, 18), "u2", MLE, (1, 16), gather=True),
+    "measured PSF": Case((13, 13), "u2", {"model": measured_psf(), "errors": True}),
+    "measured PSF, likelihood, four threads": Case(
+        (13, 13), "f4", MLE | {"model": measured_psf(), "errors": True}, (1, 4), gather=True
+    ),
+    "measured PSF, likelihood, read-out noise": Case(
+        (11, 14), "u2", MLE | {"model": measured_psf("saddle")}, planes=True, start=True
+    ),
     "volumes": Case((5, 8, 9), "u2", {"model": "gaussian_3d", "errors": True}, start=True),
     "volumes, elliptical, in frames": Case(
         (6, 7, 8), "f4", {"model": "gaussian_3d_elliptical", "errors": True, "gain": 1.0}, (1, 4),
@@ -127,6 +136,12 @@ def spots_of(case, count=75):
     )  # fmt: skip
     if len(case.shape) == 3:
         spots, truth = volume_spots(case, truth)
+    if case.settings.profile.lattice:
+        spots, z, at = spots_of_psf(
+            case.settings.model, count, 2000, 4, reach=500, side=max(case.shape)
+        )
+        spots = spots[:, : case.shape[0], : case.shape[1]]
+        truth = truth.assign(z=z, y=at[:, 0], x=at[:, 1])
     if case.options.get("model") == "moffat":  # a Gaussian leaves its exponent open
         spots = moffat_spots(case.shape, truth)
     spots = np.minimum(spots, 250).astype(case.pixel)
