@@ -11,6 +11,8 @@ from napari_spotfit import (
     Flag,
     Settings,
     SpotFits,
+    detect_spots,
+    estimate_sigma,
     fit_at,
     fit_spots,
     localize,
@@ -18,6 +20,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
+from napari_spotfit.engine.depth import apparent_places
 from napari_spotfit.models.astigmatism import Curve, Level
 
 #: Its molecules have an image that is none of a Gaussian with the widths of LENS.
@@ -106,6 +109,16 @@ def test_places_are_those_at_zero_and_their_errors_grow_with_that_of_z():
     )
 
 
+def test_the_model_of_a_fit_lies_where_its_light_is():
+    spots, _ = spots_at(200, 100, 3000, 5)
+    fits, still = (fit_spots(spots, model=one, gain=1.0) for one in (LENS, STILL))
+    apparent = apparent_places(fits.columns, fits.settings)
+    assert apparent["x"] == pytest.approx(still.x)
+    assert apparent["y"] == pytest.approx(still.y)
+    one = {name: float(values[7]) for name, values in fits.columns.items()}
+    assert apparent_places(one, fits.settings)["x"] == pytest.approx(still.x[7])
+
+
 def test_dim_spots_have_curves_of_their_own():
     narrow = [curve._replace(numbers=(1.2, *curve.numbers[1:])) for curve in (X, Y)]
     flat = Curve("polynomial", (0.0,))
@@ -160,6 +173,13 @@ def test_every_door_gives_the_same(movie):
         assert np.array_equal(parts.columns[name], fits.columns[name], equal_nan=True)
         assert np.array_equal(again.columns[name], at.columns[name], equal_nan=True)
     assert set(cut_out.columns) == set(fit_spots(cut, model=LENS, gain=1.0).columns)
+
+
+def test_detection_and_widths_need_no_calibration(movie):
+    settings = Settings(model=LENS, **KNOWN)
+    assert len(detect_spots(movie[0], settings=settings)) > 15
+    width = estimate_sigma(movie[0], settings=settings)
+    assert 0.8 < width.sigma < 3
 
 
 def test_lazy_fits_have_the_same_columns(movie):

@@ -157,6 +157,16 @@ def test_settings_of_the_beads_fits_are_kept():
             settings.changed(**wrong)
 
 
+def test_other_pixels_are_refused():
+    lens = replace(LENS, pixel_size=100.0)
+    assert Settings(model=lens, voxel_size=(50, 100, 100)).model is lens
+    with pytest.raises(ValueError, match="pixels of 100 nm, the image has 130 × 130 nm"):
+        Settings(model=lens, voxel_size=(50, 130, 130))
+    spots, _ = simulate_spots(3, 11, seed=1)
+    with pytest.raises(ValueError, match=r"roi_size must be \(13, 13\).*got \(11, 11\)"):
+        fit_spots(spots, model=LENS, gain=1.0)
+
+
 def test_files_of_fits_keep_their_calibration(tmp_path):
     spots, _ = simulate_spots(20, 13, photons=2000, sigma=1.3, sigma_y=2.0, seed=1)
     fits = fit_spots(spots, model=LENS, gain=1.0)

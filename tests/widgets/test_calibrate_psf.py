@@ -12,6 +12,8 @@ from napari_spotfit.widgets.calibrate_psf import CalibratePsf
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.depth_choice import KNOWN, DepthChoice
 from napari_spotfit.widgets.fitting.settings_menu import control_values
+from napari_spotfit.widgets.inspecting.numbers import quantities
+from napari_spotfit.widgets.inspecting.spot import spot_of
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,29 @@ def test_fit_spots_takes_z_from_it(widget, viewer, qtbot, press):
     assert depth.calibration is None
     fit.settings.put(control_values(settings))
     assert fit.settings.settings().model == widget.calibration
+
+
+def test_fits_have_z_and_are_inspected(widget, viewer, qtbot, press, fit):
+    calibrated(widget, qtbot, press)
+    press(widget.use_button)
+    spots = FitSpots(viewer)
+    viewer.window.add_dock_widget(spots)
+    spots.settings.model.depth.choose("of “astigmatic beads”")
+    spots.settings.controls.put({"gain": 1.0, "offset": 100.0})
+    spots.settings.image.layer = viewer.layers["astigmatic molecules"]
+    said = fit(spots)
+    layer = spots.result.layer
+    assert layer is not None, said
+    assert layer.ndim == 3
+    good = layer.features["good"].astype(bool)
+    assert layer.features["z"][good].between(-450, 450).all()
+    truth = viewer.layers["astigmatic molecules"].metadata["truth"]
+    row = int(np.flatnonzero(good)[0])
+    spot = spot_of(layer, row)
+    assert quantities(spot, None)[0].name == "z"
+    frame = truth[truth["frame"] == spot.index[0]]
+    far = np.hypot(frame["y"] - spot.values["y"], frame["x"] - spot.values["x"])
+    assert far.min() < 1
 
 
 def test_what_is_wrong_is_said(widget, viewer, qtbot, press):

@@ -70,7 +70,7 @@ def test_every_door_leads_to_working_widgets(viewer, hand, fit, make_movie, qtbo
     for name in WIDGETS:
         door(viewer, name)
         qtbot.waitUntil(lambda name=name: len(opened(viewer, name)) == 1)
-    (widget,), (spots,), _ = (opened(viewer, name) for name in WIDGETS)
+    (widget,), (spots,), *_ = (opened(viewer, name) for name in WIDGETS)
     inspect, files = spots.inspect, widget.pages.files
     assert widget.settings.image.layer is image
     assert fit(widget).startswith("8 spots")

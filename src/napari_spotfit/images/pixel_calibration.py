@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.bounds import accepted, is_wrong
+from ..models.calibration import Calibration
 from ..models.estimators import ESTIMATORS, Estimator
 from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
@@ -363,6 +364,8 @@ def detection_calibration(
     shape: tuple[int, ...], settings: Settings, bad_pixels: Any, camera: Camera | None
 ) -> PixelCalibration:
     """Return the calibration for detection, which is independent of the estimator."""
+    if isinstance(settings.model, Calibration):
+        settings = settings.changed(model="gaussian", fixed={}, bounds={})
     plain = settings.changed(estimator="lse")
     return PixelCalibration(shape, plain, bad_pixels=bad_pixels, camera=camera)
 

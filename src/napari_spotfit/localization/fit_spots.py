@@ -16,6 +16,7 @@ from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
+from ..models.calibration import Calibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
@@ -189,6 +190,8 @@ def checked_spots(spots: Any, settings: Settings) -> Any:
             f"spots must have {planes}{ROI_MIN} to {largest} pixels a side; got "
             f"{'×'.join(map(str, sides))}"
         )
+    if isinstance(settings.model, Calibration):
+        settings.model.check({"roi_size": tuple(map(int, sides))})
     return array
 
 
