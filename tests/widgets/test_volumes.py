@@ -212,3 +212,21 @@ def test_models_that_have_no_volume_are_refused(volume, press):
     volume.settings.controls["model"].value = "lorentzian"
     press(volume.fit_button)
     assert "n a volume spots are Gaussian or elliptical" in volume.status.text()
+
+
+def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press):
+    viewer.open_sample("napari-spotfit", "smfish_stack")
+    image = viewer.layers["smFISH stack"]
+    viewer.layers.selection.active = image
+    answer(widget, volume=True)
+    fit(widget)
+    layer, truth = viewer.layers["smFISH stack spots"], image.metadata["truth"]
+    settings = layer.metadata["settings"]
+    assert settings["sigma"] == pytest.approx(1.3, rel=0.1)
+    assert settings["sigma_z"] == pytest.approx(1.4, rel=0.15)
+    assert widget.settings.controls.number("sigma_z").box.text().endswith(" planes)")
+    good = layer.data[layer.features["good"].to_numpy() > 0]
+    distance, _ = cKDTree(good).query(truth[["z", "y", "x"]])
+    assert (distance < 0.5).mean() > 0.85
+    distance, _ = cKDTree(truth[["z", "y", "x"]]).query(good)
+    assert (distance < 1).mean() > 0.95
