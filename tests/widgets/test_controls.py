@@ -18,7 +18,8 @@ from napari_spotfit.widgets.parts.boxes import NumberBox
 from napari_spotfit.widgets.parts.form import SettingsForm, control_of, widget_for
 
 #: What is held or bounded, and the noise, has no control of its own.
-NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))
+_APART = ("fixed", "bounds", "noise", "voxel_size")
+NAMES = tuple(name for name in parameters() if name not in _APART)
 
 
 def make_widget(name):

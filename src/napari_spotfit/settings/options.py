@@ -142,7 +142,7 @@ def merged(
 
 
 #: Models of spots in planes, and those of the same spots in volumes.
-_IN_VOLUMES = {"gaussian": "gaussian_3d", "gaussian_elliptical": "gaussian_3d_elliptical"}
+IN_VOLUMES = {"gaussian": "gaussian_3d", "gaussian_elliptical": "gaussian_3d_elliptical"}
 
 
 def in_dimensions(settings: Settings, dimensions: int | None, given: Mapping[str, Any]) -> Settings:
@@ -170,8 +170,8 @@ def in_dimensions(settings: Settings, dimensions: int | None, given: Mapping[str
     model, own = settings.profile.name, settings.dimensions
     if dimensions not in (None, 2, 3):
         raise ValueError(f"dimensions must be 2, 3 or None; got {dimensions!r}")
-    if dimensions == 3 and own == 2 and model in _IN_VOLUMES:
-        return settings.changed(model=_IN_VOLUMES[model])
+    if dimensions == 3 and own == 2 and model in IN_VOLUMES:
+        return settings.changed(model=IN_VOLUMES[model])
     if dimensions not in (None, own):
         where = "planes" if own == 2 else "volumes"
         raise ValueError(

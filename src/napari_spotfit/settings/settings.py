@@ -115,7 +115,6 @@ class Settings:
         maximum=64,
         none_means="estimated from the image",
         step=0.1,
-        shown="apart",
     )
     false_spots: float = setting(
         DEFAULT_FALSE_SPOTS,

@@ -220,12 +220,12 @@ class FitSpots(Docked):
             If the settings do not go together, or the only image cannot be fitted.
         """
         self._image()
-        ticked, settings = self.settings.image.ticked, self.settings.settings()
-        fits = []
+        ticked, fits = self.settings.image.ticked, []
         for image, look in zip(
             ticked, looks_of(ticked, self._look, self._viewer.layers), strict=True
         ):
             try:
+                settings = self.settings.settings(image)
                 frames = self.settings.frames.frames(self._viewer, image)
                 noise = self._noise.get(image)
                 job = job_of(image, settings, self.settings.layers(), frames, noise, look)

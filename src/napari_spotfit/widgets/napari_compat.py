@@ -198,6 +198,30 @@ def refreshed_once(points: Points, *, moved: bool = True, thumbnail: bool = True
     points.refresh(extent=moved, thumbnail=moved and thumbnail)
 
 
+def show_across(viewer: Viewer, points: Points, axis: int, planes: float) -> None:
+    """Draw points of a volume in all planes up to so many from their own, smaller and smaller."""
+    axis += viewer.dims.ndim - points.ndim
+    if hasattr(viewer.dims, "margin_left") and "rescale_linear" in _projections():
+        points.projection_mode = "rescale_linear"
+        step = float(viewer.dims.range[axis][2])
+        for side in ("margin_left", "margin_right"):
+            margins = list(getattr(viewer.dims, side))
+            margins[axis] = max(margins[axis], planes * step)
+            setattr(viewer.dims, side, tuple(margins))
+    else:
+        points.out_of_slice_display = True
+
+
+@cache
+def _projections() -> frozenset[str]:
+    """Return the ways in which napari shows points of a thick slice."""
+    try:
+        from napari.layers.points._points_constants import PointsProjectionMode
+    except ImportError:
+        return frozenset()
+    return frozenset(str(one) for one in PointsProjectionMode)
+
+
 @contextmanager
 def unlisted(viewer: Viewer) -> Iterator[None]:
     """Change what layers show, but nothing that the layer list shows of them.

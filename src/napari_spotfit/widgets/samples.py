@@ -17,6 +17,8 @@ from .napari_compat import LayerData
 
 _PIXEL = 0.1
 _SIGMA = 1.3
+#: Of stacks: the distance of planes in µm, and σ along z in planes.
+_STEP, _SIGMA_Z = 0.3, 1.4
 #: The camera's counts without light, and counts per photo-electron.
 _OFFSET, _GAIN = 100.0, 1.0
 
@@ -124,6 +126,42 @@ def smfish() -> list[LayerData]:
     return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH"), labels]
 
 
+def smfish_stack() -> list[LayerData]:
+    """Return a z-stack of cells with transcripts, as single-molecule FISH shows them.
+
+    Returns
+    -------
+    list of layer data tuples
+        24 planes of 192×192 pixels, 0.3 µm apart, with 150 dots; ``metadata["truth"]`` is the
+        table of all dots, z in planes. And the labels of two cells.
+    """
+    rng = np.random.default_rng(6)
+    planes, side, dots = 24, 192, 150
+    places = {"z": rng.uniform(3, planes - 4, dots), **dict.fromkeys("yx", 0.0)}
+    truth = pd.DataFrame({**places, "sigma": _SIGMA, "sigma_z": _SIGMA_Z})
+    truth["photons"] = rng.lognormal(np.log(6000), 0.3, dots)
+    angle, far = rng.uniform(0, 2 * np.pi, dots), 0.95 * np.sqrt(rng.random(dots))
+    cells, radius = np.zeros((side, side), np.uint8), 44.0
+    middles = np.array([(60.0, 62.0), (130.0, 126.0)])
+    own = rng.integers(0, 2, dots)
+    truth["y"] = middles[own, 0] + radius * far * np.sin(angle)
+    truth["x"] = middles[own, 1] + radius * far * np.cos(angle)
+    light = np.full((planes, side, side), 12.0)
+    y, x = np.ogrid[:side, :side]
+    for number, (center_y, center_x) in enumerate(middles, 1):
+        away = np.hypot(y - center_y, x - center_x) / (1.1 * radius)
+        light += 20 * ndtr(6 * (1 - away))
+        cells[away < 1] = number
+    for plane in range(planes):
+        share = np.exp(-0.5 * ((plane - truth["z"]) / _SIGMA_Z) ** 2) / (
+            _SIGMA_Z * np.sqrt(2 * np.pi)
+        )
+        add_spots(light[plane], truth.assign(photons=truth["photons"] * share))
+    labels = _map_layer(cells, "cells", "labels")
+    labels[1].update(visible=True, opacity=0.2)
+    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH stack", _STEP), labels]
+
+
 def scmos() -> list[LayerData]:
     """Return a movie of an sCMOS camera, and maps of its pixels.
 
@@ -183,18 +221,18 @@ def _map_layer(values: NDArray[Any], name: str, kind: str = "image") -> LayerDat
 
 
 def _image_layer(
-    image: NDArray[np.uint16], truth: pd.DataFrame, name: str, **metadata: Any
+    image: NDArray[np.uint16], truth: pd.DataFrame, name: str, step: float = 0.0, **metadata: Any
 ) -> LayerData:
-    """Return an image as napari takes it, with µm for y and x and frames for time."""
+    """Return an image as napari takes it: µm for y and x, and frames for time or a step in z."""
     movie = image.ndim == 3
     low, high = np.percentile(image[::10] if movie else image, (1, 99.9))
     return (
         image,
         {
             "name": name,
-            "scale": (1, _PIXEL, _PIXEL) if movie else (_PIXEL, _PIXEL),
-            "units": ("pixel", "um", "um") if movie else ("um", "um"),
-            "axis_labels": ("t", "y", "x") if movie else ("y", "x"),
+            "scale": (step or 1, _PIXEL, _PIXEL) if movie else (_PIXEL, _PIXEL),
+            "units": ("um" if step else "pixel", "um", "um") if movie else ("um", "um"),
+            "axis_labels": ("z" if step else "t", "y", "x") if movie else ("y", "x"),
             "contrast_limits": (float(low), float(high)),
             "metadata": {"truth": truth, **metadata},
         },

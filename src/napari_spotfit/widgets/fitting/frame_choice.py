@@ -26,6 +26,13 @@ _FRAME_TIP = (
 )
 #: Least width of a choice in pixels.
 _CHOICE = 64
+#: What the planes of a z-stack may be, by whether that is a volume; first the question.
+_DEPTHS = {None: "planes or a volume?", False: "z: planes one by one", True: "z: a volume"}
+_DEPTH_TIP = (
+    "<p>Fit the spots of a z-stack in three dimensions, one row a spot, with z and the width along "
+    "z; or each plane by itself: a spot that is seen in 5 planes gives 5 fits.</p><p>The answer is "
+    "kept with the layer and with its results.</p>"
+)
 _KINDS, _QUESTION = ("time", "z", "channel"), "time, z, channel?"
 _KIND_TIP = (
     "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
@@ -58,6 +65,11 @@ class FrameChoice(QWidget):
         #: The questions, by axis.
         self.kinds: dict[int, AxisKind] = {}
         self._labels: list[QLabel] = []
+        #: Asks whether a z-stack is one of planes or a volume; hidden for other images.
+        self.stack = QComboBox()
+        explain(self.stack, "Planes or a volume", _DEPTH_TIP)
+        guard_wheel(self.stack)
+        self.stack.activated.connect(self._on_depth)
         #: The warning about planes.
         self.planes = sentence()
         self.planes.hide()
@@ -66,7 +78,7 @@ class FrameChoice(QWidget):
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setColumnStretch(1, 1)
         self._grid.setColumnStretch(2, 2)
-        fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
+        fill(QVBoxLayout(self), self._grid, self.stack, self.planes, spacing=4)
 
     @property
     def mode(self) -> str:
@@ -85,10 +97,10 @@ class FrameChoice(QWidget):
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
-        lengths = images.leading_shape(layer) if layer is not None else ()
         self._layer = layer
         if layer is not None:
             images.recall_axes(layer, self._viewer.layers)
+        lengths = images.leading_shape(layer) if layer is not None else ()
         names = images.leading_names(layer) if layer is not None else ()
         self.axes, self._labels = [], []
         for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
@@ -102,6 +114,27 @@ class FrameChoice(QWidget):
         self._ask_kinds()
         self._show_planes()
         self.mode = self._mode
+
+    def _on_depth(self) -> None:
+        volume = self.stack.currentData()
+        if self._layer is not None and volume is not None:
+            images.set_volume(self._layer, volume)
+            self.show_layer(self._layer)
+            self.changed.emit()
+
+    def _show_depth(self) -> None:
+        """Ask of a z-stack what its planes are, unless that is known."""
+        layer = self._layer
+        stack = layer is not None and images.depth_axis(layer) is not None
+        self.stack.setVisible(stack)
+        if layer is None or not stack:
+            return
+        known = layer.metadata.get(images.VOLUME)
+        self.stack.clear()
+        for volume, words in _DEPTHS.items():
+            if volume is not None or known is None:
+                self.stack.addItem(words, volume)
+        self.stack.setCurrentIndex(self.stack.findData(known))
 
     def _ask_kinds(self) -> None:
         self.kinds = {}
@@ -122,9 +155,10 @@ class FrameChoice(QWidget):
 
     def _show_planes(self) -> None:
         """Warn that planes are fitted one by one, if there are some."""
+        self._show_depth()
         layer = self._layer
         planes = None
-        if layer is not None and not layer.rgb:
+        if layer is not None and not layer.rgb and not images.is_volume(layer):
             planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
         if planes is not None:
             words = fitted_by_plane(planes)

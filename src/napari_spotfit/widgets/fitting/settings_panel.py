@@ -22,7 +22,9 @@ from qtpy.QtWidgets import (
 from superqt import QCollapsible
 
 from ...engine.select import Description, describe
+from ...settings.options import IN_VOLUMES, in_dimensions
 from ...settings.settings import Settings, parameters
+from ..layers.images import depth_axis, is_volume, voxel_size
 from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
@@ -37,7 +39,7 @@ from .model_form import ModelForm
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.layers import Layer
+    from napari.layers import Image, Layer
 
     from ..layers.measured_noise import ImageEstimates
 
@@ -70,6 +72,11 @@ _ANY_HEIGHT = 16777215
 #: Settings that decide what a fit runs on.
 _RUN = ("backend", "devices", "threads")
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
+
+_NOT_IN_VOLUMES = (
+    "in a volume spots are Gaussian or elliptical: choose one of these models, or fit the planes "
+    "one by one"
+)
 
 
 class SettingsPanel(QWidget):
@@ -143,8 +150,13 @@ class SettingsPanel(QWidget):
         self.controls.below("false_spots", panel)
         return panel
 
-    def settings(self) -> Settings:
-        """Return the settings as shown.
+    def settings(self, image: Image | None = None) -> Settings:
+        """Return the settings as shown, in three dimensions for an image of volumes.
+
+        Parameters
+        ----------
+        image : Image, optional
+            The image; by default that which is looked at.
 
         Raises
         ------
@@ -154,11 +166,18 @@ class SettingsPanel(QWidget):
         values = self.controls.get() | self.model.settings()
         if values["threshold"] is not None:
             del values["false_spots"]
-        return Settings(**self.camera.without_maps(values))
+        settings = Settings(**self.camera.without_maps(values))
+        image = image or self.image.layer
+        if image is None or not is_volume(image):
+            return settings.changed(sigma_z=None)
+        if settings.dimensions == 2 and settings.profile.name not in IN_VOLUMES:
+            raise ValueError(_NOT_IN_VOLUMES)
+        return in_dimensions(settings, 3, {}).changed(voxel_size=voxel_size(image))
 
     def show_estimate(self, found: ImageEstimates | None) -> None:
         """Show the PSF that was estimated from the image; None if none was yet."""
         self.controls.number("sigma").box.show_estimate(found and found.sigma)
+        self.controls.number("sigma_z").box.show_estimate(found and found.sigma_z)
         self.controls.number("roi_size").box.show_estimate(found and found.roi_size)
         warning = "" if found is None else found.warning
         self.psf_warning.setText(warning and f"⚠ {in_words(warning)}.")
@@ -305,7 +324,10 @@ class SettingsPanel(QWidget):
 
     def _on_image(self) -> None:
         self.frames.show_layer(self.image.layer)
-        self._frames_row.visible = bool(self.frames.axes)
+        image = self.image.layer
+        stack = image is not None and depth_axis(image) is not None
+        self._frames_row.visible = bool(self.frames.axes) or stack
+        self.controls.row("sigma_z").setVisible(stack)
 
     def _on_threshold(self) -> None:
         """Disable the number of false spots where a threshold replaces it."""

@@ -11,7 +11,7 @@ from qtpy.QtCore import QObject, Signal
 from ...images.frames import HeldFrame
 from ...images.pixel_calibration import detection_calibration
 from ...settings.settings import Settings
-from ..layers.images import full_resolution, leading_shape
+from ..layers.images import full_resolution
 from ..layers.maps import LayerMaps
 from ..parts.work import Latest
 from .sample import FittedFrame
@@ -76,9 +76,9 @@ class FrameKeeper(QObject):
         ValueError
             If the image is RGB or has no such frame.
         """
-        array, lengths = full_resolution(image), leading_shape(image)
-        if len(lengths) != len(index) or any(
-            not 0 <= i < length for i, length in zip(index, lengths, strict=False)
+        array = full_resolution(image)
+        if array.ndim - len(index) not in (2, 3) or any(
+            not 0 <= i < length for i, length in zip(index, array.shape, strict=False)
         ):
             raise ValueError(
                 f"“{image.name}” no longer has this spot's frame: its data was replaced. Fit the "
@@ -111,7 +111,8 @@ class FrameKeeper(QObject):
 
 def _read(key: Key, maps: LayerMaps) -> FittedFrame:
     """Read a frame and its maps."""
-    frame, known = HeldFrame(key.array, key.at), maps.read()
+    frame = HeldFrame(key.array, key.at, key.array.ndim - len(key.at))
+    known = maps.read()
     if not known:
         return FittedFrame(frame.pixels, None, frame.pixels, frame.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")

@@ -283,7 +283,7 @@ class InspectPage(Page):
         if is_preview(layer):
             self.refit.forget(_PASSING)
             return
-        positions = positions_around(layer, spot, full_resolution(image).shape[-2:])
+        positions = positions_around(layer, spot, full_resolution(image).shape[len(spot.index) :])
         self.refit.follow(layer, spot.row, image, positions[0])
         if (fits := self.refit.fits()) is None:
             return

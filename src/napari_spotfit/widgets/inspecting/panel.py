@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +106,15 @@ class InspectPanel(QWidget):
             self._views.insertWidget(1, self._new_pictures, 3)
         return self._new_pictures
 
+    @cached_property
+    def cuts(self) -> tuple[Pictures, Pictures]:
+        """The pictures of the cuts along z of a spot in a volume, made for the first one."""
+        made = Pictures(("xz", *NEW_TITLES[1:])), Pictures(("yz", *NEW_TITLES[1:]))
+        for place, pictures in enumerate(made, 1):
+            pictures.go(below=self.width() < _WIDE)
+            self._views.insertWidget(place, pictures, 3)
+        return made
+
     def unbind(self) -> None:
         """Draw at once what still waits for it."""
         self._still.stop()
@@ -140,6 +150,7 @@ class InspectPanel(QWidget):
         """Show the spot's pixels."""
         self.pictures.show_sample(sample)
         self.profiles.show_sample(sample)
+        self._show_cuts(sample.cuts)
         chi_square = spot.values.get("chi_square")
         # χ² with weights, or of a likelihood, does not follow from the residual alone.
         plain = ESTIMATORS[spot.settings.get("estimator", "lse")].chi_is_of_residual
@@ -159,6 +170,7 @@ class InspectPanel(QWidget):
         self.new_pictures.show_sample(new[1], beside=old[1])
         self.comparison.show_fits(old[0], new[0], new_is_kept=new_is_kept)
         self._compare(True)
+        self._show_cuts(())
         self._ask_width()
 
     def say(self, text: str) -> None:
@@ -182,9 +194,16 @@ class InspectPanel(QWidget):
         for box, least in ((self._head, _IN_LINE), (self._body, _BESIDE), (self._views, _WIDE)):
             down = QBoxLayout.Direction.TopToBottom
             box.setDirection(across if self.width() >= least else down)
-        self.pictures.go(below=not wide)
-        if self._new_pictures is not None:
-            self._new_pictures.go(below=not wide)
+        more = [] if self._new_pictures is None else [self._new_pictures]
+        for pictures in (self.pictures, *more, *vars(self).get("cuts", ())):
+            pictures.go(below=not wide)
+
+    def _show_cuts(self, cuts: tuple[SpotSample, ...]) -> None:
+        if cuts or "cuts" in vars(self):
+            for number, pictures in enumerate(self.cuts):
+                pictures.setVisible(bool(cuts))
+                if cuts:
+                    pictures.show_sample(cuts[number])
 
     def _compare(self, both: bool) -> None:
         """Show two fits of the spot, or one."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from magicgui.widgets import ComboBox
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
@@ -142,10 +143,11 @@ class Refit(QObject):
         pixels = full_resolution(image)
         if self._noise[0] is not pixels:
             self._noise, self._spots = (pixels, MeasuredNoise()), FrameSpots()
+        settings = self._bar.settings()
         return Pick(
             pixels,
-            tuple(int(i) for i in np.rint(old.point[:-2])),
-            self._bar.settings(),
+            tuple(int(i) for i in np.rint(old.point[: -settings.dimensions])),
+            settings,
             maps_of(layer, image, self._viewer.layers),
             False,
             self._noise[1],
@@ -235,6 +237,8 @@ class RefitBar(QWidget):
         for name, control in self.controls.controls.items():
             value = getattr(settings, name)
             control.enabled = not isinstance(value, (Profile, Calibration, tuple, list))
+            if isinstance(control, ComboBox) and value not in control.choices:
+                control.enabled = False  # such as a model in volumes
             if control.enabled:
                 control.value = value
         value = self._fixed_value()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,19 @@ class Roi(NamedTuple):
     x: int
     rows: int
     columns: int
+    #: In volumes.
+    z: int = 0
+    planes: int = 1
+
+    @property
+    def corner(self) -> tuple[int, int, int]:
+        """First pixel along z, y and x."""
+        return self.z, self.y, self.x
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Planes, rows and columns."""
+        return self.planes, self.rows, self.columns
 
 
 class FittedFrame(NamedTuple):
@@ -45,7 +58,7 @@ class FittedFrame(NamedTuple):
 
     Attributes
     ----------
-    pixels : ndarray, shape (Y, X)
+    pixels : ndarray, shape (Y, X) or (Z, Y, X)
         Counts, as a camera of one offset and one gain would have taken them; of bad pixels,
         NaN.
     bad : ndarray of bool, shape (Y, X), or None
@@ -108,6 +121,10 @@ class SpotSample:
     counted: int
     excluded: ExcludedPixels
     unknown: int
+    #: In volumes, the cuts along x and z, and along y and z, beside this one along x and y.
+    cuts: tuple[SpotSample, ...] = ()
+    #: In volumes, the residual of all pixels that count.
+    whole: Array | None = None
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -141,7 +158,7 @@ class SpotSample:
     def _fitted(self) -> Array:
         """The residual of the pixels that count, as far as these are known."""
         fitted: Array = self.residual[~self.excluded.pixels]
-        return fitted
+        return fitted if self.whole is None else self.whole
 
     def is_of(self, chi_square: float) -> bool:
         """Whether the residual is that of a fit with this χ²; not so if pixels have changed.
@@ -150,7 +167,7 @@ class SpotSample:
         and of the largest residuals.
         """
         rounding = ROUNDING * max(float(np.nanmax(np.abs(self.data))), 1e-30)
-        tolerance = _SAME * chi_square + self.data.size * (_ROUNDINGS * rounding) ** 2
+        tolerance = _SAME * chi_square + len(self._fitted) * (_ROUNDINGS * rounding) ** 2
         squares = np.sort(self._fitted**2)
         least, most = squares[: self.counted].sum(), squares[-self.counted :].sum()
         return bool(least - tolerance <= chi_square <= most + tolerance)
@@ -179,7 +196,7 @@ def camera_settings(settings: Settings, roles: Collection[str]) -> Settings:
 
 
 def roi_of(
-    values: Mapping[str, float], settings: Mapping[str, Any], shape: tuple[int, int] | None = None
+    values: Mapping[str, float], settings: Mapping[str, Any], shape: tuple[int, ...] | None = None
 ) -> Roi:
     """Return the region that was fitted.
 
@@ -190,20 +207,24 @@ def roi_of(
         centre; ``roi_size`` is the size of this one spot's region.
     settings : mapping
         Settings of the fit; ``roi_size`` counts.
-    shape : (int, int), optional
-        Rows and columns of the frame, into which a region around the centre is shifted.
+    shape : tuple of int, optional
+        That of the frame, into which a region around the centre is shifted.
     """
-    size = settings_of(values, settings).roi_size or _USUAL_ROI
-    rows, columns = (int(n) for n in (size if isinstance(size, (tuple, list)) else (size, size)))
-    corner = values.get("roi_y", np.nan), values.get("roi_x", np.nan)
-    if np.all(np.isfinite(corner)):
-        return Roi(round(corner[0]), round(corner[1]), rows, columns)
-    if shape is not None:
-        rows, columns = min(rows, shape[0]), min(columns, shape[1])
-    y, x = (round(values[name]) - side // 2 for name, side in (("y", rows), ("x", columns)))
-    if shape is not None:
-        y, x = min(max(y, 0), shape[0] - rows), min(max(x, 0), shape[1] - columns)
-    return Roi(y, x, rows, columns)
+    known = settings_of(values, settings)
+    axes, size = known.profile.axes, known.roi_size or _USUAL_ROI
+    sides = [int(n) for n in (size if isinstance(size, (tuple, list)) else (size,) * len(axes))]
+    corner = [values.get(f"roi_{axis}", np.nan) for axis in axes]
+    if not np.all(np.isfinite(corner)):
+        if shape is not None:
+            sides = [min(side, length) for side, length in zip(sides, shape, strict=True)]
+        corner = [round(values[axis]) - side // 2 for axis, side in zip(axes, sides, strict=True)]
+        if shape is not None:
+            corner = [
+                min(max(first, 0), length - side)
+                for first, length, side in zip(corner, shape, sides, strict=True)
+            ]
+    (y, x), (rows, columns) = map(round, corner[-2:]), sides[-2:]
+    return Roi(y, x, rows, columns, *((round(corner[0]), sides[0]) if len(axes) > 2 else ()))
 
 
 def sample_spot(
@@ -223,69 +244,98 @@ def sample_spot(
         Settings of the fit: ``roi_size``, ``model`` and ``offset`` count.
     frame : FittedFrame
         The frame.
-    positions : ndarray, shape (n, 2), optional
-        y and x where the fits of the frame's spots began, this one's first, as far as is known.
+    positions : ndarray, shape (n, 2) or (n, 3), optional
+        Where the fits of the frame's spots began, this one's first, as far as is known.
 
     Raises
     ------
     ValueError
         If the region lies outside the frame or has pixels that are no numbers.
     """
-    roi = roi_of(values, settings, (frame.pixels.shape[0], frame.pixels.shape[1]))
-    window = slice(roi.y, roi.y + roi.rows), slice(roi.x, roi.x + roi.columns)
-    data = _pixels_of(frame.pixels, roi, False if frame.bad is None else frame.bad[window])
     known = settings_of(values, settings)
+    axes, roi = known.profile.axes, roi_of(values, settings, frame.pixels.shape)
+    first, shape = roi.corner[-len(axes) :], roi.shape[-len(axes) :]
+    window = tuple(slice(at, at + side) for at, side in zip(first, shape, strict=True))
+    bad = None if frame.bad is None else np.broadcast_to(frame.bad, frame.pixels.shape)[window]
+    data = _pixels_of(frame.pixels, window, False if bad is None else bad)
     # Own models may know x and y themselves, which count from the ROI's first pixel.
-    apparent = apparent_places(values, known)
-    own = {**values, "y": float(apparent["y"]) - roi.y, "x": float(apparent["x"]) - roi.x}
+    apparent = {**values, **apparent_places(values, known)}
+    moved = {axis: float(apparent[axis]) - at for axis, at in zip(axes, first, strict=True)}
+    own = {**values, **moved}
 
-    def model_at(y: Array, x: Array) -> Array:
-        model = known.profile.evaluate((y - roi.y, x - roi.x), own, known.pixel)
-        return np.asarray(model + known.offset, float)
+    def model_at(*places: Array) -> Array:
+        moved = tuple(place - at for place, at in zip(places, first, strict=True))
+        return np.asarray(known.profile.evaluate(moved, own, known.pixel) + known.offset, float)
 
-    rows, columns = (np.arange(part.start, part.stop, dtype=float) for part in window)
-    at_row, at_column = (
-        min(max(round(values[name]), part.start), part.stop - 1)
-        for name, part in zip("yx", window, strict=True)
-    )
-    fine_y, fine_x = _fine(rows), _fine(columns)
-    along_row = model_at(np.full_like(fine_x, at_row), fine_x)
-    along_column = model_at(fine_y, np.full_like(fine_y, at_column))
-    model = model_at(rows[:, None], columns)
     counted = counted_pixels(values, known, data.size)
-    bad = ~np.isfinite(data) if frame.bad is None else frame.bad[window]
     if positions is None:
-        positions = np.array([[values["y"], values["x"]]])
+        positions = np.array([[values[axis] for axis in axes]])
     detection = without_map(known, frame.variances)
-    excluded, unknown = _excluded(roi, bad, frame, detection, positions, counted)
-    return SpotSample(
-        roi=roi,
-        data=data,
-        model=model,
-        residual=data - model,
-        row=Line(at_row, columns, data[at_row - roi.y], fine_x, along_row),
-        column=Line(at_column, rows, data[:, at_column - roi.x], fine_y, along_column),
-        y=values["y"],
-        x=values["x"],
-        width=outline(values, known.gain or 1.0),
-        counted=counted,
-        excluded=excluded,
-        unknown=unknown,
-    )
+    not_finite = ~np.isfinite(data) if bad is None else bad
+    excluded, unknown = _excluded((first, shape), not_finite, frame, detection, positions, counted)
+    lines = [np.arange(part.start, part.stop, dtype=float) for part in window]
+    model = model_at(*np.meshgrid(*lines, indexing="ij", sparse=True))
+    at = [
+        min(max(round(values[axis]), part.start), part.stop - 1)
+        for axis, part in zip(axes, window, strict=True)
+    ]
+    gain = known.gain or 1.0
+
+    def cut(down: int, right: int) -> SpotSample:
+        """Return the pixels along two axes, through the pixel nearest to the centre."""
+        here = tuple(
+            slice(None) if axis in (down, right) else at[axis] - first[axis]
+            for axis in range(len(axes))
+        )
+
+        def line(along: int, other: int) -> Line:
+            fine = _fine(lines[along])
+            places = [np.full_like(fine, at[axis]) for axis in range(len(axes))]
+            places[along] = fine
+            through = data[
+                tuple(
+                    slice(None) if axis == along else at[axis] - first[axis]
+                    for axis in range(len(axes))
+                )
+            ]
+            return Line(at[other], lines[along], through, fine, model_at(*places))
+
+        planes = ExcludedPixels(excluded.corner, *(mask[here] for mask in excluded[1:]))
+        return SpotSample(
+            roi=Roi(first[down], first[right], shape[down], shape[right]),
+            data=data[here],
+            model=model[here],
+            residual=(data - model)[here],
+            row=line(right, down),
+            column=line(down, right),
+            y=values[axes[down]],
+            x=values[axes[right]],
+            width=outline(values, gain, (axes[down], axes[right])),
+            counted=counted,
+            excluded=planes,
+            unknown=unknown,
+        )
+
+    sample = cut(len(axes) - 2, len(axes) - 1)
+    if len(axes) == 2:
+        return sample
+    whole = (data - model)[~excluded.pixels]
+    return replace(sample, cuts=(cut(0, 2), cut(0, 1)), whole=whole)
 
 
 def _excluded(
-    roi: Roi, bad: Mask, frame: FittedFrame, detection: Settings, positions: Array, counted: int
-) -> tuple[ExcludedPixels, int]:
+    roi: tuple[tuple[int, ...], tuple[int, ...]], bad: Mask, frame: FittedFrame,
+    detection: Settings, positions: Array, counted: int,
+) -> tuple[ExcludedPixels, int]:  # fmt: skip
     """Return the pixels of a ROI that a fit has excluded, and how many more are not known.
 
     Where the positions do not explain how many pixels have counted, the fit is of a time with
     other neighbours, or without the masks of today.
     """
     known = None if detection.sigma is None or detection.noise is None else detection
-    job = FitJob(detection, (roi.rows, roi.columns), "f8", detection.sigma, known)
+    job = FitJob(detection, roi[1], "f8", detection.sigma, known, sigma_z=detection.sigma_z)
     block = Block(frame.fitted[np.newaxis], frame.raw[np.newaxis])
-    found = excluded_pixels(job, block, Positions(positions), (roi.y, roi.x), bad)
+    found = excluded_pixels(job, block, Positions(positions), roi[0], bad)
     none = np.zeros_like(bad)
     missing = int((~found._replace(neighbour=none).pixels).sum()) - counted
     if missing < 0:
@@ -297,15 +347,17 @@ def _excluded(
     return found._replace(neighbour=none), max(missing, 0)
 
 
-def _pixels_of(frame: NDArray[Any], roi: Roi, bad: NDArray[np.bool_] | bool) -> Array:
+def _pixels_of(
+    frame: NDArray[Any], window: tuple[slice, ...], bad: NDArray[np.bool_] | bool
+) -> Array:
     """Return a region's pixels, or raise an error that says how the image has changed."""
-    height, width = frame.shape
-    if min(roi.y, roi.x) < 0 or roi.y + roi.rows > height or roi.x + roi.columns > width:
+    ends = zip(window, frame.shape, strict=True)
+    if any(part.start < 0 or part.stop > length for part, length in ends):
         raise ValueError(
-            f"The image has {height}×{width} pixels and no longer reaches as far as this spot: its "
-            "data was replaced. Fit the image again."
+            f"The image has {'×'.join(map(str, frame.shape))} pixels and no longer reaches as far "
+            "as this spot: its data was replaced. Fit the image again."
         )
-    data = frame[roi.y : roi.y + roi.rows, roi.x : roi.x + roi.columns].astype(float)
+    data = frame[window].astype(float)
     if not (np.isfinite(data) | bad).all():
         raise ValueError(
             "The image now has NaN or infinite pixels around this spot: its data was replaced. "
@@ -335,7 +387,9 @@ class Ellipse(NamedTuple):
     angle: float
 
 
-def outline(values: Mapping[str, float], gain: float = 1.0) -> Ellipse:
+def outline(
+    values: Mapping[str, float], gain: float = 1.0, axes: tuple[str, ...] = ("y", "x")
+) -> Ellipse:
     """Return the ellipse of one σ of a spot, or the circle where it has one width.
 
     Parameters
@@ -344,7 +398,13 @@ def outline(values: Mapping[str, float], gain: float = 1.0) -> Ellipse:
         The spot's columns.
     gain : float
         Counts per photon with which its photons were computed.
+    axes : (str, str)
+        The axes that run down and to the right.
     """
+    if "z" in axes:
+        own = values.get("sigma", math.nan)
+        across, along = (values.get(f"sigma_{axis}", own) for axis in axes)
+        return Ellipse(along, across, 0.0)
     along, across = values.get("sigma_x", math.nan), values.get("sigma_y", math.nan)
     if math.isfinite(along) and math.isfinite(across):
         return Ellipse(along, across, values.get("angle", 0.0))

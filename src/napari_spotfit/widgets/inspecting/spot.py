@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...models.columns import REFIT, describe
 from ...results.spot_fits import units_of
 from ...settings.settings import Settings
-from ..layers.points import is_result
+from ..layers.points import axes_of, is_result, settings_of_layer
 from ..layers.result_layers import REFITS, Row
 from .sample import roi_of, settings_of
 
@@ -103,17 +103,18 @@ def spot_as(content: Row, layer: Points, row: int) -> Spot:
     fitted = all(
         math.isfinite(values.get(name, math.nan)) for name in (*names, "amplitude", "background")
     )
-    point = content.point
+    point, axes = content.point, Settings(**settings).profile.axes
+    place = [values.get(axis, math.nan) for axis in axes]
     return Spot(
         row=row,
         count=len(layer.data),
-        index=tuple(int(i) for i in np.rint(point[:-2])),
+        index=tuple(int(i) for i in np.rint(point[: -len(axes)])),
         values=values,
         stop=str(content.cells.get("stop_condition")),
         settings=settings,
         units=units,
         fitted=fitted,
-        moved=fitted and math.dist(point[-2:], (values["y"], values["x"])) > _MOVED,
+        moved=fitted and math.dist(point[-len(axes) :], place) > _MOVED,
         refitted=refitted,
     )
 
@@ -131,10 +132,11 @@ def shown_frame(viewer: Viewer, layer: Points, index: tuple[int, ...]) -> tuple[
         Where to stay along leading axes that are displayed as a whole, as in 3-D.
     """
     shown = np.rint(layer.world_to_data(viewer.dims.point)).astype(int)
+    axes = axes_of(settings_of_layer(layer.metadata))
     first = viewer.dims.ndim - layer.ndim
     return tuple(
         index[axis] if first + axis in viewer.dims.displayed else int(shown[axis])
-        for axis in range(layer.ndim - 2)
+        for axis in range(layer.ndim - axes)
     )
 
 
@@ -174,7 +176,7 @@ def _rows_near(
 
 
 def positions_around(layer: Points, spot: Spot, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return y and x where the fits of a spot and of those around it in its frame began.
+    """Return where the fits of a spot and of those around it in its frame began: (z,) y and x.
 
     They began in the middle of their regions, except where the region was shifted into the image:
     there the fitted centre stands for the start.
@@ -185,20 +187,21 @@ def positions_around(layer: Points, spot: Spot, shape: tuple[int, ...]) -> NDArr
         The layer; its hidden spots count, too.
     spot : Spot
         The spot.
-    shape : (int, int)
-        Rows and columns of the frame.
+    shape : tuple of int
+        That of the frame.
     """
-    roi = roi_of(spot.values, spot.settings)
-    own = np.array([roi.y, roi.x, roi.rows, roi.columns])
-    middle = own[:2] + own[2:] // 2
+    roi, axes = roi_of(spot.values, spot.settings), Settings(**spot.settings).profile.axes
+    corner, own = np.array(roi.corner[-len(axes) :]), np.array(roi.shape[-len(axes) :])
+    middle = corner + own // 2
     data, reach = layer.data, float(_FAR * max(roi.rows, roi.columns))
-    rows = _rows_near(data, spot.index, middle, (reach, reach))
+    rows = _rows_near(data, spot.index, middle[-2:], (reach, reach))
     rows = np.concatenate([[spot.row], rows[rows != spot.row]])
-    centres: NDArray[np.float64] = np.rint(data[rows, -2:])
-    if "roi_y" in layer.features and "roi_x" in layer.features:
-        corners = layer.features[["roi_y", "roi_x"]].to_numpy(float)[rows]
-        size = _roi_sizes(layer, rows, own[2:])
-        corners[0], size[0] = own[:2], own[2:]
+    centres: NDArray[np.float64] = np.rint(data[rows, -len(axes) :])
+    names = [f"roi_{axis}" for axis in axes]
+    if all(name in layer.features for name in names):
+        corners = layer.features[names].to_numpy(float)[rows]
+        size = _roi_sizes(layer, rows, own)
+        corners[0], size[0] = corner, own
         middles = corners + size // 2
         shifted = ((corners == 0) & (centres < middles)) | (
             (corners == np.array(shape) - size) & (centres > middles)

@@ -141,7 +141,8 @@ def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Ro
     """Return a sentence on the parameter that ended at a bound; empty if none did."""
     known = settings_of(values, settings)
     bounds = {
-        name: bounds_of(name, known, (roi.rows, roi.columns)) for name in step_order(known.profile)
+        name: bounds_of(name, known, roi.shape[-known.dimensions :])
+        for name in step_order(known.profile)
     }
     free_widths = {
         name: pair
@@ -158,15 +159,16 @@ def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Ro
 def _width_hint(values: Mapping[str, float], bounds: Bounds) -> str:
     for name, (low, high) in bounds.items():
         label = "σ" if name == "sigma" else name
+        unit = "planes" if name == "sigma_z" else "px"
         if values[name] <= low * (1 + _AT_BOUND):
             return (
-                f"{label} is at its lower bound, {low:g} px: a single bright pixel or noise "
+                f"{label} is at its lower bound, {low:g} {unit}: a single bright pixel or noise "
                 "rather than a spot."
             )
         if values[name] >= high * (1 - _AT_BOUND):
             return (
-                f"{label} is at its upper bound, {high:g} px: the light is wider than the ROI, so "
-                "try a larger ROI size or fewer false spots."
+                f"{label} is at its upper bound, {high:g} {unit}: the light is wider than the "
+                "ROI, so try a larger ROI size or fewer false spots."
             )
     return ""
 
@@ -185,7 +187,7 @@ def _edge_hint(values: Mapping[str, float], roi: Roi) -> str:
 
 def _stopped_hint(values: Mapping[str, float], bounds: Bounds, roi: Roi) -> str:
     """Name a parameter at a bound of the user's: it has no standard error."""
-    first = {"x": roi.x, "y": roi.y}
+    first = {"x": roi.x, "y": roi.y, "z": roi.z}
     for name, (low, high) in bounds.items():
         if not math.isnan(values.get(f"{name}_stderr", 0.0)):
             continue
@@ -222,7 +224,7 @@ def _residual_hint(values: Mapping[str, float], known: Settings, roi: Roi) -> st
     noise = noise_of(known)
     if noise is None or noise.is_filtered or not known.estimator_kind.chi_is_of_residual:
         return ""
-    counted = counted_pixels(values, known, roi.rows * roi.columns)
+    counted = counted_pixels(values, known, math.prod(roi.shape))
     light = (known.gain or 1.0) * values["photons"] / counted
     explained = float(noise.variance(known.offset + values["background"] + light))
     if not (explained > 0 and reduced > _TOO_MUCH * explained):

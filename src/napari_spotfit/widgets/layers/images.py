@@ -29,6 +29,10 @@ PLACE = (*_TRANSFORM, "units")
 CONTENTS = ("data", "paint", "set_data", *_TRANSFORM)
 #: In the metadata of an image and of its results: time or z, by axis, for axes without a name.
 AXES = "axis_kinds"
+#: In the metadata of an image and of its results: whether z is an axis of its spots.
+VOLUME = "volume"
+#: Fewer planes than this are no volume.
+_LEAST_PLANES = 3
 #: Attributes of a layer that place it in the world.
 PLACED = (*PLACE, "axis_labels")
 #: How the usual units are written.
@@ -65,11 +69,34 @@ def own_pixels(layer: Image | Labels) -> Any:
     return layer.data[0] if layer.multiscale else layer.data
 
 
+def depth_axis(layer: Image) -> int | None:
+    """Return the axis before y and x if it is z and has planes enough for a volume."""
+    axis = layer.ndim - 3
+    if layer.rgb or axis < 0 or axis_names(layer)[axis].lower() not in PLANES:
+        return None
+    return axis if own_pixels(layer).shape[axis] >= _LEAST_PLANES else None
+
+
+def is_volume(layer: Image) -> bool:
+    """Whether spots are fitted in volumes, not in planes one by one."""
+    return bool(layer.metadata.get(VOLUME)) and depth_axis(layer) is not None
+
+
+def spatial_axes(layer: Image) -> int:
+    """Return how many axes the spots of a layer have: 2, or 3 in volumes."""
+    return 3 if is_volume(layer) else 2
+
+
+def set_volume(layer: Image, volume: bool) -> None:
+    """Remember whether spots are fitted in volumes."""
+    layer.metadata = {**layer.metadata, VOLUME: volume}
+
+
 def leading_shape(layer: Image) -> tuple[int, ...]:
-    """Return the lengths of the axes before y and x; RGB layers have none to choose from."""
+    """Return the lengths of the axes before those of spots; RGB layers have none to choose from."""
     if layer.rgb:
         return ()
-    return tuple(int(length) for length in full_resolution(layer).shape[:-2])
+    return tuple(int(length) for length in own_pixels(layer).shape[: -spatial_axes(layer)])
 
 
 def leading_names(layer: Image) -> tuple[str, ...]:
@@ -131,15 +158,16 @@ def name_axis(layer: Image, axis: int, name: str, layers: LayerList) -> None:
 
 
 def recall_axes(layer: Image, layers: LayerList) -> None:
-    """Copy the names of axes from the results of an image to the image."""
-    if AXES in layer.metadata:
-        return
+    """Copy what is known of an image's axes from its results to the image."""
     for points in layers:
-        if is_points(points) and AXES in points.metadata:
-            image = image_of(points, layers)
-            if image is not None and image is layer:
-                layer.metadata = {**layer.metadata, AXES: dict(points.metadata[AXES])}
-                return
+        if not is_points(points):
+            continue
+        known = points.metadata
+        new = {name: known[name] for name in (AXES, VOLUME) if name in known}
+        image = image_of(points, layers)
+        if new and image is not None and image is layer:
+            layer.metadata = {**new, **layer.metadata}
+            return
 
 
 def is_number(label: str) -> bool:
@@ -173,7 +201,7 @@ def image_link(layer: Image) -> dict[str, Any]:
         "image_shape": [int(length) for length in full_resolution(layer).shape],
         "image_file": _file_of(layer),
     }
-    return link | {name: layer.metadata[name] for name in (AXES,) if name in layer.metadata}
+    return link | {name: layer.metadata[name] for name in (AXES, VOLUME) if name in layer.metadata}
 
 
 def image_of(points: Points, layers: LayerList) -> Image | None:
@@ -260,6 +288,22 @@ def pixel_size(layer: Layer) -> PixelSize | None:
     origin, *ends = (np.asarray(layer.data_to_world(corner)) for corner in corners)
     y, x = (float(np.linalg.norm(end - origin)) for end in ends)
     return PixelSize(y, x, _SYMBOLS.get(unit, unit))
+
+
+def voxel_size(layer: Layer) -> tuple[float, float, float] | None:
+    """Return distances of planes, rows and columns in nm; None if the layer has no such units."""
+    import pint
+
+    registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
+    if layer.ndim < 3:
+        return None
+    try:
+        nm = [registry.Quantity(1, unit).to("nm").magnitude for unit in layer.units[-3:]]
+    except pint.DimensionalityError:
+        return None
+    steps = matrix_of(layer.data_to_world, layer.ndim)[-3:, -4:-1] * np.array(nm)[:, None]
+    z, y, x = np.linalg.norm(steps, axis=0).tolist()
+    return z, y, x
 
 
 def matrix_of(transform: Any, ndim: int) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from ...settings.settings import Settings
 
 #: Settings on which the PSF's width depends, and those on which all estimates depend.
 _OF_WIDTH = ("pixel", "offset", "gain", "variance", "emccd", "noise")
-_OF_ALL = (*_OF_WIDTH, "sigma", "roi_size", "model")
+_OF_ALL = (*_OF_WIDTH, "sigma", "sigma_z", "roi_size", "model", "voxel_size")
 
 
 class ImageEstimates(NamedTuple):
@@ -27,6 +27,7 @@ class ImageEstimates(NamedTuple):
 
     noise: NoiseModel | None
     sigma: float
+    sigma_z: float | None
     roi_size: int | tuple[int, ...]
     #: Why σ is a default, and doubts about the noise or the camera; sentences, or nothing.
     warning: str
@@ -42,7 +43,7 @@ class MeasuredNoise:
     def __init__(self) -> None:
         self._lock = Lock()
         self._known: dict[Hashable, ImageEstimates] = {}
-        self._widths: dict[Hashable, tuple[float, str]] = {}
+        self._widths: dict[Hashable, tuple[float, float | None, str]] = {}
         self._image: Any = None
 
     def known(self, settings: Settings) -> ImageEstimates | None:
@@ -69,7 +70,9 @@ class MeasuredNoise:
                     self._image = image if at_hand else _KeptFrames(image)
                 self._known[key] = self._measured(settings, known)
             found = self._known[key]
-        return settings.changed(noise=found.noise, sigma=found.sigma, roi_size=found.roi_size)
+        return settings.changed(
+            noise=found.noise, sigma=found.sigma, sigma_z=found.sigma_z, roi_size=found.roi_size
+        )
 
     def _measured(self, settings: Settings, known: Mapping[str, Any]) -> ImageEstimates:
         reader = FrameReader(self._image, spatial=settings.dimensions, checked=False)
@@ -77,19 +80,21 @@ class MeasuredNoise:
             reader.shape, settings, known.get("bad_pixels"), known.get("camera")
         )
         warning = ""
-        if settings.sigma is None:
-            key = _values(settings, _OF_WIDTH)
+        if settings.sigma is None or (settings.dimensions > 2 and settings.sigma_z is None):
+            key = _values(settings, (*_OF_WIDTH, "sigma", "sigma_z", "dimensions"))
             if key not in self._widths:
                 warnings: list[str] = []
-                sigma = with_psf(reader, calibration, warn=warnings.append).settings.known_sigma
-                self._widths[key] = sigma, " ".join(warnings)
-            sigma, warning = self._widths[key]
-            calibration = calibration.with_settings(sigma=sigma)
+                wide = with_psf(reader, calibration, warn=warnings.append).settings
+                self._widths[key] = wide.known_sigma, wide.sigma_z, " ".join(warnings)
+            sigma, sigma_z, warning = self._widths[key]
+            calibration = calibration.with_settings(sigma=sigma, sigma_z=sigma_z)
         calibration = estimated(reader, calibration)
         found, doubts = calibration.settings, noise_doubts(reader, calibration, settings)
         assert found.roi_size is not None
         warning = "; ".join(filter(None, (warning, doubts)))
-        return ImageEstimates(found.noise, found.known_sigma, found.roi_size, warning)
+        return ImageEstimates(
+            found.noise, found.known_sigma, found.sigma_z, found.roi_size, warning
+        )
 
 
 def _values(settings: Settings, names: tuple[str, ...]) -> Hashable:

@@ -14,6 +14,7 @@ from ...analysis.tracks import NO_TRACK
 from ...models.columns import GROUP, GROUP_SIZE, REFIT, TRACK
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
+from ..napari_compat import show_across
 from .cells import LABEL, LABELS, with_unknown_labels
 from .history import history_of
 from .images import transform_arguments
@@ -22,6 +23,7 @@ from .points import (
     is_result,
     layer_name,
     make_points_layer,
+    settings_of_layer,
     update_points_layer,
 )
 from .state import LayerState, fit_limits, put_points
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 _MADE = "as_fitted"
 #: In the metadata, the settings of refits.
 REFITS = "refits"
+#: So many σz away from their own plane are spots of a volume drawn.
+_SEEN = 2.0
 _STOP = "stop_condition"
 
 
@@ -99,11 +103,19 @@ def show_result(
         color_points_layer(layer)
     else:
         viewer.add_layer(layer)
+    show_depth(viewer, layer)
     layer.metadata = {**layer.metadata, _MADE: _fingerprint(layer)}
     history.record(layer, before, what, run)
     yield layer
     layer.visible = True
     yield layer
+
+
+def show_depth(viewer: Viewer, layer: Points) -> None:
+    """Draw the spots of a volume in the planes beside their own, too."""
+    settings = settings_of_layer(layer.metadata)
+    if settings is not None and settings.dimensions > 2:
+        show_across(viewer, layer, layer.ndim - 3, _SEEN * settings.known_sigma_z)
 
 
 def _fingerprint(layer: Points) -> Hashable:

@@ -76,7 +76,7 @@ class Pick:
     @cached_property
     def frame(self) -> HeldFrame:
         """The frame, read when it is needed first."""
-        return HeldFrame(self.image, self.index)
+        return HeldFrame(self.image, self.index, self.settings.dimensions)
 
     @cached_property
     def _known(self) -> dict[str, Any]:
@@ -94,25 +94,24 @@ class Pick:
     def _spots(self) -> NDArray[np.float64]:
         """Where the frame's spots are as the detection finds them, if a fit depends on that."""
         if self.settings.neighbours == "ignore":
-            return np.empty((0, 2))
+            return np.empty((0, self.settings.dimensions))
         maps = {name: known for name, known in self._maps.items() if name != "weights"}
         settings = self._estimated.changed(backend="cpu")
 
         def search() -> NDArray[np.float64]:
             places, _ = find(self.frame, settings, frames=self.index or None, **maps)
-            return places[:, -2:]
+            return places[:, -settings.dimensions :]
 
         # Maps may have been painted in since.
         return search() if maps else self.spots.get(self.frame, settings, search)
 
     @property
-    def frame_shape(self) -> tuple[int, int]:
-        """Rows and columns of the frame, without reading it."""
-        rows, columns = self.image.shape[-2:]
-        return int(rows), int(columns)
+    def frame_shape(self) -> tuple[int, ...]:
+        """Rows and columns of the frame, before them its planes in volumes, without reading it."""
+        return tuple(int(side) for side in self.image.shape[-self.settings.dimensions :])
 
     def contains(self, place: ArrayLike) -> bool:
-        """Whether a place (y, x) lies on the frame's pixels."""
+        """Whether a place (y, x), in volumes (z, y, x), lies on the frame's pixels."""
         return bool(inside(np.asarray(place, float), self.frame_shape))
 
     def fit(self, place: ArrayLike) -> SpotFits:
@@ -120,8 +119,8 @@ class Pick:
 
         Parameters
         ----------
-        place : array, shape (2,)
-            y and x in pixels.
+        place : array, shape (2,) or (3,)
+            y and x in pixels, in volumes with z before them.
 
         Returns
         -------

@@ -17,7 +17,16 @@ from ...settings.settings import Settings
 from ..layers.appearance import color_faces, draw_marks, is_marked, show_all
 from ..layers.history import History
 from ..layers.maps import LayerMaps
-from ..layers.points import align, default_face, is_result, make_points_layer, points_arguments
+from ..layers.points import (
+    align,
+    axes_of,
+    default_face,
+    is_result,
+    make_points_layer,
+    points_arguments,
+    settings_of_layer,
+)
+from ..layers.result_layers import show_depth
 from ..layers.state import LayerState, fit_limits, set_data
 from ..napari_compat import refreshed_once, select_points, unlisted
 
@@ -132,6 +141,7 @@ class PickedLayers(QObject):
         layer = make_points_layer(new, image, f"{image.name} (picked)")
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)
+        show_depth(self._viewer, layer)
         self._viewer.layers.selection = selected
         select_points(layer, {0})
         self._made[image] = ref(layer)
@@ -326,8 +336,9 @@ def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float, gain: f
     """Return the row of the spot within σ, and at least a pixel, of a place in its frame."""
     if not len(picked.data):
         return None
-    distance = np.hypot(*(picked.data[:, -2:] - place[-2:]).T)
-    distance[np.any(picked.data[:, :-2] != place[:-2], axis=1)] = np.inf
+    axes = axes_of(settings_of_layer(picked.made_with))
+    distance = np.linalg.norm(picked.data[:, -axes:] - place[-axes:], axis=1)
+    distance[np.any(picked.data[:, :-axes] != place[:-axes], axis=1)] = np.inf
     row = int(np.argmin(distance))
     # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
     reach = np.fmax(np.fmin(mean_sigma(picked.features, gain)[row], sigma), 1.0)

@@ -61,7 +61,8 @@ class Press:
 
     def aim(self, position: Any) -> bool:
         """Remember a position in world coordinates if it is in the image."""
-        place = np.asarray(self.source.image.world_to_data(position))[-2:]
+        axes = len(self.pick.frame_shape)
+        place = np.asarray(self.source.image.world_to_data(position))[-axes:]
         inside = self.pick.contains(place)
         if inside:
             self.place, self._position = place, position
@@ -255,7 +256,8 @@ def _in_words(fits: SpotFits, nothing: str) -> str:
     """Return what a fit has found that is shown."""
     stop = StopCondition(int(fits.stop_condition[0]))
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
-    what = f"y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
+    place = ", ".join(f"{axis} {fits.columns[axis][0]:.2f}" for axis in fits.axes)
+    what = f"{place}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
     what += f"{photons} {fits.units.get('photons', 'counts')}, {stop.words}"
     if nothing:
         return f"There seems to be no spot: {nothing}. The fit, a cross, is at {what}"

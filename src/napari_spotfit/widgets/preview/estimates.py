@@ -215,7 +215,7 @@ def _estimate(
     known.pop("weights", None)
     mask = known.pop("mask", None)
     settings = noise.put_into(settings, image, known)
-    frame = HeldFrame(image, index)
+    frame = HeldFrame(image, index, settings.dimensions)
     own = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
     try:
         return estimate_sigma(frame, frames=index or None, mask=own, settings=settings, **known)

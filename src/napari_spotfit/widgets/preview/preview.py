@@ -127,7 +127,7 @@ class Preview(QObject):
         image, layers = self._settings.image.layer, self._viewer.layers
         if image is None or image.rgb or not isinstance(images.own_pixels(image), np.ndarray):
             return False
-        if math.prod(images.own_pixels(image).shape[-2:]) > _QUICK:
+        if math.prod(images.own_pixels(image).shape[-images.spatial_axes(image) :]) > _QUICK:
             return False
         return not any(is_result(one) and images.image_of(one, layers) is image for one in layers)
 

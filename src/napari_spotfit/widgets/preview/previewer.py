@@ -20,7 +20,7 @@ from ..layers.measured_noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 
 #: The settings on which the maxima depend; false spots and a threshold only choose among them.
-_OF_MAXIMA = ("sigma", "min_distance", "noise", "backend", "devices", "threads")
+_OF_MAXIMA = ("sigma", "sigma_z", "min_distance", "noise", "backend", "devices", "threads")
 
 Thing = TypeVar("Thing")
 
@@ -73,7 +73,8 @@ class Previewer:
     def __call__(self, job: PreviewJob) -> Previewed:
         """Find and fit the spots of a frame."""
         frame_key = (job.version, job.index)
-        frame = self._frame.get(frame_key, lambda: HeldFrame(job.image, job.index))
+        axes = job.settings.dimensions
+        frame = self._frame.get(frame_key, lambda: HeldFrame(job.image, job.index, axes))
         maps = {"frames": job.index or None, **self._maps.get(job.maps, job.maps.read)}
         if "mask" in maps:
             key, whole = (job.maps, job.index), maps["mask"]

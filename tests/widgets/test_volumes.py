@@ -1,0 +1,232 @@
+"""A z-stack in the viewer: asked about once, fitted as a volume, seen, inspected and counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from event_loop import settle
+from hand import SHIFT
+from scipy.spatial import cKDTree
+
+from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.layers.images import VOLUME
+from napari_spotfit.widgets.results import Results
+
+PLANES, SIDE = 14, 48
+SIGMA, SIGMA_Z = 1.3, 1.5
+#: z, y and x of the spots.
+SPOTS = np.array([(4.3, 12.2, 14.7), (8.6, 33.4, 12.1), (6.2, 20.7, 35.3), (9.4, 37.8, 36.6)])
+
+
+def stack(seed=0):
+    z, y, x = np.indices((PLANES, SIDE, SIDE))
+    light = np.full((PLANES, SIDE, SIDE), 100.0)
+    for at_z, at_y, at_x in SPOTS:
+        away = ((y - at_y) ** 2 + (x - at_x) ** 2) / SIGMA**2 + ((z - at_z) / SIGMA_Z) ** 2
+        light += 400 * np.exp(-away / 2)
+    return np.random.default_rng(seed).poisson(light).astype(np.uint16)
+
+
+@pytest.fixture
+def viewer(open_viewer):
+    return open_viewer(show=True)
+
+
+@pytest.fixture
+def image(viewer):
+    place = {"scale": (0.3, 0.1, 0.1), "units": ("um",) * 3, "axis_labels": ("z", "y", "x")}
+    return viewer.add_image(stack(), name="stack", **place)
+
+
+@pytest.fixture
+def volume(viewer, image, widget):
+    """Say that the stack is a volume, as a user does, with the widths that it has."""
+    answer(widget, volume=True)
+    widget.settings.controls["sigma"].value = SIGMA
+    widget.settings.controls["sigma_z"].value = SIGMA_Z
+    return widget
+
+
+def answer(widget, *, volume):
+    depth = widget.settings.frames.stack
+    depth.setCurrentIndex(depth.findData(volume))
+    depth.activated.emit(depth.currentIndex())
+
+
+def test_the_question_is_asked_once(viewer, image, widget):
+    depth = widget.settings.frames.stack
+    assert depth.isVisible()
+    assert depth.currentText() == "planes or a volume?"
+    assert "⚠" in widget.settings.frames.planes.text()
+    assert len(widget.settings.frames.axes) == 1
+    answer(widget, volume=True)
+    assert image.metadata[VOLUME] is True
+    assert depth.currentText() == "z: a volume"
+    assert depth.findText("planes or a volume?") < 0
+    assert widget.settings.frames.planes.isHidden()
+    assert not widget.settings.frames.axes
+    other = viewer.add_image(stack()[0], name="plane")
+    assert widget.settings.image.layer is other
+    assert not depth.isVisible()
+    assert widget.settings.settings().dimensions == 2
+    viewer.layers.selection.active = image
+    assert depth.currentText() == "z: a volume"
+    assert widget.settings.settings().model == "gaussian_3d"
+    answer(widget, volume=False)
+    assert widget.settings.settings().dimensions == 2
+    assert len(widget.settings.frames.axes) == 1
+
+
+def test_a_movie_and_a_thin_stack_are_not_asked_about(viewer, widget, make_movie):
+    depth = widget.settings.frames.stack
+    viewer.add_image(make_movie(5), name="movie", axis_labels=("t", "y", "x"))
+    assert not depth.isVisible()
+    viewer.add_image(make_movie(2), name="thin", axis_labels=("z", "y", "x"))
+    assert not depth.isVisible()
+    viewer.add_image(make_movie(5), name="unnamed")
+    assert not depth.isVisible()
+    kind = widget.settings.frames.kinds[0]
+    kind.setCurrentIndex(kind.findData("z"))
+    kind.activated.emit(kind.currentIndex())
+    assert depth.isVisible()
+
+
+def matched(points):
+    distance, row = cKDTree(points).query(SPOTS)
+    assert distance.max() < 0.15
+    return row
+
+
+@pytest.mark.parametrize("turn", [0, 30])
+def test_points_lie_in_the_volume(viewer, image, volume, fit, turn):
+    image.rotate = np.eye(3) if not turn else rotation(turn)
+    fit(volume)
+    layer = viewer.layers["stack spots"]
+    assert layer.data.shape == (len(SPOTS), 3)
+    row = matched(layer.data)
+    features = layer.features
+    np.testing.assert_allclose(features["sigma_z"].to_numpy()[row], SIGMA_Z, rtol=0.15)
+    np.testing.assert_allclose(features["z_nm"], 300 * features["z"], rtol=1e-4)
+    for place, point in zip(SPOTS, layer.data[row], strict=True):
+        there, here = layer.data_to_world(point), image.data_to_world(place)
+        np.testing.assert_allclose(there, here, atol=0.05)
+    assert layer.metadata["settings"]["model"] == "gaussian_3d"
+    assert "by plane" not in volume.status.text()
+
+
+def rotation(degrees):
+    turn = np.radians(degrees)
+    matrix = np.eye(3)
+    matrix[1:, 1:] = [[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]
+    return matrix
+
+
+def test_spots_are_seen_in_the_planes_beside_theirs(viewer, volume, fit):
+    fit(volume)
+    layer = viewer.layers["stack spots"]
+    seen = {}
+    for plane in range(PLANES):
+        viewer.dims.set_current_step(0, plane)
+        settle()
+        seen[plane] = len(layer._view_data)
+    nearest = round(SPOTS[0, 0])
+    assert seen[nearest] >= seen[nearest - 2] >= 1
+    assert seen[0] == 0
+    viewer.dims.ndisplay = 3
+    settle()
+    assert len(layer._view_data) == len(SPOTS)
+    viewer.dims.ndisplay = 2
+
+
+def test_a_click_finds_the_maximum_in_z_too(viewer, image, volume, hand, qtbot):
+    shown = []
+    volume.picking.picker.layers.shown.connect(shown.append)
+    viewer.dims.set_current_step(0, round(SPOTS[2, 0]) - 1)
+    viewer.reset_view()
+    settle()
+    hand.click(image, SPOTS[2, 1:] + (0.8, -0.7), SHIFT)
+    qtbot.waitUntil(lambda: bool(shown))
+    layer = viewer.layers["stack (picked)"]
+    np.testing.assert_allclose(layer.data, SPOTS[2:3], atol=0.15)
+    assert volume.status.text().startswith("Spot at z 6.")
+    shown.clear()
+    hand.click(image, SPOTS[2, 1:], SHIFT)
+    qtbot.waitUntil(lambda: bool(shown))
+    assert len(layer.data) == 1  # the same spot again
+
+
+def test_inspect_shows_three_cuts(viewer, image, volume, fit, qtbot):
+    fit(volume)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results")
+    layer = viewer.layers["stack spots"]
+    row = int(matched(layer.data)[1])
+    results.go_to(layer, row, "Inspect")
+    panel = results.inspect.panel
+    qtbot.waitUntil(lambda: "cuts" in vars(panel) and panel.cuts[0].isVisible())
+    assert panel.changed.isHidden()  # χ² is that of what is shown
+    z, y, x = np.rint(SPOTS[1]).astype(int)
+    corner = layer.features[["roi_z", "roi_y", "roi_x"]].to_numpy(int)[row]
+    whole = layer.metadata["settings"]["roi_size"]
+    window = [slice(at, at + side) for at, side in zip(corner, whole, strict=True)]
+    for pictures, at in (
+        (panel.pictures, (z, window[1], window[2])), (panel.cuts[0], (window[0], y, window[2])),
+        (panel.cuts[1], (window[0], window[1], x)),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(pictures.data.image.image, image.data[at])
+        residual = pictures.residual.image.image
+        assert abs(residual).max() < 6 * np.sqrt(image.data[at].max())
+        model = pictures.model.image.image
+        np.testing.assert_allclose(model + residual, image.data[at], atol=1e-3)
+    assert panel.numbers.texts()["z"].startswith("8.")
+    viewer.dims.set_current_step(0, 0)  # the spot stays
+    settle()
+    assert results.inspect._row == row
+
+
+def test_cells_count_one_row_a_spot(viewer, image, volume, fit, qtbot):
+    cells = np.zeros((SIDE, SIDE), int)
+    cells[:, :24], cells[:, 24:] = 1, 2
+    viewer.add_labels(cells, name="cells", scale=(0.1, 0.1), units=("um", "um"))
+    volume.settings.image.layer = image
+    fit(volume)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results")
+    results.go_to(viewer.layers["stack spots"], page="Cells")
+    page = results.cells
+    qtbot.waitUntil(lambda: page._table is not None)
+    assert page._table["count"].tolist() == [2, 2]
+    assert "⚠" not in page.hint.text()
+
+
+def test_a_volume_is_remembered_by_its_results(viewer, image, volume, fit):
+    fit(volume)
+    image.metadata = {}
+    viewer.layers.selection.active = viewer.layers["stack spots"]
+    again = FitSpots(viewer)
+    viewer.window.add_dock_widget(again)
+    assert again.settings.frames.stack.currentText() == "z: a volume"
+
+
+def test_models_that_have_no_volume_are_refused(volume, press):
+    volume.settings.controls["model"].value = "lorentzian"
+    press(volume.fit_button)
+    assert "n a volume spots are Gaussian or elliptical" in volume.status.text()
+
+
+def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press):
+    viewer.open_sample("napari-spotfit", "smfish_stack")
+    image = viewer.layers["smFISH stack"]
+    viewer.layers.selection.active = image
+    answer(widget, volume=True)
+    fit(widget)
+    layer, truth = viewer.layers["smFISH stack spots"], image.metadata["truth"]
+    settings = layer.metadata["settings"]
+    assert settings["sigma"] == pytest.approx(1.3, rel=0.1)
+    assert settings["sigma_z"] == pytest.approx(1.4, rel=0.15)
+    assert widget.settings.controls.number("sigma_z").box.text().endswith(" planes)")
+    good = layer.data[layer.features["good"].to_numpy() > 0]
+    distance, _ = cKDTree(good).query(truth[["z", "y", "x"]])
+    assert (distance < 0.5).mean() > 0.85
+    distance, _ = cKDTree(truth[["z", "y", "x"]]).query(good)
+    assert (distance < 1).mean() > 0.95
