@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs all tests, with the Python that is named, in as many processes as there are cores; those
-# that have done their share take over some of another's. Random examples are the same each time,
-# so that what fails can be run again; "make test-random" looks for others.
+# Runs all tests with the given Python, in one process per core; idle processes take over tests of
+# others. Random examples are the same each time, so that failures are repeatable; "make
+# test-random" tries new ones.
 set -u
 python=$1
-# Each process would else compile everything that it imports.
+# Otherwise each process would compile everything that it imports.
 unset PYTHONDONTWRITEBYTECODE
 
 side_by_side() {
@@ -12,12 +12,12 @@ side_by_side() {
         --numprocesses logical --maxprocesses 8 --dist worksteal --durations 20 --durations-min 4 "$@"
 }
 
-# Each process opens its windows on a virtual display of its own.
+# Each process has its own virtual display.
 if [[ $(uname -s) == Linux ]] && command -v Xvfb >/dev/null; then
     side_by_side
     exit
 fi
-# On the one display there is, one window has the keyboard.
+# On a shared display, only one window has the keyboard.
 side_by_side --ignore=tests/widgets
 rest=$?
 "$python" -m pytest --hypothesis-profile ci tests/widgets

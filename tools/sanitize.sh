@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that need a GPU under NVIDIA's compute-sanitizer, which sees what results
-# need not show: access beyond an array's end (memcheck), threads that do not wait for each
-# other (racecheck, synccheck), and memory that is read before it is written (initcheck).
+# Runs the GPU tests under NVIDIA's compute-sanitizer, which finds errors that results may not show:
+# access beyond an array's end (memcheck), missing synchronisation of threads (racecheck,
+# synccheck), and memory that is read before it is written (initcheck).
 #
 # usage: tools/sanitize.sh [what pytest is to run, all of it by default]; TOOLS="memcheck" chooses,
 # PYTHON=… as well
@@ -18,7 +18,7 @@ sanitizer=${COMPUTE_SANITIZER:-$(command -v compute-sanitizer ||
 
 export CUPY_ACCELERATORS="" PYTHONPATH="tools${PYTHONPATH:+:$PYTHONPATH}"
 
-# Left out: many spots, and what needs a GPU that is not slowed down.
+# Excluded: tests with many spots, and of speed.
 small='not 20000 and not several_threads and not in_pieces and not little_memory and not nobody_waits and not as_accurate'
 [ $# -gt 0 ] ||
     set -- tests/engine tests/localization/test_fit_spots.py tests/test_models_on_gpu.py tests/test_on_gpu.py

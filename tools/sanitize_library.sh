@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the engine's tests with a CPU library that clang's AddressSanitizer and
-# UndefinedBehaviorSanitizer watch: they see access beyond an array's end, use after free,
-# overflow of integers and shifts, misaligned pointers.
+# Runs the engine's tests with a CPU library under clang's AddressSanitizer and
+# UndefinedBehaviorSanitizer: they find access beyond an array's end, use after free, overflow of
+# integers and shifts, and misaligned pointers.
 #
 # usage: tools/sanitize_library.sh PYTHON [pytest's options]; CLANG=clang++ chooses the compiler
 set -euo pipefail
@@ -16,14 +16,14 @@ command -v "$clang" >/dev/null || {
 }
 runtime=$("$clang" -print-file-name="libclang_rt.asan-$(uname -m).so")
 
-# Without those that look at every access and see no more than a crash or the other checks show.
+# Without checks of every access that find no more than crashes or other checks.
 checks="-fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow,function"
 checks+=" -fno-sanitize-recover=all"
 CXX=$clang CXXFLAGS="-O1 -g -fno-omit-frame-pointer -Werror $checks" \
     LDFLAGS="$checks -shared-libsan" \
     "$python" tools/build_library.py --output build/sanitized
 
-# Python itself never frees all it has.
+# Python itself never frees all of its memory.
 NAPARI_SPOTFIT_LIBRARY=$PWD/build/sanitized/libspotfit.so LD_PRELOAD=$runtime \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
     "$python" -m pytest -p no:cacheprovider "$@" tests/engine --ignore tests/engine/cuda

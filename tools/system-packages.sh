@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Sees that there is what pip cannot install: Python's venv module, the libraries Qt
-# needs and, where there is no display, a virtual one.
+# Checks for packages that pip cannot install: Python's venv module, Qt's libraries and, without a
+# display, a virtual one.
 #
 # usage: tools/system-packages.sh PYTHON
 #
-# On Debian and Ubuntu root gets what is missing installed; anyone else is told its name.
+# On Debian and Ubuntu, root installs missing packages; other users get their names.
 set -euo pipefail
 python=$1
 
-# macOS has all of it.
+# macOS has all of them.
 [[ $(uname -s) == Linux ]] || exit 0
 
 missing=()
@@ -23,7 +23,7 @@ needs_command() { # command, package
 
 known_libraries=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p)
 
-# What ldd asks for on PyQt6's modules and its xcb platform plugin.
+# Libraries that ldd lists for PyQt6's modules and its xcb platform plugin.
 needs_library libEGL.so.1 libegl1
 needs_library libGL.so.1 libgl1
 needs_library libX11-xcb.so.1 libx11-xcb1

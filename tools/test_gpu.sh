@@ -1,12 +1,12 @@
 #!/bin/sh
-# Everything that needs an NVIDIA GPU: the tests, the speed beside an older version's, and how long
-# launches take. Runs in a checkout with nothing installed but CuPy, NumPy,
-# SciPy, pandas and pytest; the library for the CPU must have been built.
+# Runs everything that needs an NVIDIA GPU: the tests, the comparison of speed with an older version,
+# and the duration of launches. Needs only CuPy, NumPy, SciPy, pandas and pytest installed, and the
+# library for the CPU built.
 #
 # usage: tools/test_gpu.sh [tests] [against] [launches]
 #
 # The older version is a checkout in build/baseline (see `make baseline`). SPOTFIT_REAL_FILES names
-# the folder of the real files that some tests read, where it does not stand beside the checkout.
+# the folder of real files for some tests, if it is not next to the checkout.
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}

@@ -245,7 +245,7 @@ def check_format(found: Any, known: int, version: Any) -> None:
         raise UnreadableFileError("its format has no number; it is damaged, or something else")
     if found > known:
         raise UnreadableFileError(
-            f"napari-spotfit {version} has written it in the newer format {found}; this version "
+            f"napari-spotfit {version} has written it in the newer format {found}, but this one "
             f"knows formats up to {known}; update napari-spotfit"
         )
 
