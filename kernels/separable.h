@@ -197,18 +197,20 @@ template <class Roi, class Use> SPOTFIT_INLINE void over_lines(const Roi&, int f
     }
 }
 
-// The sums of a plane, whose lines are along y; and those of the profile along them.
+// The sums of a plane, whose lines are along y; and those of the profile along them. Threads that share a volume have
+// a whole plane each.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void add_plane(Roi& roi, const L (&shape)[Variant::SHAPE], AxisSumsOf<Variant, L>& along_y,
                               DataSums<Variant, L>& sums) {
-    auto y = axis_from<Variant, 1>(float(roi.first_line()), shape);
+    constexpr bool WHOLE = Variant::Profile::AXES == 3;
+    auto y = axis_from<Variant, 1>(WHOLE ? 0.0f : float(roi.first_line()), shape);
     over_lines(roi, 0, roi.own_lines(), [&](auto block, int k) SPOTFIT_INLINE_LAMBDA {
         constexpr int BLOCK = decltype(block)::value;
         AxisProfile<L> v[BLOCK];
         UNROLL
         for (int r = 0; r < BLOCK; ++r) {
             v[r] = y.at(k + r);
-            if (!roi.has_line(k + r)) v[r] = {L(0.0f), L(0.0f), L(0.0f)};
+            if (!WHOLE && !roi.has_line(k + r)) v[r] = {L(0.0f), L(0.0f), L(0.0f)};
             along_y.add(v[r]);
             roi.put_v(k + r, v[r].value);
         }
@@ -246,6 +248,20 @@ SPOTFIT_INLINE void add_volume(Roi& roi, const L (&shape)[Variant::SHAPE], AxisS
     }
 }
 
+// The same of the thread's own plane of a volume; returns the profile along z there.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE L add_own_plane(Roi& roi, const L (&shape)[Variant::SHAPE], AxisSumsOf<Variant, L>& along_y,
+                               AxisSumsOf<Variant, L>& along_z, DataSums<Variant, L>& sums) {
+    DataSums<Variant, L> own = {};
+    add_plane<Variant>(roi, shape, along_y, own);
+    auto z = axis_from<Variant, 2>(float(roi.first_line() / roi.lines_of_plane()), shape);
+    AxisProfile<L> w = z.at(0);
+    if (!roi.has_line(0)) w = {L(0.0f), L(0.0f), L(0.0f)};
+    along_z.add(w);
+    sums.template add<2>(w, own);
+    return w.value;
+}
+
 // The sums of a trial shape.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (&shape)[Variant::SHAPE],
@@ -253,12 +269,16 @@ SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (
     constexpr int AXES = Variant::Profile::AXES;
     AxisSumsOf<Variant, L> along[AXES] = {profile_along_x<Variant>(roi, shape)};
     DataSums<Variant, L> sums = {};
+    [[maybe_unused]] L along_own_z = 1.0f;
     if constexpr (AXES == 2) add_plane<Variant>(roi, shape, along[1], sums);
+    else if constexpr (Roi::OWN_PLANE) along_own_z = add_own_plane<Variant>(roi, shape, along[1], along[2], sums);
     else add_volume<Variant>(roi, shape, along[1], along[2], sums);
     along[0] = along[0].joined([&](L x) SPOTFIT_INLINE_LAMBDA { return roi.sum_along_x(x); });
     UNROLL
     for (int a = 1; a < AXES; ++a)
-        along[a] = along[a].joined([&](L x) SPOTFIT_INLINE_LAMBDA { return roi.sum_along_y(x); });
+        along[a] = along[a].joined([&](L x) SPOTFIT_INLINE_LAMBDA {
+            return Roi::OWN_PLANE && a == 1 ? x : roi.sum_along_y(x);  // all threads have all of a plane's lines
+        });
     sums.f = roi.sum(sums.f);
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) sums.p[j] = roi.sum(sums.p[j]);
@@ -268,8 +288,10 @@ SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (
     const L f = shape_sums.sum;
     const Amplitudes<L> a = amplitudes_of(n, f, shape_sums.squares, sums.f, state, settings);
     L chi = 0.0f;
+    Amplitudes<L> own = a;
+    if constexpr (Roi::OWN_PLANE) own.amplitude = own.amplitude * along_own_z;
     over_lines(roi, 0, roi.own_lines(), [&](auto block, int k) SPOTFIT_INLINE_LAMBDA {
-        chi += chi_of_lines<decltype(block)::value>(roi, k, a);
+        chi += chi_of_lines<decltype(block)::value>(roi, k, own);
     });
     normal_equations<Variant::SHAPE>(f, shape_sums.f, shape_sums.ff, shape_sums.products, sums.p, a, equations);
     return {roi.sum(chi),

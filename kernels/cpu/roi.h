@@ -12,7 +12,7 @@ SPOTFIT_INLINE const float* lanes_of(const LaneType& row) { return reinterpret_c
 
 template <class L> struct TileRoi {
     static constexpr int LINES_AT_ONCE = SPOTFIT_ISA::LINES_AT_ONCE;
-    static constexpr bool KEEPS_VALUES = true;
+    static constexpr bool KEEPS_VALUES = true, OWN_PLANE = false;
     static constexpr int COLUMNS_KEPT = 32;
 
     int lines, rows, columns;                 // lines of pixels, those of a plane, and pixels of a line

@@ -159,7 +159,7 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP, bool SEVE
 struct RegisterFits : Fits<Variant, Lanes, Layout> {
     static_assert(!SEVERAL || Lanes::LANES == 1, "threads that share a fit go on together");
     struct Memory {
-        Edges<Lanes> edges;
+        Beside<Lanes> beside;
         WarpState<Variant> state;
     };
 
@@ -180,7 +180,7 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
                                         const FitResults& results, const FitSettings& settings) {
         const long long fit = first + Lanes::own_fit();
         const bool exists = fit < last;
-        WithVariance<RegisterRoi<Lanes, Layout>, Layout, VARIANCE_MAP> roi(memory.edges);
+        WithVariance<RegisterRoi<Lanes, Layout>, Layout, VARIANCE_MAP> roi(memory.beside);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         // Threads without a fit do the last one's, too, and write nothing.
         state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : last - 1));
@@ -192,7 +192,7 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
         using Warp = typename Lanes::Warp;
         const int lane = Warp::lane();
         const State<float> state = memory.state.column(lane);
-        WithVariance<RegisterRoi<Lanes, Layout>, Layout, VARIANCE_MAP> roi(memory.edges);
+        WithVariance<RegisterRoi<Lanes, Layout>, Layout, VARIANCE_MAP> roi(memory.beside);
         Search<float, Variant::N> search = {};
         search.stop = STOP_INVALID;
         int own = count, next = 0;  // among the warp's fits

@@ -8,13 +8,17 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-template <class Warp_, int DEPTH, int ROWS, int COLUMNS, int LANES_X, int LANES_Y> struct LanesOfFit {
+// OWN_PLANE: of a volume, each thread has a plane, if there are as many.
+template <class Warp_, int DEPTH, int ROWS, int COLUMNS, int LANES_X, int LANES_Y, bool OWN_PLANE_ = false>
+struct LanesOfFit {
+    static constexpr bool OWN_PLANE = OWN_PLANE_;
+    static_assert(!OWN_PLANE || (LANES_X == 1 && LANES_Y >= DEPTH), "a thread has a plane at most");
     using Warp = Warp_;
     static constexpr int lines = DEPTH * ROWS, columns = COLUMNS, PIXELS = lines * COLUMNS, lanes_x = LANES_X;
     // Threads of a fit, and fits of a warp.
     static constexpr int LANES = LANES_X * LANES_Y, FITS = WARP / LANES;
     // At the far edges of the ROI some of a thread's lines and columns may be missing.
-    static constexpr int OWN_LINES = (lines + LANES_Y - 1) / LANES_Y;
+    static constexpr int OWN_LINES = OWN_PLANE ? ROWS : (lines + LANES_Y - 1) / LANES_Y;
     static constexpr int OWN_COLUMNS = (COLUMNS + LANES_X - 1) / LANES_X;
 
     static SPOTFIT_INLINE constexpr int lines_of_plane() { return ROWS; }

@@ -33,28 +33,44 @@ template <class Lanes> struct Edges {
     }
 };
 
+// All pixels of a thread's plane, for those of the same fit that have the planes beside it.
+template <class Lanes> struct PlanesBeside {
+    static constexpr int ROWS = Lanes::OWN_LINES, COLUMNS = Lanes::OWN_COLUMNS;
+
+    float values[ROWS * COLUMNS * WARP];
+
+    SPOTFIT_INLINE void put(int k, int i, float x) { values[(k * COLUMNS + i) * WARP + Lanes::Warp::lane()] = x; }
+    // Of a pixel in the plane before, or after.
+    SPOTFIT_INLINE float at(int k, int i) const {
+        const int after = k < 0 ? -1 : 1;
+        return values[((k - after * ROWS) * COLUMNS + i) * WARP + Lanes::Warp::lane() + after];
+    }
+};
+
+template <class Lanes> using Beside = typename OneOf<Lanes::OWN_PLANE, PlanesBeside<Lanes>, Edges<Lanes>>::Type;
+
 template <class Lanes, class Layout> struct RegisterRoi : Lanes {
     using Pixel = typename Layout::Pixel;
     static constexpr int UNROLLED = 32, LINES_UNROLLED = 32, LINES_AT_ONCE = 1;
     static constexpr bool KEEPS_VALUES = false;
     static constexpr int COLUMNS_KEPT = 0;
 
-    Edges<Lanes>& edges;
+    Beside<Lanes>& beside;
     float pixels[Lanes::OWN_LINES][Lanes::OWN_COLUMNS];
     AxisProfile<float> along_x[Lanes::OWN_COLUMNS];
     float along_y[Lanes::OWN_LINES];
 
-    SPOTFIT_INLINE explicit RegisterRoi(Edges<Lanes>& edges) : edges(edges) {}
+    SPOTFIT_INLINE explicit RegisterRoi(Beside<Lanes>& beside) : beside(beside) {}
 
     SPOTFIT_INLINE float at(int k, int i) const { return pixels[k][i]; }
     SPOTFIT_INLINE void put(int k, int i, float x) {
         pixels[k][i] = x;
-        edges.put(k, i, x);
+        beside.put(k, i, x);
     }
     SPOTFIT_INLINE float around(int row, int column) const {
         const int k = row - Lanes::first_line(), i = column - Lanes::first_column();
         if (k >= 0 && k < Lanes::OWN_LINES && i >= 0 && i < Lanes::OWN_COLUMNS) return pixels[k][i];
-        return edges.at(k, i);
+        return beside.at(k, i);
     }
     SPOTFIT_INLINE AxisProfile<float> u(int i) const { return along_x[i]; }
     SPOTFIT_INLINE float v(int k) const { return along_y[k]; }
@@ -72,8 +88,9 @@ template <class Lanes, class Layout> struct RegisterRoi : Lanes {
         }
         const Pixel* first = static_cast<const Pixel*>(source.frames) + place;
         const Pixel reference = first[0];
-        const PixelRows<Lanes, Layout> own(first, Layout::row_pitch(source));
-        if (!own.WHOLE) clear();  // some are missing
+        const PixelRows<Lanes, Layout> own(first, source);
+        if (!own.WHOLE || Lanes::OWN_PLANE) clear();  // some are missing
+        if (Lanes::OWN_PLANE && !Lanes::has_line(0)) return float(reference);
         own.each([&](int k, int i, Pixel pixel)
                      SPOTFIT_INLINE_LAMBDA { pixels[k][i] = Layout::difference(pixel, reference); });
         return float(reference);

@@ -48,7 +48,10 @@ template <class Pixel_, bool GATHER_, int DEPTH, int ROWS, int COLUMNS> struct R
 template <class Lanes, class Layout> struct PixelRows {
     using Pixel = typename Layout::Pixel;
     static constexpr int BYTES = int(sizeof(Pixel)), OWN = Lanes::OWN_COLUMNS;
-    static constexpr bool WHOLE = Lanes::lines % Lanes::OWN_LINES == 0 && Lanes::columns % OWN == 0;
+    static constexpr int LANES_Y = Lanes::LANES / Lanes::lanes_x;
+    // Whether no thread lacks pixels of its rectangle; one without a plane takes none.
+    static constexpr bool WHOLE =
+        Lanes::OWN_PLANE || (Lanes::OWN_LINES * LANES_Y == Lanes::lines && OWN * Lanes::lanes_x == Lanes::columns);
     // Pieces of 16 bytes, if rows begin where such pieces do.
     static constexpr int PIECE = 16 / BYTES;
     static constexpr bool PIECES = !Layout::GATHER && WHOLE && BYTES < 8 && OWN * BYTES % 16 == 0;
@@ -61,8 +64,9 @@ template <class Lanes, class Layout> struct PixelRows {
     const Pixel* first;  // of the thread's own
     long long row_pitch;
 
-    SPOTFIT_INLINE PixelRows(const Pixel* roi, long long row_pitch)
-        : first(roi + Lanes::first_line() * row_pitch + Lanes::first_column()), row_pitch(row_pitch) {}
+    SPOTFIT_INLINE PixelRows(const Pixel* roi, const RoiSource& source)
+        : first(roi + Layout::line_at(source, Lanes::first_line()) + Lanes::first_column()),
+          row_pitch(Layout::row_pitch(source)) {}
 
     // Calls use(k, i, pixel) for each that exists.
     template <class Use> SPOTFIT_INLINE void each(Use use) const {

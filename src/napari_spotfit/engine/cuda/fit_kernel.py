@@ -26,8 +26,8 @@ _KERNEL = """#include "cuda/fit.h"
 using namespace spotfit;
 using namespace spotfit::SPOTFIT_ISA;
 using Kernel = {kind}<
-    FitVariant<{profile}, {likelihood}, {planes}, {held}, 2>,
-    LanesOfFit<Warp, {depth}, {rows}, {columns}, {lanes_x}, {lanes_y}>,
+    FitVariant<{profile}, {likelihood}, {planes}, {held}, {fast_axes}>,
+    LanesOfFit<Warp, {depth}, {rows}, {columns}, {lanes_x}, {lanes_y}, {own_plane}>,
     RoiLayout<{pixel}, {gather}, {depth}, {rows}, {columns}>, {variance_map}{several}>;
 
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
@@ -90,9 +90,16 @@ class FitCode(NamedTuple):
 
     @property
     def in_registers(self) -> bool:
-        """Whether fits take the fast path, with pixels in registers."""
-        is_planar = len(self.profile.axes) == 2
-        return is_planar and self.profile.separable and not self.likelihood and not self.planes
+        """Whether fits take the fast path, with pixels in registers.
+
+        Of a volume, a thread has the pixels of a plane there.
+        """
+        if not self.profile.separable or self.likelihood or self.planes:
+            return False
+        if self.depth == 1:
+            return True
+        numbers = _numbers(self.rows, self.columns, 1, 1)
+        return self.depth <= WARP and not self.variance_map and numbers <= _MOST_OF_PLANE
 
     @property
     def lines(self) -> int:
@@ -186,6 +193,8 @@ def kernel_text(code: FitCode, threads: Threads) -> str:
             errors=_literal(code.errors),
             bounded_amplitudes=_literal(code.bounded_amplitudes),
             noise_known=_literal(code.noise_known),
+            fast_axes=3 if code.in_registers else 2,
+            own_plane=_literal(code.in_registers and code.depth > 1),
             lanes_x=threads.lanes_x,
             lanes_y=threads.lanes_y,
             threads=threads.block,
@@ -246,7 +255,13 @@ _TOGETHER = ((116, (128, 4, False)), (130, (64, 6, False)), (1024, (128, 2, Fals
 _DOUBLES, _MAPS_OR_UNEVEN = 22, 8
 
 
+#: The same of a plane of a volume.
+_MOST_OF_PLANE = 200
+
+
 def _registers(code: FitCode) -> Threads:
+    if code.depth > 1:
+        return Threads(1, 1 << (code.depth - 1).bit_length(), 128, 2)
     ways = _AVERAGED if code.averaging == "integrated" else _SAMPLED
     room = _DOUBLES if code.pixel_bytes == 8 else 0
     lanes, numbers = next(
@@ -314,6 +329,8 @@ def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
     if code.in_registers:
         # kernels/cuda/register_rois.h
         edges = 2 * own_columns + (2 * own_rows if lanes_x > 1 else 0)
+        if code.depth > 1:
+            edges = code.rows * code.columns
         return state + 4 * (WARP * edges if fits < WARP else 1)
     # kernels/cuda/shared_rois.h
     segment = own_rows * code.columns | 1
