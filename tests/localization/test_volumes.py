@@ -248,6 +248,13 @@ def test_a_mask_limits_where_to_search(backend):
     whole = localize(MOVIE, backend=backend, **KNOWN)
     assert 0 < len(fits) < len(whole)
     assert fits.z.max() < 14.5
+    plane = np.zeros(SHAPE[1:], bool)
+    plane[:, :50] = True
+    fits = localize(MOVIE, mask=plane, backend=backend, **KNOWN)
+    of_stack = np.broadcast_to(plane, SHAPE)
+    assert_same(localize(MOVIE, mask=of_stack, backend=backend, **KNOWN), fits)
+    assert 20 < len(fits) < len(whole) - 20
+    assert fits.x.max() < 51
 
 
 def test_settings_of_results_fit_the_same_again():
