@@ -320,6 +320,7 @@ class Range {
 
     // What the planes of each ROI have together.
     void join_planes(long long count, unsigned char* joined) const {
+        if (rois.depth == 1) return;
         for (long long k = 0; k < count; ++k) {
             joined[k] = of_planes[k * rois.depth];
             for (int plane = 1; plane < rois.depth; ++plane) joined[k] |= of_planes[k * rois.depth + plane];
@@ -335,13 +336,13 @@ class Range {
         const long long *const planes = rois.of(first, count, plane_corners), plane_count = count * rois.depth;
         if (b.taken) {
             look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, planes, 0, plane_count,
-                                 b.roi.rows, b.roi.columns, b.areas, of_planes);
+                                 b.roi.rows, b.roi.columns, b.areas, rois.depth > 1 ? of_planes : suspected);
             join_planes(count, suspected);
         }
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
         if (b.detection && !b.device) {
             functions.detection->find_lone_pixels(*b.detection, planes, 0, plane_count, b.roi.rows, b.roi.columns,
-                                                  of_planes, nullptr);
+                                                  rois.depth > 1 ? of_planes : hot, nullptr);
             join_planes(count, hot);
         }
         long long without = 0;

@@ -92,3 +92,23 @@ def test_images_of_one_name_have_tables_of_their_own(folder, movies):
         "deep_x_a.npy.spots.csv": 3,
         "b.npy.spots.csv": 8,
     }
+
+
+def test_a_z_stack_is_fitted_as_a_volume(folder):
+    rng = np.random.default_rng(1)
+    z, y, x = np.ogrid[:14, :40, :44]
+    light = np.exp(-0.5 * (((z - 6.3) / 1.5) ** 2 + ((y - 19.6) ** 2 + (x - 21.2) ** 2) / 1.3**2))
+    stack = rng.poisson(200 * light + 10).astype(np.uint16)
+    tifffile.imwrite("stack.ome.tif", stack, metadata={"axes": "ZYX"})
+    given = ["--sigma", "1.3", "--sigma-z", "1.5", "--gain", "1", "--variance", "0"]
+    given += ["--model", "gaussian_3d", "--voxel-size", "300x100x100", "--roi-size", "7x9x9"]
+    run("localize", "stack.ome.tif", "-o", "a.spots.csv", *given)
+    fits = load_fits("a.spots.csv")
+    known = {"sigma": 1.3, "sigma_z": 1.5, "gain": 1.0, "variance": 0.0, "roi_size": (7, 9, 9)}
+    assert_same(fits, localize(stack, model="gaussian_3d", voxel_size=(300, 100, 100), **known))
+    brightest = fits[[fits.photons.argmax()]]
+    assert abs(brightest.z_nm[0] - 1890) < 30
+    wrong = run("localize", "stack.ome.tif", "-o", "b.spots.csv", "--voxel-size", "300", code=2)
+    assert "voxel_size must be three numbers in nm" in wrong.stderr
+    wrong = run("localize", "stack.ome.tif", "-o", "b.spots.csv", "--voxel-size", "1xa", code=2)
+    assert "is not ZxYxX" in wrong.stderr

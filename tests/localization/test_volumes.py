@@ -126,10 +126,14 @@ def test_leading_axes_are_time_and_channels():
     assert fits.points().shape == (len(fits), 5)
 
 
+class Named(np.ndarray):
+    """An array that names its axes."""
+
+    dims = ("t", "z", "y", "x")
+
+
 def test_named_axes_of_planes_warn_of_nothing(recwarn):
-    xarray = pytest.importorskip("xarray")
-    image = xarray.DataArray(MOVIE, dims=("t", "z", "y", "x"))
-    fits = localize(image, backend="cpu", **KNOWN)
+    fits = localize(MOVIE.view(Named), backend="cpu", **KNOWN)
     assert_same(fits, localize(MOVIE, backend="cpu", **KNOWN))
     assert not [one for one in recwarn if "plane" in str(one.message)]
 
@@ -211,6 +215,9 @@ def test_images_without_depth_are_refused():
             localize(image, **KNOWN)
     with pytest.raises(ValueError, match=r"the image must have axes \(…, z, y, x\)"):
         fit_at(MOVIE[0, 0], [[3, 3]], **KNOWN)
+    for call in (localize, lambda image, **known: fit_at(image, [[1, 2, 3]], **known)):
+        with pytest.raises(ValueError, match=r"sigma_z is of spots in volumes, .* model gaussian"):
+            call(MOVIE[0], sigma_z=1.5)
     with pytest.raises(ValueError, match=r"centers must have the shape \(n, 4\)"):
         fit_at(MOVIE, TRUTH[:, 1:], **KNOWN)
 
@@ -248,6 +255,13 @@ def test_a_mask_limits_where_to_search(backend):
     whole = localize(MOVIE, backend=backend, **KNOWN)
     assert 0 < len(fits) < len(whole)
     assert fits.z.max() < 14.5
+    plane = np.zeros(SHAPE[1:], bool)
+    plane[:, :50] = True
+    fits = localize(MOVIE, mask=plane, backend=backend, **KNOWN)
+    of_stack = np.broadcast_to(plane, SHAPE)
+    assert_same(localize(MOVIE, mask=of_stack, backend=backend, **KNOWN), fits)
+    assert 20 < len(fits) < len(whole) - 20
+    assert fits.x.max() < 51
 
 
 def test_settings_of_results_fit_the_same_again():

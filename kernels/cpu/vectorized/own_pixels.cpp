@@ -27,10 +27,10 @@ struct Rows {
     double top, bottom, left, right;
 
     // Neither of two spots keeps what is halfway between them, unless they are at one place.
-    bool loses_to(const Neighbour& n) const {
-        return larger(front * n.z, back * n.z) + larger(top * n.y, bottom * n.y) + larger(left * n.x, right * n.x) >=
-                   n.half &&
-               n.half > 0;
+    template <bool DEEP> bool loses_to(const Neighbour& n) const {
+        double farthest = larger(top * n.y, bottom * n.y) + larger(left * n.x, right * n.x);
+        if constexpr (DEEP) farthest += larger(front * n.z, back * n.z);
+        return farthest >= n.half && n.half > 0;
     }
     // How far away along an axis a spot may be that takes a pixel, which is at most so far away along this
     // axis and the others. A little more, as all that is rounded.
@@ -107,7 +107,7 @@ template <int AXES> class Spots {
             const double back = depth(place, own[0]), down = y(place) - own_y, across = x(place) - own_x;
             const double in_plane = down * down + across * across;
             const Neighbour n{back, down, across, 0.5 * (DEEP ? in_plane + back * back : in_plane)};
-            return rows.loses_to(n) && take(n);
+            return rows.template loses_to<DEEP>(n) && take(n);
         };
         if (s.starts[0] == IN_ORDER) {
             const auto in_reach = [&](long long j) SPOTFIT_INLINE_LAMBDA {
@@ -164,7 +164,8 @@ template <int AXES> class Spots {
                 for (int k = 0; k < ROWS_OF_BLOCK; ++k) after[k] = -1.0f, before[k] = float(columns);
                 any_neighbour(roi, block, [&](const Neighbour& to) {
                     for (int k = 0; k < some; ++k) {
-                        const double rest = to.half - block.front * to.z - (block.top + k) * to.y;
+                        const double half = DEEP ? to.half - block.front * to.z : to.half;
+                        const double rest = half - (block.top + k) * to.y;
                         if (to.x == 0) {
                             if (rest <= 0) before[k] = -1.0f;
                             continue;

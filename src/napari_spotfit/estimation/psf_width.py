@@ -137,7 +137,7 @@ def with_psf(
     if is_volume and settings.roi_size is not None and settings.roi_shape[0] > shape[0]:
         changed["roi_size"] = shape[0], *settings.roi_shape[1:]  # a thin stack
     if not is_open and settings.roi_size is not None:
-        return calibration.with_settings(**changed)
+        return calibration.with_settings(**changed) if changed else calibration
     if is_open:
         numbers = np.arange(reader.count) if reader.held is None else np.array([reader.held])
         if places is not None:

@@ -180,8 +180,8 @@ def in_dimensions(settings: Settings, dimensions: int | None, given: Mapping[str
         )
     if own == 2 and given.get("sigma_z") is not None:
         raise ValueError(
-            f"sigma_z is of spots in volumes, and the model {model} of spots in planes: give "
-            "dimensions=3, or leave it out"
+            f"sigma_z is of spots in volumes, and the model {model} of spots in planes: give the "
+            "model 'gaussian_3d', or leave it out"
         )
     return settings
 
@@ -218,6 +218,5 @@ def with_roi(
     function: Callable[..., Any],
 ) -> Settings:
     """Merge as :func:`merged` does, for functions with an argument for the ROI size."""
-    return merged(
-        settings, options if roi_size is None else {**options, "roi_size": roi_size}, function
-    )
+    given = options if roi_size is None else {**options, "roi_size": roi_size}
+    return in_dimensions(merged(settings, given, function), None, given)
