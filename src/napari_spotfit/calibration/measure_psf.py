@@ -13,13 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..images.camera import Camera
 from ..localization.fit_spots import fit_spots
 from ..models.bounds import number
-from ..models.measured_psf import (
-    LEAST_PLANES,
-    ROI_OF_BOUND,
-    MeasuredPsf,
-    PsfBead,
-    spline_coefficients,
-)
+from ..models.lattice import spline_coefficients
+from ..models.measured_psf import LEAST_PLANES, ROI_OF_BOUND, MeasuredPsf, PsfBead
 from ..settings.settings import Settings
 from .align import align, moved, outliers
 from .bead_boxes import BeadBoxes, cut_beads
