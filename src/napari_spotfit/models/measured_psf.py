@@ -169,6 +169,10 @@ class MeasuredPsf(Calibration):
         own = {"y": y, "x": x} | others
         return cls(spline_coefficients(values, ends), dz, plane, **own)
 
+    def with_index(self, factor: float) -> MeasuredPsf:
+        """Return the same with another refractive-index factor, see above."""
+        return replace(self, index_factor=factor)
+
     @property
     def words(self) -> str:
         """What it is, in a few words."""
