@@ -13,6 +13,11 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
+// Least squares begins at a second place along z if that explains so much of what the best one does, and settles to a
+// fraction of chi-square; maximum likelihood begins at both ends if the chi-square of one is at most so many times the
+// other's, so far apart, as a part of the depth.
+constexpr float LEAST_SECOND = 0.3f, PLACE_DELTA = LIKELIHOOD_DELTA, RIVAL = 1.3f, APART = 0.03f;
+
 // The four B-splines that are not 0 at a fraction t behind a knot, and their derivatives.
 template <class L> struct Taps {
     L value[4], slope[4];
@@ -135,12 +140,13 @@ SPOTFIT_INLINE MaskOf<L> is_z_open(const L (&given)[Variant::SHAPE], const FitSe
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE LatticeStart<L> start_at_templates(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
                                                   const FitSettings& settings, Search<L, Variant::N>& search) {
-    LatticeStart<L> first, second;
+    LatticeStart<L> first, second = {{L(0.0f), L(0.0f), L(0.0f)}, L(0.0f)};
+    const MaskOf<L> open = is_z_open<Variant>(given, settings);
+    if (!roi.any_fit(open)) return second;
     L start[Variant::SHAPE];
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) start[j] = search.trial[j];
     best_starts<Variant>(roi, state, start, first, second);
-    const MaskOf<L> open = is_z_open<Variant>(given, settings);
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) {
         const L own = clamp(first.shape[j], L(settings.low[j]), L(settings.high[j]));
@@ -184,11 +190,13 @@ SPOTFIT_INLINE SearchEnd<Variant, L> best_along_z(Roi& roi, State<L> state, cons
                                                   const FitSettings& settings, Search<L, Variant::N>& search,
                                                   Minimize minimize) {
     const LatticeStart<L> second = start_at_templates<Variant>(roi, state, given, settings, search);
-    minimize(search, settings);
+    FitSettings first = settings;
+    if (first.min_delta < PLACE_DELTA) first.min_delta = PLACE_DELTA;
+    minimize(search, first);
     SearchEnd<Variant, L> end(state, search.chi, search.stop);
     const MaskOf<L> usable = (second.score > 0.0f) & (search.stop < STOP_INVALID);
     start_search<Variant>(search, state, second.shape, usable);
-    minimize(search, settings);
+    minimize(search, first);
     end.keep_better(state, search.chi, search.stop);
     return end;
 }

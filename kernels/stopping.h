@@ -29,11 +29,8 @@ constexpr float ROUNDING = 1e-7f, ROUNDING_FLOOR = 20.0f;
 // impossible.
 constexpr float LIKELIHOOD_DELTA = 1e-2f, FIRST_AMPLITUDE = 1e-2f, FIRST_BACKGROUND = 1e-1f, LEAST_BACKGROUND = 1e-4f;
 
-// Of a measured PSF, least squares begins at a second place along z as well, if that explains so much of what the best
-// one does, and maximum likelihood if it ended with a chi-square of so many times the other's, so far apart; a step
-// goes no further than a part of the depth. Its maximum likelihood knows no pixel with less light, in photo-electrons:
-// splines ring below 0 where there is next to none.
-constexpr float LEAST_SECOND = 0.3f, RIVAL = 1.3f, APART = 0.03f;
+// Of a measured PSF, a step along z goes no further than a part of the depth, and maximum likelihood knows no pixel
+// with less light, in photo-electrons: splines ring below 0 where there is next to none.
 constexpr float DEPTH_OF_STEP = 1.0f / 3.0f, LEAST_LIGHT = 1e-3f;
 
 // A step of maximum likelihood is multiplied by what the one before has shown of the true

@@ -191,9 +191,7 @@ template <class Variant> struct TileFits {
         } else {
             start_fits<Variant>(roi, state, start, settings);
             if constexpr (Variant::Profile::LATTICE) {
-                FitSettings first_settings = settings;
-                if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
-                search_along_z<Variant>(roi, state, start, first_settings);
+                search_along_z<Variant>(roi, state, start, settings);
                 state.read_point(start);
                 Search<L, Variant::N> search;
                 start_search<Variant>(search, state, start, L(state[Rows::STOP]) < STOP_INVALID);

@@ -101,9 +101,7 @@ template <class Variant, class Lanes, class Layout> struct Fits {
         } else {
             start_from_pixels<Variant>(roi, state, start, settings, search);
             if constexpr (Variant::Profile::LATTICE) {
-                FitSettings first = settings;
-                first.min_delta = higher_of(settings.min_delta, LIKELIHOOD_DELTA);
-                best_along_z<Variant>(roi, state, start, first, search, minimizer<Variant>(roi, state));
+                best_along_z<Variant>(roi, state, start, settings, search, minimizer<Variant>(roi, state));
                 search_on<Variant>(state, search);
             }
             minimize<Variant>(roi, state, search, settings);

@@ -12,7 +12,7 @@ from real_files import FOLDER
 from napari_spotfit import load_calibration
 from napari_spotfit.calibration.psf_files import _TO_COEFFICIENTS, coefficients_of, from_spline
 from napari_spotfit.files.table import UnreadableFileError
-from napari_spotfit.models.measured_psf import spline_coefficients
+from napari_spotfit.models.lattice import spline_coefficients
 
 h5py = pytest.importorskip("h5py")
 FILES = {

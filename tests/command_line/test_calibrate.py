@@ -48,6 +48,21 @@ def test_a_calibration_is_made_and_used(folder):
     assert np.isfinite(fits.z[fits.good]).all()
 
 
+def test_a_psf_is_measured_and_used(folder):
+    psf = folder / "psf.h5"
+    made = run("calibrate", folder / "beads.tif", "--dz", 25, "-o", psf, "--measured-psf", *CAMERA)
+    assert made.exit_code == 0, made.output
+    assert "measured PSF" in made.output
+    assert "beads scatter by" in made.output
+    fitted = run("localize", folder / "movie.tif", "-o", folder / "b.spots.csv", "--model", psf,
+                 *CAMERA)  # fmt: skip
+    assert fitted.exit_code == 0, fitted.output
+    fits = load_fits(folder / "b.spots.csv")
+    assert fits.settings.model == load_calibration(psf)
+    assert fits.units["z"] == "nm"
+    assert np.isfinite(fits.z[fits.good]).all()
+
+
 def test_picassos_file_is_written(folder):
     pytest.importorskip("yaml")
     made = run("calibrate", folder / "beads.tif", "--dz", 25, "-o", folder / "lens.yaml", *CAMERA)

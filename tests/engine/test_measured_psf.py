@@ -40,7 +40,7 @@ def test_rois_of_any_size_have_the_same_model(machine, side):
 def deviance(parameters, psf, spot):
     z, y, x, photons, background = parameters
     rows, columns = np.ogrid[: spot.shape[0], : spot.shape[1]]
-    h = np.maximum(photons * psf.sample(z * 100, rows - y, columns - x) + background, 1e-3)
+    h = np.maximum(photons * psf.lattice.sample(z * 100, rows - y, columns - x) + background, 1e-3)
     return 2 * (h - spot + np.where(spot > 0, spot * np.log(np.maximum(spot, 1e-9) / h), 0)).sum()
 
 

@@ -28,6 +28,6 @@ def spots_of(psf, count, photons, background, *, reach=600, seed=1, noise=True, 
     z = rng.uniform(-reach, reach, count)
     at = (side - 1) / 2 + rng.uniform(-0.5, 0.5, (count, 2))
     y, x = np.ogrid[:side, :side]
-    light = psf.sample(z[:, None, None], y - at[:, 0, None, None], x - at[:, 1, None, None])
+    light = psf.lattice.sample(z[:, None, None], y - at[:, 0, None, None], x - at[:, 1, None, None])
     expected = photons * np.maximum(light, 0) + background
     return (rng.poisson(expected) if noise else expected).astype(np.float32), z, at

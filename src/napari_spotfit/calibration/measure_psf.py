@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,13 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..images.camera import Camera
 from ..localization.fit_spots import fit_spots
 from ..models.bounds import number
-from ..models.measured_psf import (
-    LEAST_PLANES,
-    ROI_OF_BOUND,
-    MeasuredPsf,
-    PsfBead,
-    spline_coefficients,
-)
+from ..models.lattice import spline_coefficients
+from ..models.measured_psf import LEAST_PLANES, ROI_OF_BOUND, MeasuredPsf, PsfBead
 from ..settings.settings import Settings
 from .align import align, moved, outliers
 from .bead_boxes import BeadBoxes, cut_beads
@@ -29,6 +25,8 @@ Array = NDArray[np.float64]
 
 #: Pixels of the PSF beyond the ROI on each side.
 _MARGIN = 4
+#: Fewer beads do not show how they differ.
+_FEW = 3
 #: How much distances of planes may differ, as a part of them.
 _UNEVEN = 0.1
 #: Planes around the reference plane whose light is 1 on average.
@@ -56,7 +54,7 @@ def calibrate_psf(
 
     Parameters
     ----------
-    stack : array, shape (planes, rows, columns)
+    stack : array, shape (planes, rows, columns), or path
         Sparse beads, one plane after the other, in steps of 10 to 100 nm from below to above the
         focus.
     dz : float or array
@@ -83,6 +81,11 @@ def calibrate_psf(
     ------
     ValueError
         If the stack or dz are not what is needed, or no bead can be used; the message says why.
+
+    Warns
+    -----
+    UserWarning
+        If fewer than three beads are used.
 
     Examples
     --------
@@ -113,6 +116,12 @@ def calibrate_psf(
     psf = _psf_of(registered.mean, known)
     bias, scatter = _quality(cut, registered, known, roi_size, has_gain=settings.gain is not None)
     count, light = len(registered.shifts), registered.weights.sum()
+    if count < _FEW:
+        warnings.warn(
+            f"the PSF rests on {count} bead{'s' * (count > 1)}, so that how beads differ is not "
+            f"known; use at least {_FEW}, and as many as there are",
+            stacklevel=2,
+        )
     return replace(
         psf, bead_count=np.full(len(registered.mean), count),
         bead_photons=light * psf.voxels.sum(axis=(1, 2)), z_bias=bias, z_scatter=scatter,

@@ -1,4 +1,4 @@
-"""``napari-spotfit calibrate``: calibrate z by widths of beads, for ``localize --model``."""
+"""``napari-spotfit calibrate``: calibrate z on beads, for ``localize --model``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import click
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..calibration.astigmatism import calibrate_astigmatism
 from ..calibration.astigmatism_files import save_for_picasso
+from ..calibration.measure_psf import calibrate_psf
 from ..models.astigmatism import AstigmatismCalibration
+from ..models.measured_psf import MeasuredPsf
 from ..settings.settings import Settings
 from .options import AboveZero
 from .output import USUAL, write_message
@@ -25,6 +28,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "-o", "--output", type=click.Path(path_type=Path), required=True,
     help="File for the calibration (.h5), or for Picasso (.yaml).",
 )  # fmt: skip
+@click.option(
+    "--measured-psf",
+    is_flag=True,
+    help="Measure the PSF itself instead of the widths of an astigmatic lens.",
+)
 @click.option("--gain", type=AboveZero(), help="Counts per photo-electron of the camera.")
 @click.option("--offset", type=float, default=0.0, help="Camera's offset in counts.")
 @click.option("--roi-size", type=int, help="Side of the ROI in pixels, also for later fits.")
@@ -37,13 +45,16 @@ def calibrate(
     stack: Path,
     dz: float,
     output: Path,
+    measured_psf: bool,
     gain: float | None,
     offset: float,
     roi_size: int | None,
     pixel_size: float | None,
     index_factor: float,
 ) -> None:
-    """Calibrate an astigmatic lens on beads, STACK, whose planes rise from below the focus.
+    """Calibrate z on beads, STACK, whose planes rise from below the focus.
+
+    By the widths of spots behind an astigmatic lens, or with --measured-psf by their images.
 
     “localize --model CALIBRATION” then finds z.
     """
@@ -52,25 +63,31 @@ def calibrate(
         settings = Settings(gain=gain, offset=offset, roi_size=roi_size, voxel_size=voxel)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            found = calibrate_astigmatism(stack, dz, settings=settings).with_index(index_factor)
+            measure = calibrate_psf if measured_psf else calibrate_astigmatism
+            found = measure(stack, dz, settings=settings).with_index(index_factor)
         for warning in caught:
             write_message(f"{stack.name}: {warning.message}", USUAL)
         _write(found, output)
     except (ImportError, OSError, TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from None
-    quality = found.quality
-    assert quality is not None
-    write_message(
-        f"{output}: {found.words}; the beads scatter by {np.median(quality.scatter):.1f} nm in z",
-        USUAL,
-    )
+    words = f"{output}: {found.words}"
+    if (scatter := _scatter(found)) is not None:
+        words += f"; the beads scatter by {np.nanmedian(scatter):.1f} nm in z"
+    write_message(words, USUAL)
     for bead in found.beads:
         if not bead.used:
             write_message(f"not used, bead at {bead.y:.0f}, {bead.x:.0f}: {bead.reason}", USUAL)
 
 
-def _write(found: AstigmatismCalibration, output: Path) -> None:
-    if output.suffix.lower() in (".yaml", ".yml"):
+def _scatter(found: AstigmatismCalibration | MeasuredPsf) -> ArrayLike | None:
+    """Return how the beads' own z scatters, in each plane; None with a single bead."""
+    if isinstance(found, MeasuredPsf):
+        return found.z_scatter
+    return None if found.quality is None else found.quality.scatter
+
+
+def _write(found: AstigmatismCalibration | MeasuredPsf, output: Path) -> None:
+    if isinstance(found, AstigmatismCalibration) and output.suffix.lower() in (".yaml", ".yml"):
         apart = save_for_picasso(found, output)
         write_message(f"Picasso's curves are within {apart:.3f} px of those fitted here", USUAL)
     else:

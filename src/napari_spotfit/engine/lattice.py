@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class Reached(NamedTuple):
     @classmethod
     def of(cls, psf: Lattice, roi_shape: tuple[int, ...]) -> Reached:
         """Return those of a PSF of height 1; a spot's centre may lie anywhere in the ROI."""
-        own: NDArray[np.float32] = psf.coefficients / np.float32(psf.height)
+        own: NDArray[Any] = psf.coefficients / np.float32(psf.height)
         centers = []
         for axis, center, size in ((1, psf.y, roi_shape[0]), (2, psf.x, roi_shape[1])):
             before = size - int(center)
@@ -70,4 +70,4 @@ def program_of(
 
 def templates(psf: Lattice) -> NDArray[np.void]:
     """Return where searches may begin."""
-    return np.array([(z, x, y) for z, y, x in psf.starts], np.dtype(PsfTemplate))
+    return np.array([(z, x, y) for z, y, x, _ in psf.starts], np.dtype(PsfTemplate))

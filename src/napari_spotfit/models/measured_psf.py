@@ -8,24 +8,17 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from .calibration import Calibration, read_only
 from .columns import COLUMNS
+from .lattice import Lattice, spline_coefficients
 from .profiles import YX, Profile, ShapeParameter
 
 Array = NDArray[np.float64]
 
-#: Rows of a system for the coefficients at the ends of an axis, besides (1, 4, 1) / 6 at the knots.
-_ENDS = {"natural": (1.0, -2.0, 1.0), "not-a-knot": (1.0, -4.0, 6.0, -4.0, 1.0)}
 #: Pixels along an axis, and planes, that a PSF has at least.
 LEAST_PIXELS, LEAST_PLANES = 5, 4
-#: Places along z where a search may begin: how far apart in nm at most, and how many.
-_STEP, _FEWEST, _MOST = 125.0, 8, 16
-#: How far from the centre the light has a maximum, in pixels, and how high that is at least beside
-#: the highest one, for searches to begin there too.
-_OFF, _LOBE = 1.0, 0.7
 #: Side of the ROIs that bounds of precision are computed for.
 ROI_OF_BOUND = 13
 
@@ -176,6 +169,10 @@ class MeasuredPsf(Calibration):
         own = {"y": y, "x": x} | others
         return cls(spline_coefficients(values, ends), dz, plane, **own)
 
+    def with_index(self, factor: float) -> MeasuredPsf:
+        """Return the same with another refractive-index factor, see above."""
+        return replace(self, index_factor=factor)
+
     @property
     def words(self) -> str:
         """What it is, in a few words."""
@@ -188,9 +185,9 @@ class MeasuredPsf(Calibration):
     def settings(self) -> Mapping[str, Any]:
         """Settings that fits with it have unless others are given."""
         own: dict[str, Any] = {"roi_size": self.roi_size}
-        if self.lobes:
+        if self.lattice.lobes:
             # Two lobes of one spot are two maxima.
-            own["min_distance"] = float(np.ceil(2 * self.lobes))
+            own["min_distance"] = float(np.ceil(2 * self.lattice.lobes))
         return own
 
     @property
@@ -207,59 +204,17 @@ class MeasuredPsf(Calibration):
     @property
     def range(self) -> tuple[float, float]:
         """The first and the last z that it has, in nm."""
-        last = self.coefficients.shape[0] - 3
-        return -self.plane * self.nm_per_plane, (last - self.plane) * self.nm_per_plane
+        return self.lattice.range
 
     @cached_property
-    def height(self) -> float:
-        """The largest fraction of a spot's light in a pixel: what an amplitude of fits is of."""
-        return float(self.voxels.max())
+    def lattice(self) -> Lattice:
+        """The spline."""
+        return Lattice(self.coefficients, self.plane, self.y, self.x, self.nm_per_plane)
 
     @property
     def voxels(self) -> Array:
         """The fraction of a spot's light in each voxel, (planes, rows, columns)."""
-        values: Array = self.coefficients.astype(float)
-        for axis in range(3):
-            first, middle, last = (
-                values.take(range(i, values.shape[axis] - 2 + i), axis) for i in range(3)
-            )
-            values = (first + 4 * middle + last) / 6
-        return values
-
-    def sample(self, z: Any, y: Any, x: Any, derivative: str = "") -> Array:
-        """Return the fraction of a spot's light in a pixel, in double precision.
-
-        Parameters
-        ----------
-        z : array
-            Where the spot is along z, in nm.
-        y, x : array
-            Where the pixel is, in pixels from the spot's centre. All are broadcast.
-        derivative : {"", "z", "y", "x"}
-            By which of them the derivative is returned, if by one.
-
-        Returns
-        -------
-        ndarray of float64
-            The fraction, or its derivative. Beyond its voxels, the PSF stays as it is there.
-        """
-        scale = 1 / self.nm_per_plane
-        places = np.asarray(z) * scale + self.plane, np.asarray(y) + self.y, np.asarray(x) + self.x
-        total, taps = np.zeros(np.broadcast_shapes(*(one.shape for one in places))), []
-        for axis, place, size in zip("zyx", places, self.coefficients.shape, strict=True):
-            if axis == "z":
-                place = np.clip(place, 0, size - 3)
-            knot = np.floor(place)
-            if axis == "z":
-                knot = np.minimum(knot, size - 4)
-            weights = _taps(place - knot, slope=axis == derivative)
-            indices = (np.clip(knot.astype(int) + i, 0, size - 1) for i in range(4))
-            taps.append(list(zip(indices, weights, strict=True)))
-        for plane, by_z in taps[0]:
-            for row, by_y in taps[1]:
-                for column, by_x in taps[2]:
-                    total += self.coefficients[plane, row, column] * (by_z * by_y * by_x)
-        return total * scale if derivative == "z" else total
+        return self.lattice.voxels
 
     def precision(
         self, photons: float, background: float, *, z: Any = None, roi_size: int = ROI_OF_BOUND
@@ -282,8 +237,8 @@ class MeasuredPsf(Calibration):
         at = np.arange(roi_size) - (roi_size - 1) / 2
         y, x = at[:, None], at
         z_of = np.atleast_1d(z)[:, None, None]
-        value = np.maximum(self.sample(z_of, y, x), 0)
-        slopes = [photons * self.sample(z_of, y, x, axis) for axis in "zyx"]
+        value = np.maximum(self.lattice.sample(z_of, y, x), 0)
+        slopes = [photons * self.lattice.sample(z_of, y, x, axis) for axis in "zyx"]
         every = np.stack([*slopes, value, np.ones_like(value)], axis=-1).reshape(len(z_of), -1, 5)
         expected = (photons * value + background).reshape(len(z_of), -1, 1)
         covariance = np.linalg.inv(np.swapaxes(every, 1, 2) @ (every / expected))
@@ -302,79 +257,9 @@ class MeasuredPsf(Calibration):
         low, high = self.range
         return Profile(
             "measured_psf", (*YX, ShapeParameter(column, (0.0, 0.0), low, high)), self._formula,
-            separable=False, lattice=self, formula="spline(x - x̄, y - ȳ, z̄)",
+            separable=False, lattice=self.lattice, formula="spline(x - x̄, y - ȳ, z̄)",
             words="measured PSF", meaning="as it was measured on beads.",
         )  # fmt: skip
 
-    @cached_property
-    def starts(self) -> Array:
-        """Return where searches may begin: z in nm, y and x of maxima of the light from the centre.
-
-        Of each z, the centre comes first.
-        """
-        low, high = self.range
-        count = int(np.clip(np.ceil((high - low) / _STEP), _FEWEST, _MOST))
-        reach = self.roi_size // 2
-        y, x = np.ogrid[-reach - 1 : reach + 2, -reach - 1 : reach + 2]
-        found: list[tuple[float, float, float]] = []
-        for z in low + (np.arange(count) + 0.5) * (high - low) / count:
-            windows = sliding_window_view(self.sample(z, y, x), (3, 3)).sum(axis=(2, 3))
-            around = sliding_window_view(np.pad(windows, 1), (3, 3)).max(axis=(2, 3))
-            peaks = (windows >= around) & (windows >= _LOBE * windows.max())
-            found.append((z, 0.0, 0.0))
-            lobes = np.argwhere(peaks) - reach
-            found += [(z, *one) for one in lobes if abs(one).max() > _OFF]
-        return np.array(found)
-
-    @property
-    def lobes(self) -> float:
-        """How far from the centre the light has a maximum at most, in pixels; 0 where it is."""
-        return float(np.hypot(self.starts[:, 1], self.starts[:, 2]).max())
-
     def _formula(self, y: Array, x: Array, p: Mapping[str, float]) -> Array:
-        return self.sample(p["z"], y - p["y"], x - p["x"]) / self.height
-
-
-def _taps(t: Array, *, slope: bool) -> tuple[Array, Array, Array, Array]:
-    """Return the four B-splines at a fraction behind a knot, or their derivatives."""
-    s = 1 - t
-    if slope:
-        return -s * s / 2, t * (1.5 * t - 2), s * (2 - 1.5 * s), t * t / 2
-    middle = 2 / 3 - t * t * (1 - t / 2), 2 / 3 - s * s * (1 - s / 2)
-    return s**3 / 6, *middle, t**3 / 6
-
-
-def spline_coefficients(values: Array, ends: str = "not-a-knot") -> Array:
-    """Return the B-spline coefficients of values at knots, two more along each axis.
-
-    Parameters
-    ----------
-    values : ndarray
-        Values at the knots, with at least five along each axis.
-    ends : {"not-a-knot", "natural"}
-        Which condition each end of an axis has.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> coefficients = spline_coefficients(np.linspace(0, 1, 6))
-    >>> [round(float(one), 3) for one in coefficients[:3]]
-    [-0.2, 0.0, 0.2]
-    """
-    if ends not in _ENDS:
-        raise ValueError(f"ends must be {' or '.join(map(repr, _ENDS))}; got {ends!r}")
-    row = np.array(_ENDS[ends])
-    for axis, size in enumerate(values.shape):
-        system = np.zeros((size + 2, size + 2))
-        system[0, : len(row)] = system[-1, -len(row) :] = row
-        knots = np.arange(size)
-        for place, weight in enumerate((1 / 6, 4 / 6, 1 / 6)):
-            system[1 + knots, knots + place] = weight
-        given = np.moveaxis(values, axis, 0)
-        border = np.zeros((1, *given.shape[1:]))
-        given = np.concatenate([border, given, border]).reshape(size + 2, -1)
-        solved = np.linalg.solve(system, given).reshape(
-            size + 2, *np.moveaxis(values, axis, 0).shape[1:]
-        )
-        values = np.moveaxis(solved, 0, axis)
-    return values
+        return self.lattice.sample(p["z"], y - p["y"], x - p["x"]) / self.lattice.height

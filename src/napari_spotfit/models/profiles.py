@@ -72,7 +72,7 @@ class Profile:
     separable: bool = True
     #: The expression of a custom model.
     expression: Expression | None = None
-    #: The measured PSF that it is, if it is one.
+    #: The spline of a measured PSF.
     lattice: Lattice | None = None
     #: f in mathematical notation, for files.
     formula: str = field(default="", repr=False, compare=False)
