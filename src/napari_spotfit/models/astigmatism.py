@@ -37,6 +37,8 @@ _TABLE, _BEGINNINGS, _PIECE = 4001, 41, 1 << 14
 _SAME_PIXEL = 0.01
 #: No spot has less background for its light, and no z scatters less than this part of its error.
 _STEPS, _LEAST_LEVEL, _LEAST_EXCESS = 12, 1e-9, 0.5
+#: Steps in nm that no longer matter.
+_SETTLED = 1e-3
 
 
 class Curve(NamedTuple):
@@ -373,8 +375,10 @@ class AstigmatismCalibration(Calibration):
                 beyond = ((z == self.low) & (along <= 0)) | ((z == self.high) & (along >= 0))
                 ends = z[beyond]
             below, above = np.where(along > 0, z, below), np.where(along < 0, z, above)
-            z = z + along / _information(row.slope_x, row.slope_y, xx, xy, yy)
+            before, z = z, z + along / _information(row.slope_x, row.slope_y, xx, xy, yy)
             z = np.where((z > below) & (z < above), z, (below + above) / 2)
+            if round_ and np.nanmax(np.abs(z - before), initial=0.0) < _SETTLED:
+                break
         z[beyond] = ends
         row = self._at(z, place)
         error = row.excess * _information(row.slope_x, row.slope_y, xx, xy, yy) ** -0.5
