@@ -84,7 +84,7 @@ class Curve(NamedTuple):
                 f"the curve {name} must be 'huang' with 5 numbers, a 'polynomial', or a 'spline' "
                 f"with a value at each of its rising nodes; got {self!r}"
             )
-        return self
+        return Curve(self.kind, tuple(map(float, self.numbers)), tuple(map(float, self.nodes)))
 
 
 class Level(NamedTuple):
@@ -207,7 +207,8 @@ class AstigmatismCalibration(Calibration):
             object.__setattr__(self, name, number(name, getattr(self, name)))
         number("index_factor", self.index_factor, 0, above=True)
         if self.pixel_size is not None:
-            number("pixel_size", self.pixel_size, 0, above=True)
+            size = number("pixel_size", self.pixel_size, 0, above=True)
+            object.__setattr__(self, "pixel_size", size)
         if self.quality is not None:
             object.__setattr__(self, "quality", Quality(*self.quality))
         object.__setattr__(self, "beads", tuple(Bead(*bead) for bead in self.beads))
