@@ -88,6 +88,7 @@ test-napari: | system-packages ## run the widget's tests with every supported na
 
 bench: $(BENCH_VENV)/.installed baseline ## measure accuracy, speed and latency, beside other programs and the baseline
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
+	$(BENCH_VENV)/bin/python benchmarks/astigmatism.py
 	$(BENCH_VENV)/bin/python benchmarks/trust.py
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py

@@ -212,6 +212,8 @@ def test_beads_may_be_chosen(stack, lens):
 def test_few_beads_and_common_drifts_are_warned_of():
     with pytest.warns(UserWarning, match="is of 1 bead only"):
         calibrate_astigmatism(beads(count=1, shape=(64, 64))[0], 20.0, settings=CAMERA)
+    with pytest.warns(UserWarning, match="the beads are dim on their background"):
+        calibrate_astigmatism(beads(photons=1500)[0], 20.0, settings=CAMERA)
     with pytest.warns(UserWarning, match="all beads move together along y by"):
         calibrate_astigmatism(beads(drift=(4, 0))[0], 20.0, settings=CAMERA)
 
@@ -222,6 +224,8 @@ def test_wrong_stacks_are_named(stack):
     shuffled = planes[np.random.default_rng(0).permutation(len(planes))]
     none = beads(zernike={})[0]
     dark, _ = beads(photons=0)
+    missing = planes.astype(float)
+    missing[[10, 12], 5, 5] = np.nan
     together = planes + np.roll(planes, 9, axis=2) - 100
     cases = [
         (planes[0], 20, r"must have the shape \(planes, rows, columns\); got \(160, 160\)"),
@@ -234,6 +238,8 @@ def test_wrong_stacks_are_named(stack):
         (planes, np.append(Z[:-1], np.nan), "numbers that are not finite"),
         (shuffled, 20, "jump from plane to plane"),
         (none, 20, "do not tell z|never round"),
+        (missing, 20, "plane 10, 12 has pixels that are no numbers: leave it out"),
+        (planes[:24], 20, "do not tell z|never round"),
         (dark, 20, "no beads were found|can be used"),
         (together, 20, "can be used: .* overlapping"),
         (np.minimum(planes, 300), 20, "can be used: .* saturated"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -232,3 +234,21 @@ def test_a_calibration_of_another_camera_is_doubted(movie):
     other = AstigmatismCalibration(*double, -500.0, 500.0, roi_size=(13, 13))
     with pytest.warns(UserWarning, match="of the spots do not go with the calibration"):
         localize(frames, model=other, **KNOWN)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("angle", [0.0, 20.0])
+def test_z_on_a_gpu_is_that_of_the_cpu(angle):
+    cupy = pytest.importorskip("cupy")
+    lens = replace(LENS, angle=angle)
+    spots, _ = simulate_spots(5000, 13, photons=3000, background=5, sigma=1.3, sigma_y=1.9, seed=1)
+    theirs = fit_spots(spots, model=lens, gain=1.0, backend="cpu")
+    ours = fit_spots(spots, model=lens, gain=1.0, backend="cuda")
+    there = fit_spots(cupy.asarray(spots), model=lens, gain=1.0, on_device=True)
+    assert isinstance(there.z, cupy.ndarray)
+    for fits in (ours, there.to_host()):
+        assert list(fits.columns) == list(theirs.columns)
+        assert np.nanquantile(np.abs(fits.z - theirs.z), 0.999) < 0.1
+        assert np.nanquantile(np.abs(fits.z_stderr / theirs.z_stderr - 1), 0.999) < 1e-2
+        assert np.nanquantile(np.abs(fits.x - theirs.x), 0.999) < 1e-3

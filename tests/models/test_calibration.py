@@ -91,6 +91,9 @@ def test_calibrations_are_equal_by_content():
     assert replace(LENS, low=-399.0) != LENS
     assert hash(replace(LENS, low=-399.0)) != hash(LENS)
     assert LENS != "gaussian_elliptical"
+    whole = [Curve("huang", (1.3, int(one.numbers[1]), 400, 0, 0)) for one in (X, Y)]
+    same = AstigmatismCalibration(*whole, -400, 400, pixel_size=100)
+    assert same == AstigmatismCalibration(X, Y, -400.0, 400.0, pixel_size=100.0)
     assert replace(LATTICE, values=LATTICE.values + 1) != LATTICE
     with pytest.raises(ValueError, match="read-only"):
         LATTICE.values[0] = 1

@@ -50,6 +50,14 @@ _ALIKE_ERRORS, _LARGEST_RATIO, _LEAST_RATIOS = Curve("polynomial", (1.0,)), 5.0,
 #: differ.
 _TURNS, _SURE, _STEPS, _ERRORS, _FEW = 2.5, 0.2, 2.0, 6.0, 3
 _WIDTHS = ("sigma_x", "sigma_y")
+#: Background per pixel over light from which on beads are too dim for spots of usual light.
+_DIM = 0.006
+_NO_RANGE = (
+    f"the widths of the beads do not tell z: over fewer than {LEAST_PLANES} planes around where "
+    "they are round does the difference of both rise, or fall. Check that the lens is in place, "
+    "that the stack goes through the focus in steps of 10 to 50 nm, and that the ROI is large "
+    "enough (roi_size)"
+)
 
 
 def calibrate_astigmatism(
@@ -194,6 +202,8 @@ class _Alignment:
         # z is 0 where the curves cross.
         middle = np.linspace(self.low, self.high, 2001)
         zero = crossing(middle, self.curves.x(middle), self.curves.y(middle))
+        if np.isnan(zero):
+            raise ValueError(_NO_RANGE)
         self.curves = self.curves.moved(-zero)
         self.low, self.high, self.zero = self.low - zero, self.high - zero, self.zero + zero
 
@@ -221,12 +231,7 @@ class _Alignment:
             )
             if self.high - self.low >= (LEAST_PLANES - 1) * self.step:
                 return
-        raise ValueError(
-            f"the widths of the beads do not tell z: over fewer than {LEAST_PLANES} planes around "
-            "where they are round does the difference of both rise, or fall. Check that the lens "
-            "is in place, that the stack goes through the focus in steps of 10 to 50 nm, and that "
-            "the ROI is large enough (roi_size)"
-        )
+        raise ValueError(_NO_RANGE)
 
     def fitted(
         self, used: NDArray[np.bool_], kind: str, smoothing: Sequence[float | None] = (None, None)
@@ -524,6 +529,11 @@ def _warn(found: _Alignment, calibration: AstigmatismCalibration) -> None:
         warn_caller(
             f"the calibration is of {count} bead{'s' * (count > 1)} only{why}: how beads differ is "
             "not known. Record 10 to 50 that lie apart"
+        )
+    if calibration.level > _DIM:
+        warn_caller(
+            "the beads are dim on their background: how wide brighter spots are is not known, and "
+            "their z may be off by some 10 nm. Record beads with ten times the light of spots"
         )
     ends = np.array([calibration.low, calibration.high])
     for axis, curve in zip(IN_PLANE, (calibration.wobble_y, calibration.wobble_x), strict=True):

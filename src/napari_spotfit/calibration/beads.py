@@ -26,8 +26,8 @@ from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
 
-#: Planes that show a curve, at least.
-LEAST_PLANES = 7
+#: Planes that show a curve, at least; and planes that an error names, at most.
+LEAST_PLANES, _NAMED = 7, 5
 #: The ROI's side in widths of a bead's maximum projection; and the least and largest.
 _ROI_WIDTHS, _ROI_LEAST, _ROI_MOST = 9.0, 9, 31
 #: A neighbour counts from this part of a bead's height on, and beads from this part of the median.
@@ -140,6 +140,13 @@ def checked_stack(stack: Any) -> NDArray[Any]:
             f"the bead stack must have {LEAST_PLANES} planes at least; got {len(planes)}. Record "
             "beads in steps of 10 to 50 nm from below to above the focus"
         )
+    if planes.dtype.kind == "f":
+        wrong = np.flatnonzero(~np.isfinite(planes).all(axis=(1, 2)))
+        if len(wrong):
+            raise ValueError(
+                f"plane {', '.join(map(str, wrong[:_NAMED]))}{' …' * (len(wrong) > _NAMED)} has "
+                "pixels that are no numbers: leave it out, and give the heights of the others (dz)"
+            )
     return planes
 
 
@@ -187,7 +194,7 @@ def fit_beads(
         planes, settings = known.corrected(np.arange(len(planes)), planes), known.fitted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the camera come with the fits in the planes
-        projection = np.nanmax(planes, axis=0)
+        projection = planes.max(axis=0)
         if chosen is None:
             found = localize(projection, settings=plain)
             # Of one bead, aberrations may make several maxima near each other.

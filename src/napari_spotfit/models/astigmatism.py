@@ -37,6 +37,8 @@ _TABLE, _BEGINNINGS, _PIECE = 4001, 41, 1 << 14
 _SAME_PIXEL = 0.01
 #: No spot has less background for its light, and no z scatters less than this part of its error.
 _STEPS, _LEAST_LEVEL, _LEAST_EXCESS = 12, 1e-9, 0.5
+#: Steps in nm that no longer matter.
+_SETTLED = 1e-3
 
 
 class Curve(NamedTuple):
@@ -82,7 +84,7 @@ class Curve(NamedTuple):
                 f"the curve {name} must be 'huang' with 5 numbers, a 'polynomial', or a 'spline' "
                 f"with a value at each of its rising nodes; got {self!r}"
             )
-        return self
+        return Curve(self.kind, tuple(map(float, self.numbers)), tuple(map(float, self.nodes)))
 
 
 class Level(NamedTuple):
@@ -205,7 +207,8 @@ class AstigmatismCalibration(Calibration):
             object.__setattr__(self, name, number(name, getattr(self, name)))
         number("index_factor", self.index_factor, 0, above=True)
         if self.pixel_size is not None:
-            number("pixel_size", self.pixel_size, 0, above=True)
+            size = number("pixel_size", self.pixel_size, 0, above=True)
+            object.__setattr__(self, "pixel_size", size)
         if self.quality is not None:
             object.__setattr__(self, "quality", Quality(*self.quality))
         object.__setattr__(self, "beads", tuple(Bead(*bead) for bead in self.beads))
@@ -373,8 +376,10 @@ class AstigmatismCalibration(Calibration):
                 beyond = ((z == self.low) & (along <= 0)) | ((z == self.high) & (along >= 0))
                 ends = z[beyond]
             below, above = np.where(along > 0, z, below), np.where(along < 0, z, above)
-            z = z + along / _information(row.slope_x, row.slope_y, xx, xy, yy)
+            before, z = z, z + along / _information(row.slope_x, row.slope_y, xx, xy, yy)
             z = np.where((z > below) & (z < above), z, (below + above) / 2)
+            if round_ and np.nanmax(np.abs(z - before), initial=0.0) < _SETTLED:
+                break
         z[beyond] = ends
         row = self._at(z, place)
         error = row.excess * _information(row.slope_x, row.slope_y, xx, xy, yy) ** -0.5
