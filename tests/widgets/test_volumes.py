@@ -208,6 +208,36 @@ def test_a_volume_is_remembered_by_its_results(viewer, image, volume, fit):
     assert again.settings.frames.stack.currentText() == "z: a volume"
 
 
+def test_a_spot_is_fitted_again_in_the_volume(viewer, image, volume, fit, qtbot, press):
+    fit(volume)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results")
+    layer = viewer.layers["stack spots"]
+    results.go_to(layer, 2, "Inspect")
+    page = results.inspect
+    qtbot.waitUntil(lambda: "cuts" in vars(page.panel))
+    press(page.panel.refit_button)
+    bar = page.panel.refit
+    qtbot.waitUntil(lambda: page.refit._old is not None)
+    assert not bar.controls["model"].enabled
+    assert bar.fix.text() == "Fix σ at 1.3 px"
+    bar.controls["estimator"].value = "mle"
+    qtbot.waitUntil(bar.keep_new.isEnabled)
+    press(bar.keep_new)
+    assert layer.features["refit"].tolist() == [0, 0, 1, 0]
+    matched(layer.data)
+
+
+def test_saved_spots_lie_in_the_volume_again(viewer, image, volume, fit, tmp_path):
+    fit(volume)
+    layer = viewer.layers["stack spots"]
+    layer.save(str(tmp_path / "a.spots.csv"), plugin="napari-spotfit")
+    (again,) = viewer.open(str(tmp_path / "a.spots.csv"), plugin="napari-spotfit")
+    np.testing.assert_allclose(again.data, layer.data, atol=1e-4)
+    np.testing.assert_array_equal(again.scale, layer.scale)
+    assert again.metadata[VOLUME] is True
+
+
 def test_models_that_have_no_volume_are_refused(volume, press):
     volume.settings.controls["model"].value = "lorentzian"
     press(volume.fit_button)
