@@ -208,6 +208,36 @@ def test_a_volume_is_remembered_by_its_results(viewer, image, volume, fit):
     assert again.settings.frames.stack.currentText() == "z: a volume"
 
 
+def test_a_spot_is_fitted_again_in_the_volume(viewer, image, volume, fit, qtbot, press):
+    fit(volume)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results")
+    layer = viewer.layers["stack spots"]
+    results.go_to(layer, 2, "Inspect")
+    page = results.inspect
+    qtbot.waitUntil(lambda: "cuts" in vars(page.panel))
+    press(page.panel.refit_button)
+    bar = page.panel.refit
+    qtbot.waitUntil(lambda: page.refit._old is not None)
+    assert not bar.controls["model"].enabled
+    assert bar.fix.text() == "Fix σ at 1.3 px"
+    bar.controls["estimator"].value = "mle"
+    qtbot.waitUntil(bar.keep_new.isEnabled)
+    press(bar.keep_new)
+    assert layer.features["refit"].tolist() == [0, 0, 1, 0]
+    matched(layer.data)
+
+
+def test_saved_spots_lie_in_the_volume_again(viewer, image, volume, fit, tmp_path):
+    fit(volume)
+    layer = viewer.layers["stack spots"]
+    layer.save(str(tmp_path / "a.spots.csv"), plugin="napari-spotfit")
+    (again,) = viewer.open(str(tmp_path / "a.spots.csv"), plugin="napari-spotfit")
+    np.testing.assert_allclose(again.data, layer.data, atol=1e-4)
+    np.testing.assert_array_equal(again.scale, layer.scale)
+    assert again.metadata[VOLUME] is True
+
+
 def test_models_that_have_no_volume_are_refused(volume, press):
     volume.settings.controls["model"].value = "lorentzian"
     press(volume.fit_button)
@@ -230,3 +260,63 @@ def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press):
     assert (distance < 0.5).mean() > 0.85
     distance, _ = cKDTree(truth[["z", "y", "x"]]).query(good)
     assert (distance < 1).mean() > 0.95
+
+
+@pytest.mark.parametrize("first", ["t", "c"])
+def test_volumes_in_time_and_of_channels(viewer, widget, fit, hand, qtbot, first):
+    both = np.stack([stack(1), stack(2)])
+    image = viewer.add_image(both, name="many", axis_labels=(first, "z", "y", "x"))
+    answer(widget, volume=True)
+    assert [axis.mode.accessibleName() for axis in widget.settings.frames.axes] == [first]
+    widget.settings.controls["sigma"].value = SIGMA
+    widget.settings.controls["sigma_z"].value = SIGMA_Z
+    fit(widget)
+    layer = viewer.layers["many spots"]
+    assert layer.data.shape == (2 * len(SPOTS), 4)
+    for number in (0, 1):
+        matched(layer.data[layer.data[:, 0] == number, 1:])
+    if first == "c":
+        assert layer.features["channel"].tolist() == [0] * 4 + [1] * 4
+    viewer.dims.set_current_step(0, 1)
+    viewer.dims.set_current_step(1, round(SPOTS[1, 0]) + 1)
+    viewer.reset_view()
+    settle()
+    shown = []
+    widget.picking.picker.layers.shown.connect(shown.append)
+    hand.click(image, SPOTS[1, 1:] + 0.4, SHIFT)
+    qtbot.waitUntil(lambda: bool(shown))
+    (point,) = viewer.layers["many (picked)"].data
+    np.testing.assert_allclose(point, (1, *SPOTS[1]), atol=0.15)
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results")
+    results.go_to(layer, 6, "Inspect")
+    panel = results.inspect.panel
+    qtbot.waitUntil(lambda: "cuts" in vars(panel) and panel.cuts[1].isVisible())
+    z = round(layer.data[6, 1])
+    corner = layer.features[["roi_y", "roi_x"]].to_numpy(int)[6]
+    rows, columns = layer.metadata["settings"]["roi_size"][1:]
+    window = slice(corner[0], corner[0] + rows), slice(corner[1], corner[1] + columns)
+    np.testing.assert_array_equal(panel.pictures.data.image.image, both[(1, z, *window)])
+
+
+def test_a_lazy_stack_with_a_mask_and_bad_pixels(viewer, widget, fit):
+    import dask.array
+
+    pixels = stack()
+    pixels[8, 33, 12] = 60_000
+    lazy = dask.array.from_array(pixels, chunks=(1, SIDE, SIDE))
+    viewer.add_image(lazy, name="lazy", axis_labels=("z", "y", "x"), contrast_limits=(90, 600))
+    where = np.zeros((SIDE, SIDE), int)
+    where[:, :24] = 1
+    viewer.add_labels(where, name="left", visible=False)
+    bad = np.zeros((PLANES, SIDE, SIDE), int)
+    bad[8, 33, 12] = 1
+    viewer.add_labels(bad, name="bad", visible=False)
+    answer(widget, volume=True)
+    widget.settings.controls["sigma"].value = SIGMA
+    widget.settings.controls["sigma_z"].value = SIGMA_Z
+    widget.settings.limit.layer = viewer.layers["left"]
+    widget.settings.camera.bad_pixels.layer = viewer.layers["bad"]
+    fit(widget)
+    points = viewer.layers["lazy spots"].data
+    np.testing.assert_allclose(points[np.argsort(points[:, 0])], SPOTS[:2], atol=0.15)

@@ -30,7 +30,7 @@ from .layers.appearance import (
     sizes_when_shown,
 )
 from .layers.history import history_of
-from .layers.images import AXES, PLACED, transform_arguments
+from .layers.images import AXES, PLACED, VOLUME, transform_arguments
 from .layers.points import (
     default_face,
     fits_of_features,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 #: The metadata of a layer that a file keeps beside the settings, which it has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels", AXES, REFITS, MARK, SIGMA, OWN_COLOR,
+    "map_names", "frames", "labels", AXES, VOLUME, REFITS, MARK, SIGMA, OWN_COLOR,
 )  # fmt: skip
 #: The metadata of the image.
 _IMAGE = ("name", "shape", "file")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: Widths in pixels from which on the steps stand beside the title, the numbers beside the rest, and
 #: the profiles beside the pictures, too.
-_IN_LINE, _BESIDE, _WIDE = 380, 560, 880
+_IN_LINE, _BESIDE, _WIDE = 700, 560, 880
 #: Milliseconds in which what has changed finds its place before it is drawn.
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
@@ -110,9 +110,9 @@ class InspectPanel(QWidget):
     def cuts(self) -> tuple[Pictures, Pictures]:
         """The pictures of the cuts along z of a spot in a volume, made for the first one."""
         made = Pictures(("xz", *NEW_TITLES[1:])), Pictures(("yz", *NEW_TITLES[1:]))
-        for place, pictures in enumerate(made, 1):
+        for pictures in made:
             pictures.go(below=self.width() < _WIDE)
-            self._views.insertWidget(place, pictures, 3)
+            self._planes.addWidget(pictures, 1)
         return made
 
     def unbind(self) -> None:
@@ -227,7 +227,8 @@ class InspectPanel(QWidget):
         named = fill(QHBoxLayout(), (self.title, 1), *buttons)
         fill(self._head, (named, 1), self.doubtful)
         self._head.setAlignment(self.doubtful, Qt.AlignmentFlag.AlignLeft)
-        fill(self._views, (self.pictures, 3), (self.profiles, 2))
+        self._planes = fill(QVBoxLayout(), (self.pictures, 1))
+        fill(self._views, (self._planes, 3), (self.profiles, 2))
         views = QWidget()
         fill(QVBoxLayout(views), self.changed, self.excluded, (self._views, 1), spacing=4)
         self.pixels.addWidget(views)

@@ -14,7 +14,7 @@ from superqt import QFlowLayout
 
 from ...engine.select import usable_here
 from ...models.calibration import Calibration
-from ...models.profiles import MODELS, Profile
+from ...models.profiles import Profile
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -300,4 +300,5 @@ def _widths(settings: Settings) -> list[str]:
     """Return the names of a model's σ."""
     if not isinstance(settings.model, str):
         return []
-    return [name for name in MODELS[settings.model].widths if name.startswith("sigma")]
+    # σ along z is another one than the PSF's in planes.
+    return [one for one in settings.profile.widths if one.startswith("sigma") and one != "sigma_z"]

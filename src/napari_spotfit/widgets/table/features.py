@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
-from ...models.profiles import MODELS
+from ...models.profiles import ALL_MODELS
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -165,8 +165,8 @@ def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:
     model = settings.get("model", "")
     if not isinstance(model, str):
         profile = Settings(**settings).profile
-    elif model in MODELS:
-        profile = MODELS[model]
+    elif model in ALL_MODELS:
+        profile = ALL_MODELS[model]
     else:
         return ()
     return tuple(parameter.column for parameter in profile.shape)
