@@ -1,4 +1,4 @@
-"""z from astigmatic widths against its bound: matched spots, a lens with coma, and real beads.
+"""Measure z from astigmatic widths against its bound: matched spots, coma, and real beads.
 
 usage: python benchmarks/astigmatism.py [--spots N] [--real STACK.tif]
 
@@ -26,7 +26,7 @@ MATCHED, BRIGHT = (2000, 10), (3000, 10)
 LENS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}, "numerical_aperture": 1.4}
 PIXEL = 100.0
 SIDE = 13
-#: What is asked for.
+#: Limits.
 MOST_OVER_BOUND, MOST_X, MOST_SECONDS = 1.06, 5.9, 5.0
 SPREAD = {5: 0.08, 20: 0.05}
 
@@ -41,7 +41,7 @@ class Errors(NamedTuple):
 
 
 def matched(spots: int) -> bool:
-    """Print rms of z over the bound for Gaussians of known widths."""
+    """Print the r.m.s. error of z over the bound for Gaussians of known widths."""
     x, y = (Curve("huang", (WAIST, c, DEPTH, 0.0, 0.0)) for c in (FOCUS, -FOCUS))
     lens = spotfit.AstigmatismCalibration(x, y, -500.0, 500.0)
     photons, background = MATCHED
@@ -66,7 +66,7 @@ def matched(spots: int) -> bool:
 
 
 def bound_of_z(x: Curve, y: Curve, z: float) -> float:
-    """Return the least standard deviation of z, by the Fisher information."""
+    """Return the Cramér–Rao bound of z."""
     at = np.arange(SIDE) - (SIDE - 1) / 2
 
     def light(point: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ def pupil_spots(z: float, count: int) -> tuple[np.ndarray, np.ndarray]:
 def errors_of(
     lens: spotfit.AstigmatismCalibration, z: float, rois: np.ndarray, x: np.ndarray
 ) -> tuple[Errors, float]:
-    """Return the errors of good fits, and their share."""
+    """Return the errors of good fits, and the fraction of good fits."""
     fits = spotfit.fit_spots(rois, model=lens, gain=1.0)
     plain = lens.settings | {"model": lens.profile.name}
     raw = spotfit.fit_spots(rois, settings=spotfit.Settings(gain=1.0, **plain))
@@ -148,7 +148,7 @@ def errors_of(
 
 
 def real(path: Path) -> None:
-    """Print z of real beads, each by the calibration of the others."""
+    """Print z of real beads, each by a calibration on the others."""
     import tifffile
 
     with warnings.catch_warnings():
@@ -166,13 +166,13 @@ def real(path: Path) -> None:
 
 
 def verdict(words: str, good: bool) -> bool:
-    """Print whether something is as asked for."""
+    """Print whether a limit is met."""
     print(f"{'ok  ' if good else 'MISS'} {words}")
     return bool(good)
 
 
 def main() -> int:
-    """Print all, and return 1 if something is worse than what is asked for."""
+    """Print all, and return 1 if a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spots", type=int, default=10_000, help="spots a plane")
     parser.add_argument("--real", type=Path, help="a stack of real beads, in steps of 100 nm")
