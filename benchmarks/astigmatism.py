@@ -41,7 +41,7 @@ class Errors(NamedTuple):
 
 
 def matched(spots: int) -> None:
-    """Print rms of z over the bound for Gaussians of known widths."""
+    """Print the r.m.s. error of z over the bound for Gaussians of known widths."""
     x, y = (Curve("huang", (WAIST, c, DEPTH, 0.0, 0.0)) for c in (FOCUS, -FOCUS))
     lens = spotfit.AstigmatismCalibration(x, y, -500.0, 500.0)
     photons, background = MATCHED

@@ -1,4 +1,4 @@
-"""Detection in z-stacks: false spots, smFISH-like stacks beside other programs, and time.
+"""Measure detection in z-stacks: false spots, smFISH-like stacks against other programs, and time.
 
 ``false`` counts what is found where there is nothing, and how many of these fits are good, per 10⁶
 voxels at 10 expected, on the noises of tests/helpers/noisy_scenes.py plane by plane, and on stacks
@@ -26,14 +26,14 @@ import napari_spotfit as spotfit
 Array = NDArray[np.float64]
 
 SIGMA, SIGMA_Z = 1.3, 1.5
-#: Good false spots per 10⁶ voxels that are allowed, and how far F1 is to be above the best peer's.
+#: Largest number of good false spots per 10⁶ voxels, and least lead of F1 over the best peer.
 ALLOWED, ABOVE = 15.0, 0.03
-#: Voxels of this size in nm, for peers that want them.
+#: Size of a voxel in nm, for peers that need it.
 _NM = 100.0
 
 
 class Stack(NamedTuple):
-    """A stack, and where its spots are: z, y and x."""
+    """A stack, and the positions z, y and x of its spots."""
 
     name: str
     pixels: NDArray[np.generic]
@@ -72,7 +72,7 @@ def empty_stacks(shape: tuple[int, int, int], seed: int = 313) -> Iterator[Stack
 
 
 def print_false(options: argparse.Namespace) -> None:
-    """Print how many spots are found where there are none."""
+    """Print the number of false spots in empty stacks."""
     shape = (10, 256, 256) if options.quick else (30, 384, 384)
     print(f"\nfalse spots per 10⁶ voxels at 10 expected, {shape}\n{'':>18}{'found':>8}{'good':>8}")
     for stack in empty_stacks(shape):
@@ -89,7 +89,7 @@ def print_false(options: argparse.Namespace) -> None:
 
 
 def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 512)) -> Stack:
-    """Return cells with a textured background, as smFISH has them, and spots in them."""
+    """Return cells with a textured background, as in smFISH, and spots in them."""
     rng = np.random.default_rng(seed)
     depth, *plane = shape
     z, y, x = np.ogrid[:depth, : plane[0], : plane[1]]
@@ -118,12 +118,12 @@ def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 51
 def f1(found: Array, truth: Array) -> float:
     """Return F1 within 1 px in the plane and 1.5 planes along z."""
     scale = np.array([1 / 1.5, 1.0, 1.0])
-    # Pairs in a ball, then those in a cylinder.
+    # First pairs within a ball, then those within a cylinder.
     return 2 * hits(found * scale, truth * scale, 1.0) / max(len(found) + len(truth), 1)
 
 
 class Found(NamedTuple):
-    """What a peer finds, and how far each stands out in its own measure."""
+    """Spots of a peer, and their strength in its own measure."""
 
     places: Array
     strength: Array
@@ -143,10 +143,10 @@ def big_fish(pixels: NDArray[np.generic], *, all_of_them: bool) -> Found:
 
 
 def scikit_image(pixels: NDArray[np.generic], *, all_of_them: bool) -> Found:
-    """Laplacian of a Gaussian of one width; the image from 0 to 1, as its threshold wants it."""
+    """Laplacian of a Gaussian of one width, with the image scaled to [0, 1] for its threshold."""
     from skimage.feature import peak_local_max
 
-    # blob_log with one σ is this, without the strength of each.
+    # The same as blob_log with one σ, which does not return strengths.
     low, high = float(pixels.min()), float(pixels.max())
     image = (pixels - low) / (high - low)
     widths = (SIGMA_Z, SIGMA, SIGMA)
@@ -162,7 +162,7 @@ PEERS: dict[str, tuple[str, Callable[..., Found]]] = {
 
 
 def best_f1(found: Found, truth: Array) -> float:
-    """Return F1 at the threshold that suits the truth best."""
+    """Return F1 at the best threshold."""
     order = np.argsort(-found.strength)
     counts = np.unique(np.geomspace(len(truth) / 10, len(truth) * 6, 60).astype(int))
     return max(f1(found.places[order[:n]], truth) for n in counts if n <= len(order))
@@ -198,7 +198,7 @@ def print_cells(options: argparse.Namespace) -> None:
 
 
 def print_time(options: argparse.Namespace) -> None:
-    """Print how long a large stack takes."""
+    """Print the time for a large stack."""
     shape, spots = ((20, 512, 512), 600) if options.quick else ((40, 2048, 2048), 20_000)
     rng = np.random.default_rng(1)
     places = np.column_stack([rng.uniform(0, size - 1, spots) for size in shape])

@@ -1,4 +1,4 @@
-"""Fits of spots in volumes on the CPU: speed beside big-fish's and SciPy's fits, and precision.
+"""Measure fits of spots in volumes on the CPU: speed against big-fish and SciPy, and precision.
 
 big-fish (0.6, from PyPI as big-fish) has requirements of its own: --bigfish names the Python of an
 environment that has it. Without, its row is left out. It and SciPy fit one spot at a time. Speeds
@@ -24,11 +24,11 @@ from napari_spotfit.models.profiles import GAUSSIAN_3D
 
 #: Planes, rows and columns of a ROI; σ in px and in planes, height and background in photons.
 ROI, SIGMA, SIGMA_Z, HEIGHT, BACKGROUND = (7, 9, 9), 1.3, 1.5, 100.0, 10.0
-#: Planes before and behind the cut-outs in a stack: with few, σz is held.
+#: Planes before and behind the cut-outs in a stack: with few, σz is fixed.
 AROUND = 4
-#: Million fits per second asked for on two cores, and how many times as fast as peers.
+#: Least million fits per second on two cores, and least speed relative to peers.
 WANTED, PEERS = 0.8, 2000
-#: How far the scatter may be beyond the bound, and its share of the standard errors from 1.
+#: Largest excess of the scatter over the bound, and deviation from the standard errors.
 BOUND, SPREAD = 0.03, 0.05
 NAMES = ("z", "y", "x", "sigma", "sigma_z", "amplitude", "background")
 MLE: dict[str, Any] = {"model": "gaussian_3d", "estimator": "mle", "gain": 1.0}
@@ -70,7 +70,7 @@ def model(values: np.ndarray) -> np.ndarray:
 
 
 def bound(values: np.ndarray) -> np.ndarray:
-    """Return the least standard errors that photons of shot noise allow (Cramér and Rao)."""
+    """Return the Cramér–Rao bound of the standard errors with shot noise."""
     steps = 1e-4 * np.eye(len(values))
     slopes = np.array([(model(values + step) - model(values - step)) / 2e-4 for step in steps])
     information = np.einsum("iabc,jabc,abc->ij", slopes, slopes, 1 / model(values))
@@ -79,7 +79,7 @@ def bound(values: np.ndarray) -> np.ndarray:
 
 
 def by_scipy(spots: np.ndarray) -> None:
-    """Fit the same model as most scripts do."""
+    """Fit the same model by SciPy, as most scripts do."""
     places = np.indices(ROI).reshape(3, -1).astype(float)
 
     def light(at: np.ndarray, z: float, y: float, x: float, s: float, t: float, a: float, b: float):
@@ -105,7 +105,7 @@ def as_stack(spots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_bigfish(python: str, spots: np.ndarray) -> float:
-    """Return the fits per second of big-fish, in an environment of its own."""
+    """Return the fits per second of big-fish, in a separate environment."""
     stack, origin = as_stack(spots)
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("stack.npy", "places.npy")]
@@ -117,7 +117,7 @@ def by_bigfish(python: str, spots: np.ndarray) -> float:
 
 
 def speed(options: argparse.Namespace) -> None:
-    """Print fits per second of kinds of fits, and those of others."""
+    """Print the fits per second of kinds of fits, and of other programs."""
     count = 20_000 if options.quick else 200_000
     spots, _ = simulated(count, 1)
     kinds = {
@@ -144,7 +144,7 @@ def speed(options: argparse.Namespace) -> None:
 
 
 def ratios(fits: SpotFits, truth: np.ndarray, origin: Any = 0.0) -> None:
-    """Print how fits scatter, beside the bound and their own standard errors."""
+    """Print the scatter of fits relative to the bound and to their standard errors."""
     good = fits.good
     found = np.column_stack([fits.columns[name] for name in NAMES]) - origin
     # Centres lie anywhere in their voxel: the bound is the mean over some.
@@ -175,7 +175,7 @@ def precision(options: argparse.Namespace) -> None:
 
 
 def ends(options: argparse.Namespace) -> None:
-    """Print what spots near the first plane gain where their fits hold σz."""
+    """Print the gain for spots near the first plane by fits with a fixed σz."""
     count = 2000 if options.quick else 20_000
     print(
         "\nz of spots near the first plane: bias, scatter, spread of errors, with σz held and free"
@@ -192,7 +192,7 @@ def ends(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add this program's own options."""
+    """Add the options of this program."""
     parser.add_argument("--bigfish", metavar="PYTHON", help="one of an environment with big-fish")
 
 
