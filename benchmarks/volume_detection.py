@@ -89,7 +89,10 @@ def print_false(options: argparse.Namespace) -> None:
 
 
 def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 512)) -> Stack:
-    """Return cells with a textured background, as smFISH has them, and spots in them."""
+    """Return cells with a textured background, as smFISH has them, and spots in them.
+
+    Most spots are about as bright as the light of the cell around them.
+    """
     rng = np.random.default_rng(seed)
     depth, *plane = shape
     z, y, x = np.ogrid[:depth, : plane[0], : plane[1]]
@@ -105,11 +108,12 @@ def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 51
     texture = ndimage.gaussian_filter(rng.normal(size=shape), (3, 4, 4))
     fine = ndimage.gaussian_filter(rng.normal(size=shape), (2.5, 2.2, 2.2))
     haze = ndimage.gaussian_filter(inside, (8, 12, 12))
-    cells = inside * (1 + 0.25 * texture / texture.std() + 0.08 * fine / fine.std())
-    background = 20 + 60 * np.maximum(cells, 0) + 40 * haze
+    soft = ndimage.gaussian_filter(inside, (3, 3, 3))  # light from out of focus
+    cells = soft * (1 + 0.12 * texture / texture.std() + 0.04 * fine / fine.std())
+    background = 20 + 40 * np.maximum(cells, 0) + 20 * haze
     there = np.argwhere(inside > 0.3)
     places = there[rng.choice(len(there), spots)] + rng.uniform(-0.5, 0.5, (spots, 3))
-    heights = 45 * np.exp(0.35 * rng.normal(size=spots))
+    heights = 60 * np.exp(0.35 * rng.normal(size=spots))
     light = rng.poisson(background + spots_in(shape, places, heights))
     counts = 2.0 * (light + rng.normal(0, 1.6, shape)) + 100
     return Stack(f"{spots} spots", np.clip(np.rint(counts), 0, 65535).astype(np.uint16), places)
