@@ -1,4 +1,4 @@
-"""Measure detection in z-stacks: false spots, smFISH-like stacks against other programs, and time.
+"""Detection in z-stacks: false spots, smFISH-like stacks beside other programs, and time.
 
 ``false`` counts what is found where there is nothing, and how many of these fits are good, per 10⁶
 voxels at 10 expected, on the noises of tests/helpers/noisy_scenes.py plane by plane, and on stacks
@@ -26,14 +26,14 @@ import napari_spotfit as spotfit
 Array = NDArray[np.float64]
 
 SIGMA, SIGMA_Z = 1.3, 1.5
-#: Largest number of good false spots per 10⁶ voxels, and least lead of F1 over the best peer.
+#: Good false spots per 10⁶ voxels that are allowed, and how far F1 is to be above the best peer's.
 ALLOWED, ABOVE = 15.0, 0.03
-#: Size of a voxel in nm, for peers that need it.
+#: Voxels of this size in nm, for peers that want them.
 _NM = 100.0
 
 
 class Stack(NamedTuple):
-    """A stack, and the positions z, y and x of its spots."""
+    """A stack, and where its spots are: z, y and x."""
 
     name: str
     pixels: NDArray[np.generic]
@@ -72,7 +72,7 @@ def empty_stacks(shape: tuple[int, int, int], seed: int = 313) -> Iterator[Stack
 
 
 def print_false(options: argparse.Namespace) -> None:
-    """Print the number of false spots in empty stacks."""
+    """Print how many spots are found where there are none."""
     shape = (10, 256, 256) if options.quick else (30, 384, 384)
     print(f"\nfalse spots per 10⁶ voxels at 10 expected, {shape}\n{'':>18}{'found':>8}{'good':>8}")
     for stack in empty_stacks(shape):
@@ -89,7 +89,10 @@ def print_false(options: argparse.Namespace) -> None:
 
 
 def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 512)) -> Stack:
-    """Return cells with a textured background, as in smFISH, and spots in them."""
+    """Return cells with a textured background, as smFISH has them, and spots in them.
+
+    Most spots are about as bright as the light of the cell around them.
+    """
     rng = np.random.default_rng(seed)
     depth, *plane = shape
     z, y, x = np.ogrid[:depth, : plane[0], : plane[1]]
@@ -105,11 +108,12 @@ def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 51
     texture = ndimage.gaussian_filter(rng.normal(size=shape), (3, 4, 4))
     fine = ndimage.gaussian_filter(rng.normal(size=shape), (2.5, 2.2, 2.2))
     haze = ndimage.gaussian_filter(inside, (8, 12, 12))
-    cells = inside * (1 + 0.25 * texture / texture.std() + 0.08 * fine / fine.std())
-    background = 20 + 60 * np.maximum(cells, 0) + 40 * haze
+    soft = ndimage.gaussian_filter(inside, (3, 3, 3))  # light from out of focus
+    cells = soft * (1 + 0.12 * texture / texture.std() + 0.04 * fine / fine.std())
+    background = 20 + 40 * np.maximum(cells, 0) + 20 * haze
     there = np.argwhere(inside > 0.3)
     places = there[rng.choice(len(there), spots)] + rng.uniform(-0.5, 0.5, (spots, 3))
-    heights = 45 * np.exp(0.35 * rng.normal(size=spots))
+    heights = 60 * np.exp(0.35 * rng.normal(size=spots))
     light = rng.poisson(background + spots_in(shape, places, heights))
     counts = 2.0 * (light + rng.normal(0, 1.6, shape)) + 100
     return Stack(f"{spots} spots", np.clip(np.rint(counts), 0, 65535).astype(np.uint16), places)
@@ -118,12 +122,12 @@ def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 51
 def f1(found: Array, truth: Array) -> float:
     """Return F1 within 1 px in the plane and 1.5 planes along z."""
     scale = np.array([1 / 1.5, 1.0, 1.0])
-    # First pairs within a ball, then those within a cylinder.
+    # Pairs in a ball, then those in a cylinder.
     return 2 * hits(found * scale, truth * scale, 1.0) / max(len(found) + len(truth), 1)
 
 
 class Found(NamedTuple):
-    """Spots of a peer, and their strength in its own measure."""
+    """What a peer finds, and how far each stands out in its own measure."""
 
     places: Array
     strength: Array
@@ -143,10 +147,10 @@ def big_fish(pixels: NDArray[np.generic], *, all_of_them: bool) -> Found:
 
 
 def scikit_image(pixels: NDArray[np.generic], *, all_of_them: bool) -> Found:
-    """Laplacian of a Gaussian of one width, with the image scaled to [0, 1] for its threshold."""
+    """Laplacian of a Gaussian of one width; the image from 0 to 1, as its threshold wants it."""
     from skimage.feature import peak_local_max
 
-    # The same as blob_log with one σ, which does not return strengths.
+    # blob_log with one σ is this, without the strength of each.
     low, high = float(pixels.min()), float(pixels.max())
     image = (pixels - low) / (high - low)
     widths = (SIGMA_Z, SIGMA, SIGMA)
@@ -162,7 +166,7 @@ PEERS: dict[str, tuple[str, Callable[..., Found]]] = {
 
 
 def best_f1(found: Found, truth: Array) -> float:
-    """Return F1 at the best threshold."""
+    """Return F1 at the threshold that suits the truth best."""
     order = np.argsort(-found.strength)
     counts = np.unique(np.geomspace(len(truth) / 10, len(truth) * 6, 60).astype(int))
     return max(f1(found.places[order[:n]], truth) for n in counts if n <= len(order))
@@ -198,7 +202,7 @@ def print_cells(options: argparse.Namespace) -> None:
 
 
 def print_time(options: argparse.Namespace) -> None:
-    """Print the time for a large stack."""
+    """Print how long a large stack takes."""
     shape, spots = ((20, 512, 512), 600) if options.quick else ((40, 2048, 2048), 20_000)
     rng = np.random.default_rng(1)
     places = np.column_stack([rng.uniform(0, size - 1, spots) for size in shape])

@@ -271,14 +271,6 @@ struct LeastHeight {
     }
 };
 
-// Whether a maximum is curved as a spot is, where its surroundings are so steep.
-SPOTFIT_INLINE bool is_curved(const DetectionSettings& s, double curvature, double score, double steepness,
-                              double deviation) {
-    const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
-    const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
-    return curvature > least && score > s.shape_score * significance * deviation;
-}
-
 // A spot's shape: how curved the band is at a maximum, in the direction where it is least, over what a
 // spot's is; the same over its noise; and how steep its surroundings are. Along a straight edge there
 // is no curvature. `at(v, u)` is the band, `mean_at(v, u)` the mean around.
@@ -296,7 +288,10 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
     const double right = double(mean_at(0, s.step)) - double(mean_at(0, -s.step));
     const double down = double(mean_at(s.step, 0)) - double(mean_at(-s.step, 0));
     const double rise = square_root(right * right + down * down) / double(2 * s.step);
-    return is_curved(s, curvature, score, rise * double(s.sigma) / double(height), deviation);
+    const double steepness = rise * double(s.sigma) / double(height);
+    const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
+    const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
+    return curvature > least && score > s.shape_score * significance * deviation;
 }
 
 // A pixel and the eight around it, or itself where there is none.
@@ -370,34 +365,42 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
 
 // ---- Non-maximum suppression: of maxima that are too close, the highest stays; of equal ones, the first ----
 
-// Where maxima lie: rows of a frame, frames of a volume, and how many of them are as far apart as pixels.
+// Where maxima lie: in frames of so many rows.
+struct Plane {
+    long long height;
+
+    SPOTFIT_INLINE double square_distance(const Maximum& a, const Maximum& b) const {
+        return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x));
+    }
+    // The frames that may have others close to those of one, the first and the last.
+    template <class Int> SPOTFIT_INLINE Int first_frame(Int frame, double) const { return frame; }
+    template <class Int> SPOTFIT_INLINE Int last_frame(Int frame, double) const { return frame; }
+};
+
+// Or in volumes of so many frames, with so many planes as far apart as pixels; of a single one, in that.
 struct Space {
     long long height, depth;
     double planes_per_pixel;
 
     SPOTFIT_INLINE double square_distance(const Maximum& a, const Maximum& b) const {
-        return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x)) +
-               square((double(a.frame) - double(b.frame)) / planes_per_pixel);
+        return Plane{height}.square_distance(a, b) + square((double(a.frame) - double(b.frame)) / planes_per_pixel);
     }
-    SPOTFIT_INLINE bool are_close(const Maximum& a, const Maximum& b, double distance) const {
-        return square_distance(a, b) < distance * distance;
-    }
-    // The frames of the same volume that are not farther away, the first and the last.
     template <class Int> SPOTFIT_INLINE Int first_frame(Int frame, double distance) const {
         if (depth == 1) return frame;
-        const Int reach = Int(planes(distance)), first = frame - frame % Int(depth);
+        const Int first = frame - frame % Int(depth), reach = planes<Int>(distance);
         return frame - first < reach ? first : frame - reach;
     }
     template <class Int> SPOTFIT_INLINE Int last_frame(Int frame, double distance) const {
         if (depth == 1) return frame;
-        const Int reach = Int(planes(distance)), last = frame - frame % Int(depth) + Int(depth) - 1;
+        const Int last = frame - frame % Int(depth) + Int(depth) - 1, reach = planes<Int>(distance);
         return last - frame < reach ? last : frame + reach;
     }
 
   private:
-    SPOTFIT_INLINE double planes(double distance) const { return lower_of(distance * planes_per_pixel, double(depth)); }
+    template <class Int> SPOTFIT_INLINE Int planes(double distance) const {
+        return Int(lower_of(distance * planes_per_pixel, double(depth)));
+    }
 };
-SPOTFIT_INLINE Space space_of(const DetectionSettings& s) { return {s.height, s.depth, s.planes_per_pixel}; }
 
 // `rows` are `maxima` in the order of frame, row and column; those of a row are from begin(frame, y)
 // to end(frame, y).
@@ -415,8 +418,8 @@ template <class Int, class Rows> SPOTFIT_INLINE Int first_from(const Rows& rows,
 }
 
 // Calls use(i) for all that are close to one, it among them.
-template <class Int, class Rows, class Use>
-SPOTFIT_INLINE void each_close(const Rows& rows, const Space& space, const Maximum& own, double distance, Use use) {
+template <class Int, class Rows, class Where, class Use>
+SPOTFIT_INLINE void each_close(const Rows& rows, const Where& space, const Maximum& own, double distance, Use use) {
     // How many rows away one may be that is closer than the distance.
     const Int reach = double(Int(distance)) < distance ? Int(distance) : Int(distance) - 1, height = Int(space.height);
     const Int first = own.y < reach ? 0 : own.y - reach, last = own.y + reach < height ? own.y + reach : height - 1;
@@ -428,7 +431,7 @@ SPOTFIT_INLINE void each_close(const Rows& rows, const Space& space, const Maxim
             const Int end = rows.end(int(frame), y);
             for (Int i = first_from(rows, frame, y, own.x - distance); i < end; ++i) {
                 if (rows.maxima[i].x > own.x + distance) break;
-                if (space.are_close(own, rows.maxima[i], distance)) use(i);
+                if (space.square_distance(own, rows.maxima[i]) < distance * distance) use(i);
             }
         }
     }
@@ -452,7 +455,7 @@ void each_close_pair(const Rows& rows, const Space& space, long long count, doub
                     while (first < last && m[first].x < m[j].x - distance) ++first;
                     if (!wants(j)) continue;
                     for (long long i = first; i < last && m[i].x <= m[j].x + distance; ++i)
-                        if (space.are_close(m[j], m[i], distance)) use(j, i);
+                        if (space.square_distance(m[j], m[i]) < distance * distance) use(j, i);
                 }
             }
         }
@@ -463,11 +466,11 @@ void each_close_pair(const Rows& rows, const Space& space, long long count, doub
 template <class Int, class Rows>
 SPOTFIT_INLINE Int nearest_wide(const DetectionSettings& s, const Rows& rows, const Maximum& own) {
     Int nearest = -1;
-    const Space space = space_of(s);
-    each_close<Int>(rows, space, own, s.reach, [&](Int i) {
+    const Plane plane = {s.height};
+    each_close<Int>(rows, plane, own, s.reach, [&](Int i) {
         const Maximum& wide = rows.maxima[i];
         if (wide.band != WIDE_BAND) return;
-        if (nearest < 0 || space.square_distance(own, wide) < space.square_distance(own, rows.maxima[nearest]))
+        if (nearest < 0 || plane.square_distance(own, wide) < plane.square_distance(own, rows.maxima[nearest]))
             nearest = i;
     });
     return nearest;
@@ -494,7 +497,7 @@ SPOTFIT_INLINE void join_with_narrow(const DetectionSettings& s, const Rows& row
     const Maximum& wide = rows.maxima[i];
     if (wide.band != WIDE_BAND) return;
     Int own = 0, last = -1;
-    each_close<Int>(rows, space_of(s), wide, s.reach, [&](Int j) {
+    each_close<Int>(rows, Plane{s.height}, wide, s.reach, [&](Int j) {
         const Maximum& narrow = rows.maxima[j];
         if (narrow.band != NARROW_BAND || nearest_wide<Int>(s, rows, narrow) != i) return;
         if (is_faint(wide, narrow)) drop(j);

@@ -53,32 +53,41 @@ SPOTFIT_INLINE double mapped_variance(const DetectionSettings& s, int band, long
     return sum;
 }
 
-// Whether a maximum has a spot's shape, as has_spots_shape has it in planes: neither an edge, nor a line, nor a sheet.
-// `at(w, v, u)` is the band, `mean_at(w, v, u)` the mean around.
+// A spot's curvature over what it should be, at least: the less noise it has, the more; how much more on a slope as
+// high as the spot; and there, its score in the narrow band, where textures of cells are weaker than in the wide one.
+constexpr double LEAST_CURVATURE = 0.2, SURE_CURVATURE = 0.4, CURVATURE = 0.6, DEVIATIONS = 1.6;
+constexpr double ON_SLOPE = 0.3, NARROW_ON_SLOPE = 6.0;
+
+// Whether a maximum has a spot's shape: neither an edge, nor a line, nor a sheet, along which there is no curvature.
+// `at(w, v, u)` is its band, `mean_at(w, v, u)` the mean around; `deviation` is the band's noise, `narrow` the score
+// in the narrow band.
 template <class At, class MeanAt>
-SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, int band, int z, float height, double deviation, At at,
+SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, int band, int z, double deviation, double narrow, At at,
                                     MeanAt mean_at) {
     const VolumeSettings& volume = *s.volume;
-    const VolumeBandSettings& own = volume.bands[band];
-    double curvature = double(HIGHEST), score = double(HIGHEST), rise = 0.0;
+    const double height = double(at(0, 0, 0));
+    double curvature = double(HIGHEST), rise = 0.0;
     for (int d = 0; d < VOLUME_DIRECTIONS; ++d) {
         const int w = volume.reach[d][0], v = volume.reach[d][1], u = volume.reach[d][2];
         if (d < 3 && w + v + u > 0) {  // along z, where there are planes, y and x
             const double step = double(mean_at(w, v, u)) - double(mean_at(-w, -v, -u));
             rise += square(step * double(d == 0 ? volume.sigma_z : s.sigma) / double(2 * (w + v + u)));
         }
-        const int place = z * VOLUME_DIRECTIONS + d;
-        if (!(own.curvature[place] > 0.0f)) continue;
-        const double second = double(height) - 0.5 * (double(at(w, v, u)) + double(at(-w, -v, -u)));
-        curvature = lower_of(curvature, second / double(own.curvature[place] * height));
-        score = lower_of(score, second / double(own.roughness[place]));
+        const double usual = double(volume.bands[band].curvature[z * VOLUME_DIRECTIONS + d]);
+        if (!(usual > 0.0)) continue;
+        const double second = height - 0.5 * (double(at(w, v, u)) + double(at(-w, -v, -u)));
+        curvature = lower_of(curvature, second / (usual * height));
     }
-    return is_curved(s, curvature, score, square_root(rise) / double(height), deviation);
+    const double slope = lower_of(square_root(rise) / (height * volume.bands[band].in_wide), 1.0);
+    const double noise = volume.bands[band].curvature_noise * deviation / height;
+    const double least = lower_of(higher_of(CURVATURE - DEVIATIONS * noise, LEAST_CURVATURE), SURE_CURVATURE);
+    return curvature > least + ON_SLOPE * slope && narrow > NARROW_ON_SLOPE * slope;
 }
 
 // Whether a voxel is on a plateau, or right above or below one.
 template <class T, class Int>
-SPOTFIT_INLINE bool is_flat(const Frame<T>& plane, const DetectionSettings& s, const Neighbours& n, Int z, Int y, Int x) {
+SPOTFIT_INLINE bool is_flat(const Frame<T>& plane, const DetectionSettings& s, const Neighbours& n, Int z, Int y,
+                            Int x) {
     bool flat = is_flat(n);
     UNROLL
     for (int w = -1; w <= 1; w += 2) {
@@ -112,8 +121,10 @@ SPOTFIT_INLINE bool is_spot_in_volume(const DetectionSettings& s, int band, cons
     const double skewness = double(s.volume->bands[band].skewness[z]) * s.own_slope / deviation;
     const NormalScore score(double(height), deviation, skewness);
     if (!(score > s.least_score)) return false;
+    const double narrow_noise =
+        noise_gain(s, NARROW_BAND, z, y, x) * voxel_variance + mapped_variance(s, NARROW_BAND, z, y, x);
     const bool has_shape = has_spots_shape(
-        s, band, int(z), height, deviation,
+        s, band, int(z), deviation, double(at(NARROW_BAND, 0, 0, 0)) / square_root(narrow_noise),
         [&](int w, int v, int u) SPOTFIT_INLINE_LAMBDA { return at(band, w, v, u); },
         [&](int w, int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, w, v, u); });
     const Neighbours pixels(plane, s, y, x);

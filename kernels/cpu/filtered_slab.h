@@ -138,8 +138,7 @@ template <class T> class FilteredSlab {
                 }
         for (long long y = 0; y < inner.height(); ++y) {
             float* to[BANDS + 1];
-            for (int kind = 0; kind <= BANDS; ++kind)
-                to[kind] = filtered[kind][plane] + y * z.filtered_stride + BEFORE;
+            for (int kind = 0; kind <= BANDS; ++kind) to[kind] = filtered[kind][plane] + y * z.filtered_stride + BEFORE;
             in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
                 constexpr int K = decltype(vectors)::value;
                 L smoothed[WIDTHS][K], shares[WIDTHS][K];
@@ -160,9 +159,8 @@ template <class T> class FilteredSlab {
                 s.volume->kernels[w], s.volume->radius[w],
                 [&](int k) SPOTFIT_INLINE_LAMBDA { return read<L>(first + own[0] + k * W); },
                 [&](int t) SPOTFIT_INLINE_LAMBDA {
-                    return [before = first + own[2 * t], after = first + own[2 * t + 1]](int k) SPOTFIT_INLINE_LAMBDA {
-                        return read<L>(before + k * W) + read<L>(after + k * W);
-                    };
+                    return [before = first + own[2 * t], after = first + own[2 * t + 1]](int k)
+                               SPOTFIT_INLINE_LAMBDA { return read<L>(before + k * W) + read<L>(after + k * W); };
                 },
                 smoothed[w]);
         }

@@ -55,8 +55,7 @@ struct Strips {
     static constexpr long long PIXELS = 1 << 16, COLUMNS = 128, LEAST_ROWS = 16, CACHE = 1 << 18;
     long long height, width, depth, rows, columns, across, count;
 
-    explicit Strips(const DetectionSettings& s)
-        : height(s.height), width(s.width), depth(s.volume ? s.depth : 1) {
+    explicit Strips(const DetectionSettings& s) : height(s.height), width(s.width), depth(s.volume ? s.depth : 1) {
         across = most((width + COLUMNS - 1) / COLUMNS, 1);
         columns = across > 2 ? COLUMNS - 2 : most((width + across - 1) / across, 1);
         across = (width + columns - 1) / columns;
@@ -380,10 +379,9 @@ template <class T> class FilteredStrip : public SmoothedStrip<T> {
         const long long y = this->next();
         float* to[BANDS + 1];
         for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
-        this->smooth_next([&](long long x, auto any_bad, const auto& smoothed, const auto& shares)
-                              SPOTFIT_INLINE_LAMBDA {
-                                  write_filtered<decltype(any_bad)::value>(smoothed, shares, x, to);
-                              });
+        this->smooth_next(
+            [&](long long x, auto any_bad, const auto& smoothed, const auto& shares)
+                SPOTFIT_INLINE_LAMBDA { write_filtered<decltype(any_bad)::value>(smoothed, shares, x, to); });
         end_row(inner, to);
     }
     // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
@@ -408,10 +406,10 @@ template <class T> class FilteredStrip : public SmoothedStrip<T> {
 
     // The memory is aligned.
     FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& wider, float* memory, int)
-        : SmoothedStrip<T>(settings, pixels, wider,
-                           has_bad_pixels(pixels, settings,
-                                          wider.wider(settings.radius[WIDE] + settings.lone_distance, settings)),
-                           memory) {
+        : SmoothedStrip<T>(
+              settings, pixels, wider,
+              has_bad_pixels(pixels, settings, wider.wider(settings.radius[WIDE] + settings.lone_distance, settings)),
+              memory) {
         memory += SmoothedStrip<T>::floats_needed(s, inner);
         const long long rows = 2 * reach(s) + 1, stride = round_up(inner.width(), W) + BEFORE + W;
         for (RingOfRows& own : filtered) {

@@ -17,7 +17,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int
     PIXEL(&sample)[(LEVEL_SAMPLES + 3) / 4 * 4] = samples[threadIdx.x / WARP];
     const int number = own_warp(first_block), lane = Warp::lane();
     if (number >= work.number) return;
-    const PIXEL* pixels = work.frames + number * work.settings.height * work.settings.width;
+    const long long first = number - number % work.settings.depth;
+    const PIXEL* pixels = work.frames + first * work.settings.height * work.settings.width;
     for (int i = lane; i < LEVEL_SAMPLES; i += WARP) sample[i] = level_sample(work.settings, pixels, i);
     if (lane == 0) work.levels[number] = 0;
     Warp::wait();
@@ -114,28 +115,6 @@ SPOTFIT_INLINE bool has_odd_pixels(const Work& work, const Run& run) {
         for (int i = Warp::lane() % 8; i < words; i += 8) any |= odd[y * work.words + i];
     return Warp::any(any != 0);
 }
-
-// What the kernels see of a frame with odd pixels, ...
-struct Cleaned {
-    Raw<PIXEL, int> raw;
-    const unsigned* odd;
-    int words;
-
-    SPOTFIT_INLINE float operator()(int y, int x) const {
-        const int place = y * raw.width + x;
-        if (!(odd[y * words + x / WARP] >> x % WARP & 1)) return raw.frame.with_bad(place);
-        if (!raw.frame.good(place)) return 0.0f;
-        return mean_of_neighbours([&](int v, int u) { return raw(y + v, x + u); });
-    }
-};
-
-// ... and of which of its pixels are good.
-struct Goodness {
-    Frame<PIXEL> frame;
-    int width;
-
-    SPOTFIT_INLINE float operator()(int y, int x) const { return float(frame.good(y * width + x)); }
-};
 
 // Smooths a run with the rows around it. `content(y, x)` is what is smoothed.
 template <class Content>
@@ -484,7 +463,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_crowded(Work work,
     Maximum own = work.ordered[i];
     own.band = work.marks[i];
     if (own.band != DROPPED)
-        each_close<int>(Rows{work, work.ordered}, space_of(work.settings), own, work.distance, [&](int other) {
+        each_close<int>(Rows{work, work.ordered}, Plane{work.settings.height}, own, work.distance, [&](int other) {
             if (other != i && work.marks[other] != DROPPED) own.band = CROWDED;
         });
     work.maxima[i] = own;

@@ -35,6 +35,28 @@ struct Work : DetectionWork {
     }
 };
 
+// What the kernels see of a frame with odd pixels, ...
+struct Cleaned {
+    Raw<PIXEL, int> raw;
+    const unsigned* odd;
+    int words;
+
+    SPOTFIT_INLINE float operator()(int y, int x) const {
+        const int place = y * raw.width + x;
+        if (!(odd[y * words + x / WARP] >> x % WARP & 1)) return raw.frame.with_bad(place);
+        if (!raw.frame.good(place)) return 0.0f;
+        return mean_of_neighbours([&](int v, int u) { return raw(y + v, x + u); });
+    }
+};
+
+// ... and of which of its pixels are good.
+struct Goodness {
+    Frame<PIXEL> frame;
+    int width;
+
+    SPOTFIT_INLINE float operator()(int y, int x) const { return float(frame.good(y * width + x)); }
+};
+
 SPOTFIT_INLINE int own_warp(int first_block) {
     return (first_block + int(blockIdx.x)) * WARPS + int(threadIdx.x) / WARP;
 }

@@ -30,8 +30,11 @@ struct BandSettings {
 struct VolumeBandSettings {
     const double* gain_z;  // as gain_y and gain_x above
     // Of each plane, away from the borders of rows and columns: the skewness of filtered counts, times the band's
-    // noise there; and of second differences in each direction, as above, a curvature of 0 where none shows.
-    const float *skewness, *curvature, *roughness;
+    // noise there; and the curvature as above, in each direction, 0 where none shows.
+    const float *skewness, *curvature;
+    // A spot's height in the wide band over that in this one; the noise of its curvature, over what it should be,
+    // for one as high as the band's noise.
+    double in_wide, curvature_noise;
 };
 
 // What volumes have beside planes.
@@ -55,11 +58,11 @@ struct DetectionSettings {
     // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance, all
     // with what correlates pixels; and the variance over the mean without that.
     double slope, intercept, least_variance, own_slope;
-    double level;             // of frames that are a part of one, where it is known
+    double level;  // of frames that are a part of one, where it is known
     // Of a frame; and how many frames a volume has, 1 where each is by itself. Those of a volume are numbered one
     // after the other, before those of the next.
     long long height, width, depth;
-    double planes_per_pixel;  // between planes, a pixel is so many
+    double planes_per_pixel;       // between planes, a pixel is so many
     const VolumeSettings* volume;  // null of frames
     int radius[WIDTHS];
     int step, diagonal;  // of second differences
@@ -100,7 +103,8 @@ struct DetectionSource {
 struct SpotChoice {
     long long height, width, depth;  // as in DetectionSettings
     double planes_per_pixel;
-    const unsigned char* masks;  // where spots are looked for, for all frames, or volumes, or for each; null: everywhere
+    const unsigned char*
+        masks;  // where spots are looked for, for all frames, or volumes, or for each; null: everywhere
     long long mask_count;
     double distance;            // of spots that are closer only the highest stays
     int merged;                 // whether those on one plateau have been made one

@@ -40,6 +40,13 @@ struct DetectionWork {
     float weights[WIDTHS][MAX_RADIUS + 1];
 };
 
+// A volume whose planes are the frames, some rows of all of them at a time: the strip's; and what was smoothed along
+// x, with as many rows beside as the widest kernel reaches, along y, too, and the bands with the means.
+struct VolumeWork {
+    DetectionWork planes;
+    float *along_x, *along_y, *filtered;
+};
+
 // The look for lone pixels in ROIs of frames.
 struct LoneWork {
     DetectionSettings settings;

@@ -132,7 +132,8 @@ int merge_plateau(Flood<T>& flood, const MayHaveSpots<T>& may_have_spots, const 
     const bool unmarked = flood.walk(start, false, [&](long long z, long long y, long long x) {
         const double along_z = square((z - from_z - mean_z) / s.planes_per_pixel);
         const double distance = square(y - from_y - mean_y) + square(x - from_x - mean_x) + along_z;
-        if (distance < nearest) nearest = distance, merged.frame = int(before + z), merged.y = int(y), merged.x = int(x);
+        if (distance < nearest)
+            nearest = distance, merged.frame = int(before + z), merged.y = int(y), merged.x = int(x);
         return true;
     });
     return unmarked ? has_spots : -1;
@@ -197,12 +198,11 @@ void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, lo
     const Rows rows(maxima, count, s.height, row_starts);
     const auto is_narrow = [&](long long i) SPOTFIT_INLINE_LAMBDA { return maxima[i].band == NARROW_BAND; };
     for (long long i = 0; i < count; ++i) partners[i] = NONE;
-    const Space space = space_of(s);
+    const Space space = {s.height, s.depth, s.planes_per_pixel};
     each_close_pair(rows, space, count, s.reach, is_narrow, [&](long long j, long long i) SPOTFIT_INLINE_LAMBDA {
         const Maximum &own = maxima[j], &wide = maxima[i];
         if (wide.band != WIDE_BAND) return;
-        if (partners[j] == NONE ||
-            space.square_distance(own, wide) < space.square_distance(own, maxima[partners[j]]))
+        if (partners[j] == NONE || space.square_distance(own, wide) < space.square_distance(own, maxima[partners[j]]))
             partners[j] = static_cast<int>(i);
     });
     for (long long j = 0; j < count; ++j) {

@@ -11,8 +11,7 @@ template <class T> class Search {
     // The frame is the volume's first, of this number.
     Search(const DetectionSettings& settings, const Frame<T>& pixels, long long frame_number,
            const Rectangle& rectangle, float* memory, Maximum* maxima)
-        : s(settings), number(frame_number), part(rectangle), found(maxima),
-          slab(settings, pixels, rectangle, memory),
+        : s(settings), number(frame_number), part(rectangle), found(maxima), slab(settings, pixels, rectangle, memory),
           least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}} {}
 
     // Returns how many there are.

@@ -32,7 +32,7 @@ _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
 _ENOUGH = 1 << 16
 
 
-@takes_settings("camera", "run", without=("noise",))
+@takes_settings("camera", "run", without=("noise",), volumes=True)
 def noise_model(
     image: Any,
     *,

@@ -15,7 +15,14 @@ from psfs import measured_psf
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import cut_out, detect, elongation, filtered_errors, flat_areas
+from napari_spotfit.engine.cuda import (
+    cut_out,
+    detect,
+    detect_volumes,
+    elongation,
+    filtered_errors,
+    flat_areas,
+)
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -130,6 +137,15 @@ def test_looking_for_long_spots_compiles_without_a_word(architecture):
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in PIXEL_TYPES.values()}
     made = build(architecture, texts, options(THREADS=elongation.THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_detection_in_volumes_compiles_without_a_word(architecture):
+    text = source("cuda/volume_detection.cu")
+    texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in PIXEL_TYPES.values()}
+    made = build(architecture, texts, options(THREADS=detect_volumes.THREADS))
+    names = len(detect_volumes.KERNELS)
+    assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", names)]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -240,3 +240,34 @@ def test_frames_beyond_the_kernels_numbers_are_refused(gpu):
     frames = cupy.broadcast_to(cupy.zeros(1, np.uint8), (1, 1 << 16, 1 << 15))
     with pytest.raises(ValueError, match=r"fewer than 2³¹ pixels; got 65536×32768"):
         cuda.detect(frames, Settings(sigma=1.3))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("depth", [1, 3, 9])
+def test_volumes_show_the_same_spots(run, dtype, depth):
+    rng = np.random.default_rng(depth)
+    shape = (2, depth, 40, 50)
+    volumes = np.full(shape, 20.0)
+    z, y, x = np.ogrid[:depth, :40, :50]
+    for number in (0, 1):
+        for place in rng.uniform(0, (depth - 1, 39, 49), (12, 3)):
+            square = ((z - place[0]) / 1.5) ** 2 + ((y - place[1]) ** 2 + (x - place[2]) ** 2) / 1.7
+            volumes[number] += 200 * np.exp(-0.5 * square)
+    volumes = np.minimum(rng.poisson(volumes), 190).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        volumes[0, :, 20:23, 20:24] = np.nan
+    volumes[1, :, 5, 7] = 250  # hot
+    settings = Settings(
+        model="gaussian_3d", sigma=1.3, sigma_z=1.5, noise=NoiseModel(1.0, 0.0, 1.0),
+        min_distance=3.0,
+    )  # fmt: skip
+    mask = rng.random(shape[1:]) < 0.9
+    variances = rng.uniform(0, 20, shape[1:]).astype(np.float32)
+    for options in ((), (mask, variances)):
+        theirs = cpu.detect(volumes, settings, *options)
+        ours = run(volumes, settings, *options)
+        assert len(theirs.z) >= 5
+        for name in ("frame", "z", "y", "x"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+        np.testing.assert_allclose(ours.score, theirs.score, rtol=1e-3)
+        np.testing.assert_allclose(ours.height, theirs.height, rtol=1e-3)

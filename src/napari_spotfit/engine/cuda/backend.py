@@ -84,7 +84,7 @@ class Gpus:
         """Find spots, as :class:`~napari_spotfit.engine.backend.Backend` says."""
         found: Candidates = self._call(
             detect.detect, self._uploaded(block), settings, block.mask, block.noise_map,
-            level=block.level,
+            level=block.level, depth=block.height,
         )  # fmt: skip
         return found
 

@@ -44,7 +44,7 @@ _LIKELY = 1.1
 
 #: Threads of a block and of a warp; pixels of a row that a warp filters; rows of 32 columns that it
 #: searches for odd pixels.
-_THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 256, 8
+_THREADS, _WARP, _RUN, ODD_ROWS = 256, 32, 256, 8
 #: Pixels of a row that a warp filters in wide frames: with borders, two rounds of its threads.
 _RUN_OF_WIDE = 224
 #: Filtered pixels of a strip: two bands, and the mean.
@@ -61,7 +61,7 @@ _MOST_KINDS = 16
 #: within the time limit of Windows on a GPU that is twenty times slower.
 _MOST_PIXELS = 1 << 28
 
-MACROS: dict[str, float | str] = {"THREADS": _THREADS, "RUN": _RUN, "ODD_ROWS": _ODD_ROWS}
+MACROS: dict[str, float | str] = {"THREADS": _THREADS, "RUN": _RUN, "ODD_ROWS": ODD_ROWS}
 #: The kernels in order, with threads per block.
 THREADS_OF = {
     "find_levels": _THREADS,
@@ -166,6 +166,7 @@ def detect(
     variance_map: Any = None,
     *,
     level: float | None = None,
+    depth: int | None = None,
 ) -> Candidates:
     """Detect spots in frames on the current device.
 
@@ -173,7 +174,7 @@ def detect(
 
     Parameters
     ----------
-    frames : cupy.ndarray, shape (n, Y, X)
+    frames : cupy.ndarray, shape (n, Y, X), or volumes (n, Z, Y, X)
         C-contiguous, on the current device; uint8, uint16, int16, float32 or float64.
     settings : Settings
         ``sigma``, ``false_spots``, ``threshold``, ``noise`` and ``min_distance``.
@@ -183,13 +184,15 @@ def detect(
         Variances of pixels in addition to the settings' noise, of NumPy or CuPy.
     level : float, optional
         Level of the whole frame, if these are parts of it.
+    depth : int, optional
+        Planes of the whole volume, where only some of them are given.
 
     Returns
     -------
     Candidates
         In NumPy arrays; those of a frame do not depend on other frames.
     """
-    return detect_on(current_device(), frames, settings, mask, variance_map, level)
+    return detect_on(current_device(), frames, settings, mask, variance_map, level, depth)
 
 
 def detect_on(
@@ -199,15 +202,20 @@ def detect_on(
     mask: Any = None,
     variance_map: Any = None,
     level: float | None = None,
+    depth: int | None = None,
 ) -> Candidates:
     """Detect spots in frames on a device."""
     masks = masks_of(mask, frames.shape)
     if frames.size == 0:
-        return nothing()
+        return nothing(frames.ndim - 1)
     if masks is not None:
         masks = to_host(masks)
     if variance_map is not None:
         variance_map = device.put(variance_map)
+    if frames.ndim > 3:
+        from .detect_volumes import detect_volumes
+
+        return detect_volumes(device, frames, settings, masks, variance_map, level, depth)
     plan, made = _plan_and_settings(device, frames.dtype, frames.shape[1:], settings)
     if variance_map is not None or level is not None:
         made = make_detection_settings(
@@ -336,8 +344,8 @@ def _launches(plan: _Plan, n: int, room: int, distance: float) -> Iterator[_Laun
     strips = list(plan.strips(n))
     whole = partial(_split, plan, strips[0])
     yield from whole("find_levels", n, _WARP)
-    words = n * -(-height // _ODD_ROWS) * plan.words
-    yield from whole("find_odd_pixels", words, _WARP * _ODD_ROWS)
+    words = n * -(-height // ODD_ROWS) * plan.words
+    yield from whole("find_odd_pixels", words, _WARP * ODD_ROWS)
     weights = sum(map(len, plan.bands.kernels))
     for strip in strips:
         rows = strip.frames * (strip.y1 - strip.y0)

@@ -135,6 +135,7 @@ def make_detection_settings(
     variance_map: Any = None,
     level: float | None = None,
     depth: int | None = None,
+    address_of_settings: Callable[[VolumeSettings], int] = ctypes.addressof,
 ) -> DetectionSettings:
     """Return the settings of detection as numbers.
 
@@ -154,6 +155,9 @@ def make_detection_settings(
         Level of the whole frame, where only a part of it is given; by default that of the pixels.
     depth : int, optional
         Planes of the whole volume, where only some of them are given.
+    address_of_settings : callable
+        The same for what volumes have beside planes; what it returns the address of must outlast
+        the result, too.
     """
     noise = noise or settings.known_noise
     factor = noise.correlation**2
@@ -162,7 +166,7 @@ def make_detection_settings(
     score = score_for(settings.false_spots, sigma, *stack)
     usual_score = score_for(DEFAULT_FALSE_SPOTS, sigma, *stack)
     by_height = settings.threshold is not None
-    volume = bands.volume and _volume_settings(bands.volume, address_of)
+    volume = bands.volume and _volume_settings(bands, bands.volume, address_of)
     made = DetectionSettings(
         tuple(address_of(kernel) for kernel in bands.kernels),
         _heights(bands, settings.threshold, address_of),
@@ -174,7 +178,7 @@ def make_detection_settings(
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
         level or 0.0, *bands.shape, bands.volume.depth if bands.volume else 1,
         bands.volume.sigma_z / sigma if bands.volume else 1.0,
-        volume and ctypes.addressof(volume),
+        volume and address_of_settings(volume),
         tuple(len(kernel) - 1 for kernel in bands.kernels),
         bands.step, bands.diagonal, bands.row_step, sigma, _lone_share(sigma),
         max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)), level is not None,
@@ -184,15 +188,17 @@ def make_detection_settings(
 
 
 def _volume_settings(
-    volume: VolumeBands, address_of: Callable[[Any], int | None]
+    bands: Bands, volume: VolumeBands, address_of: Callable[[Any], int | None]
 ) -> VolumeSettings:
+    wide = bands.bands[0].response
     return VolumeSettings(
         tuple(map(address_of, volume.kernels)),
         tuple(
-            VolumeBandSettings(*map(
-                address_of, (band.gain_z, band.skewness, band.curvature, band.roughness)
-            ))
-            for band in volume.bands
+            VolumeBandSettings(
+                *map(address_of, (band.gain_z, band.skewness, band.curvature)),
+                wide / flat.response, band.curvature_noise,
+            )
+            for band, flat in zip(volume.bands, bands.bands, strict=True)
         ),
         volume.sigma_z, tuple(len(half) - 1 for half in volume.kernels), volume.reach,
     )  # fmt: skip

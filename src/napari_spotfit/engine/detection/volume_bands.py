@@ -17,9 +17,9 @@ from .band import WIDTHS, Bands, folded, half_kernel, lowest_noise, make_bands, 
 
 Array = NDArray[np.float64]
 
-#: A direction counts in which a spot's second difference stands out of the noise no less than by
-#: this fraction of what it does along x.
-_LEAST_SHOWN = 0.3
+#: A direction counts in which a spot's second difference is no less than this fraction of that
+#: along x, and stands out of the noise by no less than that: of few planes all show the same light.
+_LEAST_CURVED, _LEAST_SHOWN = 0.7, 0.3
 
 
 class VolumeBand(NamedTuple):
@@ -32,9 +32,10 @@ class VolumeBand(NamedTuple):
     response: Array
     #: The skewness of filtered counts times the noise.
     skewness: NDArray[np.float32]
-    #: Of second differences in all directions; a curvature of 0 where none shows.
+    #: Of second differences in all directions, 0 where none shows.
     curvature: NDArray[np.float32]
-    roughness: NDArray[np.float32]
+    #: The noise of a curvature along x, over a spot's, for one as high as the band's noise.
+    curvature_noise: float
     #: How noise correlates with that of the plane before, of the plane after, and these two.
     beside: Array
 
@@ -148,14 +149,14 @@ def _band(
     curvature, roughness = shape[:, 0] / response, np.sqrt(shape[:, 1] / variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         shown = curvature / roughness
-    shows = shown >= _LEAST_SHOWN * shown[2]
+    shows = (shown >= _LEAST_SHOWN * shown[2]) & (curvature >= _LEAST_CURVED * curvature[2])
     return VolumeBand(
         np.ascontiguousarray(gain_z[:, own]),
         np.sqrt(variance)[own],
         response[own],
         (cubes / variance - 3 * with_mean)[own].astype(np.float32),
         np.ascontiguousarray(np.where(shows, curvature, 0).T[own], np.float32),
-        np.ascontiguousarray(np.where(shows, roughness, 1).T[own], np.float32),
+        float(1 / shown[2][own[len(own) // 2]]),
         filtered.correlations()[:, own],
     )
 
