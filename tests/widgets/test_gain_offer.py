@@ -67,9 +67,9 @@ def test_an_image_that_tells_no_gain_offers_none(viewer, widget, qtbot, graded):
 def test_the_offer_is_of_the_noise_of_fits(viewer, widget, fit, qtbot, graded, monkeypatch):
     from napari_spotfit.estimation import image_noise as of_images
 
-    calls, measure = [], of_images.measure_noise
+    calls, measure = [], of_images.noise_of
     monkeypatch.setattr(
-        of_images, "measure_noise", lambda *given: calls.append(given) or measure(*given)
+        of_images, "noise_of", lambda *given: calls.append(given) or measure(*given)
     )
     image = viewer.add_image(graded, name="graded")
     panel = widget.settings

@@ -29,6 +29,8 @@ _CALM = 1.5
 #: Detail along an axis over that along both, of white noise beside spots; other noise lies beyond,
 #: and the chance of a single area.
 _WHITE, _CHANCE = (0.8, 1.06), 0.15
+#: Noise that went through a Gaussian filter of 0.3 px, where it is stronger by 8 %, lies beyond.
+_SURELY_WHITE = 1.02
 
 
 class CalmNoise(NamedTuple):
@@ -42,8 +44,16 @@ class CalmNoise(NamedTuple):
 
     @property
     def is_white(self) -> bool:
-        """Whether neighbouring pixels have noise of their own."""
-        most = _WHITE[1] + _CHANCE / math.sqrt(len(self.level))
+        """Whether neighbouring pixels have noise of their own, or nearly so."""
+        return self._within(_WHITE[1])
+
+    @property
+    def is_surely_white(self) -> bool:
+        """Whether no filter, however weak, makes noise much stronger where it is coarse."""
+        return self._within(_SURELY_WHITE)
+
+    def _within(self, most: float) -> bool:
+        most += _CHANCE / math.sqrt(len(self.level))
         return all(_WHITE[0] <= ratio <= most for ratio in self.along)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from ..settings.noise_model import UNLIKE
 from ..settings.settings import Settings
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
+from .spot_noise import light_left
 
 #: The share of good fits whose background may lie below 0, by so many standard errors, and how many
 #: fits, or how many of them, it takes.
@@ -163,7 +163,8 @@ def _is_below_0(good: SpotFits, settings: Settings) -> NDArray[np.bool_]:
     noise = noise_of(settings) or settings.noise
     if settings.estimator == "lse" and noise is not None:
         flat = len(settings.roi_shape) == 2
-        left = _light_left(settings.sigma or FALLBACK_SIGMA, settings.roi_shape) if flat else 0.5
+        sigma = settings.sigma or FALLBACK_SIGMA
+        left = light_left(sigma, settings.roi_shape)[0] if flat else 0.5
         with np.errstate(invalid="ignore", divide="ignore"):
             light = left * columns["photons"].astype(float) * (settings.gain or 1.0)
             degrees = columns["chi_square"] / columns["reduced_chi_square"].astype(float)
@@ -190,7 +191,7 @@ def _slopes(good: SpotFits) -> NDArray[np.float64]:
     if camera is None or noise.is_filtered or not noise.blocks or not judged:
         return nothing
     columns, gain = good.columns, settings.gain or 1.0
-    left = _light_left(settings.sigma, settings.roi_shape)
+    left, _ = light_left(settings.sigma, settings.roi_shape)
     light = columns["photons"].astype(float) * gain
     height = columns["amplitude"].astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -204,26 +205,6 @@ def _slopes(good: SpotFits) -> NDArray[np.float64]:
     expected = camera.variance(columns["background"] + settings.offset)
     spare = np.maximum(degrees * (below - expected), 0) / (left * light)
     return np.stack([slopes - of_shape, slopes + spare, light])[:, usable]
-
-
-@lru_cache(maxsize=64)
-def _light_left(sigma: float, roi_shape: tuple[int, int]) -> float:
-    """Return which share of the noise of a spot's own light a fit leaves in the residual.
-
-    Examples
-    --------
-    >>> 0.7 < _light_left(1.3, (9, 9)) < 0.9
-    True
-    """
-    rows, columns = roi_shape
-    y, x = np.indices(roi_shape) - np.array([(rows - 1) / 2, (columns - 1) / 2])[:, None, None]
-    profile = np.exp(-(y**2 + x**2) / (2 * sigma**2)).ravel()
-    y, x = y.ravel(), x.ravel()
-    slopes = np.stack([profile, np.ones(rows * columns), profile * y, profile * x,
-                       profile * (y**2 + x**2)], axis=1)  # fmt: skip
-    basis, _ = np.linalg.qr(slopes)
-    leverage = (basis**2).sum(axis=1)
-    return float(np.sum(profile * (1 - leverage)) / np.sum(profile))
 
 
 def warn_of_camera(given: Settings, fits: SpotFits) -> None:

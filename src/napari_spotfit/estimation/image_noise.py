@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
+from ..engine.detection.detection_settings import NO_NOISE
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of
@@ -21,8 +23,9 @@ from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .frame_sample import frames_of_each_kind
-from .measured_noise import measure_noise, noise_over_line
+from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf
+from .spot_noise import with_noise_of_spots
 
 #: Noise is measured in frames with this many pixels in all; their least and largest number.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
@@ -47,8 +50,8 @@ def noise_model(
     It is measured in detail as fine as the pixels, which no spot has, in frames spread over the
     image, of each kind where light is strobed: as many as make a million pixels, from 4 to 64; of
     frames of more than 67 million pixels, in nine squares of 512×512. Fine detail over brightness,
-    in blocks of 16×16 pixels, is a line whose slope is the camera's gain. Noise that is stronger
-    where it is coarse shows that the image was filtered. Frames that are smaller than a block are
+    in blocks of 16×16 pixels, is a line whose slope is the camera's gain, as are the residuals of
+    bright spots over their light. Noise that is stronger where it is coarse shows that the image was filtered. Frames that are smaller than a block are
     mirrored, and show less.
 
     Parameters
@@ -90,9 +93,41 @@ def noise_model(
     return measured_noise(reader, with_psf(reader, calibration, warn=False))
 
 
+class _Sample(NamedTuple):
+    """What was measured in a sample of an image, without its pixels."""
+
+    calibration: PixelCalibration
+    #: The settings by which it was, and what there is in blocks; None without any frame.
+    settings: Settings
+    blocks: NDArray[np.void] | None
+    #: What a sixth, and half of the pixels are below.
+    darker_half: tuple[float, float]
+
+
+#: The last sample of images that are in use.
+_SAMPLES: WeakKeyDictionary[FrameReader, _Sample] = WeakKeyDictionary()
+
+
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
     """Return the noise in a few frames of an image, corrected for the camera."""
-    return measure_noise(*_sample(reader, calibration))
+    measured, settings = _measured(reader, calibration)
+    if measured is None:
+        return NO_NOISE
+    noise = noise_of(measured, settings)
+    # With a gain, errors go by that.
+    return noise if settings.gain is not None else with_noise_of_spots(noise, measured, settings)
+
+
+def _measured(
+    reader: FrameReader, calibration: PixelCalibration
+) -> tuple[Measured | None, Settings]:
+    """Return what is measured in a sample, and the settings by which it is."""
+    pixels, settings = _sample(reader, calibration)
+    measured = measured_blocks(pixels, settings) if pixels.size else None
+    if calibration.camera_noise is not None:  # there may be doubts
+        blocks = None if measured is None else measured.blocks
+        _SAMPLES[reader] = _Sample(calibration, settings, blocks, _darker_half(pixels))
+    return measured, settings
 
 
 def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
@@ -190,9 +225,11 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         return _of_process(noise)
     if camera is None:
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
-    pixels, own = _sample(reader, calibration)
-    low, middle = _darker_half(pixels)
-    settings = calibration.fitted
+    sample = _SAMPLES.get(reader)
+    if sample is None or not calibration.has_pixels_of(sample.calibration):
+        _measured(reader, calibration)
+        sample = _SAMPLES[reader]
+    (low, middle), settings = sample.darker_half, calibration.fitted
     if middle + _ROUNDING + _OF_NOISE * (middle - low) < settings.offset:
         return (
             f"most pixels of the image have fewer counts, about {middle:.4g}, than the camera has "
@@ -201,7 +238,9 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         )
     known = calibration.knows_variance
     names = _in_words(calibration.fitted, camera.least if known else 0.0)
-    ratio = noise_over_line(pixels, own, camera)
+    ratio = math.nan
+    if sample.blocks is not None:
+        ratio = noise_over_line(sample.blocks, sample.settings, camera)
     if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
         return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
     if not known and not noise.is_filtered and noise.blocks >= _ENOUGH_BLOCKS:

@@ -7,7 +7,7 @@ import itertools
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,8 +190,34 @@ _ABOVE_ROUNDING = 2.0
 _LEAST_PSF = 0.95
 #: Values in steps of 1 with less variance are mostly rounded.
 _ROUNDED = 0.25
+#: Noise that is stronger in coarse detail is looked at again: that may be the light of spots.
+_COARSE = 1.03
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
+
+
+class Measured(NamedTuple):
+    """Frames, and what was measured in their blocks."""
+
+    recorded: NDArray[Any]
+    #: Without constant areas; those that are smaller than a block, mirrored.
+    frames: NDArray[Any]
+    blocks: NDArray[np.void]
+    #: The step between values; 0 if there is none.
+    step: float
+
+    @property
+    def level(self) -> float:
+        """The brightness of most blocks."""
+        return median(self.blocks["mean"][is_usable(self.blocks)])
+
+
+def measured_blocks(frames: NDArray[Any], settings: Settings) -> Measured:
+    """Return what is measured in the blocks of frames, for :func:`measure_noise`."""
+    clean = _large_enough(frames)
+    return Measured(
+        frames, clean, _blocks_of(clean, frames.shape[1:], settings), value_step(frames)
+    )
 
 
 def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
@@ -205,12 +231,15 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     settings : Settings
         ``sigma`` and ``threads`` count.
     """
-    if frames.size == 0:
-        return NO_NOISE
-    step, shape, recorded = value_step(frames), frames.shape[1:], frames
-    frames = _large_enough(frames)
-    blocks = _blocks_of(frames, shape, settings)
+    return noise_of(measured_blocks(frames, settings), settings) if frames.size else NO_NOISE
+
+
+def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
+    """Return the noise model of what was measured in frames."""
+    recorded, frames, blocks, step = measured
+    shape = recorded.shape[1:]
     if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
+        blocks = blocks.copy()
         blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
     model = _line_through(blocks, step, settings)
     spectral = spectral_correlation(blocks, step)
@@ -239,7 +268,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
             process = Process.THRESHOLDED
         return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
-    if not is_raw:
+    if not is_raw or noise.correlation > _COARSE:
         noise = second_opinion(frames, settings.known_sigma, noise, detail)
     line = replace(noise, correlation=1.0)
     return with_filter(
@@ -257,14 +286,8 @@ def _of_rounding(step: float, settings: Settings) -> float:
     return (height / band.gain / score_for(DEFAULT_FALSE_SPOTS, settings.known_sigma)) ** 2
 
 
-def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:
-    """Return the variance of blocks without spots over a model's.
-
-    NaN with too few blocks. Frames and settings are as :func:`measure_noise` takes them.
-    """
-    if frames.size == 0:
-        return math.nan
-    blocks = _blocks_of(_large_enough(frames), frames.shape[1:], settings)
+def noise_over_line(blocks: NDArray[np.void], settings: Settings, noise: NoiseModel) -> float:
+    """Return the variance of blocks without spots over a model's; NaN with too few blocks."""
     flat = without_spots(blocks)
     few = np.count_nonzero(is_usable(flat)) < _FEW_BLOCKS
     return usual_over_line(blocks if few and settings.known_sigma >= _LEAST_PSF else flat, noise)

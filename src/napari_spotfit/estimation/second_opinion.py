@@ -112,8 +112,11 @@ def second_opinion(
         ratio = float(np.median(calm.variance / noise.variance(calm.level)))
         if min(detail.along) > _SHARP and ratio < _CALMER:
             return _between_sharp_spots(noise, calm, detail)
+        # What is coarser than that are spots.
+        white = replace(noise, correlation=1.0) if calm.is_surely_white else noise
         if _CALMER <= ratio <= 1 / _CALMER:
-            return noise
+            return white
+        noise = white
     is_shown = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
     is_denoised = is_shown and detail.scatter > MOST_SCATTER
     band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)

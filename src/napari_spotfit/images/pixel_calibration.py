@@ -134,6 +134,10 @@ class PixelCalibration:
         known._take(self.settings.changed(**options))
         return known
 
+    def has_pixels_of(self, other: PixelCalibration) -> bool:
+        """Whether both correct pixels alike: one was made of the other, with the same PSF."""
+        return self._maps is other._maps and self.settings.sigma == other.settings.sigma
+
     @property
     def has_maps(self) -> bool:
         """Whether there are per-pixel maps."""

@@ -78,7 +78,7 @@ class NoiseModel:
     """
 
     #: Counts² per count: the gain in counts per electron, where pixels are independent. Of a flat
-    #: image, it is estimated from the noise's skewness.
+    #: image, it is that of the residuals of bright spots, or else of the noise's skewness.
     slope: float
     #: Variance at 0 counts, and the least there is, in counts².
     intercept: float
