@@ -264,6 +264,59 @@ class SpotFits:
             points[:, axis] = columns[name]
         return points
 
+    def model_image(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return the light of all spots, without their background, as an image.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            That of the image the spots were fitted in: leading axes, then those of the model.
+
+        Returns
+        -------
+        ndarray of float32
+            Counts; light of spots that overlap adds up.
+
+        Raises
+        ------
+        ValueError
+            If the shape does not have the axes of the fits, or the fits have no settings.
+
+        Examples
+        --------
+        >>> from napari_spotfit import localize, simulate_movie
+        >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+        >>> localize(movie).model_image(movie.shape).shape
+        (2, 64, 64)
+        """
+        from .model_image import model_image
+
+        return model_image(self, shape)
+
+    def residual_image(self, image: Any) -> NDArray[np.float32]:
+        """Return an image less the light of all spots: its background, and what was not explained.
+
+        Parameters
+        ----------
+        image : array
+            The image that the spots were fitted in, in memory.
+
+        Raises
+        ------
+        ValueError
+            If the image does not have the axes of the fits, or the fits have no settings.
+
+        Examples
+        --------
+        >>> from napari_spotfit import localize, simulate_movie
+        >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+        >>> bool(localize(movie).residual_image(movie).std() < movie.std())
+        True
+        """
+        from .model_image import residual_image
+
+        return residual_image(self, image)
+
     def to_dataframe(self) -> pd.DataFrame:
         """Return a table with one row per fit, and stop conditions as words.
 
