@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from .spot_fits import SpotFits
+from ..settings.settings import Settings
 
 #: How far the light of spots is drawn, in units of their width; pixels that are made at once.
 _REACH, _AT_ONCE = 5.0, 1 << 20
 
 
-def model_image(fits: SpotFits, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def light_image(
+    columns: Mapping[str, NDArray[Any]],
+    names: tuple[str, ...],
+    settings: Settings,
+    shape: tuple[int, ...],
+) -> NDArray[np.float32]:
     """Return the light of all spots, without their background, as an image of a shape.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray
+        Those of the fits.
+    names : tuple of str
+        The columns that index the image's leading axes.
+    settings : Settings
+        What the fits were made with.
+    shape : tuple of int
+        Of the image.
 
     Raises
     ------
     ValueError
-        If the shape does not have the axes of the fits, or the fits have no settings.
+        If the shape does not have the axes of the fits.
     """
-    settings, names = fits.settings, fits.index_names
-    if settings is None:
-        raise ValueError("these fits have no settings, which tell their model; load fits with them")
     profile, axes = settings.profile, settings.profile.axes
     if len(shape) != len(names) + len(axes):
         wanted = ", ".join((*names, *axes))
         raise ValueError(f"shape must have the axes ({wanted}) of the fits; got {shape}")
-    columns, points = fits.to_host().columns, fits.points()
     own = {one.name: columns[one.column.name] for one in profile.shape}
-    own |= dict(zip(axes, points[:, len(names) :].T, strict=True))
     own["amplitude"] = columns["amplitude"]
     there = np.logical_and.reduce([np.isfinite(values) for values in own.values()])
     image = np.zeros(shape, np.float32)
@@ -48,7 +59,7 @@ def model_image(fits: SpotFits, shape: tuple[int, ...]) -> NDArray[np.float32]:
         values: dict[str, Any] = {
             name: np.asarray(one[part], float).reshape(spread) for name, one in own.items()
         }
-        index = [points[part, k].astype(np.int64).reshape(spread) for k in range(len(names))]
+        index = [columns[name][part].astype(np.int64).reshape(spread) for name in names]
         places = [
             np.rint(values[axis]).astype(np.int64) + step
             for axis, step in zip(axes, window, strict=True)
@@ -61,9 +72,3 @@ def model_image(fits: SpotFits, shape: tuple[int, ...]) -> NDArray[np.float32]:
         number = np.ravel_multi_index([one[inside] for one in pixels], shape)
         np.add.at(flat, number, light[inside])
     return image
-
-
-def residual_image(fits: SpotFits, image: Any) -> NDArray[np.float32]:
-    """Return an image less the light of all spots."""
-    pixels = np.asarray(image)
-    return (pixels - model_image(fits, pixels.shape)).astype(np.float32)

@@ -289,9 +289,14 @@ class SpotFits:
         >>> localize(movie).model_image(movie.shape).shape
         (2, 64, 64)
         """
-        from .model_image import model_image
+        from .model_image import light_image
 
-        return model_image(self, shape)
+        if self.settings is None:
+            raise ValueError(
+                "these fits have no settings, which tell their model; load fits that do"
+            )
+        columns = self.to_host().columns
+        return light_image(columns, self._index_names, self.settings, tuple(shape))
 
     def residual_image(self, image: Any) -> NDArray[np.float32]:
         """Return an image less the light of all spots: its background, and what was not explained.
@@ -313,9 +318,9 @@ class SpotFits:
         >>> bool(localize(movie).residual_image(movie).std() < movie.std())
         True
         """
-        from .model_image import residual_image
-
-        return residual_image(self, image)
+        pixels = np.asarray(image)
+        residual: NDArray[np.float32] = (pixels - self.model_image(pixels.shape)).astype(np.float32)
+        return residual
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a table with one row per fit, and stop conditions as words.
