@@ -8,7 +8,7 @@ from same_fits import assert_same
 from scipy.optimize import minimize
 from scipy.special import erf
 
-from napari_spotfit import Flag, Settings, SpotFits, fit_at, localize, localize_iter
+from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
 from napari_spotfit.engine import joint
 from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
@@ -245,6 +245,24 @@ def test_what_cannot_be_fitted_together_is_an_error(options, words):
     with pytest.raises(ValueError, match=words):
         localize(movie, **KNOWN | options, neighbours="joint")
     assert "group" not in localize(movie, **KNOWN | options, neighbours="auto")
+
+
+def test_prepared_fits_are_of_single_spots():
+    with pytest.raises(ValueError, match="localize and fit_at"):
+        Fitter(**KNOWN, neighbours="joint")
+
+
+def test_places_in_several_frames_and_outside():
+    movie, truth = random_spots(3, 0.015, seed=15)
+    centers = [(frame, *place) for frame, own in enumerate(truth) for place in own]
+    for neighbours in ("joint", "auto"):
+        fits = fit_at(movie, [*centers, (0, -50, 3)], **KNOWN, neighbours=neighbours)
+        assert len(fits) == len(centers) + 1
+        assert np.isnan(fits.evidence[-1])
+        assert fits.group_size.max() > 1
+        known = KNOWN | {"noise": fits.settings.noise, "neighbours": neighbours}
+        first = fit_at(movie[0], truth[0], **known)
+        np.testing.assert_array_equal(fits.x[: len(first)], first.x)
 
 
 def test_no_spots_at_all():
