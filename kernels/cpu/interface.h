@@ -32,6 +32,7 @@ using LargeSums = void (*)(const HostRois&, long long roi, const LargeRequest&, 
 struct DetectionFunctions;
 struct OwnPixelFunctions;
 struct VerdictFunctions;
+struct JointFunctions;
 
 // The fits of the built-in profiles are compiled in so many files, for compilers with many cores.
 constexpr int FIT_FILES = 4;
@@ -56,6 +57,7 @@ struct Functions {
     const DetectionFunctions* detection;
     const OwnPixelFunctions* own_pixels;
     const VerdictFunctions* verdicts;
+    const JointFunctions* joint;
 
     __attribute__((always_inline)) const ProfileFits& fits_of(int profile) const {
         if (profile >= built_in) return *with_constants[profile - built_in];

@@ -29,6 +29,7 @@ const Functions functions = {
     &detection,
     &own_pixels,
     &verdicts,
+    &joint,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -24,5 +24,6 @@ extern const SumsOfLarge sums_of_large;
 extern const DetectionFunctions detection;
 extern const OwnPixelFunctions own_pixels;
 extern const VerdictFunctions verdicts;
+extern const JointFunctions joint;
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -210,7 +210,7 @@ class FitJob:
     @property
     def masks_neighbours(self) -> bool:
         """Whether pixels nearer to other spots are excluded."""
-        return self.settings.neighbours == "exclude"
+        return self.settings.neighbours != "ignore"
 
     @property
     def per_plane(self) -> float:

@@ -14,6 +14,7 @@ from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.columns import add_nanometres
 from ..engine.fit_job import FitJob
 from ..engine.groups import Rows, rows_of
+from ..engine.joint import fit_positions
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
@@ -22,7 +23,15 @@ from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
-from ..models.columns import GROUP, GROUP_SIZE, IN_PLANE, PLANE, GroupCounter
+from ..models.columns import (
+    DISTANCE,
+    EVIDENCE,
+    GROUP,
+    GROUP_SIZE,
+    IN_PLANE,
+    PLANE,
+    GroupCounter,
+)
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
@@ -215,7 +224,15 @@ def _in_frames(
     if GROUP in parts[-1]:
         alone = np.arange(len(parts[0]["y"]))
         count = GroupCounter()
-        parts = [dict(count({GROUP: alone, GROUP_SIZE: alone, **part})) for part in parts]
+        unknown = np.full(len(alone), np.nan, np.float32)
+        shared: dict[str, NDArray[Any]] = {
+            GROUP: alone,
+            GROUP_SIZE: alone,
+            DISTANCE: unknown,
+            EVIDENCE: unknown,
+        }
+        parts[0] |= {name: shared[name] for name in parts[-1] if name not in parts[0]}
+        parts = [dict(count(part)) for part in parts]
     columns = {name: in_order([part[name] for part in parts], order) for name in parts[-1]}
     rows_of(job, columns)
     return columns
@@ -267,7 +284,7 @@ def fit_in(
 ) -> dict[str, NDArray[Any]]:
     """Fit at positions in frames of these numbers."""
     block = Block.of(calibration, numbers, pixels)
-    columns = backend.fit(job, block, positions)
+    columns = fit_positions(backend, job, block, positions)
     check_counts(calibration, block, positions, columns, rows_of(job, columns))
     return columns
 

@@ -102,6 +102,11 @@ class Fitter:
         **options: Unpack[Options],
     ) -> None:
         self.settings = with_roi(settings, roi_size, options, Fitter.__init__)
+        if self.settings.neighbours == "joint":
+            raise ValueError(
+                "a Fitter fits each spot by itself: neighbours must be 'exclude', 'ignore' or "
+                "'auto'; got 'joint', which localize and fit_at take"
+            )
         self._known = {"weights": weights, "bad_pixels": bad_pixels, "camera": camera}
         self._spots: _SpotKind | None = None
         self._frames: _FrameKind | None = None

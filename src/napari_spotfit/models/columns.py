@@ -27,6 +27,7 @@ STOP, TRACK, REFIT = "stop_condition", "track", "refit"
 REGISTERED = "registered"
 CHANNEL, PLANE = "channel", "plane"
 GROUP, GROUP_SIZE = "group", "group_size"
+DISTANCE, EVIDENCE = "neighbour_distance", "evidence"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
@@ -270,6 +271,14 @@ ROWS = (
     Column(
         GROUP_SIZE, "", "How many spots were fitted together with this one, itself included.",
         "int64", "fit", optional=True,
+    ),
+    Column(
+        DISTANCE, "px", "Distance to the nearest other spot of the frame; none within 10 σ is NaN. "
+        "Only joint fits have it.", group="fit", optional=True,
+    ),
+    Column(
+        EVIDENCE, "", "How much likelier the spot makes the data: the natural logarithm, by the "
+        "light and its standard error. Only joint fits have it.", group="fit", optional=True,
     ),
     Column(STOP, "", "Why the fit stopped.", "uint8", "quality", words=STOP_NAMES),
     Column(

@@ -264,6 +264,64 @@ class SpotFits:
             points[:, axis] = columns[name]
         return points
 
+    def model_image(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return the light of all spots, without their background, as an image.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            That of the image the spots were fitted in: leading axes, then those of the model.
+
+        Returns
+        -------
+        ndarray of float32
+            Counts; light of spots that overlap adds up.
+
+        Raises
+        ------
+        ValueError
+            If the shape does not have the axes of the fits, or the fits have no settings.
+
+        Examples
+        --------
+        >>> from napari_spotfit import localize, simulate_movie
+        >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+        >>> localize(movie).model_image(movie.shape).shape
+        (2, 64, 64)
+        """
+        from .model_image import light_image
+
+        if self.settings is None:
+            raise ValueError(
+                "these fits have no settings, which tell their model; load fits that do"
+            )
+        columns = self.to_host().columns
+        return light_image(columns, self._index_names, self.settings, tuple(shape))
+
+    def residual_image(self, image: Any) -> NDArray[np.float32]:
+        """Return an image less the light of all spots: its background, and what was not explained.
+
+        Parameters
+        ----------
+        image : array
+            The image that the spots were fitted in, in memory.
+
+        Raises
+        ------
+        ValueError
+            If the image does not have the axes of the fits, or the fits have no settings.
+
+        Examples
+        --------
+        >>> from napari_spotfit import localize, simulate_movie
+        >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+        >>> bool(localize(movie).residual_image(movie).std() < movie.std())
+        True
+        """
+        pixels = np.asarray(image)
+        residual: NDArray[np.float32] = (pixels - self.model_image(pixels.shape)).astype(np.float32)
+        return residual
+
     def to_dataframe(self) -> pd.DataFrame:
         """Return a table with one row per fit, and stop conditions as words.
 

@@ -36,7 +36,7 @@ from .validation import (
 
 Backend = Literal["auto", "cpu", "cuda"]
 Pixel = Literal["sampled", "integrated"]
-Neighbours = Literal["exclude", "ignore"]
+Neighbours = Literal["exclude", "ignore", "joint", "auto"]
 Devices = Literal["one", "all"]
 
 #: False spots per 10⁶ pixels by default: as rare as a careful reader of an image accepts.
@@ -193,7 +193,10 @@ class Settings:
         "Neighbours",
         "exclude: a fit uses only those pixels of the ROI that are nearer to its own spot than to "
         "any other detection or given position of the frame. ignore: it uses all of them, so that "
-        "a neighbour's light shifts the centre and changes the width.",
+        "a neighbour's light shifts the centre and changes the width. joint: spots whose light "
+        "overlaps are fitted together, hidden ones are added, and those that the data do not need "
+        "dropped; for round Gaussians in planes, on the CPU. auto: joint where spots overlap and "
+        "the model is one of these, else exclude.",
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(

@@ -157,7 +157,7 @@ def test_flags_do_not_depend_on_the_order_of_a_frame(seed, count):
 
 def test_the_table_has_every_flag_once():
     assert set(RULES) == set(Flag)
-    assert len({int(flag) for flag in Flag}) == len(Flag) == 17
+    assert len({int(flag) for flag in Flag}) == len(Flag) == 19
     for rule in RULES.values():
         assert rule.sentence.endswith(".")
         assert rule.advice.endswith(".")

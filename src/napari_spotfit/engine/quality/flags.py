@@ -54,6 +54,8 @@ class Flag(IntFlag):
     OUTSIDE_STACK = FlagBit.OUTSIDE_STACK
     SIGMA_Z_HELD = FlagBit.SIGMA_Z_HELD
     Z_AT_LIMIT = FlagBit.Z_AT_LIMIT
+    BLOB = 1 << 24
+    GROUP_NOT_SETTLED = 1 << 25
 
 
 class Rule(NamedTuple):
@@ -159,6 +161,26 @@ RULES = {
         True,
         "a calibration as the model",
         "Leave it out; for more depth, calibrate with beads over a longer range.",
+    ),
+    Flag.GROUP_NOT_SETTLED: Rule(
+        "group not settled",
+        "The spot, or those around it that were fitted with it, have not come to rest.",
+        "a joint fit has used up its iterations",
+        "the numbers are those of the last iteration, not of a minimum",
+        True,
+        "joint fits",
+        "Allow more iterations, or look whether there are single spots at all.",
+    ),
+    Flag.BLOB: Rule(
+        "blob",
+        "Points do not explain the light here: something extended, or out of focus.",
+        "the deviance of the spots that were fitted together is more than 1.5 times what noise and "
+        "5 % of the spots' own shape explain",
+        "of something extended any number of points is as wrong as the next",
+        True,
+        "joint fits",
+        "Leave it out; if most spots are flagged, check the PSF's σ, the gain and the offset.",
+        of_fit=True,
     ),
     Flag.WIDE: Rule(
         "too wide",

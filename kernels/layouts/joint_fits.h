@@ -1,0 +1,38 @@
+// Spots whose light overlaps, which are fitted together.
+#pragma once
+
+namespace spotfit {
+
+// Crowds of candidates in frames, and how to fit them.
+struct JointFits {
+    const void* frames;
+    long long height, width, first_row;  // of what is there of each frame
+    int pixel_type;
+    int is_integrated;    // whether the model is averaged over each pixel
+    double scale, shift;  // a pixel as a number that is about as noisy as photo-electrons: value * scale + shift
+    double sigma;
+    double least_score;  // how far a spot stands out of the noise, as a normal deviate, at least
+    int counts_spots;    // whether spots are added and dropped
+    int max_iterations;
+    // All candidates by frame, y and x, and their light in the unit of the scaled pixels.
+    const long long* frame;
+    const double* places;  // y and x
+    const double* light;
+    long long count;
+    // The candidates of crowd c are members[first[c]] ... members[first[c + 1] - 1], in rising order.
+    const long long *members, *first;
+};
+
+// A spot that was found in a crowd; light is in the unit of the scaled pixels.
+struct JointSpot {
+    double y, x, light, background;
+    double y_error, x_error, light_error, background_error;
+    double evidence;             // the logarithm of how much likelier the data are with it
+    double deviance, tolerated;  // of the crowd, and what noise and a slightly different shape explain
+    double squares;              // of the crowd's residual
+    long long pixels, spots;     // of the crowd
+    long long crowd, candidate;  // the candidate it began as, -1 for one that was hidden
+    int iterations, is_settled;
+};
+
+}  // namespace spotfit

@@ -1,0 +1,281 @@
+"""Joint fits of crowds: SciPy's joint optimum, hidden spots, blobs, and independence of order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from same_fits import assert_same
+from scipy.optimize import minimize
+from scipy.special import erf
+
+from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
+from napari_spotfit.engine import joint
+from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.fit_job import FitJob
+from napari_spotfit.images import frames as frames_module
+from napari_spotfit.images.pixel_calibration import PixelCalibration
+
+SIGMA, BACKGROUND = 1.3, 10.0
+KNOWN = {
+    "sigma": SIGMA, "pixel": "integrated", "gain": 1.0, "estimator": "mle", "backend": "cpu",
+}  # fmt: skip
+
+
+def shares(places, side, pixel="integrated"):
+    """Return the light of spots of unit light in the rows and the columns of an image."""
+    places = np.asarray(places, float)[..., np.newaxis]
+    if pixel == "sampled":
+        apart = np.arange(side) - places
+        return np.exp(-(apart**2) / (2 * SIGMA**2)) / (SIGMA * np.sqrt(2 * np.pi))
+    edges = np.arange(side + 1) - 0.5
+    return np.diff(0.5 * erf((edges - places) / (SIGMA * 2**0.5)), axis=2)
+
+
+def light_of(places, photons, side=32, pixel="integrated"):
+    """Return the mean of an image of spots."""
+    own = shares(places, side, pixel)
+    return BACKGROUND + np.einsum("n,ny,nx->yx", np.broadcast_to(photons, len(own)),
+                                  own[:, 0], own[:, 1])  # fmt: skip
+
+
+def random_spots(frames, density, seed, side=64, photons=1000.0):
+    """Return a movie of spots at random places, and these by frame."""
+    rng = np.random.default_rng(seed)
+    places = [rng.uniform(2, side - 3, (rng.poisson(density * side**2), 2)) for _ in range(frames)]
+    movie = [rng.poisson(light_of(own, photons, side)) for own in places]
+    return np.stack(movie).astype(np.uint16), places
+
+
+def pairs_of(apart, count, seed):
+    """Return a movie with two spots in each frame, so many σ apart."""
+    rng, movie = np.random.default_rng(seed), []
+    for _ in range(count):
+        angle, middle = rng.uniform(0, np.pi), rng.uniform(14, 17, 2)
+        step = apart * SIGMA / 2 * np.array([np.sin(angle), np.cos(angle)])
+        movie.append(rng.poisson(light_of([middle + step, middle - step], 1000.0)))
+    return np.stack(movie).astype(np.uint16)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("pixel", ["integrated", "sampled"])
+def test_joint_fits_are_scipys_joint_optimum(count, pixel):
+    rng, side = np.random.default_rng(count), 36
+    angles = np.arange(count) * 2 * np.pi / count
+    truth = 17.3 + 2.0 * np.column_stack([np.sin(angles), np.cos(angles)]) * (1 + count / 8)
+    image = rng.poisson(light_of(truth, 1500.0, side, pixel)).astype(np.uint16)
+    settings = Settings(**KNOWN | {"pixel": pixel}, neighbours="joint", roi_size=9,
+                        max_iterations=100)  # fmt: skip
+    calibration = PixelCalibration((1, side, side), settings)
+    calibration = calibration.with_noise(calibration.camera_noise)
+    job = FitJob.of(calibration, image.dtype)
+    block, positions = Block.of(calibration, np.zeros(1, int), image[np.newaxis]), Positions(truth)
+    crowds = joint._Crowds(job, block, positions, Cpu(1).fit(job, block, positions))
+    reach = int(joint_reach()) + 0.5
+    at = np.indices(image.shape).reshape(2, -1).T
+    near = (((at[:, np.newaxis] - crowds._start) ** 2).sum(axis=2) <= reach**2).any(axis=1)
+    data = image.ravel()[near].astype(float)
+
+    def mean(parameters):
+        own = shares(parameters[: 2 * count].reshape(-1, 2), side, pixel)
+        light = np.einsum("n,ny,nx->yx", parameters[2 * count : -1] * 1000, own[:, 0], own[:, 1])
+        return (light + parameters[-1] * 10).ravel()[near]
+
+    def lost(parameters):
+        expected = np.maximum(mean(parameters), 0.05)
+        return (expected - data * np.log(expected)).sum()
+
+    start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0]])
+    best = minimize(lost, start, method="BFGS", options={"gtol": 1e-4}).x
+    columns = crowds.fit()
+    np.testing.assert_array_equal(columns["group"], 0)
+    np.testing.assert_allclose(
+        np.column_stack([columns["y"], columns["x"]]), best[: 2 * count].reshape(-1, 2), atol=2e-3
+    )
+    np.testing.assert_allclose(columns["photons"], 1000 * best[2 * count : -1], rtol=2e-3)
+    np.testing.assert_allclose(columns["background"], 10 * best[-1], rtol=2e-3)
+    # The errors are those of the Fisher information of all parameters together.
+    steps = 1e-4 * np.eye(len(best))
+    slopes = np.array([(mean(best + step) - mean(best - step)) / 2e-4 for step in steps])
+    errors = np.sqrt(np.diag(np.linalg.inv((slopes / mean(best)) @ slopes.T)))
+    np.testing.assert_allclose(columns["y_stderr"], errors[0 : 2 * count : 2], rtol=0.01)
+    np.testing.assert_allclose(columns["x_stderr"], errors[1 : 2 * count : 2], rtol=0.01)
+    np.testing.assert_allclose(columns["photons_stderr"], 1000 * errors[2 * count : -1], rtol=0.01)
+
+
+def joint_reach():
+    """Return how far a spot's light counts, as kernels/cpu/vectorized/joint.cpp has it."""
+    return 4.5 * SIGMA + 1
+
+
+@pytest.mark.parametrize("neighbours", ["joint", "auto"])
+def test_two_spots_in_one_maximum_are_two(neighbours):
+    fits = localize(pairs_of(1.5, 60, seed=1), **KNOWN, neighbours=neighbours, false_spots=1e-2)
+    found = np.bincount(fits.frame, minlength=60)
+    assert (found == 2).mean() > 0.95
+    assert (fits.group_size == found[fits.frame]).all()
+    assert fits.good.mean() > 0.95
+    assert np.median(fits.evidence) > 10
+    # Of points that are too near each other, the data show one.
+    near = localize(pairs_of(0.4, 60, seed=2), **KNOWN, neighbours=neighbours, false_spots=1e-2)
+    assert len(near) == 60
+
+
+def test_crowds_are_found_as_well_as_asked():
+    movie, truth = random_spots(8, 0.02, seed=3)
+    fits = localize(movie, **KNOWN, neighbours="joint")
+    fits, hits, square = fits[fits.good], 0, 0.0
+    from scipy.optimize import linear_sum_assignment
+
+    for frame, places in enumerate(truth):
+        own = fits[fits.frame == frame]
+        apart = np.hypot(places[:, :1] - own.y, places[:, 1:] - own.x)
+        near = apart[linear_sum_assignment(np.where(apart < 2.5, apart, 1e3))]
+        hits, square = hits + (near < 2.5).sum(), square + (near[near < 2.5] ** 2).sum()
+    jaccard = hits / (sum(map(len, truth)) + len(fits) - hits)
+    assert jaccard > 0.9
+    assert 100 * np.sqrt(square / hits) < 24
+
+
+def test_auto_is_exclude_where_no_spots_overlap():
+    rng = np.random.default_rng(4)
+    places = np.mgrid[12:120:14, 12:120:14].reshape(2, -1).T + rng.uniform(-2, 2, (64, 2))
+    light = light_of(places, 1000.0, 128)
+    movie = rng.poisson(np.stack([light] * 4)).astype(np.uint16)
+    single = localize(movie, **KNOWN, neighbours="exclude")
+    auto = localize(movie, **KNOWN, neighbours="auto")
+    assert len(single) == len(auto) >= 250
+    for name, column in single.columns.items():
+        np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
+    assert (auto.group_size == 1).all()
+
+
+def test_rows_depend_on_neither_threads_nor_blocks():
+    movie, _ = random_spots(6, 0.02, seed=5)
+    whole = localize(movie, **KNOWN, neighbours="auto")
+    assert_same(localize(movie, **KNOWN, neighbours="auto", threads=1), whole)
+    parts = [localize(movie[k : k + 1], **KNOWN, neighbours="auto", noise=whole.settings.noise)
+             for k in range(len(movie))]  # fmt: skip
+    for name in ("y", "x", "photons", "evidence", "group_size", "flags"):
+        own = np.concatenate([part.columns[name] for part in parts])
+        np.testing.assert_array_equal(own, whole.columns[name], err_msg=name)
+
+
+def test_order_of_centres_does_not_matter():
+    movie, truth = random_spots(1, 0.015, seed=6)
+    fits = fit_at(movie[0], truth[0], **KNOWN, neighbours="joint")
+    order = np.random.default_rng(0).permutation(len(truth[0]))
+    other = fit_at(movie[0], truth[0][order], **KNOWN, neighbours="joint")
+    assert len(fits) == len(truth[0])
+    for name in ("y", "x", "photons", "background", "x_stderr", "evidence", "group_size"):
+        np.testing.assert_array_equal(other.columns[name], fits.columns[name][order], err_msg=name)
+    assert np.median(np.hypot(fits.y - truth[0][:, 0], fits.x - truth[0][:, 1])) < 0.15
+
+
+def test_frames_in_tiles_have_the_rows_of_whole_frames(monkeypatch):
+    rng = np.random.default_rng(7)
+    pairs = np.repeat(np.arange(8, 2390, 17.0), 2) + np.tile([0.0, 2.6], 141)
+    places = np.column_stack([pairs, np.full(len(pairs), 15.0) + rng.uniform(-1, 1, len(pairs))])
+    rows, columns = shares(places, 2400)[:, 0], shares(places, 180)[:, 1]
+    light = BACKGROUND + np.einsum("n,ny,nx->yx", np.full(len(pairs), 1000.0), rows, columns)
+    movie = rng.poisson(light[np.newaxis]).astype(np.uint16)
+    whole = localize(movie, **KNOWN, neighbours="joint")
+    assert (whole.group_size == 2).sum() > 200
+    monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
+    monkeypatch.setattr(frames_module, "TILE", 60 * movie.shape[-1] * movie.itemsize)
+    known = KNOWN | {"noise": whole.settings.noise}
+    parts = list(localize_iter(movie, **known, neighbours="joint"))
+    assert len(parts) > 1
+    assert_same(SpotFits.concatenate(parts), whole)
+
+
+def test_counts_in_other_units_give_the_same():
+    movie, _ = random_spots(2, 0.015, seed=8)
+    plain = localize(movie, **KNOWN, neighbours="joint", roi_size=9)
+    camera = KNOWN | {"gain": 4.0}
+    other = localize(100 + 4 * movie, **camera, offset=100.0, neighbours="joint", roi_size=9)
+    assert len(plain) == len(other)
+    for name, atol in (("y", 1e-3), ("x", 1e-3), ("photons", 1.0), ("photons_stderr", 0.1)):
+        np.testing.assert_allclose(other.columns[name], plain.columns[name], atol=atol)
+    np.testing.assert_allclose(other.background, 4 * plain.background, rtol=1e-3, atol=0.05)
+
+
+def test_white_noise_and_no_gain():
+    rng = np.random.default_rng(9)
+    light = 20 * (light_of([[15, 14], [15, 17]], 1000.0) - BACKGROUND)
+    image = (1000 + light + rng.normal(0, 60, light.shape)).astype(np.float32)
+    stack = np.stack([image, (1000 + rng.normal(0, 60, light.shape)).astype(np.float32)])
+    fits = localize(stack, sigma=SIGMA, pixel="integrated", neighbours="joint", backend="cpu")
+    fits = fits[fits.good]
+    assert len(fits) == 2
+    np.testing.assert_allclose(np.sort(fits.x), [14, 17], atol=0.3)
+    np.testing.assert_allclose(fits.photons, 20000, rtol=0.15)
+
+
+def test_an_extended_blob_is_no_crowd_of_good_points():
+    y, x = np.indices((64, 64))
+    ring = 400 * np.exp(-((np.hypot(y - 32, x - 32) - 9) ** 2) / 8)
+    blob = 600 * np.exp(-((y - 32) ** 2 + (x - 32) ** 2) / (2 * 5.0**2))
+    for light in (blob, ring + blob):
+        image = np.random.default_rng(10).poisson(BACKGROUND + light).astype(np.uint16)
+        fits = localize(image, **KNOWN, neighbours="joint")
+        assert len(fits) < 60
+        assert fits.good.sum() <= localize(image, **KNOWN).good.sum() + 1
+
+
+def test_saturated_blob_is_left_as_it_is():
+    y, x = np.indices((40, 40))
+    light = 3000 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * SIGMA**2))
+    image = np.minimum(np.random.default_rng(11).poisson(10 + light), 255).astype(np.uint8)
+    fits = localize(image, **KNOWN, neighbours="joint")
+    centre = np.hypot(fits.y - 20, fits.x - 20) < 4
+    assert centre.sum() == 1
+    assert (fits.flags[centre] & Flag.SATURATED).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "gaussian_elliptical", "pixel": "sampled"}, "the model 'gaussian'"),
+        ({"bounds": {"sigma": (1.0, 2.0)}}, "no bounds"),
+    ],
+)
+def test_what_cannot_be_fitted_together_is_an_error(options, words):
+    movie, _ = random_spots(1, 0.01, seed=12)
+    with pytest.raises(ValueError, match=words):
+        localize(movie, **KNOWN | options, neighbours="joint")
+    assert "group" not in localize(movie, **KNOWN | options, neighbours="auto")
+
+
+def test_prepared_fits_are_of_single_spots():
+    with pytest.raises(ValueError, match="localize and fit_at"):
+        Fitter(**KNOWN, neighbours="joint")
+
+
+def test_places_in_several_frames_and_outside():
+    movie, truth = random_spots(3, 0.015, seed=15)
+    centers = [(frame, *place) for frame, own in enumerate(truth) for place in own]
+    for neighbours in ("joint", "auto"):
+        fits = fit_at(movie, [*centers, (0, -50, 3)], **KNOWN, neighbours=neighbours)
+        assert len(fits) == len(centers) + 1
+        assert np.isnan(fits.evidence[-1])
+        assert fits.group_size.max() > 1
+        known = KNOWN | {"noise": fits.settings.noise, "neighbours": neighbours}
+        first = fit_at(movie[0], truth[0], **known)
+        np.testing.assert_array_equal(fits.x[: len(first)], first.x)
+
+
+def test_no_spots_at_all():
+    fits = localize(np.zeros((2, 32, 32), np.uint16), **KNOWN, neighbours="joint")
+    some = localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
+    assert len(fits) == 0
+    assert [*fits.columns] == [*some.columns]
+
+
+def test_nearest_neighbours():
+    rng = np.random.default_rng(14)
+    places, frames = rng.uniform(0, 60, (200, 2)), rng.integers(0, 3, 200)
+    apart = np.hypot(*(places[:, np.newaxis] - places).transpose(2, 0, 1))
+    apart[np.eye(200, dtype=bool) | (frames[:, np.newaxis] != frames)] = np.inf
+    least = np.where(apart.min(axis=1) <= 5, apart.min(axis=1), np.nan)
+    np.testing.assert_allclose(joint.nearest(places, frames, 5.0), least, rtol=1e-6)
