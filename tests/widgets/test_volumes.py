@@ -244,7 +244,7 @@ def test_models_that_have_no_volume_are_refused(volume, press):
     assert "n a volume spots are Gaussian or elliptical" in volume.status.text()
 
 
-def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press):
+def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press, qtbot):
     viewer.open_sample("napari-spotfit", "smfish_stack")
     image = viewer.layers["smFISH stack"]
     viewer.layers.selection.active = image
@@ -254,7 +254,12 @@ def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press):
     settings = layer.metadata["settings"]
     assert settings["sigma"] == pytest.approx(1.3, rel=0.1)
     assert settings["sigma_z"] == pytest.approx(1.4, rel=0.15)
-    assert widget.settings.controls.number("sigma_z").box.text().endswith(" planes)")
+    sigma_z = widget.settings.controls.number("sigma_z")
+    assert sigma_z.box.text().endswith(" planes)")
+    press(widget.settings.estimate_button)
+    qtbot.waitUntil(lambda: sigma_z.value is not None)
+    assert sigma_z.value == pytest.approx(1.4, rel=0.15)
+    assert "σ along z 1." in widget.status.text()
     good = layer.data[layer.features["good"].to_numpy() > 0]
     distance, _ = cKDTree(good).query(truth[["z", "y", "x"]])
     assert (distance < 0.5).mean() > 0.85

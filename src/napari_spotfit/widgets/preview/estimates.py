@@ -191,6 +191,9 @@ class SigmaEstimate(QObject):
         accepted = min(max(sigma, about.minimum), about.maximum)
         self._settings.controls.put({"sigma": accepted})
         text = f"PSF σ {sigma:g} px from {width.spots} good fits (scatter {width.scatter:.2g} px)"
+        if width.sigma_z is not None:
+            self._settings.controls.put({"sigma_z": float(f"{width.sigma_z:.3g}")})
+            text += f", σ along z {width.sigma_z:.3g} planes (scatter {width.scatter_z:.2g})"
         if accepted != sigma:
             text += (
                 f". Detection takes {about.minimum:g} to {about.maximum:g} px, so it is set to "
