@@ -8,6 +8,7 @@ from event_loop import settle
 from hand import SHIFT
 from scipy.spatial import cKDTree
 
+from napari_spotfit import fit_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.images import VOLUME
 from napari_spotfit.widgets.results import Results
@@ -236,6 +237,13 @@ def test_saved_spots_lie_in_the_volume_again(viewer, image, volume, fit, tmp_pat
     np.testing.assert_allclose(again.data, layer.data, atol=1e-4)
     np.testing.assert_array_equal(again.scale, layer.scale)
     assert again.metadata[VOLUME] is True
+
+
+def test_the_console_fits_it_as_a_volume_too(viewer, image, volume):
+    fits = fit_layer(image, viewer=viewer, sigma=SIGMA, sigma_z=SIGMA_Z).wait()
+    assert fits.settings.model == "gaussian_3d"
+    assert fits.settings.voxel_size == pytest.approx((300, 100, 100))
+    matched(fits.points())
 
 
 def test_models_that_have_no_volume_are_refused(volume, press):

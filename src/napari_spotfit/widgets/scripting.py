@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .fitting.layer_fit import LayerFit
 
 
-@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "optics", "run", volumes=True)
 def fit_layer(
     layer: Image,
     roi_size: int | tuple[int, ...] | None = None,
@@ -79,7 +79,7 @@ def fit_layer(
     return fit
 
 
-@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "optics", "run", volumes=True)
 def fit_layers(
     layers: Iterable[Image],
     viewer: Viewer | None = None,

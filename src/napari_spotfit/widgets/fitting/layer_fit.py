@@ -56,11 +56,12 @@ def job_of(
     Raises
     ------
     TypeError, ValueError
-        If the image cannot be fitted, or the layers that describe its pixels do not go with it.
+        If the image cannot be fitted, not in volumes, or the layers that describe its pixels do
+        not go with it.
     """
     return Job(
         image=images.full_resolution(image),
-        settings=settings,
+        settings=images.in_its_axes(settings, image),
         frames=frames,
         maps=layer_maps(image, layers),
         noise=noise or MeasuredNoise(),

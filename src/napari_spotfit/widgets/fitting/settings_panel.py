@@ -22,9 +22,8 @@ from qtpy.QtWidgets import (
 from superqt import QCollapsible
 
 from ...engine.select import Description, describe
-from ...settings.options import IN_VOLUMES, in_dimensions
 from ...settings.settings import Settings, parameters
-from ..layers.images import depth_axis, is_volume, voxel_size
+from ..layers.images import depth_axis, in_its_axes, is_volume
 from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
@@ -72,11 +71,6 @@ _ANY_HEIGHT = 16777215
 #: Settings that decide what a fit runs on.
 _RUN = ("backend", "devices", "threads")
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
-
-_NOT_IN_VOLUMES = (
-    "in a volume spots are Gaussian or elliptical: choose one of these models, or fit the planes "
-    "one by one"
-)
 
 
 class SettingsPanel(QWidget):
@@ -166,13 +160,10 @@ class SettingsPanel(QWidget):
         values = self.controls.get() | self.model.settings()
         if values["threshold"] is not None:
             del values["false_spots"]
-        settings = Settings(**self.camera.without_maps(values))
-        image = image or self.image.layer
+        settings, image = Settings(**self.camera.without_maps(values)), image or self.image.layer
         if image is None or not is_volume(image):
             return settings.changed(sigma_z=None)
-        if settings.dimensions == 2 and settings.profile.name not in IN_VOLUMES:
-            raise ValueError(_NOT_IN_VOLUMES)
-        return in_dimensions(settings, 3, {}).changed(voxel_size=voxel_size(image))
+        return in_its_axes(settings, image)
 
     def show_estimate(self, found: ImageEstimates | None) -> None:
         """Show the PSF that was estimated from the image; None if none was yet."""

@@ -14,6 +14,7 @@ from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
 from ...models.columns import describe
+from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from napari.layers import Image, Labels, Layer, Points
 
     from ...results.spot_fits import SpotFits
+    from ...settings.settings import Settings
 
 _TRANSFORM = ("scale", "translate", "rotate", "shear", "affine")
 #: Names of the events of a layer's place, and of its pixels and their place.
@@ -85,6 +87,24 @@ def is_volume(layer: Image) -> bool:
 def spatial_axes(layer: Image) -> int:
     """Return how many axes the spots of a layer have: 2, or 3 in volumes."""
     return 3 if is_volume(layer) else 2
+
+
+def in_its_axes(settings: Settings, layer: Image) -> Settings:
+    """Return settings of spots in planes or volumes, as a layer has them.
+
+    Raises
+    ------
+    ValueError
+        If the model has no twin in volumes.
+    """
+    if not is_volume(layer):
+        return settings
+    if settings.dimensions == 2 and settings.profile.name not in IN_VOLUMES:
+        raise ValueError(
+            "in a volume spots are Gaussian or elliptical: choose one of these models, or fit the "
+            "planes one by one"
+        )
+    return in_dimensions(settings, 3, {}).changed(voxel_size=voxel_size(layer))
 
 
 def set_volume(layer: Image, volume: bool) -> None:
