@@ -13,6 +13,7 @@ template <class T> SPOTFIT_INLINE Frame<T> frame_of(const DetectionSource& sourc
     const T* const all = static_cast<const T*>(source.frames);
     const T *pixels = all + frame * s.height * s.width, *volume = pixels - frame % s.depth * s.height * s.width;
     if (s.height * s.width == 0) return {pixels, T(0)};
+    if (s.level_known) return {pixels, T(s.level)};
     T sample[LEVEL_SAMPLES];
     for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = level_sample(s, volume, i);
     for (int i = 0; i < LEVEL_SAMPLES; ++i)

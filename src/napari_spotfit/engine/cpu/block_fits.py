@@ -326,7 +326,8 @@ class CpuFitter:
         self._hot_source = None
         if job.detection is not None and job.detection.sigma is not None:
             bands = make_bands(job.detection.sigma, pixels.shape[-2:])
-            numbers = make_detection_settings(job.detection, bands, address, level=block.level)
+            level = level_of_planes(pixels, block.level)
+            numbers = make_detection_settings(job.detection, bands, address, level=level)
             self._hot_source = DetectionSource(
                 0, ctypes.addressof(numbers), PIXEL_TYPES[pixels.dtype.str[1:]]
             )
@@ -373,6 +374,15 @@ class CpuFitter:
             address(self._new(self._places.shape, float)), 0.0, side, shape_of_roi(roi_shape),
             self._job.per_plane,
         )  # fmt: skip
+
+
+def level_of_planes(frames: Any, level: float | None) -> float | None:
+    """Return the level from which hot pixels are searched, None for that of each plane.
+
+    It matters for rounding only. A ROI of a volume is of many planes, and to find the level of each
+    takes longer than the search.
+    """
+    return 0.0 if frames.ndim > 3 and level is None else level
 
 
 def rule_for(dtype: np.dtype[Any], roi_shape: tuple[int, ...] = ()) -> FlatAreaRule:

@@ -20,7 +20,7 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from .. import threads
 from ..block import Block
-from ..cpu.block_fits import FLAGGED, CpuFitter, rule_for
+from ..cpu.block_fits import FLAGGED, CpuFitter, level_of_planes, rule_for
 from ..cpu.layouts import (
     EXCLUDE,
     FLAG_TOGETHER,
@@ -65,7 +65,7 @@ class DeviceFits(CpuFitter):
         arrays = self._areas, self._hot, self._place, None, None, self._rois, *self._listed
         self._looks = DeviceLooks(*map(address, arrays))
         self._given.device = ctypes.addressof(self._looks)
-        self._level = block.level
+        self._level = level_of_planes(pixels, block.level)
 
     def _share_out(self, steps: int) -> int:
         """Fit the ROIs that the library prepares on the device; large ones one by one."""
