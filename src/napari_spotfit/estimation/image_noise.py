@@ -51,8 +51,8 @@ def noise_model(
     image, of each kind where light is strobed: as many as make a million pixels, from 4 to 64; of
     frames of more than 67 million pixels, in nine squares of 512×512. Fine detail over brightness,
     in blocks of 16×16 pixels, is a line whose slope is the camera's gain, as are the residuals of
-    bright spots over their light. Noise that is stronger where it is coarse shows that the image was filtered. Frames that are smaller than a block are
-    mirrored, and show less.
+    bright spots over their light. Noise that is stronger where it is coarse shows that the image
+    was filtered. Frames that are smaller than a block are mirrored, and show less.
 
     Parameters
     ----------

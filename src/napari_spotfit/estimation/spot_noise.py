@@ -59,8 +59,8 @@ _MOST_BELOW, _OF_LEVEL = 1.25, 0.1
 #: A slope counts whose error is no larger a fraction; elsewhere so many errors limit what skewness
 #: says.
 _WORST, _LIMIT = 0.5, 2.0
-#: By how many times its error the line of blocks is off; it counts in vain where the slope of spots
-#: differs by so many errors and is known to within this fraction.
+#: By how many times its error the line of blocks is off; where the slope of spots differs by so
+#: many errors, it counts if it is less, and known to within this fraction.
 _LINE_OFF, _DIFFERS, _SURE = 1.5, 3.0, 0.1
 
 #: Two slopes are the same that differ by fewer errors, where these are less than this fraction.
@@ -85,12 +85,13 @@ class _Squares(NamedTuple):
 
 class _Slope(NamedTuple):
     value: float
-    #: Its standard error, and the part of it that is chance.
+    #: Its standard error, the part of it that is chance, and how much of it may be spots' shape.
     error: float
     chance: float
+    shape: float
 
 
-_NONE = _Slope(0.0, math.inf, 0.0)
+_NONE = _Slope(0.0, math.inf, 0.0, 0.0)
 
 
 def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Settings) -> NoiseModel:
@@ -132,7 +133,7 @@ def _is_same(noise: NoiseModel, slope: _Slope) -> bool:
     """Whether blocks and spots have one slope, surely or, by skewness, nearly so."""
     if noise.slope_error is None:
         return noise.slope / _NEARLY < slope.value < noise.slope * _NEARLY
-    off = math.hypot(noise.slope_error, slope.error)
+    off = math.hypot(noise.slope_error, slope.error, slope.shape)
     return abs(slope.value - noise.slope) < _SAME * off and off < _SURELY_SAME * noise.slope
 
 
@@ -151,10 +152,13 @@ def _agreed(noise: NoiseModel, slope: _Slope) -> float:
             return slope.value
         off = _LIMIT * slope.error
         return min(max(noise.slope, slope.value - off, 0.0), slope.value + off)
+    # Neighbours and another shape than the model's leave more than noise, nothing leaves less.
+    is_less = slope.value < noise.slope
+    error = slope.error if is_less else math.hypot(slope.error, slope.shape)
     off = _LINE_OFF * noise.slope_error
-    if abs(slope.value - noise.slope) > _DIFFERS * math.hypot(off, slope.error):
-        return slope.value if slope.error < _SURE * slope.value else noise.slope
-    weights = slope.error**-2, off**-2
+    if abs(slope.value - noise.slope) > _DIFFERS * math.hypot(off, error):
+        return slope.value if is_less and error < _SURE * slope.value else noise.slope
+    weights = error**-2, off**-2
     return (weights[0] * slope.value + weights[1] * noise.slope) / sum(weights)
 
 
@@ -281,7 +285,8 @@ def _weighted(own: _Squares, slope: float, blocks: int) -> _Slope:
     level_off = math.hypot(_LEVEL_OFF, _OF_BLOCK / math.sqrt(max(blocks, 1)))
     of_level = level_off * own.dark * float(np.sum(lever * own.degrees))
     between = _OF_LIGHT_BETWEEN * slope * float(np.sum(lever * abs(own.rise - own.own)))
-    return _Slope(slope, math.hypot(chance, of_level, between), chance)
+    of_shape = _SHAPE**2 * float(np.sum(lever * own.overlap))
+    return _Slope(slope, math.hypot(chance, of_level, between), chance, of_shape)
 
 
 def _variance(own: _Squares, slope: float) -> Numbers:
