@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from real_files import FOLDER
+from scipy import ndimage
 
 from napari_spotfit import Settings, detect_spots, estimate_sigma, noise_model
 from napari_spotfit.images.frames import HeldFrame
@@ -116,3 +117,14 @@ def test_spots_of_a_real_volume_are_found():
     assert 20 < len(places) < 400
     own = volume[tuple(places.astype(int).T)]
     assert np.median(own) > np.percentile(volume, 99)
+
+
+@pytest.mark.parametrize("blur", [(1, 0, 0), (2, 0, 0), (1, 1, 1)])
+def test_noise_that_was_blurred_along_z_makes_no_spots(blur):
+    raw = np.random.default_rng(4).poisson(30, (20, 160, 160)) + 100.0
+    volume = ndimage.gaussian_filter(raw, blur).astype(np.float32)
+    found = detect_spots(volume, dimensions=3, sigma=1.3, sigma_z=1.5)
+    assert len(found) <= 15  # 5 are expected
+    given = Settings(model="gaussian_3d", sigma=1.3, sigma_z=1.5)
+    assert noise_model(volume, settings=given).correlation > 1.5
+    assert noise_model(raw.astype(np.uint16), settings=given).correlation == 1

@@ -222,6 +222,24 @@ class _Filtered:
         )
 
 
+def along_z_noise(sigma: float, sigma_z: float, correlations: Array) -> float:
+    """Return the noise of the wide band over that of independent planes.
+
+    ``correlations`` are those of a plane's noise with itself, the next plane and so on; they are 0
+    beyond.
+    """
+    plane = _Axis([half_kernel(width * sigma) for width in WIDTHS], sigma)
+    deep = _Axis([half_kernel(width * sigma_z) for width in WIDTHS], sigma_z)
+    powers = []
+    for away in range(len(correlations)):
+        pairs = ((1, 1, 1.0), (1, 2, -2.0), (2, 2, 1.0))
+        powers.append(
+            sum(sign * deep.covariance(a, b, away) * plane.power(a, b) ** 2 for a, b, sign in pairs)
+        )
+    both = np.array(powers) * correlations
+    return math.sqrt(max(float(2 * both.sum() - both[0]) / powers[0], 0.0))
+
+
 @lru_cache(maxsize=64)
 def highest_along_z(sigma: float, sigma_z: float, depth: int) -> tuple[float, ...]:
     """Return the share of a plane's maxima that are higher than in the planes beside it.
