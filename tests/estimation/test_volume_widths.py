@@ -119,6 +119,7 @@ def test_spots_of_a_real_volume_are_found():
     assert np.median(own) > np.percentile(volume, 99)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("blur", [(1, 0, 0), (2, 0, 0), (1, 1, 1)])
 def test_noise_that_was_blurred_along_z_makes_no_spots(blur):
     raw = np.random.default_rng(4).poisson(30, (20, 160, 160)) + 100.0
