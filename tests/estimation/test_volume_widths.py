@@ -59,7 +59,7 @@ def test_thin_stacks_and_few_spots_say_that_they_do_not_tell():
 def test_widths_are_those_of_planes_where_these_are_meant():
     volume, _ = stack(1.3, 1.5, 300)
     assert estimate_sigma(volume).sigma_z is None
-    with pytest.raises(ValueError, match="give dimensions=3"):
+    with pytest.raises(ValueError, match="sigma_z is of spots in volumes"):
         detect_spots(volume, sigma=1.3, sigma_z=1.5)
     with pytest.raises(ValueError, match="but dimensions=2"):
         estimate_sigma(volume, model="gaussian_3d", dimensions=2)
