@@ -8,47 +8,27 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .band import WIDTHS, Bands, folded, half_kernel, lowest_noise, make_bands, whole_kernel
+from .band import (
+    WIDTHS,
+    Bands,
+    VolumeBand,
+    VolumeBands,
+    folded,
+    half_kernel,
+    lowest_noise,
+    make_bands,
+    whole_kernel,
+)
 
 Array = NDArray[np.float64]
 
 #: A direction counts in which a spot's second difference is no less than this fraction of that
 #: along x, and stands out of the noise by no less than that: of few planes all show the same light.
 _LEAST_CURVED, _LEAST_SHOWN = 0.7, 0.3
-
-
-class VolumeBand(NamedTuple):
-    """One band along z; each array has numbers for each plane."""
-
-    #: As :class:`~.band.Band` has it along y and x.
-    gain_z: Array
-    #: What white noise of 1 is in the band.
-    gain: Array
-    response: Array
-    #: The skewness of filtered counts times the noise.
-    skewness: NDArray[np.float32]
-    #: Of second differences in all directions, 0 where none shows.
-    curvature: NDArray[np.float32]
-    #: The noise of a curvature along x, over a spot's, for one as high as the band's noise.
-    curvature_noise: float
-    #: How noise correlates with that of the plane before, of the plane after, and these two.
-    beside: Array
-
-
-class VolumeBands(NamedTuple):
-    """Both bands along z, for spots of one width in stacks of so many planes."""
-
-    sigma_z: float
-    depth: int
-    kernels: tuple[NDArray[np.float32], ...]
-    bands: tuple[VolumeBand, VolumeBand]
-    #: How far second differences reach along z, y and x, for each direction.
-    reach: tuple[tuple[int, int, int], ...]
 
 
 class _Axis:
