@@ -10,6 +10,7 @@ installed, at their default and at their best threshold. ``time`` searches a lar
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,9 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from common import run
-from noisy_scenes import hits, kinds
+from noisy_scenes import kinds
 from numpy.typing import NDArray
 from scipy import ndimage
+from scipy.spatial import cKDTree
 
 import napari_spotfit as spotfit
 
@@ -28,6 +30,8 @@ Array = NDArray[np.float64]
 SIGMA, SIGMA_Z = 1.3, 1.5
 #: Good false spots per 10⁶ voxels that are allowed, and how far F1 is to be above the best peer's.
 ALLOWED, ABOVE = 15.0, 0.03
+#: False spots per 10⁶ voxels: a stack of ten million has a hundred by default.
+ASKED = (10.0, 0.1)
 #: Voxels of this size in nm, for peers that want them.
 _NM = 100.0
 
@@ -120,10 +124,18 @@ def cell_stack(spots: int, seed: int, shape: tuple[int, int, int] = (40, 512, 51
 
 
 def f1(found: Array, truth: Array) -> float:
-    """Return F1 within 1 px in the plane and 1.5 planes along z."""
+    """Return F1 within 1 px in the plane and 1.5 planes along z, one to one, the nearest first."""
     scale = np.array([1 / 1.5, 1.0, 1.0])
-    # Pairs in a ball, then those in a cylinder.
-    return 2 * hits(found * scale, truth * scale, 1.0) / max(len(found) + len(truth), 1)
+    trees = [cKDTree(places * scale) for places in (found, truth)]
+    pairs = trees[0].sparse_distance_matrix(trees[1], math.sqrt(2), output_type="ndarray")
+    away = abs(found[pairs["i"]] - truth[pairs["j"]])
+    pairs = pairs[(away[:, 0] <= 1.5) & (np.hypot(away[:, 1], away[:, 2]) <= 1.0)]
+    free, is_open, count = np.ones(len(found), bool), np.ones(len(truth), bool), 0
+    for i, j, _ in pairs[np.argsort(pairs["v"], kind="stable")]:
+        if free[i] and is_open[j]:
+            free[i] = is_open[j] = False
+            count += 1
+    return 2 * count / max(len(found) + len(truth), 1)
 
 
 class Found(NamedTuple):
@@ -181,14 +193,18 @@ def print_cells(options: argparse.Namespace) -> None:
             peers[name] = peer
         except ImportError:
             print(f"{name} is not installed")
-    columns = ["found", "good fits", *(f"{name} {kind}" for name in peers for kind in ("", "best"))]
+    columns = [f"{what}, {asked:g}" for asked in ASKED for what in ("found", "good fits")]
+    columns += [f"{name} {kind}" for name in peers for kind in ("", "best")]
     print("\ncells, F1\n" + f"{'':>12}" + "".join(f"{name:>15}" for name in columns))
     for spots in (600, 1000, 1500)[: 1 if options.quick else None]:
         stack = cell_stack(spots, spots)
-        own = spotfit.detect_spots(stack.pixels, dimensions=3, sigma=SIGMA, sigma_z=SIGMA_Z)
-        fits = spotfit.localize(stack.pixels, model="gaussian_3d", sigma=SIGMA, sigma_z=SIGMA_Z)
-        good = np.column_stack([fits.columns[axis] for axis in "zyx"])[fits.good]
-        scores = [f1(own, stack.truth), f1(good, stack.truth)]
+        known = {"model": "gaussian_3d", "sigma": SIGMA, "sigma_z": SIGMA_Z}
+        scores = []
+        for asked in ASKED:
+            own = spotfit.detect_spots(stack.pixels, **known, false_spots=asked)
+            fits = spotfit.localize(stack.pixels, **known, false_spots=asked)
+            good = np.column_stack([fits.columns[axis] for axis in "zyx"])[fits.good]
+            scores += [f1(own, stack.truth), f1(good, stack.truth)]
         theirs = []
         for peer in peers.values():
             theirs.append(f1(peer(stack.pixels, all_of_them=False).places, stack.truth))
@@ -197,7 +213,7 @@ def print_cells(options: argparse.Namespace) -> None:
         if theirs:
             best = max(theirs)
             wanted = min(best + ABOVE, (1 + best) / 2)
-            line += f"   (≥ {wanted:.3f}){' MISSED' if scores[1] < wanted else ''}"
+            line += f"   (≥ {wanted:.3f}){' MISSED' if max(scores) < wanted else ''}"
         print(line, flush=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from real_files import FOLDER
+from scipy import ndimage
 
 from napari_spotfit import Settings, detect_spots, estimate_sigma, noise_model
 from napari_spotfit.images.frames import HeldFrame
@@ -58,7 +59,7 @@ def test_thin_stacks_and_few_spots_say_that_they_do_not_tell():
 def test_widths_are_those_of_planes_where_these_are_meant():
     volume, _ = stack(1.3, 1.5, 300)
     assert estimate_sigma(volume).sigma_z is None
-    with pytest.raises(ValueError, match="give dimensions=3"):
+    with pytest.raises(ValueError, match="sigma_z is of spots in volumes"):
         detect_spots(volume, sigma=1.3, sigma_z=1.5)
     with pytest.raises(ValueError, match="but dimensions=2"):
         estimate_sigma(volume, model="gaussian_3d", dimensions=2)
@@ -116,3 +117,15 @@ def test_spots_of_a_real_volume_are_found():
     assert 20 < len(places) < 400
     own = volume[tuple(places.astype(int).T)]
     assert np.median(own) > np.percentile(volume, 99)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("blur", [(1, 0, 0), (2, 0, 0), (1, 1, 1)])
+def test_noise_that_was_blurred_along_z_makes_no_spots(blur):
+    raw = np.random.default_rng(4).poisson(30, (20, 160, 160)) + 100.0
+    volume = ndimage.gaussian_filter(raw, blur).astype(np.float32)
+    found = detect_spots(volume, dimensions=3, sigma=1.3, sigma_z=1.5)
+    assert len(found) <= 15  # 5 are expected
+    given = Settings(model="gaussian_3d", sigma=1.3, sigma_z=1.5)
+    assert noise_model(volume, settings=given).correlation > 1.5
+    assert noise_model(raw.astype(np.uint16), settings=given).correlation == 1

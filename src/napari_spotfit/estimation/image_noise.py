@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Unpack
 from weakref import WeakKeyDictionary
@@ -22,6 +23,7 @@ from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
+from .depth_noise import depth_correlation
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf
@@ -114,6 +116,9 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if measured is None:
         return NO_NOISE
     noise = noise_of(measured, settings)
+    if len(reader.frame_shape) > 2:
+        deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
+        noise = replace(noise, correlation=noise.correlation * deep)
     # With a gain, errors go by that.
     return noise if settings.gain is not None else with_noise_of_spots(noise, measured, settings)
 

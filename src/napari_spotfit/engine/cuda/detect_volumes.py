@@ -32,7 +32,10 @@ THREADS, _MOST_BLOCKS = 256, 1 << 14
 _STRIP_BYTES, _VOXELS_PER_MAXIMUM, _LEAST_ROOM = 512 << 20, 256, 1024
 #: The kernels that run for each strip, in their order.
 KERNELS = ("smooth_along_x", "smooth_along_y", "filter_along_z", "find_in_volume")
-#: Those of planes that come before, and rows of pixels that the second one takes to a thread.
+#: How they are compiled: THREADS of a block, and rows that the second one takes.
+ODD_ROWS = 8
+MACROS: dict[str, float | str] = {"THREADS": THREADS, "RUN": 256, "ODD_ROWS": ODD_ROWS}
+#: Those of planes that come before.
 _OF_PLANES = ("find_levels", "find_odd_pixels")
 
 
@@ -126,8 +129,6 @@ def _plan(
         bands=(flat[0], flat[1]),
         volume=bands.volume._replace(kernels=kernels, bands=(deep[0], deep[1])),
     )
-    from .detect import MACROS
-
     pixel = PIXEL_TYPES[dtype.str[1:]]
     found = {name: device.kernel("cuda/detection.cu", name, PIXEL=pixel, **MACROS)
              for name in _OF_PLANES}  # fmt: skip
@@ -179,8 +180,6 @@ def _found(
     )  # fmt: skip
     commands = device.commands()
     given, first = bytes(work.planes), np.int32(0)
-    from .detect import ODD_ROWS
-
     warps = THREADS // 32
     groups = plan.depth * -(-height // ODD_ROWS) * words
     for name, count in zip(_OF_PLANES, (plan.depth, groups), strict=True):

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from .volume_bands import VolumeBands
 
 #: Widths of the three Gaussians over the PSF's.
 WIDTHS = (0.625, 1.0, 1.6)
@@ -51,6 +48,35 @@ class Band(NamedTuple):
     def lowest_border(self) -> float:
         """Return the least noise of a pixel over that away from the border."""
         return lowest_noise((self.gain_y, self.gain_x)) / self.gain
+
+
+class VolumeBand(NamedTuple):
+    """One band along z; each array has numbers for each plane."""
+
+    #: As :class:`~.band.Band` has it along y and x.
+    gain_z: NDArray[np.float64]
+    #: What white noise of 1 is in the band.
+    gain: NDArray[np.float64]
+    response: NDArray[np.float64]
+    #: The skewness of filtered counts times the noise.
+    skewness: NDArray[np.float32]
+    #: Of second differences in all directions, 0 where none shows.
+    curvature: NDArray[np.float32]
+    #: The noise of a curvature along x, over a spot's, for one as high as the band's noise.
+    curvature_noise: float
+    #: How noise correlates with that of the plane before, of the plane after, and these two.
+    beside: NDArray[np.float64]
+
+
+class VolumeBands(NamedTuple):
+    """Both bands along z, for spots of one width in stacks of so many planes."""
+
+    sigma_z: float
+    depth: int
+    kernels: tuple[NDArray[np.float32], ...]
+    bands: tuple[VolumeBand, VolumeBand]
+    #: How far second differences reach along z, y and x, for each direction.
+    reach: tuple[tuple[int, int, int], ...]
 
 
 class Bands(NamedTuple):

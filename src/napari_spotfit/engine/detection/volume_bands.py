@@ -8,47 +8,27 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .band import WIDTHS, Bands, folded, half_kernel, lowest_noise, make_bands, whole_kernel
+from .band import (
+    WIDTHS,
+    Bands,
+    VolumeBand,
+    VolumeBands,
+    folded,
+    half_kernel,
+    lowest_noise,
+    make_bands,
+    whole_kernel,
+)
 
 Array = NDArray[np.float64]
 
 #: A direction counts in which a spot's second difference is no less than this fraction of that
 #: along x, and stands out of the noise by no less than that: of few planes all show the same light.
 _LEAST_CURVED, _LEAST_SHOWN = 0.7, 0.3
-
-
-class VolumeBand(NamedTuple):
-    """One band along z; each array has numbers for each plane."""
-
-    #: As :class:`~.band.Band` has it along y and x.
-    gain_z: Array
-    #: What white noise of 1 is in the band.
-    gain: Array
-    response: Array
-    #: The skewness of filtered counts times the noise.
-    skewness: NDArray[np.float32]
-    #: Of second differences in all directions, 0 where none shows.
-    curvature: NDArray[np.float32]
-    #: The noise of a curvature along x, over a spot's, for one as high as the band's noise.
-    curvature_noise: float
-    #: How noise correlates with that of the plane before, of the plane after, and these two.
-    beside: Array
-
-
-class VolumeBands(NamedTuple):
-    """Both bands along z, for spots of one width in stacks of so many planes."""
-
-    sigma_z: float
-    depth: int
-    kernels: tuple[NDArray[np.float32], ...]
-    bands: tuple[VolumeBand, VolumeBand]
-    #: How far second differences reach along z, y and x, for each direction.
-    reach: tuple[tuple[int, int, int], ...]
 
 
 class _Axis:
@@ -220,6 +200,24 @@ class _Filtered:
         return np.array(
             [self._covariance(a, b) / (deviation[i] * deviation[j]) for a, b, i, j in pairs]
         )
+
+
+def along_z_noise(sigma: float, sigma_z: float, correlations: Array) -> float:
+    """Return the noise of the wide band over that of independent planes.
+
+    ``correlations`` are those of a plane's noise with itself, the next plane and so on; they are 0
+    beyond.
+    """
+    plane = _Axis([half_kernel(width * sigma) for width in WIDTHS], sigma)
+    deep = _Axis([half_kernel(width * sigma_z) for width in WIDTHS], sigma_z)
+    powers = []
+    for away in range(len(correlations)):
+        pairs = ((1, 1, 1.0), (1, 2, -2.0), (2, 2, 1.0))
+        powers.append(
+            sum(sign * deep.covariance(a, b, away) * plane.power(a, b) ** 2 for a, b, sign in pairs)
+        )
+    both = np.array(powers) * correlations
+    return math.sqrt(max(float(2 * both.sum() - both[0]) / powers[0], 0.0))
 
 
 @lru_cache(maxsize=64)
