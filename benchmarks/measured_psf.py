@@ -125,7 +125,7 @@ def minima(options: argparse.Namespace) -> None:
 def speed(options: argparse.Namespace) -> None:
     """Print fits per second, and those of others."""
     count = 20_000 if options.quick else 200_000
-    spots, _ = simulated(10_000, PHOTONS, 1)
+    spots, _ = simulated(2000, PHOTONS, 1)
     spots = np.tile(spots, (count // len(spots), 1, 1))
     fit = partial(fit_spots, spots, model=true_psf(), gain=1.0, backend="cpu")
     kinds = {

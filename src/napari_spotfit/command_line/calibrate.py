@@ -72,7 +72,7 @@ def calibrate(
         raise click.ClickException(str(error)) from None
     words = f"{output}: {found.words}"
     if (scatter := _scatter(found)) is not None:
-        words += f"; the beads scatter by {np.nanmedian(scatter):.1f} nm in z"
+        words += f"; the beads scatter by {np.nanmedian(np.asarray(scatter, float)):.1f} nm in z"
     write_message(words, USUAL)
     for bead in found.beads:
         if not bead.used:

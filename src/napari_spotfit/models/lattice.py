@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 #: Rows of a system for the coefficients at the ends of an axis, besides (1, 4, 1) / 6 at the knots.
 _ENDS = {"natural": (1.0, -2.0, 1.0), "not-a-knot": (1.0, -4.0, 6.0, -4.0, 1.0)}
 #: Places along z where a search may begin: how far apart in nm at most, and how many.
-_STEP, _FEWEST, _MOST = 125.0, 8, 16
+_STEP, _FEWEST, _MOST = 150.0, 8, 16
 #: How far from the centre the light has a maximum, in pixels, and how high that is at least beside
 #: the highest one, for searches to begin there too.
 _OFF, _LOBE = 1.0, 0.7
