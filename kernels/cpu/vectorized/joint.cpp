@@ -375,24 +375,49 @@ class Crowd {
         return sum / 2;
     }
 
+    // The part of the box that two products share.
+    struct Shared { int begin, bottom, first, last; };
+    Shared shared(const Product& a, const Product& b) const {
+        Shared s;
+        s.begin = a.top > b.top ? a.top : b.top, s.first = a.left > b.left ? a.left : b.left;
+        const int bottom_a = a.top + a.rows, bottom_b = b.top + b.rows;
+        const int end_a = a.left + a.columns, end_b = b.left + b.columns;
+        s.bottom = bottom_a < bottom_b ? bottom_a : bottom_b, s.last = end_a < end_b ? end_a : end_b;
+        if (s.begin < first_row) s.begin = first_row;
+        if (s.bottom > last_row) s.bottom = last_row;
+        return s;
+    }
     PairSums sums(const Product& a, const Product& b) const {
         PairSums s;
-        const int top_row = a.top > b.top ? a.top : b.top, first = a.left > b.left ? a.left : b.left;
-        const int bottom_a = a.top + a.rows, bottom_b = b.top + b.rows;
-        int bottom = bottom_a < bottom_b ? bottom_a : bottom_b, begin = top_row > first_row ? top_row : first_row;
-        if (bottom > last_row) bottom = last_row;
-        const int end_a = a.left + a.columns, end_b = b.left + b.columns, last = end_a < end_b ? end_a : end_b;
-        for (int x = first; x < last; x += SIDE_BY_SIDE) {
+        const Shared part = shared(a, b);
+        for (int x = part.first; x < part.last; x += SIDE_BY_SIDE) {
             const Pixels xa = load_pixels(a.x + (x - a.left)), da = load_pixels(a.slope_x + (x - a.left));
             const Pixels xb = load_pixels(b.x + (x - b.left)), db = load_pixels(b.slope_x + (x - b.left));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
-            for (int y = begin; y < bottom; ++y) {
+            for (int y = part.begin; y < part.bottom; ++y) {
                 const Pixels w = load_pixels(at(weight, y) + x);
                 s.add(ee * w, ed * w, de * w, dd * w, a.y[y - a.top], a.slope_y[y - a.top], b.y[y - b.top],
                       b.slope_y[y - b.top]);
             }
         }
         return s;
+    }
+    // The same of light, x and y of a spot, or of light, with one number of the background.
+    struct GroundSums { double light, x, y; };
+    GroundSums sums_with_ground(const Product& a, const Product& b) const {
+        const Shared part = shared(a, b);
+        Pixels light = 0.0f, along_x = 0.0f, along_y = 0.0f;
+        for (int x = part.first; x < part.last; x += SIDE_BY_SIDE) {
+            const Pixels xb = load_pixels(b.x + (x - b.left));
+            const Pixels ee = xb * load_pixels(a.x + (x - a.left)), de = xb * load_pixels(a.slope_x + (x - a.left));
+            for (int y = part.begin; y < part.bottom; ++y) {
+                const Pixels w = load_pixels(at(weight, y) + x), e = ee * w;
+                const float both = a.y[y - a.top] * b.y[y - b.top], slope = a.slope_y[y - a.top] * b.y[y - b.top];
+                light = multiply_add(e, Pixels(both), light), along_y = multiply_add(e, Pixels(slope), along_y);
+                along_x = multiply_add(de * w, Pixels(both), along_x);
+            }
+        }
+        return {sum_of(light), sum_of(along_x), sum_of(along_y)};
     }
     // What the residual pulls at light, x and y.
     void pulls(const Product& p, double* by_light, double* by_x, double* by_y) const {
@@ -446,10 +471,10 @@ class Crowd {
                     for (int j = 0; j < 3; ++j) normal.at(3 * a + i, 3 * b + j) = block[i][j];
             }
             for (int k = 0; k < levels(); ++k) {
-                const PairSums p = sums(s.shape, ground[k]);
-                normal.at(first + k, 3 * a) = s.light * sum_of(p.of[3]);
-                normal.at(first + k, 3 * a + 1) = s.light * sum_of(p.of[6]);
-                normal.at(first + k, 3 * a + 2) = sum_of(p.of[0]);
+                const GroundSums p = sums_with_ground(s.shape, ground[k]);
+                normal.at(first + k, 3 * a) = s.light * p.x;
+                normal.at(first + k, 3 * a + 1) = s.light * p.y;
+                normal.at(first + k, 3 * a + 2) = p.light;
             }
             double* const g = gradient + 3 * a;
             pulls(s.shape, g + 2, g, g + 1);
@@ -457,7 +482,7 @@ class Crowd {
         }
         for (int k = 0; k < levels(); ++k) {
             normal.begin[first + k] = factor.begin[first + k] = 0;
-            for (int i = 0; i <= k; ++i) normal.at(first + k, first + i) = sum_of(sums(ground[k], ground[i]).of[0]);
+            for (int i = 0; i <= k; ++i) normal.at(first + k, first + i) = sums_with_ground(ground[k], ground[i]).light;
             double none;
             pulls(ground[k], gradient + first + k, &none, &none);
         }
