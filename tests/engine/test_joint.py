@@ -282,6 +282,12 @@ def test_places_in_several_frames_and_outside():
         np.testing.assert_array_equal(fits.x[: len(first)], first.x)
 
 
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(joint, "_MOST_BYTES", 1 << 10)
+    with pytest.raises(ValueError, match="neighbours='exclude'"):
+        localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
+
+
 def test_no_spots_at_all():
     fits = localize(np.zeros((2, 32, 32), np.uint16), **KNOWN, neighbours="joint")
     some = localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")

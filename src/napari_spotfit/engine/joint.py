@@ -37,6 +37,8 @@ OVERLAP, LINKED = 4.0, 6.0
 _TWO_SPOTS, _ERRORS = 1.04, 2.0
 #: Crowds of a thread's share; of white noise, a pixel's mean over its deviation.
 _SHARE, _WHITE = 64, 1000.0
+#: The largest memory of a crowd.
+_MOST_BYTES = 2 << 30
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
@@ -252,6 +254,12 @@ class _Crowds:
         def work(begin: int, end: int) -> None:
             functions, by_reference = library.functions, ctypes.byref(given)
             size = functions.spotfit_joint_bytes(library.index, by_reference, begin, end)
+            if size > _MOST_BYTES:
+                raise ValueError(
+                    f"a crowd of spots linked within {LINKED:g} σ takes {size >> 20} MB to "
+                    f"fit together, more than {_MOST_BYTES >> 20}: allow fewer false spots, give "
+                    "parts of the image, or neighbours='exclude'"
+                )
             memory = np.empty(size, np.uint8)
             largest = int(np.diff(first[begin : end + 1]).max())
             room = functions.spotfit_most_joint_spots(library.index, largest)
