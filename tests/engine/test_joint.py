@@ -78,29 +78,33 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
     def mean(parameters):
         own = shares(parameters[: 2 * count].reshape(-1, 2), side, pixel)
-        light = np.einsum("n,ny,nx->yx", parameters[2 * count : -1] * 1000, own[:, 0], own[:, 1])
-        return (light + parameters[-1] * 10).ravel()[near]
+        light = np.einsum("n,ny,nx->yx", parameters[2 * count : -3] * 1000, own[:, 0], own[:, 1])
+        return (light.ravel() + ground(parameters, at))[near]
+
+    def ground(parameters, places):
+        return 10 * parameters[-3] + (places - 17.5) @ parameters[-2:] / 10
 
     def lost(parameters):
         expected = np.maximum(mean(parameters), 0.05)
         return (expected - data * np.log(expected)).sum()
 
-    start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0]])
+    start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0, 0.0, 0.0]])
     best = minimize(lost, start, method="BFGS", options={"gtol": 1e-4}).x
     columns = crowds.fit()
     np.testing.assert_array_equal(columns["group"], 0)
     np.testing.assert_allclose(
         np.column_stack([columns["y"], columns["x"]]), best[: 2 * count].reshape(-1, 2), atol=2e-3
     )
-    np.testing.assert_allclose(columns["photons"], 1000 * best[2 * count : -1], rtol=2e-3)
-    np.testing.assert_allclose(columns["background"], 10 * best[-1], rtol=2e-3)
+    np.testing.assert_allclose(columns["photons"], 1000 * best[2 * count : -3], rtol=2e-3)
+    pixels = np.rint(np.column_stack([columns["y"], columns["x"]]))
+    np.testing.assert_allclose(columns["background"], ground(best, pixels), rtol=4e-3)
     # The errors are those of the Fisher information of all parameters together.
     steps = 1e-4 * np.eye(len(best))
     slopes = np.array([(mean(best + step) - mean(best - step)) / 2e-4 for step in steps])
     errors = np.sqrt(np.diag(np.linalg.inv((slopes / mean(best)) @ slopes.T)))
     np.testing.assert_allclose(columns["y_stderr"], errors[0 : 2 * count : 2], rtol=0.01)
     np.testing.assert_allclose(columns["x_stderr"], errors[1 : 2 * count : 2], rtol=0.01)
-    np.testing.assert_allclose(columns["photons_stderr"], 1000 * errors[2 * count : -1], rtol=0.01)
+    np.testing.assert_allclose(columns["photons_stderr"], 1000 * errors[2 * count : -3], rtol=0.01)
 
 
 def joint_reach():
@@ -212,6 +216,19 @@ def test_white_noise_and_no_gain():
     np.testing.assert_allclose(fits.photons, 20000, rtol=0.15)
 
 
+def test_sloping_background_is_no_spots():
+    rng, x = np.random.default_rng(16), np.arange(96)
+    places = [rng.uniform(2, 93, (80, 2)) for _ in range(3)]
+    movie = [rng.poisson(light_of(own, 1000.0, 96) + 20 + 100 * (x / 96) ** 2) for own in places]
+    fits = localize(np.stack(movie).astype(np.uint16), **KNOWN, neighbours="joint")
+    fits = fits[fits.good]
+    apart = [
+        np.hypot(own.y[:, np.newaxis] - truth[:, 0], own.x[:, np.newaxis] - truth[:, 1]).min(axis=1)
+        for own, truth in ((fits[fits.frame == k], truth) for k, truth in enumerate(places))
+    ]
+    assert (np.concatenate(apart) > 3).mean() < 0.01
+
+
 def test_an_extended_blob_is_no_crowd_of_good_points():
     y, x = np.indices((64, 64))
     ring = 400 * np.exp(-((np.hypot(y - 32, x - 32) - 9) ** 2) / 8)
@@ -263,6 +280,12 @@ def test_places_in_several_frames_and_outside():
         known = KNOWN | {"noise": fits.settings.noise, "neighbours": neighbours}
         first = fit_at(movie[0], truth[0], **known)
         np.testing.assert_array_equal(fits.x[: len(first)], first.x)
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(joint, "_MOST_BYTES", 1 << 10)
+    with pytest.raises(ValueError, match="neighbours='exclude'"):
+        localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
 
 
 def test_no_spots_at_all():

@@ -74,7 +74,8 @@ class Crowd {
     long long stride, margin, most;
     Memory memory;
     float *data, *counts, *mean, *base, *trial, *weight, *pull, *other;
-    float *cell_y, *cell_x;  // the background's shares, line by line of cells
+    float *cell_y, *cell_x;    // the background's shares, line by line of cells
+    float *slope_y, *slope_x;  // its slopes, where there is one cell
     float* lines_of_spots;
     double *level, *level_errors;
     Spot* spots;
@@ -83,7 +84,7 @@ class Crowd {
     int* together;
     int moving = 0;
     bool is_shifted = false;  // by half a cell
-    Product ground;
+    Product ground[3];
     Envelope normal, factor;
     double *gradient, *step;
 
@@ -114,6 +115,8 @@ class Crowd {
         stride = margin + padded(columns) + margin + SIDE_BY_SIDE;
     }
     int cells() const { return cells_down * cells_across; }
+    // Numbers of the background that move with the spots of a cell.
+    int levels() const { return cells() == 1 ? 3 : 1; }
 
     void divide() {
         const long long area = rows * stride;
@@ -122,10 +125,11 @@ class Crowd {
         const long long along_x = padded(columns) + SIDE_BY_SIDE, along_y = padded(rows) + SIDE_BY_SIDE;
         cell_y = memory.take<float>(along_y * (cells_down + 1));
         cell_x = memory.take<float>(along_x * (cells_across + 1));
-        level = memory.take<double>(cells()), level_errors = memory.take<double>(cells());
+        slope_y = memory.take<float>(along_y), slope_x = memory.take<float>(along_x);
+        level = memory.take<double>(cells() + 2), level_errors = memory.take<double>(cells());
         spots = memory.take<Spot>(most);
         lines_of_spots = memory.take<float>(4 * line * most);
-        const int size = 3 * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1;
+        const int size = 3 * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 3;
         together = memory.take<int>(most);
         Envelope* const matrices[] = {&normal, &factor};
         for (Envelope* matrix : matrices) {
@@ -150,6 +154,11 @@ class Crowd {
             if (low == cells - 1) rest = 0;
             share[low * stride + k] = float(1 - rest), share[(low + 1) * stride + k] = float(rest);
         }
+    }
+
+    // From -1 to 1.
+    static void fill_slope(float* slope, long long stride, int size) {
+        for (long long k = 0; k < stride; ++k) slope[k] = k < size ? float((2.0 * double(k) + 1) / size - 1) : 0;
     }
 
     template <class T> void load(const T* frame) {
@@ -291,16 +300,8 @@ class Crowd {
                 low[0] = smaller(low[0], s.y), high[0] = larger(high[0], s.y);
                 low[1] = smaller(low[1], s.x), high[1] = larger(high[1], s.x);
             }
+        find_ground(cell);
         const int v = cell / cells_across, u = cell % cells_across;
-        const long long along_x = padded(columns) + SIDE_BY_SIDE, along_y = padded(rows) + SIDE_BY_SIDE;
-        ground = {0,
-                  0,
-                  rows,
-                  columns,
-                  cell_y + v * along_y,
-                  cell_y + cells_down * along_y,
-                  cell_x + u * along_x,
-                  cell_x + cells_across * along_x};
         first_row = first_column = 0, last_row = rows, last_column = static_cast<int>(padded(columns));
         least_y = least_x = -0.5, most_y = rows - 0.5, most_x = columns - 0.5;
         if (cells() == 1) return;
@@ -318,6 +319,14 @@ class Crowd {
         if (first_column > 0) least_x = first_column + reach + 0.5;
         if (last_column < columns) most_x = last_column - reach - 1.5;
     }
+    void find_ground(int cell) {
+        const long long along_x = padded(columns) + SIDE_BY_SIDE, along_y = padded(rows) + SIDE_BY_SIDE;
+        float *const y = cell_y + cell / cells_across * along_y, *const x = cell_x + cell % cells_across * along_x;
+        float *const none_y = cell_y + cells_down * along_y, *const none_x = cell_x + cells_across * along_x;
+        ground[0] = {0, 0, rows, columns, y, none_y, x, none_x};
+        ground[1] = {0, 0, rows, columns, slope_y, none_y, x, none_x};
+        ground[2] = {0, 0, rows, columns, y, none_y, slope_x, none_x};
+    }
     int cell_of(const Spot& s) const {
         const double shift = is_shifted ? 0.5 : 0;
         int v = static_cast<int>(larger((s.y + 0.5) / cell_rows + shift, 0));
@@ -333,20 +342,20 @@ class Crowd {
     }
 
     // Light that does not move.
-    void find_base(double own_level) {
+    void find_base(int cell) {
         over_part([&](long long k) { store_pixels(base + k, load_pixels(mean + k)); });
         for (int i = 0; i < moving; ++i)
             add_product(*this, spots[together[i]].shape, -float(spots[together[i]].light), base);
-        add_product(*this, ground, -float(own_level), base);
+        for (int k = 0; k < levels(); ++k) add_product(*this, ground[k], -float(level[cell + k]), base);
     }
     void keep_mean() {
         over_part([&](long long k) { store_pixels(mean + k, load_pixels(trial + k)); });
     }
 
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
-    double evaluate(double own_level) {
+    double evaluate(int cell) {
         over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
-        add_product(*this, ground, float(own_level), trial);
+        for (int k = 0; k < levels(); ++k) add_product(*this, ground[k], float(level[cell + k]), trial);
         for (int i = 0; i < moving; ++i)
             add_product(*this, spots[together[i]].shape, float(spots[together[i]].light), trial);
         double sum = 0;
@@ -366,24 +375,49 @@ class Crowd {
         return sum / 2;
     }
 
+    // The part of the box that two products share.
+    struct Shared { int begin, bottom, first, last; };
+    Shared shared(const Product& a, const Product& b) const {
+        Shared s;
+        s.begin = a.top > b.top ? a.top : b.top, s.first = a.left > b.left ? a.left : b.left;
+        const int bottom_a = a.top + a.rows, bottom_b = b.top + b.rows;
+        const int end_a = a.left + a.columns, end_b = b.left + b.columns;
+        s.bottom = bottom_a < bottom_b ? bottom_a : bottom_b, s.last = end_a < end_b ? end_a : end_b;
+        if (s.begin < first_row) s.begin = first_row;
+        if (s.bottom > last_row) s.bottom = last_row;
+        return s;
+    }
     PairSums sums(const Product& a, const Product& b) const {
         PairSums s;
-        const int top_row = a.top > b.top ? a.top : b.top, first = a.left > b.left ? a.left : b.left;
-        const int bottom_a = a.top + a.rows, bottom_b = b.top + b.rows;
-        int bottom = bottom_a < bottom_b ? bottom_a : bottom_b, begin = top_row > first_row ? top_row : first_row;
-        if (bottom > last_row) bottom = last_row;
-        const int end_a = a.left + a.columns, end_b = b.left + b.columns, last = end_a < end_b ? end_a : end_b;
-        for (int x = first; x < last; x += SIDE_BY_SIDE) {
+        const Shared part = shared(a, b);
+        for (int x = part.first; x < part.last; x += SIDE_BY_SIDE) {
             const Pixels xa = load_pixels(a.x + (x - a.left)), da = load_pixels(a.slope_x + (x - a.left));
             const Pixels xb = load_pixels(b.x + (x - b.left)), db = load_pixels(b.slope_x + (x - b.left));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
-            for (int y = begin; y < bottom; ++y) {
+            for (int y = part.begin; y < part.bottom; ++y) {
                 const Pixels w = load_pixels(at(weight, y) + x);
                 s.add(ee * w, ed * w, de * w, dd * w, a.y[y - a.top], a.slope_y[y - a.top], b.y[y - b.top],
                       b.slope_y[y - b.top]);
             }
         }
         return s;
+    }
+    // The same of light, x and y of a spot, or of light, with one number of the background.
+    struct GroundSums { double light, x, y; };
+    GroundSums sums_with_ground(const Product& a, const Product& b) const {
+        const Shared part = shared(a, b);
+        Pixels light = 0.0f, along_x = 0.0f, along_y = 0.0f;
+        for (int x = part.first; x < part.last; x += SIDE_BY_SIDE) {
+            const Pixels xb = load_pixels(b.x + (x - b.left));
+            const Pixels ee = xb * load_pixels(a.x + (x - a.left)), de = xb * load_pixels(a.slope_x + (x - a.left));
+            for (int y = part.begin; y < part.bottom; ++y) {
+                const Pixels w = load_pixels(at(weight, y) + x), e = ee * w;
+                const float both = a.y[y - a.top] * b.y[y - b.top], slope = a.slope_y[y - a.top] * b.y[y - b.top];
+                light = multiply_add(e, Pixels(both), light), along_y = multiply_add(e, Pixels(slope), along_y);
+                along_x = multiply_add(de * w, Pixels(both), along_x);
+            }
+        }
+        return {sum_of(light), sum_of(along_x), sum_of(along_y)};
     }
     // What the residual pulls at light, x and y.
     void pulls(const Product& p, double* by_light, double* by_x, double* by_y) const {
@@ -409,7 +443,8 @@ class Crowd {
     // The Fisher information of the spots that move, and the likelihood's gradient: x, y and light of each, then the
     // cell's background.
     void find_normal() {
-        const int size = normal.size = factor.size = 3 * moving + 1;
+        const int first = 3 * moving;
+        normal.size = factor.size = first + levels();
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
             int begin = a;
@@ -435,18 +470,22 @@ class Crowd {
                 for (int i = 0; i < 3; ++i)
                     for (int j = 0; j < 3; ++j) normal.at(3 * a + i, 3 * b + j) = block[i][j];
             }
-            const PairSums p = sums(s.shape, ground);
-            normal.at(size - 1, 3 * a) = s.light * sum_of(p.of[3]);
-            normal.at(size - 1, 3 * a + 1) = s.light * sum_of(p.of[6]);
-            normal.at(size - 1, 3 * a + 2) = sum_of(p.of[0]);
+            for (int k = 0; k < levels(); ++k) {
+                const GroundSums p = sums_with_ground(s.shape, ground[k]);
+                normal.at(first + k, 3 * a) = s.light * p.x;
+                normal.at(first + k, 3 * a + 1) = s.light * p.y;
+                normal.at(first + k, 3 * a + 2) = p.light;
+            }
             double* const g = gradient + 3 * a;
             pulls(s.shape, g + 2, g, g + 1);
             g[0] *= s.light, g[1] *= s.light;
         }
-        normal.begin[size - 1] = factor.begin[size - 1] = 0;
-        double none;
-        normal.at(size - 1, size - 1) = sum_of(sums(ground, ground).of[0]);
-        pulls(ground, gradient + size - 1, &none, &none);
+        for (int k = 0; k < levels(); ++k) {
+            normal.begin[first + k] = factor.begin[first + k] = 0;
+            for (int i = 0; i <= k; ++i) normal.at(first + k, first + i) = sums_with_ground(ground[k], ground[i]).light;
+            double none;
+            pulls(ground[k], gradient + first + k, &none, &none);
+        }
     }
     bool find_factor(double damping) {
         for (int i = 0; i < normal.size; ++i) {
@@ -461,14 +500,23 @@ class Crowd {
         double deviance, gained;
         bool rests;
     };
+    struct Levels { double of[3]; };
+    Levels levels_of(int cell) const {
+        Levels now = {};
+        for (int k = 0; k < levels(); ++k) now.of[k] = level[cell + k];
+        return now;
+    }
+    void restore(int cell, const Levels& before) const {
+        for (int k = 0; k < levels(); ++k) level[cell + k] = before.of[k];
+    }
     Moved move(int cell, int most_steps, double rest) {
-        double now = evaluate(level[cell]), damping = 1e-2, gained = 0;
+        double now = evaluate(cell), damping = 1e-2, gained = 0;
         bool rests = false, is_current = true;
         for (int n = 0; n < most_steps && !rests; ++n) {
             ++iterations;
             find_normal();
             bool is_better = false;
-            const double level_before = level[cell];
+            const Levels before = levels_of(cell);
             for (int attempt = 0; attempt < 8 && !is_better; ++attempt) {
                 if (!find_factor(damping)) {
                     damping *= 10;
@@ -485,11 +533,12 @@ class Crowd {
                     s.x = clip(s.x + clip(step[3 * a], -LONGEST, LONGEST), least_x, most_x);
                     s.y = clip(s.y + clip(step[3 * a + 1], -LONGEST, LONGEST), least_y, most_y);
                     if (!has_pixels(s.y, s.x)) s.x = s.kept_x, s.y = s.kept_y;
-                    s.light = larger(s.light + step[3 * a + 2], 0.05 * least_light(level_before));
+                    s.light = larger(s.light + step[3 * a + 2], 0.05 * least_light(before.of[0]));
                     shape(s);
                 }
-                level[cell] = larger(level_before + step[3 * moving], LOWEST);
-                const double then = evaluate(level[cell]);
+                for (int k = 0; k < levels(); ++k) level[cell + k] = before.of[k] + step[3 * moving + k];
+                level[cell] = larger(level[cell], LOWEST);
+                const double then = evaluate(cell);
                 is_better = is_current = then <= now * (1 + 3e-7) + 1e-6;
                 if (is_better) {
                     rests = now - then < rest;
@@ -501,13 +550,13 @@ class Crowd {
                         s.x = s.kept_x, s.y = s.kept_y, s.light = s.kept_light;
                         shape(s);
                     }
-                    level[cell] = level_before;
+                    restore(cell, before);
                     damping *= 10;
                 }
             }
             if (!is_better) rests = true;  // no step is better: it is the best there is
         }
-        if (!is_current) evaluate(level[cell]);
+        if (!is_current) evaluate(cell);
         keep_mean();
         return {now, gained, rests};
     }
@@ -532,7 +581,7 @@ class Crowd {
             // Spots on both sides of a border of cells would take long to come to rest.
             is_shifted = sweep % 2;
             over_cells([&](int cell) {
-                find_base(level[cell]);
+                find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
                 const bool rest_here = cells() == 1 ? own.rests : own.gained < ROUGH;
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
@@ -558,11 +607,8 @@ class Crowd {
         first_row = first_column = 0, last_row = rows, last_column = static_cast<int>(padded(columns));
         over_part([&](long long k) { store_pixels(mean + k, Pixels(0.0f)); });
         for (int cell = 0; cell < cells(); ++cell) {
-            moving = 0;
-            const long long along_x = padded(columns) + SIDE_BY_SIDE, along_y = padded(rows) + SIDE_BY_SIDE;
-            const int v = cell / cells_across, u = cell % cells_across;
-            add_product(*this, {0, 0, rows, columns, cell_y + v * along_y, nullptr, cell_x + u * along_x, nullptr},
-                        float(level[cell]), mean);
+            find_ground(cell);
+            for (int k = 0; k < levels(); ++k) add_product(*this, ground[k], float(level[cell + k]), mean);
         }
         for (int i = 0; i < count; ++i) add_product(*this, spots[i].shape, float(spots[i].light), mean);
         over_part([&](long long k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
@@ -572,8 +618,8 @@ class Crowd {
     // Of light alone, or of all.
     void find_errors(bool of_all) {
         over_cells([&](int cell) {
-            find_base(level[cell]);
-            evaluate(level[cell]);
+            find_base(cell);
+            evaluate(cell);
             find_normal();
             const bool is_known = find_factor(1e-9);
             for (int a = 0; a < moving; ++a) {
@@ -614,8 +660,9 @@ class Crowd {
             if (far < nearest) nearest = far, heir = j;
         }
         together[moving++] = i;
-        find_base(level[cell]);
-        const double with = evaluate(level[cell]), level_before = level[cell];
+        find_base(cell);
+        const double with = evaluate(cell);
+        const Levels before = levels_of(cell);
         for (int k = 0; k < moving; ++k) {
             Spot& s = spots[together[k]];
             s.before[0] = s.x, s.before[1] = s.y, s.before[2] = s.light;
@@ -634,8 +681,8 @@ class Crowd {
             s.x = s.before[0], s.y = s.before[1], s.light = s.before[2];
             shape(s);
         }
-        level[cell] = level_before;
-        evaluate(level_before);
+        restore(cell, before);
+        evaluate(cell);
         keep_mean();
         return true;
     }
@@ -802,7 +849,10 @@ class Crowd {
         fill_shares(cell_y, padded(rows) + SIDE_BY_SIDE, cells_down, cell_rows, rows);
         fill_shares(cell_x, padded(columns) + SIDE_BY_SIDE, cells_across, cell_columns, columns);
         const double lowest = lowest_level(), least = least_light(lowest);
+        level[1] = level[2] = 0;
         for (int cell = 0; cell < cells(); ++cell) level[cell] = lowest;
+        fill_slope(slope_y, padded(rows) + SIDE_BY_SIDE, rows),
+            fill_slope(slope_x, padded(columns) + SIDE_BY_SIDE, columns);
         for (long long k = begin; k < end; ++k) {
             const long long i = f.members[k];
             const double light = f.light[i];
@@ -855,9 +905,11 @@ class Crowd {
             for (int cell = 0; cell < cells(); ++cell)
                 value += level[cell] * share(cell_y, padded(rows) + SIDE_BY_SIDE, cell / cells_across, y, rows) *
                          share(cell_x, padded(columns) + SIDE_BY_SIDE, cell % cells_across, x, columns);
+            if (cells() == 1)
+                value += level[1] * share(slope_y, 0, 0, y, rows) + level[2] * share(slope_x, 0, 0, x, columns);
             return value;
         };
-        const double degrees = larger(double(pixels - 3 * count - cells()), 1);
+        const double degrees = larger(double(pixels - 3 * count - (cells() == 1 ? levels() : cells())), 1);
         tolerated += degrees + DEVIATIONS * __builtin_sqrt(2 * degrees);
         for (int i = 0; i < count; ++i) {
             const Spot& s = spots[i];

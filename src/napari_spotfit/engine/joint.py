@@ -17,6 +17,7 @@ from ..images.arrays import to_host, to_native
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, STDERR, STOP
 from ..models.profiles import ALL_MODELS
 from ..models.stopping import StopCondition
+from ..settings.camera_noise import noise_of
 from ..settings.noise_model import NoiseModel
 from . import threads
 from .backend import Backend, Columns
@@ -36,6 +37,8 @@ OVERLAP, LINKED = 4.0, 6.0
 _TWO_SPOTS, _ERRORS = 1.04, 2.0
 #: Crowds of a thread's share; of white noise, a pixel's mean over its deviation.
 _SHARE, _WHITE = 64, 1000.0
+#: The largest memory of a crowd.
+_MOST_BYTES = 2 << 30
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
@@ -64,7 +67,7 @@ class Scale(NamedTuple):
         factor = noise.correlation**2
         slope, intercept = factor * noise.slope, factor * noise.intercept
         least = factor * noise.least
-        unit = max(slope, math.sqrt(least) / _WHITE)
+        unit = max(slope, math.sqrt(max(least, 0.0 if slope else intercept)) / _WHITE)
         if unit > slope:  # white noise, or nearly
             intercept = max(intercept, least)
         return cls(unit, intercept / unit**2)
@@ -86,9 +89,9 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
         wrong = f"the model 'gaussian'; got {settings.profile.name!r}"
     elif job.sigma is None:
         wrong = "the PSF's sigma; it is unknown"
-    elif job.noise is None:
+    elif _noise_of(job) is None:
         wrong = "noise that is known; the image shows none"
-    elif block.planes is not None or block.variances is not None:
+    elif block.variances is not None or not _are_alike(block):
         wrong = "images without maps of weights or variances"
     elif settings.bounds or set(settings.fixed) - {"sigma"}:
         wrong = "no bounds, and no fixed parameter but sigma"
@@ -98,6 +101,25 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
             "spots together where it can"
         )
     return not wrong
+
+
+def _noise_of(job: FitJob) -> NoiseModel | None:
+    """Return the noise of the image or, where it was not measured, that of the camera."""
+    noise = job.noise
+    return noise if noise is not None and noise.blocks else noise_of(job.settings)
+
+
+def _are_alike(block: Block) -> bool:
+    """Whether nothing is known of pixels but which are bad."""
+    if block.planes is None:
+        return True
+    values = to_host(block.planes.values)
+    if block.bad is None:
+        return False
+    rows = slice(block.first_row, block.first_row + values.shape[1])
+    is_good, known = np.broadcast_arrays(~to_host(block.bad)[:, rows], values)
+    usable = known[is_good]
+    return bool((usable == usable[:1]).all())
 
 
 def fit_positions(backend: Backend, job: FitJob, block: Block, positions: Positions) -> Columns:
@@ -115,9 +137,10 @@ class _Crowds:
         self._job, self._block, self._positions, self._single = job, block, positions, columns
         fixed = job.settings.fixed.get("sigma")
         assert job.sigma is not None
-        assert job.noise is not None
         self._sigma = float(fixed or job.sigma)
-        self._scale = Scale.of(job.noise)
+        noise = _noise_of(job)
+        assert noise is not None
+        self._scale = Scale.of(noise)
         self._shape = block.frame_shape
         flags = columns["flags"]
         can_move = columns[STOP] != int(StopCondition.INVALID)
@@ -231,6 +254,12 @@ class _Crowds:
         def work(begin: int, end: int) -> None:
             functions, by_reference = library.functions, ctypes.byref(given)
             size = functions.spotfit_joint_bytes(library.index, by_reference, begin, end)
+            if size > _MOST_BYTES:
+                raise ValueError(
+                    f"a crowd of spots linked within {LINKED:g} σ takes {size >> 20} MB to "
+                    f"fit together, more than {_MOST_BYTES >> 20}: allow fewer false spots, give "
+                    "parts of the image, or neighbours='exclude'"
+                )
             memory = np.empty(size, np.uint8)
             largest = int(np.diff(first[begin : end + 1]).max())
             room = functions.spotfit_most_joint_spots(library.index, largest)
