@@ -119,8 +119,8 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     int rows, columns, pitch;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)
-        : program(*static_cast<const ExpressionProgram*>(roi.constants)), memory(roi.numbers), results(nullptr), rows(roi.own_lines()),
-          columns(roi.own_columns()), pitch(program.pitch) {
+        : program(*static_cast<const ExpressionProgram*>(roi.constants)), memory(roi.numbers), results(nullptr),
+          rows(roi.own_lines()), columns(roi.own_columns()), pitch(program.pitch) {
         for (int i = 0; i < program.constant_count; ++i) memory[i] = L(program.constants[i]);
         for (int j = 0; j < program.parameters; ++j) memory[program.constant_count + j] = shape[j];
         for (int i = 0; i < columns; ++i) memory[program.x + i] = column_at<L>(roi, i);
