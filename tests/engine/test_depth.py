@@ -86,6 +86,14 @@ def test_spots_of_another_shape_are_improbable():
     assert np.median(fits.z_p_value) < 1e-6
 
 
+def test_rounding_of_the_widths_does_not_move_z():
+    rng = np.random.default_rng(1)
+    z = rng.uniform(LENS.low + 20, LENS.high - 20, 5000)
+    x, y = (curve(z) + rng.normal(0, 0.02, z.size) for curve in (LENS.x, LENS.y))
+    found, again = (LENS.locate(x * (1 + e), y * (1 - e), 0.02, 0.02)[0] for e in (0, 1e-7))
+    np.testing.assert_allclose(found, again, atol=0.01)
+
+
 def test_z_at_an_end_of_the_range_is_flagged():
     spots, _ = spots_at(600, 200, 20_000, 2)
     fits = fit_spots(spots, model=STILL, gain=1.0)

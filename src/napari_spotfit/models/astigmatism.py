@@ -376,8 +376,11 @@ class AstigmatismCalibration(Calibration):
                 beyond = ((z == self.low) & (along <= 0)) | ((z == self.high) & (along >= 0))
                 ends = z[beyond]
             below, above = np.where(along > 0, z, below), np.where(along < 0, z, above)
-            before, z = z, z + along / _information(row.slope_x, row.slope_y, xx, xy, yy)
-            z = np.where((z > below) & (z < above), z, (below + above) / 2)
+            step_z = along / _information(row.slope_x, row.slope_y, xx, xy, yy)
+            before, z = z, z + step_z
+            # A step lost in rounding ends at a limit, but is right.
+            taken = ((z > below) & (z < above)) | (np.abs(step_z) < _SETTLED)
+            z = np.where(taken, z, (below + above) / 2)
             if round_ and np.nanmax(np.abs(z - before), initial=0.0) < _SETTLED:
                 break
         z[beyond] = ends
