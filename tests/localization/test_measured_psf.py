@@ -71,7 +71,11 @@ def test_fits_at_positions_are_those_of_localize():
     np.testing.assert_allclose(again.z, first.z, atol=0.5)
     fitter = Fitter(**known, roi_size=13)
     rois = [movie[0][y - 6 : y + 7, x - 6 : x + 7] for y, x in places.astype(int)]
-    np.testing.assert_allclose(fitter.fit(np.stack(rois)).z, first.z, atol=60)
+    np.testing.assert_allclose(fitter.fit_at(movie[0], places).z, first.z, atol=0.5)
+    # Cut-outs know of no other spots.
+    lone = (first.flags & Flag.NEIGHBOUR) == 0
+    assert lone.sum() >= 3
+    np.testing.assert_allclose(fitter.fit(np.stack(rois)[lone]).z, first.z[lone], atol=60)
 
 
 def test_z_beyond_the_planes_is_flagged_in_a_movie():

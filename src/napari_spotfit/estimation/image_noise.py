@@ -20,6 +20,7 @@ from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..images.reading import evenly_spread, without_damage
+from ..models.calibration import Calibration
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
@@ -119,8 +120,11 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
-    # With a gain, errors go by that.
-    return noise if settings.gain is not None else with_noise_of_spots(noise, measured, settings)
+    # With a gain, errors go by that. Spots out of focus are no Gaussians of one width.
+    in_depth = len(reader.frame_shape) > 2 or isinstance(settings.model, Calibration)
+    if settings.gain is not None or in_depth:
+        return noise
+    return with_noise_of_spots(noise, measured, settings)
 
 
 def _measured(

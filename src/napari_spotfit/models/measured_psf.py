@@ -184,11 +184,21 @@ class MeasuredPsf(Calibration):
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings that fits with it have unless others are given."""
-        own: dict[str, Any] = {"roi_size": self.roi_size}
+        own: dict[str, Any] = {"roi_size": self.roi_size, "sigma": self.usual_sigma}
         if self.lattice.lobes:
             # Two lobes of one spot are two maxima.
             own["min_distance"] = float(np.ceil(2 * self.lattice.lobes))
         return own
+
+    @property
+    def usual_sigma(self) -> float:
+        """Width of the Gaussian on as many pixels as the light, in pixels: a quarter have less.
+
+        Spots are detected with it: with the width in focus, those out of focus are found twice.
+        """
+        planes = np.maximum(self.voxels, 0).reshape(self.coefficients.shape[0] - 2, -1)
+        pixels = planes.sum(axis=1) ** 2 / np.maximum((planes**2).sum(axis=1), 1e-30)
+        return float(np.clip(np.sqrt(np.quantile(pixels, 0.25) / (4 * np.pi)), 0.5, 10))
 
     @property
     def roi_size(self) -> int:
