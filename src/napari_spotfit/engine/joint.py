@@ -20,7 +20,7 @@ from ..models.stopping import StopCondition
 from ..settings.camera_noise import noise_of
 from ..settings.noise_model import NoiseModel
 from . import threads
-from .backend import Backend, Columns
+from .backend import Columns
 from .block import Block, Positions
 from .cpu.layouts import JointFits, JointSpot
 from .cpu.library import load
@@ -122,9 +122,8 @@ def _are_alike(block: Block) -> bool:
     return bool((usable == usable[:1]).all())
 
 
-def fit_positions(backend: Backend, job: FitJob, block: Block, positions: Positions) -> Columns:
-    """Fit the spots at positions as :meth:`Backend.fit` does, those of crowds together."""
-    columns = backend.fit(job, block, positions)
+def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns) -> Columns:
+    """Return the columns of :meth:`.Backend.fit`, with the spots of crowds fitted together."""
     if not takes_joint_fits(job, block):
         return columns
     return _Crowds(job, block, positions, columns).fit()

@@ -48,6 +48,8 @@ _REACH = 3.0
 _SHAPE = 0.02
 #: Spots count within so many standard deviations, found in so many rounds.
 _FAR, _ROUNDS = 3.0, 4
+#: The usual σ, in pixels.
+_WIDTH = 1.3
 #: Sums of squares scatter by so many of the standard deviations of noise, or there is more in them.
 _AS_NOISE, _MIDDLE = (0.6, 1.6), (0.16, 0.84)
 #: How far the noise below spots may be off, as a fraction; that of one block; and as a fraction of
@@ -183,9 +185,9 @@ def _dark(noise: NoiseModel, level: float) -> float:
 
 def _squares(frames: NDArray[Any], settings: Settings, noise: NoiseModel, level: float) -> _Squares:
     """Return what fits of the spots in frames leave."""
-    shape = (frames.shape[1], frames.shape[2])
+    shape, sigma = (frames.shape[1], frames.shape[2]), _usual_width(settings.known_sigma)
     own = Settings(
-        sigma=settings.known_sigma, roi_size=roi_for(settings.known_sigma, shape),
+        sigma=sigma, roi_size=roi_for(sigma, shape),
         pixel=settings.pixel, noise=noise, threads=settings.threads, backend="cpu",
     )  # fmt: skip
     calibration = PixelCalibration(frames.shape, own)
@@ -211,6 +213,11 @@ def _squares(frames: NDArray[Any], settings: Settings, noise: NoiseModel, level:
         left * light + degrees * (below - level), left * light, degrees, dark,
         overlap * height * light, height,
     )  # fmt: skip
+
+
+def _usual_width(sigma: float) -> float:
+    """Return the nearest of a few widths: σ as given or as estimated then has the same noise."""
+    return float(np.clip(_WIDTH * 2 ** (round(4 * math.log2(sigma / _WIDTH)) / 4), 0.5, 10))
 
 
 def _bright_spots(

@@ -14,7 +14,7 @@ from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.columns import add_nanometres
 from ..engine.fit_job import FitJob
 from ..engine.groups import Rows, rows_of
-from ..engine.joint import fit_positions
+from ..engine.joint import fit_crowds
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
@@ -284,7 +284,7 @@ def fit_in(
 ) -> dict[str, NDArray[Any]]:
     """Fit at positions in frames of these numbers."""
     block = Block.of(calibration, numbers, pixels)
-    columns = fit_positions(backend, job, block, positions)
+    columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))
     check_counts(calibration, block, positions, columns, rows_of(job, columns))
     return columns
 

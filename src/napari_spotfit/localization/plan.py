@@ -14,7 +14,7 @@ from ..engine.backend import Backend, Load
 from ..engine.block import Block, Positions
 from ..engine.fit_job import FitJob
 from ..engine.groups import rows_of, scores_of
-from ..engine.joint import fit_positions
+from ..engine.joint import fit_crowds
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
@@ -132,7 +132,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         found = backend.detect(block, detection)
         numbers, places = places_of(found, chunk.block)
         positions = Positions(places, found.frame)
-        columns = fit_positions(backend, job, block, positions)
+        columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))
         rows = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, rows)
         columns["score"] = scores_of(rows, found.score)

@@ -28,7 +28,7 @@ from ..engine.detection.detection_settings import make_detection_settings, reach
 from ..engine.detection.volume_bands import make_volume_bands
 from ..engine.fit_job import FitJob
 from ..engine.groups import of_first, rows_of, scores_of, whole_fits
-from ..engine.joint import fit_positions
+from ..engine.joint import fit_crowds
 from ..engine.quality.flags import CROWD
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
@@ -204,7 +204,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         block.planes, block.variances = _cut(planes, rows.rows), _cut(variances, rows.rows)
         block.bad, block.highest = bad, top.highest(rows)
         positions = Positions(near.places(), near.frame)
-        columns = fit_positions(tiled.backend, job, block, positions)
+        columns = fit_crowds(job, block, positions, tiled.backend.fit(job, block, positions))
         which = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, which)
         columns["score"] = scores_of(which, near.score)

@@ -129,6 +129,8 @@ class Bead(NamedTuple):
 class AstigmatismCalibration(Calibration):
     """Widths of spots against z, made by :func:`~napari_spotfit.calibrate_astigmatism`.
 
+    Threads: it does not change, so that any number may use one.
+
     Parameters
     ----------
     x, y : Curve
