@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..images.frames import FrameSelection
 from ..results.spot_fits import SpotFits
-from ..settings.options import Options, takes_settings, with_roi
+from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from .layers.points import layer_name, make_points_layer, points_arguments
 from .napari_compat import is_image, itself, open_viewer
@@ -73,7 +73,7 @@ def fit_layer(
         fit = napari_spotfit.fit_layer(viewer.layers["molecules"], sigma=1.3)
         fit.wait().good.sum()
     """
-    settings = with_roi(settings, roi_size, options, fit_layer)
+    settings = merged(settings, _with_roi(options, roi_size), fit_layer)
     viewer, layer = _viewer_of(layer, viewer)
     (fit,) = _start([layer], viewer, settings, frames, maps, skip=False)
     return fit
@@ -128,7 +128,7 @@ def fit_layers(
         fits = napari_spotfit.fit_layers(viewer.layers.selection, sigma=1.3)
         {name: fit.wait().good.sum() for name, fit in fits.items()}
     """
-    settings = with_roi(settings, roi_size, options, fit_layers)
+    settings = merged(settings, _with_roi(options, roi_size), fit_layers)
     chosen = []
     for layer in layers:
         viewer, own = _viewer_of(layer, viewer)
@@ -138,6 +138,10 @@ def fit_layers(
     ordered = [layer for layer in viewer.layers if layer in chosen]
     fits = _start(ordered, viewer, settings, frames, maps, skip=True)
     return {fit.image.name: fit for fit in fits}
+
+
+def _with_roi(options: Options, roi_size: int | tuple[int, ...] | None) -> dict[str, Any]:
+    return {**options} if roi_size is None else {**options, "roi_size": roi_size}
 
 
 def _start(
@@ -155,6 +159,7 @@ def _start(
     from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
     from .layers.appearance import Look
     from .layers.history import history_of
+    from .layers.images import in_its_axes
     from .parts import remember
 
     known = {role: itself(one) for role, one in (maps or {}).items()}
@@ -162,6 +167,8 @@ def _start(
     fits = []
     for layer, look in zip(layers, looks, strict=True):
         try:
+            # Whether spots are in volumes, the layer says.
+            in_dimensions(in_its_axes(settings, layer), None, {"sigma_z": settings.sigma_z})
             job = job_of(layer, settings, known, frames, look=look)
         except (TypeError, ValueError) as error:
             if not skip:

@@ -308,8 +308,10 @@ def _shared(code: FitCode) -> Threads:
 
 def _shared_blocks(code: FitCode, lanes: int) -> int:
     """Return the number of blocks of 64 threads per multiprocessor."""
+    if code.profile.lattice is not None:
+        return 6 if code.likelihood and code.pixel_bytes < 8 else 4
     if not code.profile.separable:
-        return 6 if lanes == 1 or code.profile.lattice else 8
+        return 6 if lanes == 1 else 8
     if code.likelihood:
         return 4 if lanes == 2 and code.columns > 12 else 6
     # The profile along the columns is in registers.
