@@ -264,6 +264,7 @@ def test_the_sample_is_fitted_without_a_setting(viewer, widget, fit, press, qtbo
     assert settings["sigma_z"] == pytest.approx(1.4, rel=0.15)
     sigma_z = widget.settings.controls.number("sigma_z")
     assert sigma_z.box.text().endswith(" planes)")
+    settle()
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: sigma_z.value is not None)
     assert sigma_z.value == pytest.approx(1.4, rel=0.15)

@@ -157,12 +157,15 @@ class SigmaEstimate(QObject):
         except (TypeError, ValueError) as error:
             self.failed.emit(error)
             return
+        self._image = self._settings.image.layer
         self._settings.estimate_button.setEnabled(False)
         self.said.emit("Estimating σ…")
         self._latest.ask(job)
 
     def drop(self) -> None:
-        """Drop the request; another image was chosen."""
+        """Drop the request if another image was chosen."""
+        if self._settings.image.layer is self._image:
+            return
         self._latest.drop()
         self._settings.estimate_button.setEnabled(True)
 
