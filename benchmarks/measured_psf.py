@@ -63,7 +63,7 @@ def simulated(
 
 
 def calibrated(count: int, photons: float, seed: int = 3) -> tuple[MeasuredPsf, float]:
-    """Return the PSF measured on so many beads, and the processor time that it took."""
+    """Return the PSF measured on a number of beads, and the processor time that it took."""
     side = int(np.ceil(np.sqrt(count))) * 55
     stack, _ = simulate_beads(
         PLANES, (side, side), count=count, photons=photons, height=30.0, seed=seed, **OPTICS

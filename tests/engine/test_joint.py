@@ -48,7 +48,7 @@ def random_spots(frames, density, seed, side=64, photons=1000.0):
 
 
 def pairs_of(apart, count, seed):
-    """Return a movie with two spots in each frame, so many σ apart."""
+    """Return a movie with two spots in each frame, a distance in σ apart."""
     rng, movie = np.random.default_rng(seed), []
     for _ in range(count):
         angle, middle = rng.uniform(0, np.pi), rng.uniform(14, 17, 2)

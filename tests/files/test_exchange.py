@@ -27,6 +27,7 @@ from napari_spotfit.files.exchange.image_info import size_of_layer
 from napari_spotfit.files.exchange.registry import EXCHANGE
 from napari_spotfit.files.formats import write
 from napari_spotfit.files.table import UnreadableFileError
+from napari_spotfit.models import calibration
 
 FOREIGN = real_files.FOLDER / "formats"
 #: Tolerance of positions after a round trip, in single precision of pixels or nm.
@@ -405,6 +406,7 @@ def test_the_same_is_written_without_pyarrow(tmp_path, name, monkeypatch):
 
 def test_hdf5_without_h5py_says_what_to_install(tmp_path, monkeypatch):
     saved(localised(), tmp_path / "a.hdf5")
+    monkeypatch.setattr(calibration, "find_spec", lambda name: None)
     monkeypatch.setattr(hdf5, "find_spec", lambda name: None)
     for call in (localised().save, load_fits):
         with pytest.raises(ImportError, match=r"napari-spotfit\[hdf5\]"):

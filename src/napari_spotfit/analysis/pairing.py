@@ -117,7 +117,7 @@ def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius:
     Raises
     ------
     ValueError
-        If so many spots are within the radius of each other that pairs are ambiguous.
+        If spots are so close to each other that pairs are ambiguous.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
 
-#: Beads that are so many times dimmer or brighter than the median one are left out; neighbours so
+#: Beads that are this many times dimmer or brighter than the median are left out; neighbours so
 #: many times dimmer than most do not count.
 _RATIO = 3.0
 #: Of the beads' box, the σ by which they are found: light of one bead is one spot, whatever its
@@ -28,7 +28,7 @@ _PER_SIGMA = 8.0
 _CORE = 3
 #: Pixels around a bead's box that tell its background, at least.
 _FEWEST_AROUND = 50
-#: So many pixels with the highest value are a plateau.
+#: Number of pixels with the highest value that make a plateau.
 _PLATEAU = 3
 
 

@@ -34,7 +34,7 @@ _ROI_WIDTHS, _ROI_LEAST, _ROI_MOST = 9.0, 9, 31
 _NEIGHBOUR, _DIM = 0.2, 0.2
 #: The filter that finds beads, and their least distance, in widths.
 _SMOOTH, _APART = 1.5, 3.0
-#: Lens angles below so many degrees, or standard errors, are none; and the least ratio of widths
+#: Lens angles below this many degrees, or standard errors, are none; and the least ratio of widths
 #: that shows one.
 _LEAST_ANGLE, _ANGLE_ERRORS, _LEAST_RATIO = 1.0, 4.0, 1.15
 #: Flags of fits that say nothing of the widths.

@@ -49,7 +49,7 @@ def calibrate_psf(
     """Measure the PSF of a microscope on a z-stack of beads.
 
     Beads are found in the maximum projection, cut out, registered in three dimensions to a
-    fraction of a voxel, and averaged; along z the average is made smooth as far as it tells more
+    fraction of a voxel, and averaged; along z the average is made smooth as far as it shows more
     than noise.
 
     Parameters
@@ -237,7 +237,7 @@ def _smooth(mean: Array) -> Array:
 
 @cache
 def _modes(count: int) -> tuple[Array, Array]:
-    """Return how rough the modes of so many planes are, and the modes."""
+    """Return how rough the modes of a number of planes are, and the modes."""
     difference = np.diff(np.eye(count), n=3, axis=0)
     roughness, modes = np.linalg.eigh(difference.T @ difference)
     return roughness, modes

@@ -208,7 +208,7 @@ def _usual(settings: Settings, roi_shape: tuple[int, ...], sigma: float) -> dict
 def _spot(
     settings: Settings, roi_shape: tuple[int, ...], shape: dict[str, float], around: int = 0
 ) -> Array:
-    """Return a spot of height 1 in a ROI and so many pixels around it in its planes."""
+    """Return a spot of height 1 in a ROI, and `around` pixels beside it in its planes."""
     profile = settings.profile
     beside = np.repeat([0, around], [len(roi_shape) - len(IN_PLANE), len(IN_PLANE)])
     places = np.indices(tuple(roi_shape + 2 * beside), float)

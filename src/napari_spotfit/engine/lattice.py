@@ -48,7 +48,7 @@ class Reached(NamedTuple):
 
 @lru_cache(maxsize=16)
 def encode(psf: Lattice, roi_shape: tuple[int, ...], lane_width: int) -> EncodedPsf:
-    """Return a PSF for ROIs of one size on a CPU, which works on so many fits side by side."""
+    """Return a PSF for ROIs of one size, for a CPU with lanes of this width."""
     reached = Reached.of(psf, roi_shape)
     coefficients = np.concatenate([reached.coefficients.ravel(), np.zeros(_SLACK, np.float32)])
     found = templates(psf)

@@ -194,7 +194,7 @@ def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
 
 
 def _wanted(pixels: int) -> int:
-    """Return in how many frames of so many pixels the noise is measured."""
+    """Return the number of frames in which the noise is measured, by their size in pixels."""
     return int(np.clip(_PIXELS // pixels, _LEAST_FRAMES, _MOST_FRAMES))
 
 

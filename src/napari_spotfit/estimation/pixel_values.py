@@ -34,7 +34,7 @@ _CLEARLY = 1.5
 #: Above a threshold there are fewer pixels than this, half of them in the lower part of a range
 #: that begins so far above the rest.
 _MOSTLY, _NEAR, _FAR = 0.5, 0.5, 0.1
-#: Spots are so many steps high, where noise is less than one.
+#: Height of spots in steps of the pixel values, where noise is less than one.
 _MANY_STEPS = 8
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
 _TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9

@@ -32,21 +32,21 @@ from .width_search import roi_for
 
 Numbers = NDArray[np.float64]
 
-#: Spots are looked for in so many pixels, and in more where chance is what limits the slope, or as
-#: long as it is off by more than this fraction.
+#: Spots are looked for in this many pixels, and in more where chance limits the slope, or as long
+#: as it is off by more than this fraction.
 _PIXELS, _PRECISE = (1 << 18, 1 << 20), 0.1
 #: Spots that count, at least; and how many photo-electrons the brightest pixel of each has. Sparse
 #: ones draw the fit.
 _LEAST_SPOTS, _LEAST_ELECTRONS = 5, 5.0
 #: What speaks against a spot. A poor fit is one by the noise that is asked for.
 _DOUBTFUL = (NOT_GOOD & ~Flag.POOR_FIT) | Flag.EDGE
-#: Spots are so many deviations of a pixel high; so many bright pixels are looked at.
+#: Least height of spots in deviations of a pixel; most bright pixels that are looked at.
 _BRIGHT, _MOST_BRIGHT = 6.0, 1 << 15
-#: The light of a spot reaches so many σ far: that of a neighbour must not reach the ROI.
+#: How many σ the light of a spot reaches: that of a neighbour must not reach the ROI.
 _REACH = 3.0
 #: A spot's shape may be off by so much of its height, so that bright ones count for less.
 _SHAPE = 0.02
-#: Spots count within so many standard deviations, found in so many rounds.
+#: Standard deviations within which spots count, and rounds in which these are found.
 _FAR, _ROUNDS = 3.0, 4
 #: The usual σ, in pixels.
 _WIDTH = 1.3
@@ -140,7 +140,7 @@ def _is_same(noise: NoiseModel, slope: _Slope) -> bool:
 
 
 def _with_correlation(squares: _Squares, correlation: float) -> _Squares:
-    """Return sums of squares over those of noise that is so many times as strong in fits."""
+    """Return sums of squares over those of noise that fits see stronger by `correlation`."""
     below = squares.degrees * squares.dark
     return squares._replace(found=(squares.found + below) / correlation**2 - below)
 
@@ -165,7 +165,7 @@ def _agreed(noise: NoiseModel, slope: _Slope) -> float:
 
 
 def _part(frames: NDArray[Any], pixels: int) -> NDArray[Any]:
-    """Return some frames, or the middle of one, with about so many pixels."""
+    """Return some frames, or the middle of one, with about `pixels` pixels."""
     count, rows, columns = frames.shape
     if frames.size < 2 * pixels:
         return frames

@@ -34,9 +34,9 @@ _AGREES = 1.5
 #: The widths are looked for again with what was found until neither changes by more than this
 #: fraction, at most so many times.
 _SETTLED, _ROUNDS = 0.05, 6
-#: The width in the plane is guessed from so many planes, those with the brightest spots.
+#: Number of planes, those with the brightest spots, from which the width in the plane is guessed.
 _BRIGHTEST_PLANES = 6
-#: A stack with fewer planes than so many widths has no spot away from both of its ends.
+#: Depth in widths below which a stack has no spot away from both of its ends.
 _THIN = 6.0
 #: Limits of the settings.
 _SIGMA, _SIGMA_Z = (0.5, 10.0), (0.3, 64.0)

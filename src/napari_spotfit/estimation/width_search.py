@@ -106,7 +106,7 @@ def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
 def _frames_and_size(
     pixels: int, shape: NDArray[np.int64], count: int
 ) -> tuple[int, NDArray[np.int64]]:
-    """Return how many of so many frames are looked at, and how much of each: all planes of it."""
+    """Return how many frames are looked at, and how much of each: all planes of it."""
     plane, in_each = shape[-2:], max(pixels // max(math.prod(shape[:-2]), 1), 1)
     part = np.minimum(plane, max(math.isqrt(in_each), in_each // max(plane.max(), 1)))
     size = np.concatenate([shape[:-2], part])

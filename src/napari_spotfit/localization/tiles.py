@@ -68,7 +68,7 @@ _LONE_PIXELS = 2
 #: Rows of the halo for what is connected: flat areas, and chains of maxima in least distances;
 #: planes for both.
 _FLAT_AREA, _CHAIN, _PLANES = 128, 32, 16
-#: Volumes are worked on in tiles from so many times the size on that frames are.
+#: From how many times the size of frames on volumes are worked on in tiles.
 VOLUMES = 8
 
 

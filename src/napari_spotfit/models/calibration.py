@@ -1,4 +1,4 @@
-"""The base of calibrations: what a stack of beads tells of a PSF, as a model of fits.
+"""The base of calibrations: what a stack of beads shows of a PSF, as a model of fits.
 
 A calibration is a frozen dataclass of numbers, texts, tuples and arrays. It is compared by its
 content, stands inside of saved settings, and has a file of its own.
@@ -39,7 +39,7 @@ _LARGEST = 1 << 30
 
 
 class Calibration:
-    """What a stack of beads tells of a PSF; ``model=…`` of fits takes it.
+    """What a stack of beads shows of a PSF; ``model=…`` of fits takes it.
 
     A subclass is a dataclass, ``frozen=True, eq=False, repr=False``, with a ``kind``. Its fields
     are numbers, texts, None, tuples of these, mappings, or arrays.
@@ -187,7 +187,8 @@ def need_h5py() -> None:
     """
     if find_spec("h5py") is None:
         raise ImportError(
-            'files of calibrations need h5py, which is missing: pip install "napari-spotfit[hdf5]"'
+            "files of calibrations, and HDF5 files of Picasso, DECODE and SMAP (.mat), need h5py, "
+            'which is missing: pip install "napari-spotfit[hdf5]"'
         )
 
 

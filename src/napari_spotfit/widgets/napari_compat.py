@@ -199,7 +199,7 @@ def refreshed_once(points: Points, *, moved: bool = True, thumbnail: bool = True
 
 
 def show_across(viewer: Viewer, points: Points, axis: int, planes: float) -> None:
-    """Draw points of a volume in all planes up to so many from their own, smaller and smaller."""
+    """Draw points of a volume in the planes beside theirs, too, smaller and smaller."""
     axis += viewer.dims.ndim - points.ndim
     if hasattr(viewer.dims, "margin_left") and "rescale_linear" in _projections():
         points.projection_mode = "rescale_linear"

@@ -69,7 +69,7 @@ class VolumeBand(NamedTuple):
 
 
 class VolumeBands(NamedTuple):
-    """Both bands along z, for spots of one width in stacks of so many planes."""
+    """Both bands along z, for spots of one width in stacks of one depth."""
 
     sigma_z: float
     depth: int

@@ -254,6 +254,6 @@ def _highest(band: VolumeBand, score: float) -> float:
 
 #: Scores at which the share is computed: between them, it is a line.
 SCORES = (2.0, 3.0, 4.0, 5.0, 6.0)
-#: Points of the integral, which ends so many deviations away; how near correlations come to 1.
+#: Points of the integral; how many deviations away it ends; how near correlations come to 1.
 _NODES, _FAR, _CLIP = 48, 6.0, 1e-6
 _ERF = np.frompyfunc(math.erf, 1, 1)

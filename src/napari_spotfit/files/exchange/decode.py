@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.calibration import need_h5py
 from ..table import SpotTable, UnreadableFileError
 from .format import ExportReport, Format
-from .hdf5 import created, need_h5py, opened, sniffed
+from .hdf5 import created, opened, sniffed
 from .image_info import ImageInfo, as_pixel_size
 from .mapping import (
     Convention,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.calibration import need_h5py
 from ...untrusted import Allowance, PromiseError
 from ..table import UnreadableFileError
 from ..writing import errno_from_message
@@ -23,21 +24,6 @@ MATLAB_BLOCK = 512
 #: Bytes per number in memory.
 _NUMBER = 8
 _ELSEWHERE = "its “{}” lies in another file, which is not read; copy the numbers into one file"
-
-
-def need_h5py() -> None:
-    """Check that h5py is installed.
-
-    Raises
-    ------
-    ImportError
-        If it is missing; the message says how to get it.
-    """
-    if find_spec("h5py") is None:
-        raise ImportError(
-            "HDF5 files of Picasso, DECODE and SMAP (.mat) need h5py, which is missing: pip "
-            'install "napari-spotfit[hdf5]"'
-        )
 
 
 class Hdf5:

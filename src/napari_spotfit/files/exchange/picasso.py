@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...caller import warn_caller
+from ...models.calibration import need_h5py
 from ...models.columns import GROUP
 from ...untrusted import yaml_documents
 from ...version import __version__
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .format import ExportReport, Format
-from .hdf5 import Hdf5, created, need_h5py, opened, sniffed
+from .hdf5 import Hdf5, created, opened, sniffed
 from .image_info import ImageInfo
 from .mapping import (
     LAST_U4,

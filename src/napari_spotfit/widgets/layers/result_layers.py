@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _MADE = "as_fitted"
 #: In the metadata, the settings of refits.
 REFITS = "refits"
-#: So many σz away from their own plane are spots of a volume drawn.
+#: How many σz away from their own plane spots of a volume are drawn.
 _SEEN = 2.0
 _STOP = "stop_condition"
 
