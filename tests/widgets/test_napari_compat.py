@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from hand import CONTROL, SHIFT
 from napari.components import ViewerModel
@@ -150,10 +151,31 @@ def test_many_changes_are_drawn_once(viewer):
     assert "colors" in drawn
 
 
-def test_new_data_are_told_once():
+@pytest.mark.parametrize("count", [0, 2, 5, 7])
+def test_points_are_set_with_one_event_each(count):
+    """And with the same colours, features and defaults as by assignment of both."""
+    layer, other, told = points(), points(), []
+    data = np.arange(2.0 * count).reshape(count, 2)
+    stops = pd.Categorical(list("babbaba")[:count], categories=["a", "b"])
+    columns = {"width": np.arange(count) + 0.5, "stop": stops}
+    features = pd.DataFrame(columns, index=np.arange(count) + 3)
+    for event in (layer.events.data, layer.events.features):
+        event.connect(lambda event: told.append((event.type, len(event.source.features))))
+    compat.set_points(PublicOnlyProxy(layer), data, features)
+    assert told == [("data", count), ("features", count)]
+    other.data, other.features = data, features
+    for one in (layer, other) if count else ():
+        one.add([1.0, 2.0])
+    np.testing.assert_array_equal(layer.data, other.data)
+    np.testing.assert_array_equal(layer.face_color, other.face_color)
+    pd.testing.assert_frame_equal(layer.features, other.features)
+    pd.testing.assert_frame_equal(layer.feature_defaults, other.feature_defaults)
+
+
+def test_new_data_do_not_delete():
     layer, told = points(), []
     layer.events.data.connect(lambda event: told.append((event.source, compat.deletes(event))))
-    compat.emit_data(layer)
+    compat.set_points(layer, layer.data, layer.features)
     assert told == [(layer, "")]
 
 

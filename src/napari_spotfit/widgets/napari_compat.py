@@ -16,8 +16,11 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
     from napari import Viewer
     from napari.layers import Image, Labels, Points, Shapes
+    from numpy.typing import NDArray
     from qtpy.QtWidgets import QMainWindow, QWidget
 
 _T = TypeVar("_T")
@@ -237,7 +240,26 @@ def draw_thumbnail(points: Points) -> None:
     points.refresh(extent=False, data_displayed=False, highlight=False)
 
 
-def emit_data(points: Points) -> None:
-    """Emit that a layer has other points."""
-    rows = tuple(range(len(points.data)))
-    points.events.data(value=points.data, action="changed", data_indices=rows, vertex_indices=((),))
+def set_points(points: Points, data: NDArray[np.float64], features: pd.DataFrame) -> None:
+    """Set the places and the features of points with one event of each, at the end.
+
+    By assignment napari emits the data twice, and the viewer works out the extents of all layers
+    each time; it fills up the earlier features and looks up a default for every column.
+    """
+    own = itself(points)
+    table, features = own._feature_table, features.reset_index(drop=True)
+    if len(features):
+        table._values, table._defaults = features, features.iloc[-1:].reset_index(drop=True)
+    with quiet(own, "features", "data"):
+        own.data = data.copy()
+    if len(features):
+        own._update_color_manager(own._face, table, "face_color")
+        own._update_color_manager(own._border, table, "border_color")
+    else:
+        with quiet(own, "properties", "features"):
+            own.features = features
+    own.text.refresh(own.features)
+    rows = tuple(range(len(data)))
+    own.events.data(value=own.data, action="changed", data_indices=rows, vertex_indices=((),))
+    own.events.properties()
+    own.events.features()

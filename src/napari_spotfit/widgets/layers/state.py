@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..napari_compat import emit_data, follow_no_feature, quiet
+from ..napari_compat import follow_no_feature, set_points
 from .appearance import (
     MARK,
     OWN_COLOR,
@@ -145,12 +145,15 @@ def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
     layer.metadata = {**layer.metadata, **metadata}
     if len(state.data) < len(layer.data):
         layer.selected_data = set()
-    set_data(layer, state.data)
+    chosen = layer.face_color_mode == "direct" and not was_empty
+    # Any colours first: napari would map the other features' in between.
+    follow_no_feature(layer, "face")
+    set_points(layer, state.data, state.features)
     if not marked:
         layer.size = state.size if sizes is None else sizes
         own = symbols is None or str(symbols) in own_symbols(layer.metadata)
         layer.symbol = state.symbol if own else symbols
-    _set_features(layer, state, was_empty=was_empty)
+    _restore_colors(layer, state, chosen=chosen, was_empty=was_empty)
     if marked:
         draw_marks(layer)
     if not state.shown.all():
@@ -158,22 +161,10 @@ def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
     layer.selected_data = set(state.selected)
 
 
-def set_data(layer: Points, data: NDArray[np.float64]) -> None:
-    """Set a layer's points with one event, at the end; that of the features is to follow.
-
-    With each event of the data, and there would be two, the viewer works out the extents
-    of all layers.
-    """
-    with quiet(layer, "features", "data"):
-        layer.data = data.copy()
-    emit_data(layer)
-
-
 def put_points(layer: Points, data: NDArray[np.float64], features: pd.DataFrame) -> None:
     """Replace the points of a layer by as many others; its mark and the selection stay."""
     marked, selected = is_marked(layer), set(layer.selected_data)
-    set_data(layer, data)
-    layer.features = features
+    set_points(layer, data, features)
     if marked:
         draw_marks(layer)
     if set(layer.selected_data) != selected:
@@ -189,12 +180,8 @@ def fit_limits(layer: Points, features: pd.DataFrame) -> None:
             layer.face_contrast_limits = limits
 
 
-def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:
-    """Set the features, and the colours that follow from them or that the user chose."""
-    chosen = layer.face_color_mode == "direct" and not was_empty
-    # Any colours first: napari would map the other features' in between.
-    follow_no_feature(layer, "face")
-    layer.features = state.features
+def _restore_colors(layer: Points, state: LayerState, *, chosen: bool, was_empty: bool) -> None:
+    """Set the colours that follow from the features, or that the user chose."""
     face = layer.metadata.get("face", "")
     if face == OWN_COLOR:
         color_faces(layer, face)

@@ -27,8 +27,8 @@ from ..layers.points import (
     settings_of_layer,
 )
 from ..layers.result_layers import show_depth
-from ..layers.state import LayerState, fit_limits, set_data
-from ..napari_compat import refreshed_once, select_points, unlisted
+from ..layers.state import LayerState, fit_limits
+from ..napari_compat import refreshed_once, select_points, set_points, unlisted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from napari.layers import Image, Points
 
     from .pick import Pick
+
+
+_STOP = "stop_condition"
 
 
 class PickedLayers(QObject):
@@ -162,10 +165,9 @@ class PickedLayers(QObject):
             if len(picked.data) < len(layer.data):
                 select_points(layer, set())
             with refreshed_once(layer, thumbnail=False):
-                set_data(layer, picked.data)
-                show_all(layer)
                 fit_limits(layer, picked.features)
-                layer.features = picked.features
+                set_points(layer, picked.data, picked.features)
+                show_all(layer)
                 if is_marked(layer):
                     draw_marks(layer)
                 select_points(layer, set(picked.selected))
@@ -239,7 +241,7 @@ class Picked(NamedTuple):
 
     def stop_counts(self) -> dict[str, int]:
         """Return how many spots ended under each condition."""
-        codes = self.features["stop_condition"].cat.codes.to_numpy()
+        codes = self.features[_STOP].cat.codes.to_numpy()
         return dict(
             zip(STOP_NAMES, np.bincount(codes, minlength=len(STOP_NAMES)).tolist(), strict=True)
         )
@@ -317,18 +319,25 @@ def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFra
     """
     import pandas as pd
 
+    stops = pd.Index(STOP_NAMES)
     # Column by column: pandas takes longer to add a row than a fit does.
-    old = {name: column.to_numpy() for name, column in features.items()}
-    new = {name: column.to_numpy()[0] for name, column in one.items()}
-    columns: dict[Any, NDArray[Any]] = {}
+    old, new = (
+        {
+            name: pd.Categorical(column, stops).codes if name == _STOP else column.to_numpy()
+            for name, column in table.items()
+        }
+        for table in (features, one)
+    )
+    columns: dict[Any, Any] = {}
     for name in dict.fromkeys([*old, *new]):
         known = old.get(name, np.full(len(features), np.nan))
         kind = np.result_type(known.dtype, np.float32)  # that of whole numbers has no NaN
         values = np.full(max(len(features), row + 1), np.nan, kind)
         values[: len(known)] = known
-        values[row] = new.get(name, np.nan)
+        values[row] = new[name][0] if name in new else np.nan
         columns[name] = values
-    columns["stop_condition"] = pd.Categorical(columns["stop_condition"], categories=STOP_NAMES)
+    codes = np.nan_to_num(columns[_STOP], nan=-1).astype(np.int8)
+    columns[_STOP] = pd.Categorical.from_codes(codes, stops)
     return pd.DataFrame(columns)
 
 
