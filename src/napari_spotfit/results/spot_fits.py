@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -322,8 +323,14 @@ class SpotFits:
         residual: NDArray[np.float32] = (pixels - self.model_image(pixels.shape)).astype(np.float32)
         return residual
 
-    def to_dataframe(self) -> pd.DataFrame:
+    def to_dataframe(self, dtypes: Mapping[str, str] = MappingProxyType({})) -> pd.DataFrame:
         """Return a table with one row per fit, and stop conditions as words.
+
+        Parameters
+        ----------
+        dtypes : mapping of str to str, optional
+            Data types of columns by the kind that they have, such as ``{"u": "float64"}``; columns
+            of other kinds keep theirs.
 
         Returns
         -------
@@ -337,8 +344,12 @@ class SpotFits:
         if self._has_verdicts:
             columns |= {"flags": to_host(self.flags), "good": to_host(self.good)}
         codes = columns[STOP].astype(np.int8)
-        stops = {STOP: pd.Categorical.from_codes(codes, categories=STOP_NAMES)}
-        table = pd.DataFrame({**columns, **stops}, copy=True)
+        made: dict[str, Any] = {
+            name: values.astype(dtypes.get(values.dtype.kind, values.dtype))
+            for name, values in columns.items()
+        }
+        made[STOP] = pd.Categorical.from_codes(codes, categories=STOP_NAMES)
+        table = pd.DataFrame(made, copy=False)
         table.attrs["units"] = self.units
         return table
 

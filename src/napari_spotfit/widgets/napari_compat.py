@@ -226,12 +226,25 @@ def _projections() -> frozenset[str]:
 
 
 @contextmanager
-def unlisted(viewer: Viewer) -> Iterator[None]:
-    """Change what layers show, but nothing that the layer list shows of them.
+def unlisted(viewer: Viewer, points: Points, *, inside: bool) -> Iterator[None]:
+    """Change points, but nothing that the layer list shows of them.
 
     It is drawn at any event of any layer, and Qt then draws the whole window once more.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer.
+    points : napari.layers.Points
+        The layer that is changed meanwhile.
+    inside : bool
+        Whether its points stay inside another layer: then the ranges of the sliders stay, too,
+        which the viewer works out again at any event of the data.
     """
-    with viewer.layers.events.blocker():
+    with ExitStack() as stack:
+        stack.enter_context(viewer.layers.events.blocker())
+        if inside:
+            stack.enter_context(points.events.data.blocker(viewer._on_layers_change))
         yield
 
 

@@ -42,6 +42,8 @@ class Change(NamedTuple):
     what: str
     #: Changes in a row with the same one are undone together.
     run: object = None
+    #: The memory that it takes, about.
+    nbytes: int = 0
 
 
 class History(QObject):
@@ -135,7 +137,8 @@ class History(QObject):
             What it is a part of: changes in a row with the same one are undone together.
         """
         self._undone.clear()
-        self._done.append(Change(layer, before, what, run))
+        nbytes = 0 if before is None else before.nbytes
+        self._done.append(Change(layer, before, what, run, nbytes))
         self._limit()
         self.changed.emit()
 
@@ -250,7 +253,7 @@ class History(QObject):
         del self._done[:-_UNDOABLE]
         room = _MOST
         for number, change in enumerate(reversed(self._done)):
-            room -= 0 if change.before is None else change.before.nbytes
+            room -= change.nbytes
             if room < 0 and number:
                 del self._done[: len(self._done) - number]
                 break

@@ -69,7 +69,10 @@ def points_arguments(
     """
     face = face or default_face(fits)
     drawn = fits if everything else fits[fits.valid]
-    features = _features(drawn)
+    # As napari colours them: all numbers are floats, not categories. Without attributes, which
+    # pandas copies with every column that is read.
+    features = drawn.to_dataframe({"b": "float32", "i": "float64", "u": "float64"})
+    features.attrs.clear()
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
     good = drawn.accepted
@@ -85,7 +88,7 @@ def points_arguments(
         **limits,
         **mark_arguments(good, marks),
         "metadata": {
-            "units": dict(features.attrs["units"]),
+            "units": drawn.units,
             **({} if fits.settings is None else {"settings": fits.settings.to_dict()}),
             "stop_counts": {condition.name: n for condition, n in fits.stop_counts().items()},
             "invalid": len(fits) - len(drawn),
@@ -188,25 +191,6 @@ def width_of(features: Container[object]) -> str:
 def layer_name(image_layer: Image) -> str:
     """Return the name of the layer with an image's spots."""
     return f"{image_layer.name} spots"
-
-
-def _features(fits: SpotFits) -> pd.DataFrame:
-    """Return the columns as napari colours them: all numbers are floats, not categories."""
-    import pandas as pd
-
-    table = fits.to_dataframe()
-    # All at once, and without the units: pandas would take longer than a fit does.
-    attrs, table.attrs = table.attrs, {}
-    kinds = {"b": "float32", "i": "float64", "u": "float64"}
-    columns = {
-        name: column.to_numpy(kinds[column.dtype.kind])
-        if column.dtype.kind in kinds
-        else column.array
-        for name, column in table.items()
-    }
-    made = pd.DataFrame(columns)
-    made.attrs = attrs
-    return made
 
 
 def is_result(layer: Layer | None) -> bool:

@@ -130,7 +130,7 @@ class PickedLayers(QObject):
             align(layer, image)
             none = Picked(new["data"][:0], new["features"].iloc[:0], frozenset(), {})
             picked = none if before is None else Picked.of(before)
-            self._show(layer, put(picked, new), new["metadata"]["units"])
+            self._show(layer, put(picked, new), new["metadata"]["units"], image)
         return layer
 
     def remove_selected(self, image: Image) -> None:
@@ -152,9 +152,12 @@ class PickedLayers(QObject):
         self.shown.emit(layer)
         return layer
 
-    def _show(self, layer: Points, picked: Picked, units: dict[str, str]) -> None:
+    def _show(self, layer: Points, picked: Picked, units: dict[str, str], image: Image) -> None:
         """Show other spots in a layer, with as few events as napari needs."""
-        with self._history.pause(), unlisted(self._viewer):
+        low, high = image.extent.data
+        both = np.vstack([layer.data, picked.data])
+        inside = bool(np.all((both >= low) & (both <= high)))
+        with self._history.pause(), unlisted(self._viewer, layer, inside=inside):
             layer.metadata = {
                 **layer.metadata,
                 "units": {**layer.metadata.get("units", {}), **units},
