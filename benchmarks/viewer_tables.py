@@ -17,10 +17,10 @@ from viewer_window import Canvas, Heartbeat, Spent, open_viewer, rest, settle, s
 
 import napari_spotfit as spotfit
 from napari_spotfit import SpotFits, to_points_layer
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.layers.appearance import color_faces
 from napari_spotfit.widgets.layers.selection import select
 from napari_spotfit.widgets.results import Results
-from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.track import Track
 
 

@@ -8,7 +8,7 @@ import damage
 import pytest
 
 import napari_spotfit as spotfit
-from napari_spotfit.widgets.table.filters import read_filters
+from napari_spotfit.analysis.filters import read_filters
 
 
 @pytest.fixture(scope="module", params=damage.KINDS)

@@ -10,8 +10,8 @@ from hand import SHIFT
 from qtpy.QtCore import Qt
 
 from napari_spotfit import localize, simulate_movie
+from napari_spotfit.estimation.image_estimates import MeasuredNoise
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.layers.measured_noise import MeasuredNoise
 
 
 @pytest.fixture

@@ -15,12 +15,10 @@ from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QPolygonF
 
 from napari_spotfit import Flag, StopCondition
+from napari_spotfit.analysis.filters import Filters, Gate, read_filters, write_filters
 from napari_spotfit.engine.quality.flags import RULES, flags_of
 from napari_spotfit.models.stopping import STOP_NAMES
-from napari_spotfit.widgets.layers.images import PixelSize
-from napari_spotfit.widgets.table.features import Units
-from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters
-from napari_spotfit.widgets.table.gate import Gate
+from napari_spotfit.results.units import PixelSize, Units
 
 FEATURES = ["sigma", "photons", "y"]
 

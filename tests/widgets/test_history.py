@@ -9,12 +9,12 @@ from hand import CONTROL, SHIFT
 from qtpy.QtCore import Qt
 
 from napari_spotfit import load_fits, localize, to_points_layer
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers import history as history_module
 from napari_spotfit.widgets.layers.appearance import color_faces
 from napari_spotfit.widgets.layers.points import stop_counts
 from napari_spotfit.widgets.results import Results
-from napari_spotfit.widgets.table.filters import Filters
 
 
 @pytest.fixture

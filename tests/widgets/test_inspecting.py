@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
-from napari_spotfit.widgets.inspecting.sample import FittedFrame, Roi, roi_of, sample_spot
+from napari_spotfit.analysis.spot_sample import FittedFrame, Roi, roi_of, sample_spot
 from napari_spotfit.widgets.inspecting.spot import positions_around, spot_of
 from napari_spotfit.widgets.inspecting.verdict import hint
 from napari_spotfit.widgets.parts.messages import plain, with_error

@@ -15,14 +15,13 @@ from same_fits import assert_same
 from spot_table import add_spots, click_row, dock, make_fits
 
 from napari_spotfit import Profile, load_fits, localize, to_points_layer
+from napari_spotfit.analysis.filters import Filters, Gate
 from napari_spotfit.files.formats import read
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.images import image_of
 from napari_spotfit.widgets.layers.points import fits_of_features, is_result
 from napari_spotfit.widgets.results import Results
 from napari_spotfit.widgets.saved_layers import read_layer
-from napari_spotfit.widgets.table.filters import Filters
-from napari_spotfit.widgets.table.gate import Gate
 
 PLUGIN = "napari-spotfit"
 ENDS = (".spots.parquet", ".spots.csv")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from qtpy.QtCore import Qt
 
+from napari_spotfit.widgets.fit_pages import _SAMPLES
 from napari_spotfit.widgets.parts.docking import opened
-from napari_spotfit.widgets.start_page import _SAMPLES
 
 
 @pytest.fixture

@@ -1,21 +1,30 @@
-"""The pages of *Fit spots*: for open images, for files, and where there is nothing yet."""
+"""The pages of *Fit spots* for open images, for files, and for an empty viewer; the next steps."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QSizePolicy, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QHBoxLayout,
+    QPushButton,
+    QSizePolicy,
+    QStackedWidget,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
 
 from .fit_files import FilesPage
-from .layers.points import is_result
-from .napari_compat import is_image
-from .parts.docking import Follower
-from .parts.layout import explain, fill
-from .start_page import StartPage
+from .inspecting.panel import doubtful_shown
+from .layers.points import fitted_layers, is_result
+from .napari_compat import ask_for_files, is_image, is_labels
+from .parts.docking import Follower, show_result
+from .parts.layout import explain, fill, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
+    from napari.layers import Points
 
 _TIP = (
     "<p>What is fitted: images that are open here, or files of a folder, one after the other, in "
@@ -90,3 +99,102 @@ class FitPages(QWidget):
                 size = policy.Preferred if other is page else policy.Ignored
                 other.setSizePolicy(size, size)
         self.stack.setCurrentWidget(page)
+
+
+#: The samples by their keys in the manifest: a title, and what is to be learnt from them.
+_SAMPLES = {
+    "smfish": ("Spots in cells", "An image as single-molecule FISH makes it, with its cells."),
+    "molecules": ("Single molecules", "A movie in which molecules blink, with its camera's gain."),
+    "beads": ("Beads", "A movie of fiducial beads, whose drift can be found and subtracted."),
+}
+_WORDS = "There is no image yet. Open one, or try a simulated sample:"
+
+
+class StartPage(QWidget):
+    """Buttons for samples, and one that opens an image.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that gets the images.
+    """
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self.samples: dict[str, QPushButton] = {}
+        self.open_button = QPushButton("Open an image…")
+        self.open_button.setToolTip("<p>Choose image files, as with File ▸ Open.</p>")
+        self.open_button.clicked.connect(lambda: ask_for_files(viewer))
+        for key, (title, tip) in _SAMPLES.items():
+            self.samples[key] = button = QPushButton(title)
+            button.setToolTip(f"<p>{tip}</p>")
+            button.clicked.connect(lambda checked=False, key=key: self._open_sample(key))
+        words = sentence()
+        words.setText(_WORDS)
+        buttons = (*self.samples.values(), self.open_button)
+        fill(QVBoxLayout(self), words, *buttons, 1, margins=(8, 16, 8, 8))
+        self.setMinimumWidth(260)
+
+    def _open_sample(self, key: str) -> None:
+        opened = self._viewer.open_sample("napari-spotfit", key)
+        self._viewer.layers.selection.active = next(one for one in opened if is_image(one))
+
+
+_TIPS = {
+    "": "Show the table of these spots in Results, to filter, summarise and save them.",
+    "Cells": "Count these spots in the labels of the Labels layer; those of several images beside "
+    "each other, with their pairs.",
+    "Inspect": "Go to the first doubtful spot: its data, model and residual, and what to try.",
+}
+
+
+class NextSteps(QWidget):
+    """A button for each step that suits a result; hidden without one.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    """
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Points | None = None
+        self.table, self.cells = QPushButton("Table"), QPushButton("Count in cells")
+        self.doubtful = QPushButton("Inspect the doubtful ones")
+        self._follower = Follower(self._look)
+        buttons = (self.table, self.cells, self.doubtful)
+        for button, (page, tip) in zip(buttons, _TIPS.items(), strict=True):
+            button.setToolTip(f"<p>{tip}</p>")
+            button.clicked.connect(partial(self._show, page))
+        # On two lines: the form is narrow.
+        first = fill(QHBoxLayout(), (self.table, 1), (self.cells, 1), spacing=4)
+        fill(QVBoxLayout(self), first, self.doubtful, spacing=4)
+        self.hide()
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Offer what suits a layer of spots, or nothing."""
+        self._layer, layers = layer, self._viewer.layers.events
+        own = () if layer is None else (layer.events.features, layers.inserted, layers.removed)
+        self._follower.follow(*own)
+        self._look()
+
+    def _look(self, event: Any = None) -> None:
+        layer, layers = self._layer, self._viewer.layers
+        self.setVisible(layer is not None)
+        if layer is not None:
+            cells = any(is_labels(one) for one in layers)
+            self.cells.setText("Count in cells" if cells else "Find pairs")
+            self.cells.setVisible(cells or len(fitted_layers(layers)) > 1)
+            self.doubtful.setVisible(len(doubtful_shown(layer)) > 0)
+
+    def _show(self, page: str, checked: bool = False) -> None:
+        layer = self._layer
+        if layer is None:
+            return
+        rows = doubtful_shown(layer).tolist() if page == "Inspect" else []
+        if page == "Cells" and len(fitted_layers(self._viewer.layers)) > 1:
+            page = "Channels"
+        show_result(self._viewer, layer, page, next(iter(rows), None))

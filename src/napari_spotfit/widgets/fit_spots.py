@@ -16,7 +16,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced
 
-from .fit_pages import FitPages
+from .fit_pages import FitPages, NextSteps
 from .fitting.advice import AdviceLine
 from .fitting.camera_form import GainOffer
 from .fitting.fit_status import FitStatusLine, RunBar
@@ -31,7 +31,6 @@ from .layers.images import image_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .napari_compat import draw_thumbnail
-from .next_steps import NextSteps
 from .parts import remember
 from .parts.docking import Docked, Follower, Keys
 from .parts.layout import Scrolled, fill

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analysis.filters import Filters
 from ..files.exchange.image_info import size_of_layer
 from ..files.exchange.registry import EXCHANGE, by_content, by_name
 from ..files.formats import read, write
 from ..files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
 from ..models.columns import REQUIRED
 from ..results.saving import fits_of
+from ..results.units import Units
 from .layers.appearance import (
     FACE_COLORMAP,
     MARK,
@@ -41,8 +43,6 @@ from .layers.points import (
 from .layers.result_layers import REFITS
 from .layers.selection import bring_into_sight
 from .napari_compat import LayerData, open_viewer
-from .table.features import Units
-from .table.filters import Filters
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -7,7 +7,7 @@ from inspector import add_spots, go_to, results_of, shows
 from qtpy.QtCore import Qt
 from spot_table import dock
 
-from napari_spotfit.widgets.table.filters import Filters
+from napari_spotfit.analysis.filters import Filters
 
 
 def doubt(layer, rows):

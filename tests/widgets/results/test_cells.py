@@ -18,10 +18,10 @@ from napari_spotfit import (
     simulate_movie,
     to_points_layer,
 )
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.layers.points import points_arguments
 from napari_spotfit.widgets.layers.result_layers import show_result
 from napari_spotfit.widgets.saved_layers import read_layer
-from napari_spotfit.widgets.table.filters import Filters
 
 PLACE = {"scale": (PIXEL, PIXEL), "units": ("um", "um")}
 

@@ -16,8 +16,8 @@ from napari_spotfit import (
     localize,
     to_points_layer,
 )
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.layers.result_layers import subtract
-from napari_spotfit.widgets.table.filters import Filters
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from hand import LEFT
 from spot_table import add_spots, dock, make_fits, titles
 
 from napari_spotfit import to_points_layer
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.layers.points import points_arguments, update_points_layer
-from napari_spotfit.widgets.table.filters import Filters
 
 
 def test_filters_are_kept_when_the_widget_is_closed(viewer, layer):

@@ -11,8 +11,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QPalette
 from spot_table import add_spots, click_row, dock, selected_texts
 
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.results import Results
-from napari_spotfit.widgets.table.filters import Filters
 
 
 def test_layers_are_chosen_renamed_and_removed(viewer, spots, layer):

@@ -13,7 +13,7 @@ from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QPolygonF
 from spot_table import PIXEL, add_spots, dock
 
-from napari_spotfit.widgets.table.filters import Filters
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.table.plots import subpixel_counts
 
 

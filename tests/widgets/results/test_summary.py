@@ -18,9 +18,9 @@ from napari_spotfit import (
     simulate_movie,
     to_points_layer,
 )
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.widgets.layers.points import fits_of_features
 from napari_spotfit.widgets.results import Results
-from napari_spotfit.widgets.table.filters import Filters
 
 SPREAD = 1.482602218505602
 

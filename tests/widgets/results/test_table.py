@@ -11,9 +11,9 @@ from qtpy.QtWidgets import QStyleOptionViewItem
 from spot_table import add_spots, click_header, click_row, dock, selected_texts, texts, titles
 
 from napari_spotfit import Profile, StopCondition, fit_spots, simulate_spots, to_points_layer
+from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.widgets.table import shown_spots
-from napari_spotfit.widgets.table.filters import Filters
 
 
 def test_the_table_shows_the_features(spots, layer):

@@ -7,7 +7,7 @@ import pytest
 from event_loop import settle
 from spot_table import PIXEL, add_spots, dock, texts, titles
 
-from napari_spotfit.widgets.table.filters import Filters
+from napari_spotfit.analysis.filters import Filters
 
 
 def test_physical_units(spots, layer):

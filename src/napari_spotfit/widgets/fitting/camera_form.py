@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QPushButton
 
+from ...estimation.image_estimates import MeasuredNoise
 from ...models.estimators import ESTIMATORS
 from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
 from ..layers.images import full_resolution
 from ..layers.maps import ROLES, LayerMaps, layer_maps
-from ..layers.measured_noise import MeasuredNoise
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm

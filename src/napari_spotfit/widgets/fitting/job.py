@@ -12,6 +12,7 @@ import numpy as np
 
 from ...engine.quality.flags import reasons_in_words
 from ...estimation.camera_check import CameraCheck
+from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import to_host
 from ...images.channels import Maps, channels_along
 from ...images.frames import FrameReader, FrameSelection, indices_along
@@ -21,7 +22,6 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import Look, with_look
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.measured_noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 from ..parts.messages import number
 from ..parts.work import Steps

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
+from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import fitted_by_plane
 from ...images.frames import FrameReader, FrameSelection
 from ...results.spot_fits import SpotFits
@@ -17,7 +18,6 @@ from ...settings.settings import Settings
 from ..layers import images
 from ..layers.appearance import CHANNEL_COLORS, OWN_COLOR, Look
 from ..layers.maps import layer_maps
-from ..layers.measured_noise import MeasuredNoise
 from ..layers.result_layers import show_result, unchanged_result
 from ..parts.remember import remember_fit
 from ..parts.work import Work

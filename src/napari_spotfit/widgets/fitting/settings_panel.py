@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Layer
 
-    from ..layers.measured_noise import ImageEstimates
+    from ...estimation.image_estimates import ImageEstimates
 
 _LIMIT_TIP = (
     "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "

@@ -11,14 +11,14 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
+from ...analysis.spot_sample import settings_of
 from ...engine.quality.flags import RULES, flags_of
 from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
+from ...results.units import PixelSize
 from ...settings.settings import parameters
-from ..layers.images import PixelSize
 from ..parts.layout import Label, explain, fill
 from ..parts.messages import MISSING, with_error
-from .sample import settings_of
 from .spot import Spot
 from .verdict import verdict
 

@@ -36,8 +36,8 @@ from .verdict import Verdict
 if TYPE_CHECKING:
     from napari.layers import Points
 
-    from ..layers.images import PixelSize
-    from .sample import SpotSample
+    from ...analysis.spot_sample import SpotSample
+    from ...results.units import PixelSize
 
 #: Widths in pixels from which on the steps stand beside the title, the numbers beside the rest, and
 #: the profiles beside the pictures, too.

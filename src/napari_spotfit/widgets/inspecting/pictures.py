@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from ...analysis.spot_sample import Line, Roi, SpotSample
 from ..parts.color_legend import Gradient
 from ..parts.layout import Label, fill
 from ..parts.messages import plain
 from ..parts.plots import Plot
-from .sample import Line, Roi, SpotSample
 
 #: Colour maps of the counts and of the residual: 0 is white, less blue, more red.
 _COUNTS, _RESIDUAL = "viridis", "CET-D1"

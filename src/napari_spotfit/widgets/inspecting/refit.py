@@ -12,7 +12,9 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from superqt import QFlowLayout
 
+from ...analysis.spot_sample import settings_of
 from ...engine.select import usable_here
+from ...estimation.image_estimates import MeasuredNoise
 from ...models.calibration import Calibration
 from ...models.profiles import Profile
 from ...models.stopping import StopCondition
@@ -20,7 +22,6 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.images import full_resolution
 from ..layers.maps import maps_of
-from ..layers.measured_noise import MeasuredNoise
 from ..layers.result_layers import Row, put_row
 from ..parts.form import SettingsForm
 from ..parts.layout import fill, sentence
@@ -28,7 +29,6 @@ from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..picking.pick import FrameSpots, Pick
 from ..picking.picked_layer import fitted
-from .sample import settings_of
 from .spot import Spot, spot_as
 
 if TYPE_CHECKING:

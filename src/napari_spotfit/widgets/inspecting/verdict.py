@@ -11,6 +11,7 @@ import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
+from ...analysis.spot_sample import Roi, counted_pixels, roi_of, settings_of
 from ...engine.fit_job import step_order
 from ...engine.quality.flags import RULES, Flag, flags_of
 from ...models.stopping import StopCondition
@@ -20,7 +21,6 @@ from ...settings.settings import Settings
 from ..layers.appearance import STOP_COLORS
 from ..parts.color_legend import Ring
 from ..parts.layout import fill
-from .sample import Roi, counted_pixels, roi_of, settings_of
 from .spot import Spot
 
 _TIP = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
-from ...models.columns import describe
+from ...results.units import PixelSize
 from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
 
@@ -274,28 +273,6 @@ def transform_arguments(layer: Layer) -> dict[str, Any]:
     """Return the arguments that put another layer on this one: transform, units, axis labels."""
     values = {name: getattr(layer, name) for name in PLACED}
     return {**values, "affine": np.asarray(layer.affine.affine_matrix)}
-
-
-class PixelSize(NamedTuple):
-    """Height and width of a layer's pixels in a physical unit."""
-
-    y: float
-    x: float
-    unit: str
-
-    def factor(self, column: str) -> float | None:
-        """Return what turns a column from pixels into the unit.
-
-        None for columns that are not in pixels, and for those along neither axis where
-        pixels are not square.
-        """
-        known = describe(column)
-        if known.unit != "px" or known.group == "other":
-            return None
-        # An ellipse may be rotated: its widths are along no axis of the image.
-        if known.axis and known.group != "shape":
-            return self.y if known.axis == "y" else self.x
-        return self.y if math.isclose(self.y, self.x, rel_tol=1e-6) else None
 
 
 def pixel_size(layer: Layer) -> PixelSize | None:

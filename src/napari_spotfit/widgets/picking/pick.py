@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...estimation.image_estimates import MeasuredNoise
 from ...images.frames import HeldFrame, inside
 from ...localization.detect_spots import find, peak_near
 from ...localization.fit_at import fit_at
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.measured_noise import MeasuredNoise
 
 #: How far away, in sides of the ROI, spots lie at most on which a row depends: those that take
 #: pixels from its fit, and from another fit that ends at the same spot.

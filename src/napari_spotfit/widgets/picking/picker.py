@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.quality.flags import NOT_GOOD, RULES, Flag, flags_of
+from ...estimation.image_estimates import MeasuredNoise
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
 from ..layers.history import History
 from ..layers.maps import LayerMaps
-from ..layers.measured_noise import MeasuredNoise
 from ..layers.state import LayerState
 from ..parts.work import Latest
 from .pick import FrameSpots, Pick

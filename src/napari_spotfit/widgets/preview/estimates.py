@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from qtpy.QtCore import QObject, Signal
 
+from ...estimation.image_estimates import MeasuredNoise
 from ...estimation.psf_width import PsfWidth, estimate_sigma
 from ...images.frames import HeldFrame
 from ...settings.settings import Settings, parameters
 from ..layers import images
 from ..layers.images import CONTENTS, events_of
 from ..layers.maps import LayerMaps, layer_maps
-from ..layers.measured_noise import MeasuredNoise
 from ..parts.docking import Follower
 from ..parts.work import Latest
 

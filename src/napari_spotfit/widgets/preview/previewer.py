@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...estimation.image_estimates import MeasuredNoise
 from ...images.frames import HeldFrame
 from ...localization.detect_spots import peak_heights
 from ...localization.localize import localize_parts
@@ -16,7 +17,6 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.measured_noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 
 #: The settings on which the maxima depend; false spots and a threshold only choose among them.

@@ -12,6 +12,7 @@ from qtpy.QtWidgets import QHBoxLayout, QPushButton, QTableView, QVBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
+from ...results.units import Units
 from ..layers.cells import (
     INDEX,
     LABEL,
@@ -31,7 +32,7 @@ from ..parts.layout import Label, explain, fill, sentence, show_whole_rows
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
-from .features import Feature, Units, as_fits
+from .features import Feature, as_fits
 from .model import SpotsModel
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots

@@ -23,6 +23,7 @@ from ...analysis.cells import named_channels, table_of_cells
 from ...analysis.pairs import pair_spots
 from ...analysis.registration import register_channels
 from ...models.columns import CHANNEL
+from ...results.units import Units
 from ...settings.parameter import Parameter
 from ..inspecting.panel import doubtful_shown
 from ..layers.cells import INDEX, put_features, to_labels
@@ -35,7 +36,7 @@ from ..parts.layout import Label, TwoParts, explain, fill, sentence, show_whole_
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
-from .features import Feature, Units, as_fits, read_columns
+from .features import Feature, as_fits, read_columns
 from .model import SpotsModel
 from .page import Page
 from .shown_spots import ShownSpots

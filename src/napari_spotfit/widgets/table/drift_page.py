@@ -14,6 +14,7 @@ from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
+from ...results.units import Units
 from ...settings.parameter import Parameter
 from ..layers.history import History
 from ..layers.points import fits_of_features
@@ -23,7 +24,6 @@ from ..parts.layout import Label, explain, fill
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 from ..parts.work import Latest
-from .features import Units
 from .page import Page
 from .shown_spots import ShownSpots
 

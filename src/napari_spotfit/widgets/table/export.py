@@ -28,11 +28,12 @@ from ...files.csv_file import csv_parts
 from ...files.spreadsheet import frame_for_spreadsheets
 from ...files.table import TEXT, WORDS, SpotTable
 from ...files.writing import publish, scratch, unfinished
+from ...results.units import Units
 from ..parts.layout import fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
 from ..saved_layers import attributes_of, drop_kept, table_of_layer
-from .features import Feature, Units
+from .features import Feature
 from .shown_spots import ShownSpots
 from .view import SpotsTable
 
@@ -231,7 +232,8 @@ def _chunk(columns: Mapping[str, Feature], units: Units, rows: Rows) -> pd.DataF
         elif units.factor(name) == 1 and column.whole:
             parts[units.title(name)] = _whole(part.values)
         else:
-            parts[units.title(name)] = units.convert(part)
+            # A plain number, so that single precision stays single, with its few digits.
+            parts[units.title(name)] = part.values * float(units.factor(name))
     return pd.DataFrame(parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ from ...models.columns import CHANNEL, STOP, Column, describe, index_of
 from ...models.profiles import ALL_MODELS
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
+from ...results.units import Units
 from ...settings.settings import Settings
-from ..layers.images import PixelSize, axis_names, is_number, pixel_size
+from ..layers.images import axis_names, is_number, pixel_size
 from ..layers.points import axes_of, settings_of_layer
 
 if TYPE_CHECKING:
@@ -76,49 +77,6 @@ class Feature:
         sample = self.values[:: max(1, len(self.values) // _SAMPLE)].astype(float)
         sample = np.abs(sample[np.isfinite(sample) & (sample != 0)])
         return float(np.median(sample)) if len(sample) else 0.0
-
-
-@dataclass(frozen=True)
-class Units:
-    """The units in which a layer's numbers are shown.
-
-    Parameters
-    ----------
-    of : mapping of str to str
-        The columns' own units.
-    pixel : PixelSize, optional
-        Turns pixels into a physical unit; pixels are shown without.
-    names : mapping of str to str
-        How columns are called where that is not by their names.
-    """
-
-    of: Mapping[str, str] = field(default_factory=dict)
-    pixel: PixelSize | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def factor(self, name: str) -> float:
-        """Return what a column is multiplied by before it is shown."""
-        factor = None if self.pixel is None else self.pixel.factor(name)
-        return 1.0 if factor is None else factor
-
-    def unit(self, name: str) -> str:
-        """Return the unit in which a column is shown; nothing if it has none."""
-        if self.pixel is not None and self.pixel.factor(name) is not None:
-            return self.pixel.unit
-        unit = self.of.get(name, "")
-        # Photons are counted in photons: once is enough.
-        return "" if unit == name else unit
-
-    def title(self, name: str) -> str:
-        """Return a column's name with its unit, such as ``sigma [px]``."""
-        unit, name = self.unit(name), self.names.get(name, name)
-        return f"{name} [{unit}]" if unit else name
-
-    def convert(self, column: Feature) -> NDArray[Any]:
-        """Return a column's numbers in the unit in which they are shown."""
-        factor = self.factor(column.name)
-        # A plain number, so that single precision stays single, with its few digits.
-        return column.values if factor == 1 else column.values * float(factor)
 
 
 def read_columns(layer: Points) -> dict[str, Feature]:

@@ -24,10 +24,10 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ...analysis.filters import Filters, read_filters, write_filters
 from ...models.columns import STOP
 from ..parts.layout import Label, Scrolled, explain, fill, scroll_upright
 from ..parts.messages import number
-from .filters import Filters, read_filters, write_filters
 from .histogram import Histogram
 from .legend import Legend
 from .page import Page

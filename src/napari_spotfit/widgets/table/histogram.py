@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
+from ...analysis.filters import Filters
 from ...settings.parameter import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from .features import Feature
-from .filters import Filters
 from .page import FeatureChoice
 from .shown_spots import ShownSpots
 

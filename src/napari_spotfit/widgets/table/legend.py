@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ...analysis.filters import FLAGS, GOOD, Filters, flag_bits
 from ...engine.quality.flags import RULES, Flag, reasons_in_words
 from ...models.columns import STOP
 from ...models.stopping import StopCondition
@@ -27,7 +28,6 @@ from ..layers.points import stop_counts
 from ..parts.color_legend import Cross, Ring
 from ..parts.layout import Label, Scrolled, fill
 from ..parts.messages import number
-from .filters import FLAGS, GOOD, Filters, flag_bits
 from .shown_spots import ShownSpots
 
 #: The conditions in the order in which they are listed: good ones first.

@@ -13,9 +13,10 @@ from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt
 from qtpy.QtGui import QColor
 
 from ...models.columns import STOP
+from ...results.units import Units
 from ..layers.appearance import STOP_COLORS
 from ..parts.messages import MISSING, decimals_for, number_text
-from .features import Feature, Units
+from .features import Feature
 
 _NOWHERE = QModelIndex()
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter

@@ -12,11 +12,10 @@ from qtpy.QtCore import QPointF, QRectF, Qt, Signal
 from qtpy.QtGui import QPainter, QPolygonF
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
 
+from ...analysis.filters import Filters, Gate
 from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, GREY, ORANGE, Plot, faint
-from .filters import Filters
-from .gate import Gate
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
+from ...analysis.filters import Filters
 from ...models.columns import STOP
+from ...results.units import Units
 from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.selection import select
 from ..parts.work import delayed
-from .features import Feature, Units, read_columns, read_units
-from .filters import Filters
+from .features import Feature, read_columns, read_units
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -23,12 +23,13 @@ from qtpy.QtWidgets import (
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
+from ...results.units import Units
 from ..parts.layout import explain, fill, guard_wheel, sentence
 from ..parts.messages import decimals_for, number, number_text
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
 from .export import NamedTable, TableExport
-from .features import Units, as_fits
+from .features import as_fits
 from .page import Page
 from .shown_spots import ShownSpots
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...estimation.estimates import estimated
-from ...estimation.image_noise import noise_doubts
-from ...estimation.psf_width import with_psf
-from ...images.arrays import is_on_device
-from ...images.frames import FrameReader
-from ...images.pixel_calibration import detection_calibration
-from ...settings.noise_model import NoiseModel
-from ...settings.settings import Settings
+from ..images.arrays import is_on_device
+from ..images.frames import FrameReader
+from ..images.pixel_calibration import detection_calibration
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from .estimates import estimated
+from .image_noise import noise_doubts
+from .psf_width import with_psf
 
 #: Settings on which the PSF's width depends, and those on which all estimates depend.
 _OF_WIDTH = ("pixel", "offset", "gain", "variance", "emccd", "noise")

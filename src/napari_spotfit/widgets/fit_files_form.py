@@ -10,15 +10,15 @@ from magicgui.widgets import CheckBox, ComboBox, Container, LineEdit, SpinBox, W
 from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QFileDialog, QPushButton, QWidget
 
-from ...batch.request import Batch, image_files, make_folder
-from ...engine import threads
-from ...engine.select import usable_here
-from ...files.settings_file import load_settings
-from ...images.files.opening import ENDINGS
-from ...settings.settings import Settings
-from ..layers.points import is_result, settings_of_layer
-from ..parts.form import align_labels, put_beside
-from ..parts.layout import explain, guard_wheel
+from ..batch.request import Batch, image_files, make_folder
+from ..engine import threads
+from ..engine.select import usable_here
+from ..files.settings_file import load_settings
+from ..images.files.opening import ENDINGS
+from ..settings.settings import Settings
+from .layers.points import is_result, settings_of_layer
+from .parts.form import align_labels, put_beside
+from .parts.layout import explain, guard_wheel
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.block import Block, Positions
-from ...engine.depth import apparent_places
-from ...engine.excluded import ExcludedPixels, excluded_pixels
-from ...engine.fit_job import FitJob
-from ...engine.quality.verdicts import mean_sigma
-from ...estimation.estimates import without_map
-from ...models.stopping import ROUNDING
-from ...settings.settings import Settings
+from ..engine.block import Block, Positions
+from ..engine.depth import apparent_places
+from ..engine.excluded import ExcludedPixels, excluded_pixels
+from ..engine.fit_job import FitJob
+from ..engine.quality.verdicts import mean_sigma
+from ..estimation.estimates import without_map
+from ..models.stopping import ROUNDING
+from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
