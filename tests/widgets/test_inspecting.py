@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
+from napari_spotfit.analysis.fit_hints import hint
 from napari_spotfit.analysis.spot_sample import FittedFrame, Roi, roi_of, sample_spot
+from napari_spotfit.results.numbers import plain, with_error
 from napari_spotfit.widgets.inspecting.spot import positions_around, spot_of
-from napari_spotfit.widgets.inspecting.verdict import hint
-from napari_spotfit.widgets.parts.messages import plain, with_error
 
 #: χ² is summed in single precision by the fit.
 SAME_CHI = 5e-4

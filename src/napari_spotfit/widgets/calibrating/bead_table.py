@@ -10,8 +10,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QTableWidget, QTableWidgetItem
 
 from ...models.astigmatism import Bead
+from ...results.numbers import MISSING
 from ..parts.layout import show_whole_rows
-from ..parts.messages import MISSING
 
 _TITLES = ("bead", "z (nm)", "photons", "residual (px)", "")
 _ROW = 22

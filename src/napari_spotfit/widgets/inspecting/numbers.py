@@ -15,10 +15,10 @@ from ...analysis.spot_sample import settings_of
 from ...engine.quality.flags import RULES, flags_of
 from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
+from ...results.numbers import MISSING, with_error
 from ...results.units import PixelSize
 from ...settings.settings import parameters
 from ..parts.layout import Label, explain, fill
-from ..parts.messages import MISSING, with_error
 from .spot import Spot
 from .verdict import verdict
 

@@ -12,9 +12,9 @@ from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from ...analysis.spot_sample import Line, Roi, SpotSample
+from ...results.numbers import plain
 from ..parts.color_legend import Gradient
 from ..parts.layout import Label, fill
-from ..parts.messages import plain
 from ..parts.plots import Plot
 
 #: Colour maps of the counts and of the residual: 0 is white, less blue, more red.

@@ -10,11 +10,11 @@ from qtpy.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTime
 from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
+from ...results.numbers import digits_apart
 from ...settings.parameter import Parameter
 from ..napari_compat import canvas_beside
 from .boxes import NumberBox
 from .layout import explain, fill
-from .messages import digits_apart
 
 if TYPE_CHECKING:
     from napari.layers import Points

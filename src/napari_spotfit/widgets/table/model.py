@@ -13,9 +13,9 @@ from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt
 from qtpy.QtGui import QColor
 
 from ...models.columns import STOP
+from ...results.numbers import MISSING, decimals_for, number_text
 from ...results.units import Units
 from ..layers.appearance import STOP_COLORS
-from ..parts.messages import MISSING, decimals_for, number_text
 from .features import Feature
 
 _NOWHERE = QModelIndex()

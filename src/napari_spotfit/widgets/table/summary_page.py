@@ -23,9 +23,10 @@ from qtpy.QtWidgets import (
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
+from ...results.numbers import decimals_for, number_text
 from ...results.units import Units
 from ..parts.layout import explain, fill, guard_wheel, sentence
-from ..parts.messages import decimals_for, number, number_text
+from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
 from .export import NamedTable, TableExport
