@@ -239,7 +239,8 @@ class Track(Docked):
         """Move a stage back and forth in a thread, unless it does already."""
         if self._calibrating is None and self._session is not None:
             helper = ThreadPoolExecutor(1, "napari-spotfit stage")
-            self._calibrating = helper.submit(self._session.calibrate, stage)
+            has_z = self._source is not None and self._source.has_z
+            self._calibrating = helper.submit(self._session.calibrate, stage, z=has_z)
             helper.shutdown(wait=False)
             self._of_stage = ". The stage is moved back and forth…"
 

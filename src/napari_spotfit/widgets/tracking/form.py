@@ -9,11 +9,13 @@ import numpy as np
 from magicgui.widgets import ComboBox, Container, FloatSpinBox, LineEdit, Widget
 from numpy.typing import NDArray
 
+from ...settings.options import Options
 from ...tracking.log import TrackingLog
 from ...tracking.tracker import Tracker
+from ..fitting.depth_choice import DepthChoice
 from ..napari_compat import is_image, is_points
 from ..parts.form import align_labels
-from ..parts.layout import explain, guard_wheel
+from ..parts.layout import explain, fill, guard_wheel
 from .sources import CoreSource, LayerSource, SimulatedSource, Source
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ _FIDUCIALS_TIP = (
 )
 _SIGMA_TIP = "<p>Standard deviation of a fiducial's image, in pixels.</p>"
 _PIXEL_TIP = "<p>Side of a pixel in the sample, in nanometres; displacements are shown so.</p>"
+_DEPTH_TIP = (
+    "<p>A calibration of the microscope on beads, from which fiducials have a z, in nm: one that "
+    "<b>Calibrate PSF</b> has made, or a file. The sample is then held in z, too; it decides σ.</p>"
+)
 _RATE_TIP = "<p>Frames a second of the simulated microscope.</p>"
 _HOLD, _END = "hold, and go on", "stop"
 _TROUBLE_TIP = (
@@ -64,6 +70,7 @@ class TrackForm:
         self.sigma = FloatSpinBox(
             label="PSF σ (px)", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
         )
+        self.depth = DepthChoice()
         self.pixel_size = FloatSpinBox(
             label="Pixel (nm)", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
         )
@@ -72,9 +79,11 @@ class TrackForm:
         )
         self.trouble = ComboBox(label="In trouble", choices=(_HOLD, _END), tooltip=_TROUBLE_TIP)
         self.log = LineEdit(label="Log", tooltip=_LOG_TIP)
-        rows = [
-            self.source, self.fiducials, self.sigma, self.pixel_size, self.rate, self.trouble,
-            self.log,
+        z_from = Container[Widget](layout="horizontal", label="z from", tooltip=_DEPTH_TIP)
+        fill(z_from.native.layout(), self.depth)
+        rows: list[Widget] = [
+            self.source, self.fiducials, self.sigma, z_from, self.pixel_size, self.rate,
+            self.trouble, self.log,
         ]  # fmt: skip
         self.container: Container[Widget] = Container(widgets=rows)
         self.container.margins = (0, 0, 0, 0)
@@ -82,6 +91,7 @@ class TrackForm:
             explain(row.native, row.label, row.tooltip or "")
             guard_wheel(row.native)
         self.log.native.setPlaceholderText("none")
+        self.depth.changed.connect(self._on_depth)
         align_labels(self.container)
         self.source.changed.connect(self._on_source)
 
@@ -95,7 +105,9 @@ class TrackForm:
         """
         chosen = self.source.value
         if chosen == SIMULATED:
-            return SimulatedSource(self.rate.value, self.pixel_size.value, self.on_error)
+            return SimulatedSource(
+                self.rate.value, self.pixel_size.value, self.on_error, self.depth.calibration
+            )
         if chosen == CORE:
             try:
                 from pymmcore_plus import CMMCorePlus
@@ -103,7 +115,7 @@ class TrackForm:
                 raise ImportError(
                     'pymmcore-plus is missing: pip install "napari-spotfit[microscope]"'
                 ) from None
-            return CoreSource(CMMCorePlus.instance())
+            return CoreSource(CMMCorePlus.instance(), z=self.depth.calibration is not None)
         if chosen.ndim > 3:
             raise ValueError(
                 f"“{chosen.name}” has {chosen.ndim} axes; frames are (y, x) or (time, y, x)"
@@ -123,7 +135,9 @@ class TrackForm:
         ValueError
             If a layer of points is empty.
         """
-        return Tracker(self._places(), sigma=self.sigma.value, stop=self.on_error == "stop")
+        model = self.depth.calibration
+        own: Options = {"sigma": self.sigma.value} if model is None else {"model": model}
+        return Tracker(self._places(), stop=self.on_error == "stop", **own)
 
     def make_log(self) -> TrackingLog | None:
         """Return the log, if one is requested.
@@ -169,6 +183,9 @@ class TrackForm:
     def _fiducials(self, widget: Any = None) -> list[tuple[str, Any]]:
         points = [(f"of “{one.name}”", one) for one in self._viewer.layers if is_points(one)]
         return [(_FOUND, _FOUND), *points]
+
+    def _on_depth(self) -> None:
+        self.sigma.enabled = self.depth.calibration is None
 
     def _on_source(self, value: Any) -> None:
         self.rate.enabled = value == SIMULATED

@@ -9,6 +9,9 @@ import numpy as np
 
 from ...analysis.drift import Drift
 from ...images.arrays import to_host
+from ...models.astigmatism import AstigmatismCalibration
+from ...models.calibration import Calibration
+from ...models.measured_psf import MeasuredPsf
 from ...tracking.controller import Controller
 from ...tracking.microscope import SimulatedCamera, SimulatedMicroscope
 from ...tracking.session import FrameQueue, Snapshot
@@ -34,8 +37,9 @@ class Source(ABC):
 
     #: Holds the sample still; None without a stage, or before it is calibrated.
     controller: Controller | None = None
-    #: A stage that has to be calibrated before there is a controller.
+    #: A stage that has to be calibrated before there is a controller, and whether it moves z.
     stage: Stage | None = None
+    has_z = False
 
     def __init__(self, waiting: int = _WAITING) -> None:
         self.queue = FrameQueue(waiting)
@@ -64,16 +68,26 @@ class SimulatedSource(Source):
         Nanometres.
     on_error : {"hold", "stop"}
         What the loop does when the stage raises an error.
+    model : Calibration, optional
+        What fiducials look like at each z, in which they drift, too.
     """
 
     def __init__(
-        self, rate: float, pixel_size: float, on_error: Literal["hold", "stop"] = "hold"
+        self,
+        rate: float,
+        pixel_size: float,
+        on_error: Literal["hold", "stop"] = "hold",
+        model: Calibration | None = None,
     ) -> None:
         super().__init__()
+        seen = model if isinstance(model, (AstigmatismCalibration, MeasuredPsf)) else None
         self.scope = SimulatedMicroscope(
-            drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, seed=1
+            drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, model=seen,
+            height=lambda time: 0.005 * time, seed=1,
+        )  # fmt: skip
+        calibration = StageCalibration.of_pixel_size(
+            pixel_size / 1000, None if seen is None else 1.0
         )
-        calibration = StageCalibration.of_pixel_size(pixel_size / 1000)
         self.controller = Controller(self.scope.stage, calibration, on_error=on_error)
         self._camera = SimulatedCamera(self.scope, self.queue, rate)
 
@@ -156,12 +170,16 @@ class CoreSource(Source):
     ----------
     core : CMMCorePlus
         The microscope.
+    z : bool
+        Whether to move its focus, too, if it has a motor.
     """
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Any, z: bool = False) -> None:
         super().__init__()
+        #: Whether the stage moves z.
+        self.has_z = z and bool(core.getFocusDevice())
         if core.getXYStageDevice():
-            self.stage = CoreStage(core)
+            self.stage = CoreStage(core, z=self.has_z)
         self._ready = core.mda.events.frameReady
 
     def start(self) -> None:
