@@ -220,7 +220,7 @@ def loop(options: argparse.Namespace) -> None:
         for at, frame in scope.frames(rate, round(seconds * rate)):
             controller.step(tracker.update(frame, at))
             off.append(scope.displacement(at))
-            free.append(off[-1] - scope.matrix @ scope.stage.place(at))
+            free.append(off[-1] - scope.matrix @ scope.stage.place(at)[:2])
     held = (np.array(off) - np.median(off[: int(rate)], axis=0))[int(2 * rate) :]
     residual = np.sqrt(np.mean(held**2, axis=0)) * NANOMETRES
     moved = np.ptp(np.array(free), axis=0) * NANOMETRES
@@ -228,6 +228,57 @@ def loop(options: argparse.Namespace) -> None:
           f"{moved[0]:.0f} and {moved[1]:.0f} nm, with slips of 20 nm a minute and 1 nm of 30 Hz: "
           f"r.m.s. {residual[0]:.2f} and {residual[1]:.2f} nm {bar(residual.max(), most=1.5)}",
           flush=True)  # fmt: skip
+
+
+def height(options: argparse.Namespace) -> None:
+    """Print the time and the error of z by 20 beads, and a loop closed on a random walk."""
+    rate, count, photons = 50.0, 300 if options.quick else 3000, PHOTONS
+    lens = {"astigmatism": 0.1, "coma": 0.03}
+    planes = np.arange(-700.0, 701.0, 20.0)
+    truth = spotfit.MeasuredPsf.from_planes(
+        spotfit.simulate_psf(planes, zernike=lens), 20.0, plane=len(planes) // 2, pixel_size=100.0
+    )
+    beads, _ = spotfit.simulate_beads(
+        planes, count=20, photons=10 * photons, background=BACKGROUND, zernike=lens, seed=3
+    )
+    settings = spotfit.Settings(gain=1.0, offset=OFFSET, voxel_size=(20, 100, 100))
+    models: dict[str, Any] = {
+        "astigmatic widths": spotfit.calibrate_astigmatism(beads, 20, settings=settings),
+        "measured PSF": spotfit.calibrate_psf(beads, 20, settings=settings),
+    }
+    random = np.random.default_rng(4)
+    walk = np.cumsum(random.normal(0.0, 0.002, count + 100))
+    walk += 0.01 * np.cumsum(random.random(count + 100) < 0.005)  # µm, in steps of 10 nm
+    print(f"\n20 beads of {photons:g} photons in z, a walk of 2 nm a frame with steps of 10 nm")
+    for name, model in models.items():
+        scope = Microscope(
+            20, (256, 256), photons=photons, background=BACKGROUND, model=truth, seed=5,
+            height=lambda at: float(walk[round(at * rate)]) if at * rate < len(walk) else 0.0,
+        )  # fmt: skip
+        known: dict[str, Any] = {
+            "model": model, "gain": 1.0, "offset": OFFSET, "backend": "cpu", "threads": 1,
+        }  # fmt: skip
+        with spotfit.Tracker(scope.fiducials, **known) as tracker:
+            movie = [frame for _, frame in scope.frames(rate, 60)]
+            taken = timed(tracker.update, movie, count // 3)
+        scope.now = scope.stage.now = 0.0
+        with spotfit.Tracker(scope.fiducials, **known) as tracker:
+            calibration = spotfit.StageCalibration(scope.matrix, np.zeros((3, 3)))
+            controller = spotfit.Controller(scope.stage, calibration, proportional=0.8, integral=0)
+            controller.arm()
+            off, errors = [], []
+            for at, frame in scope.frames(rate, count):
+                found = tracker.update(frame, at)
+                off.append(scope.displacement(at)[2])
+                errors.append(found.z_stderr)
+                controller.step(found)
+        held = np.array(off[20:]) - np.mean(off[20:])
+        least = math.hypot(float(np.nanmedian(errors)), 2.0)
+        print(f"  {name}: {np.median(taken):.2f} ms a frame {bar(np.median(taken), most=2)}; held "
+              f"within {held.std():.2f} nm r.m.s., over √(SE² + walk²) = {least:.2f} nm: "
+              f"{held.std() / least:.2f} {bar(held.std() / least, most=1.3)}; SE "
+              f"{np.nanmedian(errors):.2f} nm; without z in {np.isnan(errors).sum()} frames; free "
+              f"range {1000 * np.ptp(walk[:count]):.0f} nm", flush=True)  # fmt: skip
 
 
 def drift(options: argparse.Namespace) -> None:
@@ -255,7 +306,8 @@ def drift(options: argparse.Namespace) -> None:
 
 
 SECTIONS = {
-    "latency": latency, "errors": errors, "disturbed": disturbed, "loop": loop, "drift": drift
+    "latency": latency, "errors": errors, "disturbed": disturbed, "loop": loop, "height": height,
+    "drift": drift,
 }  # fmt: skip
 
 

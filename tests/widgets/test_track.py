@@ -9,12 +9,14 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 import pytest
+from psfs import measured_psf
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
 from napari_spotfit.tracking.microscope import SimulatedCamera
 from napari_spotfit.tracking.session import FrameQueue
+from napari_spotfit.widgets.fitting.depth_choice import KNOWN
 from napari_spotfit.widgets.layers.history import history_of
 from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.track import Track
@@ -359,3 +361,23 @@ def test_a_stage_that_does_not_move_is_not_armed(microscope, widget, qtbot, pres
     press(widget.start_button)  # in the middle of it
     qtbot.waitUntil(lambda: not widget.running)
     qtbot.waitUntil(lambda: microscope.place == pytest.approx((0.0, 0.0), abs=1e-9))
+
+
+def test_z_is_tracked_and_held_with_a_calibration(widget, qtbot, press, monkeypatch):
+    model = measured_psf()
+    monkeypatch.setattr(KNOWN, "by_name", {"psf.h5": model})
+    widget.form.depth.choose("psf.h5")
+    assert not widget.form.sigma.enabled
+    widget.form.rate.value = 50
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: len(drawn(widget, "z")) > 20, timeout=20_000)
+    # The sample rises by 5 nm a second until the stage holds it.
+    assert np.isfinite(widget.seen.z).all()
+    press(widget.arm_button)
+    qtbot.waitUntil(lambda: "Stage: moved" in widget.status.text())
+    qtbot.waitUntil(lambda: widget._source.scope.stage.place(1e9)[2] != 0)
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: not widget.running)
+    table = widget._named().table
+    np.testing.assert_array_equal(table.z, widget.seen.z)
+    np.testing.assert_array_equal(drawn(widget, "z"), widget.seen.z)  # nm, as they are

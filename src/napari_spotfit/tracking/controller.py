@@ -43,8 +43,8 @@ class Correction:
 class Controller:
     """Moves a stage against displacements by proportional-integral control, within limits.
 
-    Nothing moves before :meth:`arm`. The stage is held while displacements are unreliable, and the
-    correction says why.
+    Nothing moves before :meth:`arm`. The stage is held while displacements are unreliable, along z
+    only while z is, and the correction says why.
 
     Threads: one calls :meth:`step` and :meth:`watch`; any may :meth:`arm` and :meth:`disarm`, from
     the next step on.
@@ -168,6 +168,9 @@ class Controller:
         if why:
             return Correction(state="held", why=why)
         off = self._calibration.to_stage(displacement)
+        no_z = self._why_no_z(displacement)
+        if no_z:
+            off = *off[:2], 0.0
         passed = 0.0 if self._last is None else max(now - self._last, 0.0)
         if passed > self._timeout:
             self._sum, passed = (0.0, 0.0, 0.0), 0.0
@@ -179,10 +182,10 @@ class Controller:
             -self._proportional * one - self._integral * s
             for one, s in zip(off, total, strict=True)
         )
-        move, why = self._limited((y, x, z))
+        move, why = self._limited((y, x, 0.0 if no_z else z))
         if not why:  # no integral while the stage is held
             self._sum = total
-        return self._moved(move, why)
+        return self._moved(move, why or no_z)
 
     def watch(self, now: float | None = None) -> Correction:
         """Report whether displacements have stopped; without them the stage never moves."""
@@ -208,8 +211,10 @@ class Controller:
             return "the displacement is not known"
         if self._last is not None and now < self._last:
             return f"the displacement comes too late: {now:g} s after one of {self._last:g} s"
-        place = self._calibration.to_stage(displacement)
-        before, self._before = self._before, place
+        place, before = self._calibration.to_stage(displacement), self._before
+        if before is not None and self._why_no_z(displacement):
+            place = *place[:2], before[2]  # z stays where it was last
+        self._before = place
         if before is not None and math.dist(place, before) > self._jump:
             self._odd = _JUMP_FRAMES
         if self._odd and before is not None:
@@ -217,6 +222,16 @@ class Controller:
             return (
                 f"a jump of {1000 * math.dist(place, before):.0f} nm: waiting for the next frames"
             )
+        return ""
+
+    def _why_no_z(self, displacement: Displacement) -> str:
+        """Return why z is held, while y and x are moved; empty if it is not."""
+        if not self._calibration.has_z:
+            return ""
+        if not math.isfinite(displacement.z):
+            return "z is held: it is not known"
+        if displacement.z_used < self._least_used:
+            return f"z is held: {displacement.z_used} fiducials take part, {self._least_used} must"
         return ""
 
     def _limited(self, wanted: Vector) -> tuple[Vector, str]:

@@ -28,6 +28,9 @@ class Health(IntEnum):
     DIM = layouts.Health.DIM
     BRIGHT = layouts.Health.BRIGHT
     APART = layouts.Health.APART
+    # The library knows no z.
+    NO_Z = layouts.Health.APART + 1
+    APART_Z = layouts.Health.APART + 2
 
 
 #: Text for each reason.
@@ -40,6 +43,8 @@ WORDS = {
     Health.DIM: "has lost light, as if it blinked",
     Health.BRIGHT: "has more light than before, as if another passed by",
     Health.APART: "has moved apart from the others",
+    Health.NO_Z: "takes part in y and x only: z is at an end of the calibration, or not known",
+    Health.APART_Z: "takes part in y and x only: it has moved apart from the others along z",
 }
 
 _NO_FIDUCIALS = np.empty(0, np.uint8)
@@ -59,16 +64,16 @@ class Displacement:
     time : float or None
         Time in seconds, as given to :meth:`Tracker.update`.
     y, x, z : float
-        Displacement in pixels; NaN if unknown: z without a calibrated model, and all without
-        fiducials.
+        Displacement in pixels, along z in nm; NaN if unknown: z without a calibration as the model,
+        and all without fiducials.
     y_stderr, x_stderr, z_stderr : float
-        Standard errors in pixels.
+        Standard errors in these units.
     rotation, rotation_stderr : float
         Rotation in degrees from x towards y; NaN unless fitted.
     scale, scale_stderr : float
         Magnification since the reference; NaN unless fitted.
-    used : int
-        Number of fiducials used.
+    used, z_used : int
+        Number of fiducials used, and of those for z.
     health : ndarray of uint8, shape (n,)
         :class:`Health` of each fiducial.
     positions : ndarray of float64, shape (n, 2)
@@ -90,6 +95,7 @@ class Displacement:
     scale: float = math.nan
     scale_stderr: float = math.nan
     used: int = 0
+    z_used: int = 0
     health: NDArray[np.uint8] = field(default_factory=lambda: _NO_FIDUCIALS)
     positions: NDArray[np.float64] = field(default_factory=lambda: _NO_POSITIONS)
     problem: str = ""

@@ -43,6 +43,8 @@ _AGREE, _AGREEING_SHARE, _NEAR = 2, 0.3, 2.0
 _SPOTS = 4
 
 _DOUBTFUL = Flag.EDGE | Flag.SATURATED | Flag.NEIGHBOUR
+#: Half of all normal deviates are within this.
+HALF_OF_DEVIATES = 0.6744897502
 #: Change of the fraction of normal deviates below the median, per logarithm of their scale.
 _CHANGE = 0.4286498
 #: Weight of the initial factor, and largest weight of earlier deviates, in deviates.

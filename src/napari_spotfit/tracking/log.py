@@ -205,7 +205,7 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``frame``, ``time`` in seconds, ``y``, ``x``, ``z`` and their standard errors in pixels,
+        ``frame``, ``time`` in seconds, ``y``, ``x`` in pixels, ``z`` in nm, their standard errors,
         ``rotation`` in degrees, ``scale``, ``used``, ``health`` and ``positions`` of each fiducial,
         ``problem``, ``event``, and ``moved_y``, ``moved_x``, ``moved_z`` in micrometres with
         ``correction`` and ``why``.

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.astigmatism import AstigmatismCalibration
+from ..models.measured_psf import MeasuredPsf
 from .session import FrameQueue
 
 Floats = NDArray[np.float64]
 
 #: Half the side of a fiducial's image in σ; number of background images.
 _REACH, _FRINGES = 5.0, 16
+#: The same in pixels where a calibration gives the image, and nanometres in a micrometre.
+_MODEL_REACH, _NM = 10, 1000.0
 #: The camera's offset in counts; seconds in which fringes move by one period.
 _OFFSET, _FRINGE_PERIOD = 100.0, 60.0
 #: Number of time constants after which a stage is at rest.
@@ -49,23 +53,23 @@ class SimulatedStage:
         #: Time of the next move in seconds.
         self.now = 0.0
         self._random = np.random.default_rng((seed, 1))
-        self._begun, self._from, self._to = 0.0, np.zeros(2), np.zeros(2)
-        self._direction = np.zeros(2)
+        self._begun, self._from, self._to = 0.0, np.zeros(3), np.zeros(3)
+        self._direction = np.zeros(3)
 
     def move_by(self, dy: float, dx: float, dz: float) -> None:
-        """Start a move, in micrometres; there is no motor along z."""
+        """Start a move, in micrometres."""
         if not all(map(math.isfinite, (dy, dx, dz))):
             raise ValueError(f"a stage moves by finite numbers of µm; got {dy!r}, {dx!r}, {dz!r}")
-        move = np.array([dy, dx])
+        move = np.array([dy, dx, dz], float)
         direction = np.sign(move)
         turned = (direction != 0) & (self._direction != 0) & (direction != self._direction)
         self._direction = np.where(direction != 0, direction, self._direction)
         move[turned] -= direction[turned] * np.minimum(self.backlash, np.abs(move[turned]))
         self._from, self._begun = self.place(self.now), self.now
-        self._to = self._to + move + (move != 0) * self._random.normal(0.0, self.noise, 2)
+        self._to = self._to + move + (move != 0) * self._random.normal(0.0, self.noise, 3)
 
     def place(self, time: float) -> Floats:
-        """Return the position, y and x in micrometres from the start."""
+        """Return the position, y, x and z in micrometres from the start."""
         passed = max(time - self._begun, 0.0)
         share = math.exp(-passed / self.lag) if self.lag > 0 else 0.0
         return np.asarray(self._to + (self._from - self._to) * share)
@@ -100,6 +104,12 @@ class SimulatedMicroscope:
         Amplitude along y in micrometres, and frequency in hertz.
     lag, backlash, stage_noise : float
         Parameters of the stage, see :class:`SimulatedStage`.
+    model : AstigmatismCalibration or MeasuredPsf, optional
+        What fiducials look like at each z; without it they are round and z does nothing.
+    height : callable, optional
+        z of the sample in micrometres at a time in seconds, without the stage.
+    z_gain : float
+        Micrometres by which the image is refocused per micrometre of the stage.
     seed : int
         The same seed gives the same sample and noise.
 
@@ -107,8 +117,8 @@ class SimulatedMicroscope:
     ----------
     fiducials : ndarray of float64, shape (count, 2)
         Initial positions, y and x in pixels.
-    matrix : ndarray of float64, shape (2, 2)
-        Pixels of the image per micrometre of the stage.
+    matrix : ndarray of float64, shape (2, 2) or (3, 3)
+        Pixels of the image per micrometre of the stage; with a model also z, in nm.
     stage : SimulatedStage
         The stage that moves the sample.
     now : float
@@ -141,10 +151,14 @@ class SimulatedMicroscope:
         lag: float = 0.005,
         backlash: float = 0.002,
         stage_noise: float = 0.0005,
+        model: AstigmatismCalibration | MeasuredPsf | None = None,
+        height: Callable[[float], float] = lambda time: 0.0,
+        z_gain: float = 1.0,
         seed: int = 0,
     ) -> None:
-        reach = math.ceil(_REACH * sigma)
-        self._reach, self._sigma, self._photons, self._seed = reach, sigma, photons, seed
+        reach = math.ceil(_REACH * sigma) if model is None else _MODEL_REACH
+        self._reach, self._photons, self._seed = reach, photons, seed
+        self._image, self._height = _image_of(model, sigma), height
         self._drift, self._step, self._step_every = np.array(drift, float), step, step_every
         self._vibration, self._frequency = vibration, frequency
         turned = math.radians(angle)
@@ -152,6 +166,9 @@ class SimulatedMicroscope:
             [[math.cos(turned), math.sin(turned)], [-math.sin(turned), math.cos(turned)]]
         )
         self.matrix: Floats = rotation / pixel_size
+        if model is not None:
+            self.matrix = np.zeros((3, 3))
+            self.matrix[:2, :2], self.matrix[2, 2] = rotation / pixel_size, _NM * z_gain
         self.stage = SimulatedStage(lag, backlash, stage_noise, seed)
         self.now = 0.0
         random = np.random.default_rng((seed, 0))
@@ -166,11 +183,11 @@ class SimulatedMicroscope:
         self._noise = np.tile(noise.astype(np.float32), (2, 2))
 
     def displacement(self, time: float) -> Floats:
-        """Return the image's displacement since time 0, y and x in pixels."""
-        sample = self._drift * time
+        """Return the image's displacement since time 0: y and x in pixels, with a model z in nm."""
+        sample = np.append(self._drift * time, self._height(time))
         sample[0] += self._vibration * math.sin(2.0 * math.pi * self._frequency * time)
         sample[1] += self._step * math.floor(time / self._step_every)
-        return np.asarray(self.matrix @ (sample + self.stage.place(time)))
+        return np.asarray(self.matrix @ (sample + self.stage.place(time))[: len(self.matrix)])
 
     def frame(self, time: float) -> NDArray[np.uint16]:
         """Set the clock to a time in seconds, and return the camera's frame.
@@ -185,7 +202,8 @@ class SimulatedMicroscope:
         noise = self._noise[y : y + rows, x : x + columns]
         pixels = level + self._strength[number] * noise
         frame: NDArray[np.uint16] = pixels.astype(np.uint16)
-        places = self.fiducials + self.displacement(time)
+        moved = self.displacement(time)
+        places = self.fiducials + moved[:2]
         size, reach = frame.shape, self._reach
         corners = np.rint(places).astype(int) - reach
         inside = ((corners >= 0) & (corners + 2 * reach < np.array(size) - 1)).all(axis=1)
@@ -195,12 +213,8 @@ class SimulatedMicroscope:
         along = np.arange(2 * reach + 1)
         down, across = corners[:, :1] + along, corners[:, 1:] + along
         where = down[:, :, np.newaxis], across[:, np.newaxis, :]
-        profile_y, profile_x = (
-            np.exp(-0.5 * ((at - place[:, np.newaxis]) / self._sigma) ** 2)
-            for at, place in ((down, places[:, 0]), (across, places[:, 1]))
-        )
-        height = self._photons / (2.0 * math.pi * self._sigma**2)
-        light = height * profile_y[:, :, np.newaxis] * profile_x[:, np.newaxis, :]
+        y, x = down - places[:, :1], across - places[:, 1:]
+        light = self._photons * self._image(y[:, :, np.newaxis], x[:, np.newaxis, :], moved)
         light += self._expected[number][where]
         frame[where] = random.poisson(light) + _OFFSET
         return frame
@@ -263,6 +277,30 @@ class SimulatedCamera:
             else:
                 due -= early
             self._queue.put(frame, at)
+
+
+def _image_of(
+    model: AstigmatismCalibration | MeasuredPsf | None, sigma: float
+) -> Callable[[Floats, Floats, Floats], Floats]:
+    """Return the fraction of a fiducial's light at y and x from its centre, once it has moved."""
+    if isinstance(model, MeasuredPsf):
+        lattice = model.lattice
+        return lambda y, x, moved: np.maximum(lattice.sample(moved[2], y, x), 0.0)
+
+    def gaussian(y: Floats, x: Floats, moved: Floats) -> Floats:
+        width_x = width_y = sigma
+        if model is not None:
+            z = moved[2] / model.index_factor
+            width_x, width_y = float(model.x(z)), float(model.y(z))
+            if model.wobble_x is not None and model.wobble_y is not None:
+                y, x = y - model.wobble_y(z), x - model.wobble_x(z)
+            angle = math.radians(model.angle)
+            along = math.cos(angle) * x + math.sin(angle) * y
+            y, x = math.cos(angle) * y - math.sin(angle) * x, along
+        u, v = x / width_x, y / width_y
+        return np.asarray(np.exp(-0.5 * (u * u + v * v)) / (2.0 * math.pi * width_x * width_y))
+
+    return gaussian
 
 
 def _places(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Columns of the record of displacements.
-_TIME, _Y, _X, _Y_STDERR, _X_STDERR, _LATENCY = range(6)
+_TIME, _Y, _X, _Z, _Y_STDERR, _X_STDERR, _Z_STDERR, _LATENCY = range(8)
 #: Seconds after which a waiting thread checks whether to stop.
 _LOOK = 0.05
 #: Weight of a frame in the running fraction of frames in which a fiducial takes part.
@@ -85,8 +85,8 @@ class Snapshot:
 
     Attributes
     ----------
-    time, y, x, y_stderr, x_stderr : ndarray of float64, shape (n,)
-        Times in seconds, displacements and standard errors in pixels, of the last frames.
+    time, y, x, z, y_stderr, x_stderr, z_stderr : ndarray of float64, shape (n,)
+        Times in seconds, displacements and standard errors in pixels (z: nm), of the last frames.
     frame : array or None
         The last frame.
     last : Displacement or None
@@ -110,8 +110,10 @@ class Snapshot:
     time: NDArray[np.float64]
     y: NDArray[np.float64]
     x: NDArray[np.float64]
+    z: NDArray[np.float64]
     y_stderr: NDArray[np.float64]
     x_stderr: NDArray[np.float64]
+    z_stderr: NDArray[np.float64]
     frame: Any
     last: Displacement | None
     frames: int
@@ -129,7 +131,9 @@ class Snapshot:
         """Return a table of the last frames with the columns of a log, and events."""
         import pandas as pd
 
-        names = ("time", "y", "x", "y_stderr", "x_stderr")
+        names = ["time", "y", "x", "y_stderr", "x_stderr"]
+        if np.isfinite(self.z).any():
+            names += ["z", "z_stderr"]
         table = pd.DataFrame({name: getattr(self, name) for name in names}).assign(event="")
         for at, event in self.events:
             for row in table.index[table.time == at]:
@@ -187,7 +191,7 @@ class TrackingSession:
         self._queue, self._tracker, self._log = queue, tracker, log
         self._late_after, self._kept = late_after, kept
         # Twice as long as a snapshot, so that no row is overwritten while it is copied.
-        self._record = np.full((2 * kept, 6), np.nan)
+        self._record = np.full((2 * kept, _LATENCY + 1), np.nan)
         self._count = self._late = 0
         self._worst = 0.0
         self._frame: Any = None
@@ -226,7 +230,13 @@ class TrackingSession:
         self._marks.append(event)
 
     def calibrate(
-        self, stage: Stage, *, step: float = 0.2, repeats: int = 3, rest: float = 0.2
+        self,
+        stage: Stage,
+        *,
+        step: float = 0.2,
+        repeats: int = 3,
+        rest: float = 0.2,
+        z: bool = True,
     ) -> StageCalibration:
         """Calibrate a stage while frames arrive, by moving it back and forth.
 
@@ -234,7 +244,7 @@ class TrackingSession:
         ----------
         stage : Stage
             An object with ``move_by(dy, dx, dz)``, in micrometres; it returns to its start.
-        step, repeats
+        step, repeats, z
             As in :func:`~napari_spotfit.calibrate_stage`.
         rest : float
             Seconds to wait for the stage to rest, and then to average frames.
@@ -252,15 +262,16 @@ class TrackingSession:
         """
         if self.controller is not None and self.controller.armed:
             raise RuntimeError("the stage is armed, and moves against the drift: disarm it")
-        return calibrate_with(stage, lambda: self._at_rest(rest), step, repeats)
+        axes = _Z - _Y + (z and self._tracker.measures_z)
+        return calibrate_with(stage, lambda: self._at_rest(rest, axes), step, repeats)
 
-    def _at_rest(self, rest: float) -> NDArray[np.float64]:
-        """Return the displacement y, x in pixels, averaged once the stage rests."""
+    def _at_rest(self, rest: float, axes: int) -> NDArray[np.float64]:
+        """Return the displacement y, x in pixels (z in nm), averaged once the stage rests."""
         self._wait(rest)
         first = self._count
         self._wait(rest)
         rows = np.arange(first, self._count) % len(self._record)
-        places = self._record[rows, _Y : _X + 1]
+        places = self._record[rows, _Y : _Y + axes]
         places = places[np.isfinite(places).all(axis=1)]
         if not len(places):
             raise RuntimeError(
@@ -298,8 +309,8 @@ class TrackingSession:
         latency = float(np.median(recent[:, _LATENCY])) if len(recent) else 0.0
         passed = recent[-1, _TIME] - recent[0, _TIME] if len(recent) > 1 else 0.0
         return Snapshot(
-            record[:, _TIME], record[:, _Y], record[:, _X],
-            record[:, _Y_STDERR], record[:, _X_STDERR],
+            record[:, _TIME], record[:, _Y], record[:, _X], record[:, _Z],
+            record[:, _Y_STDERR], record[:, _X_STDERR], record[:, _Z_STDERR],
             self._frame, self._last, count, self._queue.dropped, self._late,
             (len(recent) - 1) / float(passed) if passed > 0 else 0.0,
             latency, self._worst, self._taking_part.copy(), tuple(self._events),
@@ -328,7 +339,11 @@ class TrackingSession:
         found = self._tracker.update(frame, arrived if at is None else at)
         done = None if self.controller is None else self.controller.step(found)
         latency = time.perf_counter() - arrived
-        row = found.time, found.y, found.x, found.y_stderr, found.x_stderr, latency
+        place, errors = (
+            (found.y, found.x, found.z),
+            (found.y_stderr, found.x_stderr, found.z_stderr),
+        )
+        row = found.time, *place, *errors, latency
         self._record[self._count % len(self._record)] = row
         self._frame, self._last = frame, found
         good = found.health == Health.GOOD

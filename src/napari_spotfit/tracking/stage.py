@@ -15,8 +15,9 @@ from .tracker import Tracker
 
 Floats = NDArray[np.float64]
 
-#: Moves must exceed their standard errors by this factor.
-_LEAST_ERRORS = 5.0
+#: Moves must exceed their standard errors by this factor, and those along z this share of the
+#: stage's: nm in a µm.
+_LEAST_ERRORS, _LEAST_NM_PER_UM = 5.0, 1000.0
 
 
 class Stage(Protocol):
@@ -28,21 +29,23 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class StageCalibration:
-    """The movement of the image in pixels per micrometre of a stage.
+    """The movement of the image per micrometre of a stage.
 
     Threads: any number may share it, as it is immutable.
 
     Attributes
     ----------
-    matrix : ndarray of float64, shape (2, 2)
-        Pixels along y and x (rows) per micrometre of the stage along y and x (columns).
-    errors : ndarray of float64, shape (2, 2)
+    matrix : ndarray of float64, shape (2, 2) or (3, 3)
+        Pixels along y and x (rows) per micrometre of the stage along y and x (columns). The third
+        row is z in nm, the third column the stage's z; without them z is not moved.
+    errors : ndarray of float64, as the matrix
         Its standard errors; NaN if it was not measured.
 
     Raises
     ------
     ValueError
-        If the matrix cannot be inverted: the stage's axes move the image along one line.
+        If the matrix cannot be inverted: the stage's axes move the image along one line, or none
+        of them moves z.
 
     Examples
     --------
@@ -57,35 +60,58 @@ class StageCalibration:
 
     def __post_init__(self) -> None:
         matrix = np.asarray(self.matrix, float)
-        if matrix.shape != (2, 2) or not np.isfinite(matrix).all():
-            raise ValueError(f"a calibration is a matrix of 2×2 numbers; got {self.matrix!r}")
-        size = np.linalg.norm(matrix, axis=0)
-        if abs(np.linalg.det(matrix)) <= 0.05 * size[0] * size[1]:
+        if matrix.shape not in ((2, 2), (3, 3)) or not np.isfinite(matrix).all():
+            raise ValueError(
+                f"a calibration is a matrix of 2×2 numbers, with z of 3×3; got {self.matrix!r}"
+            )
+        plane = matrix[:2, :2]
+        size = np.linalg.norm(plane, axis=0)
+        area = abs(np.linalg.det(plane))
+        if area <= 0.05 * size[0] * size[1]:
             raise ValueError(
                 "both axes of the stage move the image along nearly the same line, so that the "
-                f"move for a shift of the image is undefined: {matrix.tolist()} px/µm"
+                f"move for a shift of the image is undefined: {plane.tolist()} px/µm"
+            )
+        if len(matrix) > 2 and abs(np.linalg.det(matrix)) <= 0.05 * area * _LEAST_NM_PER_UM:
+            raise ValueError(
+                f"z of the stage does not change z of the image: {matrix.tolist()} px and nm per "
+                "µm. Leave out the third row and column, or calibrate with a stage that focuses"
             )
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "errors", np.asarray(self.errors, float))
 
     @classmethod
-    def of_pixel_size(cls, pixel_size: float) -> StageCalibration:
+    def of_pixel_size(cls, pixel_size: float, z_gain: float | None = None) -> StageCalibration:
         """Return the calibration of a stage with the axes of the image.
 
         Parameters
         ----------
         pixel_size : float
             Side of a pixel in the sample, in micrometres.
+        z_gain : float, optional
+            Nanometres of z per nanometre of the stage, below 0 if z falls as the stage rises; by
+            default z is not moved.
         """
         if not (pixel_size > 0 and math.isfinite(pixel_size)):
             raise ValueError(f"pixel_size must be above 0 µm; got {pixel_size!r}")
-        return cls(np.eye(2) / pixel_size, np.full((2, 2), math.nan))
+        diagonal = [1 / pixel_size, 1 / pixel_size]
+        matrix = np.diag(diagonal if z_gain is None else [*diagonal, 1000.0 * z_gain])
+        return cls(matrix, np.full(matrix.shape, math.nan))
+
+    @property
+    def has_z(self) -> bool:
+        """Whether z is moved, too."""
+        return len(self.matrix) > 2
 
     def to_stage(self, displacement: Displacement) -> tuple[float, float, float]:
-        """Convert a displacement to micrometres along y, x and z of the stage."""
-        y, x = np.linalg.solve(self.matrix, (displacement.y, displacement.x))
-        z = displacement.z if math.isfinite(displacement.z) else 0.0
-        return float(y), float(x), z
+        """Convert a displacement to micrometres along y, x and z of the stage, 0 if unknown."""
+        if self.has_z and math.isfinite(displacement.z):
+            y, x, z = np.linalg.solve(
+                self.matrix, (displacement.y, displacement.x, displacement.z)
+            ).tolist()
+            return y, x, z
+        y, x = np.linalg.solve(self.matrix[:2, :2], (displacement.y, displacement.x)).tolist()
+        return y, x, 0.0
 
 
 def calibrate_stage(
@@ -95,6 +121,7 @@ def calibrate_stage(
     *,
     step: float = 0.2,
     repeats: int = 3,
+    z: bool = True,
 ) -> StageCalibration:
     """Calibrate a stage, by moving it back and forth and measuring the image's displacement.
 
@@ -111,6 +138,9 @@ def calibrate_stage(
         common jump of all.
     repeats : int
         Number of moves back and forth along each axis.
+    z : bool
+        Whether to move z, too, if the tracker measures it. The sample should be near the middle of
+        the range of its calibration.
 
     Returns
     -------
@@ -131,28 +161,34 @@ def calibrate_stage(
     >>> bool(abs(calibration.matrix - scope.matrix).max() < 0.2)
     True
     """
-    return calibrate_with(stage, lambda: _measured(tracker, grab), step, repeats)
+    return calibrate_with(stage, lambda: _measured(tracker, grab, z), step, repeats)
 
 
 def calibrate_with(
     stage: Stage, measure: Callable[[], Floats], step: float, repeats: int
 ) -> StageCalibration:
-    """Calibrate a stage; `measure` returns y and x of the resting image in pixels."""
+    """Calibrate a stage; `measure` returns y and x of the resting image in px, maybe z in nm."""
     if not (step > 0 and math.isfinite(step)) or repeats < 1:
         raise ValueError(
             f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
         )
-    columns, errors, away = [], [], np.zeros(3)
+    away = np.zeros(3)
+    columns: list[Floats] = []
+    errors: list[Floats] = []
     try:
-        for axis in (0, 1):
+        for axis in range(3):
+            if columns and axis == len(columns[0]):
+                break
             moves = _moves(stage, measure, axis, step, repeats, away)
             columns.append(np.mean(moves, axis=0))
             errors.append(np.std(moves, axis=0, ddof=1) / math.sqrt(len(moves)))
-            if np.linalg.norm(columns[-1]) < _LEAST_ERRORS * np.linalg.norm(errors[-1]):
+            own, unit = (slice(2), "px") if axis < 2 else (slice(2, 3), "nm")
+            moved, error = (float(np.linalg.norm(one[-1][own])) for one in (columns, errors))
+            if moved < _LEAST_ERRORS * error:
                 raise RuntimeError(
-                    f"a move of {step:g} µm along {'yx'[axis]} moves the image by "
-                    f"{step * np.linalg.norm(columns[-1]):.3f} px, no more than noise does: check "
-                    "that the stage moves, or make larger steps"
+                    f"a move of {step:g} µm along {'yxz'[axis]} moves the image by "
+                    f"{step * moved:.3f} {unit}, no more than noise does: check that the stage "
+                    "moves, or make larger steps"
                 )
     finally:
         if away.any():  # after an error, move back
@@ -177,11 +213,13 @@ def _moves(
     return moves
 
 
-def _measured(tracker: Tracker, grab: Callable[[], Any]) -> Floats:
+def _measured(tracker: Tracker, grab: Callable[[], Any], with_z: bool) -> Floats:
     found = tracker.update(grab())
-    if found.problem:
-        raise RuntimeError(f"the stage cannot be calibrated: {found.problem}")
-    return np.array([found.y, found.x])
+    with_z &= tracker.measures_z
+    problem = found.problem or ("z is not known" if with_z and math.isnan(found.z) else "")
+    if problem:
+        raise RuntimeError(f"the stage cannot be calibrated: {problem}")
+    return np.array([found.y, found.x, found.z][: 2 + with_z])
 
 
 class CoreStage:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..analysis.shifts import Similarity, similarity
 from ..images.arrays import as_array, to_host
 from ..localization.fitter import Fitter
+from ..models.calibration import Calibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
@@ -25,6 +26,7 @@ from .fiducials import (
     find_fiducials,
     shift_after_jump,
 )
+from .heights import Heights, Rise
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +37,9 @@ _LOOK_AGAIN = 100
 #: Fraction of fiducials below which all are searched in the whole frame, and frames between
 #: searches.
 _FEW, _SEARCH_AGAIN = 0.5, 10
+#: Pixels and nm by which fits of a calibration move between frames: where they begin farther away,
+#: they may end at another place with another z, as a lobe looks like a spot of its own.
+_JUMPS = (1.0, 1.0, 100.0)
 
 
 class FrameError(ValueError):
@@ -47,7 +52,8 @@ class Tracker:
     Each frame is fitted at the expected positions of the fiducials. Their shifts are averaged with
     weights by standard errors, without fiducials that are lost, blink, bleach, saturate, are too
     close to another, or move apart; the selection does not change the displacement. Lost ones are
-    searched at their expected positions, and after a common jump in the whole frame.
+    searched at their expected positions, and after a common jump in the whole frame. With a
+    calibration as the model, z is measured, too; fiducials beyond its range do not count for z.
 
     Parameters
     ----------
@@ -114,7 +120,7 @@ class Tracker:
         self._start = None if fiducials is None else _checked(fiducials)
         self._fitter: Fitter | None = None
         self._all: Fiducials | None = None
-        self._scatter = Scatter()
+        self._scatter, self._heights, self._z = Scatter(), Heights(0), 0.0
         self._count, self._since_search = 0, _SEARCH_AGAIN
         self._time: float | None = None
         self._row, self._pixels = 0, np.empty(0)
@@ -126,6 +132,11 @@ class Tracker:
     def settings(self) -> Settings | None:
         """The settings of the fits; None before the first frame."""
         return None if self._fitter is None else self._fitter.settings
+
+    @property
+    def measures_z(self) -> bool:
+        """Whether displacements have a z."""
+        return isinstance(self._given.model, Calibration)
 
     def update(self, frame: Any, time: float | None = None) -> Displacement:
         """Return the displacement of the fiducials in a frame.
@@ -140,7 +151,7 @@ class Tracker:
         Returns
         -------
         Displacement
-            In pixels since the first frame, with standard errors.
+            In pixels since the first frame, z in nm, with standard errors.
 
         Raises
         ------
@@ -158,11 +169,17 @@ class Tracker:
             return self._begin(frame, time)
         if self._is_as_before(frame):
             return self._nothing("the frame is the previous one again", time)
+        before = self._all.shift.tolist()
         found = self._displacement(self._fits(frame, self._all.expected()), time)
         self._since_search += 1
-        few = found.used < _FEW * len(self.positions)
-        if few and self._since_search > _SEARCH_AGAIN:
+        jumps, few = False, found.used < _FEW * len(self.positions)
+        if self.measures_z:
+            few |= not found.z_used
+            step = np.abs(np.subtract((found.y, found.x, found.z), (*before, self._z)))
+            jumps = bool((step > _JUMPS).any())
+        if jumps or (few and self._since_search > _SEARCH_AGAIN):
             found = self._after_jump(frame, time) or found
+        self._z = found.z if found.z_used else self._z
         self._count += 1
         if not found.used:
             return self._nothing(_none_left(found), time, found)
@@ -231,7 +248,9 @@ class Tracker:
         places[~found] = self._start[~found]
         photons = np.where(found, fits.photons, math.nan).astype(float)
         self.positions = places
-        self._all = Fiducials(places, photons, found, frame.shape)
+        self._all, self._heights = (
+            Fiducials(places, photons, found, frame.shape), Heights(len(places))
+        )  # fmt: skip
         self._row = int(np.clip(np.rint(self._start[0, 0]), 0, frame.shape[0] - 1))
         self._is_as_before(frame)
         first = self._displacement(fits, time)
@@ -259,9 +278,12 @@ class Tracker:
         shift, spread = common.shift.tolist(), common.errors.tolist()
         self._learn(fiducials, used, shift)
         self.health, self.positions = fiducials.health.copy(), fiducials.positions.copy()
+        rise = Rise()
+        if self.measures_z:
+            rise = self._heights.measure(fits.columns, self.health, self._scatter.factor)
         return Displacement(
-            self._count, time, shift[0], shift[1], math.nan, spread[0], spread[1], math.nan,
-            *common[2:], used, self.health, self.positions,
+            self._count, time, shift[0], shift[1], rise.z, spread[0], spread[1], rise.error,
+            *common[2:], used, rise.used, self.health, self.positions,
         )  # fmt: skip
 
     def _learn(self, fiducials: Fiducials, used: int, shift: list[float]) -> None:

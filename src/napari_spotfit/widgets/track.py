@@ -28,8 +28,9 @@ from .parts.docking import Docked, Follower
 from .parts.layout import Scrolled, TwoParts, explain, fill
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
-from .tracking.form import LayerSource, LiveFrames, Source, TrackForm, drift_of
+from .tracking.form import TrackForm
 from .tracking.plots import TrackPlots
+from .tracking.sources import LayerSource, LiveFrames, Source, drift_of
 
 if TYPE_CHECKING:
     import napari
@@ -238,7 +239,8 @@ class Track(Docked):
         """Move a stage back and forth in a thread, unless it does already."""
         if self._calibrating is None and self._session is not None:
             helper = ThreadPoolExecutor(1, "napari-spotfit stage")
-            self._calibrating = helper.submit(self._session.calibrate, stage)
+            has_z = self._source is not None and self._source.has_z
+            self._calibrating = helper.submit(self._session.calibrate, stage, z=has_z)
             helper.shutdown(wait=False)
             self._of_stage = ". The stage is moved back and forth…"
 

@@ -7,7 +7,7 @@ from qtpy.QtCore import QEvent, Signal
 from qtpy.QtGui import QColor
 
 #: Colours that show on dark and on light; after Okabe & Ito, for all kinds of colour vision.
-BLUE, ORANGE = "#56b4e9", "#e69f00"
+BLUE, ORANGE, GREEN = "#56b4e9", "#e69f00", "#009e73"
 GREY = QColor(128, 128, 128)
 #: Of data that do not count at the moment.
 DIM = QColor(128, 128, 128, 110)

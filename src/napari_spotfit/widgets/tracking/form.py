@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,21 +9,17 @@ import numpy as np
 from magicgui.widgets import ComboBox, Container, FloatSpinBox, LineEdit, Widget
 from numpy.typing import NDArray
 
-from ...analysis.drift import Drift
-from ...images.arrays import to_host
-from ...tracking.controller import Controller
+from ...settings.options import Options
 from ...tracking.log import TrackingLog
-from ...tracking.microscope import SimulatedCamera, SimulatedMicroscope
-from ...tracking.session import FrameQueue, Snapshot
-from ...tracking.stage import CoreStage, Stage, StageCalibration
 from ...tracking.tracker import Tracker
+from ..fitting.depth_choice import DepthChoice
 from ..napari_compat import is_image, is_points
 from ..parts.form import align_labels
-from ..parts.layout import explain, guard_wheel
+from ..parts.layout import explain, fill, guard_wheel
+from .sources import CoreSource, LayerSource, SimulatedSource, Source
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.layers import Image
 
 SIMULATED, CORE = "simulated microscope", "pymmcore-plus"
 _FOUND = "found in the first frame"
@@ -39,6 +34,10 @@ _FIDUCIALS_TIP = (
 )
 _SIGMA_TIP = "<p>Standard deviation of a fiducial's image, in pixels.</p>"
 _PIXEL_TIP = "<p>Side of a pixel in the sample, in nanometres; displacements are shown so.</p>"
+_DEPTH_TIP = (
+    "<p>A calibration of the microscope on beads, from which fiducials have a z, in nm: one that "
+    "<b>Calibrate PSF</b> has made, or a file. The sample is then held in z, too; it decides σ.</p>"
+)
 _RATE_TIP = "<p>Frames a second of the simulated microscope.</p>"
 _HOLD, _END = "hold, and go on", "stop"
 _TROUBLE_TIP = (
@@ -71,6 +70,7 @@ class TrackForm:
         self.sigma = FloatSpinBox(
             label="PSF σ (px)", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
         )
+        self.depth = DepthChoice()
         self.pixel_size = FloatSpinBox(
             label="Pixel (nm)", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
         )
@@ -79,9 +79,11 @@ class TrackForm:
         )
         self.trouble = ComboBox(label="In trouble", choices=(_HOLD, _END), tooltip=_TROUBLE_TIP)
         self.log = LineEdit(label="Log", tooltip=_LOG_TIP)
-        rows = [
-            self.source, self.fiducials, self.sigma, self.pixel_size, self.rate, self.trouble,
-            self.log,
+        z_from = Container[Widget](layout="horizontal", label="z from", tooltip=_DEPTH_TIP)
+        fill(z_from.native.layout(), self.depth)
+        rows: list[Widget] = [
+            self.source, self.fiducials, self.sigma, z_from, self.pixel_size, self.rate,
+            self.trouble, self.log,
         ]  # fmt: skip
         self.container: Container[Widget] = Container(widgets=rows)
         self.container.margins = (0, 0, 0, 0)
@@ -89,6 +91,7 @@ class TrackForm:
             explain(row.native, row.label, row.tooltip or "")
             guard_wheel(row.native)
         self.log.native.setPlaceholderText("none")
+        self.depth.changed.connect(self._on_depth)
         align_labels(self.container)
         self.source.changed.connect(self._on_source)
 
@@ -102,7 +105,9 @@ class TrackForm:
         """
         chosen = self.source.value
         if chosen == SIMULATED:
-            return SimulatedSource(self.rate.value, self.pixel_size.value, self.on_error)
+            return SimulatedSource(
+                self.rate.value, self.pixel_size.value, self.on_error, self.depth.calibration
+            )
         if chosen == CORE:
             try:
                 from pymmcore_plus import CMMCorePlus
@@ -110,7 +115,7 @@ class TrackForm:
                 raise ImportError(
                     'pymmcore-plus is missing: pip install "napari-spotfit[microscope]"'
                 ) from None
-            return CoreSource(CMMCorePlus.instance())
+            return CoreSource(CMMCorePlus.instance(), z=self.depth.calibration is not None)
         if chosen.ndim > 3:
             raise ValueError(
                 f"“{chosen.name}” has {chosen.ndim} axes; frames are (y, x) or (time, y, x)"
@@ -130,7 +135,9 @@ class TrackForm:
         ValueError
             If a layer of points is empty.
         """
-        return Tracker(self._places(), sigma=self.sigma.value, stop=self.on_error == "stop")
+        model = self.depth.calibration
+        own: Options = {"sigma": self.sigma.value} if model is None else {"model": model}
+        return Tracker(self._places(), stop=self.on_error == "stop", **own)
 
     def make_log(self) -> TrackingLog | None:
         """Return the log, if one is requested.
@@ -177,192 +184,8 @@ class TrackForm:
         points = [(f"of “{one.name}”", one) for one in self._viewer.layers if is_points(one)]
         return [(_FOUND, _FOUND), *points]
 
+    def _on_depth(self) -> None:
+        self.sigma.enabled = self.depth.calibration is None
+
     def _on_source(self, value: Any) -> None:
         self.rate.enabled = value == SIMULATED
-
-
-#: Frames of a camera that may wait.
-_WAITING = 256
-_NAME = "camera"
-
-
-class Source(ABC):
-    """Puts frames into its queue from :meth:`start` to :meth:`stop`.
-
-    Parameters
-    ----------
-    waiting : int
-        How many frames may wait.
-    """
-
-    #: Holds the sample still; None without a stage, or before it is calibrated.
-    controller: Controller | None = None
-    #: A stage that has to be calibrated before there is a controller.
-    stage: Stage | None = None
-
-    def __init__(self, waiting: int = _WAITING) -> None:
-        self.queue = FrameQueue(waiting)
-
-    def look(self) -> Any:
-        """Return a frame to show before the first one comes; None if there is none."""
-        return None
-
-    @abstractmethod
-    def start(self) -> None:
-        """Begin."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End."""
-
-
-class SimulatedSource(Source):
-    """A simulated microscope in real time, whose sample drifts and trembles.
-
-    Parameters
-    ----------
-    rate : float
-        Frames a second.
-    pixel_size : float
-        Nanometres.
-    on_error : {"hold", "stop"}
-        What the loop does when the stage raises an error.
-    """
-
-    def __init__(
-        self, rate: float, pixel_size: float, on_error: Literal["hold", "stop"] = "hold"
-    ) -> None:
-        super().__init__()
-        self.scope = SimulatedMicroscope(
-            drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, seed=1
-        )
-        calibration = StageCalibration.of_pixel_size(pixel_size / 1000)
-        self.controller = Controller(self.scope.stage, calibration, on_error=on_error)
-        self._camera = SimulatedCamera(self.scope, self.queue, rate)
-
-    def look(self) -> Any:
-        """Return what the camera sees now."""
-        return self.scope.frame(self.scope.now)
-
-    def start(self) -> None:
-        """Begin to stream."""
-        self._camera.start()
-
-    def stop(self) -> None:
-        """Stop streaming."""
-        self._camera.stop()
-
-
-class LayerSource(Source):
-    """The frames of a layer, and those that come while it grows.
-
-    A layer of one frame gives it each time it is replaced.
-
-    Parameters
-    ----------
-    layer : napari.layers.Image
-        The layer.
-    """
-
-    def __init__(self, layer: Image) -> None:
-        # Views of the layer's data: none needs to be dropped.
-        super().__init__(waiting=2**62)
-        self.layer, self._seen = layer, 0
-
-    def start(self) -> None:
-        """Queue the frames that are there, and follow the layer."""
-        self._on_data()
-        self.layer.events.data.connect(self._on_data)
-
-    def stop(self) -> None:
-        """Follow it no more."""
-        self.layer.events.data.disconnect(self._on_data)
-
-    def _on_data(self, event: Any = None) -> None:
-        data = self.layer.data
-        if data.ndim == 2:
-            self.queue.put(data)
-            return
-        for number in range(self._seen, len(data)):
-            self.queue.put(data[number], float(number))
-        self._seen = max(self._seen, len(data))
-
-
-def drift_of(seen: Snapshot) -> Drift:
-    """Return the drift of a layer's frames from the displacements of a session.
-
-    Raises
-    ------
-    ValueError
-        If no displacement is known, or the first frames are no longer kept.
-    """
-    known = np.isfinite(seen.y) & np.isfinite(seen.x)
-    if not known.any():
-        raise ValueError("no frame has yielded a displacement: nothing can be corrected")
-    if seen.frames > len(seen.time):
-        raise ValueError(
-            f"the movie has {seen.frames} frames, and only the last {len(seen.time)} are kept: "
-            "use the page Drift of Results"
-        )
-    at = np.arange(round(seen.time[-1]) + 1)
-    y, x, y_stderr, x_stderr = (
-        np.asarray(np.interp(at, seen.time[known], column[known]))
-        for column in (seen.y, seen.x, seen.y_stderr, seen.x_stderr)
-    )
-    return Drift(y, x, y_stderr, x_stderr, np.isin(at, seen.time[known]).astype(np.int64))
-
-
-class CoreSource(Source):
-    """The frames of pymmcore-plus' acquisitions, and the microscope's XY stage, if it has one.
-
-    Parameters
-    ----------
-    core : CMMCorePlus
-        The microscope.
-    """
-
-    def __init__(self, core: Any) -> None:
-        super().__init__()
-        if core.getXYStageDevice():
-            self.stage = CoreStage(core)
-        self._ready = core.mda.events.frameReady
-
-    def start(self) -> None:
-        """Follow the acquisition."""
-        self._ready.connect(self._on_frame)
-
-    def stop(self) -> None:
-        """Follow it no more."""
-        self._ready.disconnect(self._on_frame)
-
-    def _on_frame(self, frame: Any, event: Any, meta: Any) -> None:
-        self.queue.put(frame)
-
-
-class LiveFrames:
-    """An image layer of the newest frame, in which fiducials can be clicked.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer; the layer is added with the first frame, and again if it was removed.
-    """
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
-        self.layer: Image | None = None
-
-    def show(self, frame: Any) -> None:
-        """Show a frame in the place of the one before."""
-        pixels, layers = to_host(frame), self._viewer.layers
-        if (
-            self.layer is not None
-            and self.layer in layers
-            and self.layer.data.shape == pixels.shape
-        ):
-            self.layer.data = pixels
-            return
-        selected = set(layers.selection)
-        self.layer = self._viewer.add_image(pixels, name=_NAME)
-        if selected:
-            layers.selection = selected

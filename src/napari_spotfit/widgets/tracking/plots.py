@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QGridLayout, QWidget
 from ...tracking.displacement import allan_deviation, power_spectrum
 from ...tracking.session import Snapshot
 from ..parts.layout import explain
-from ..parts.plots import BLUE, ORANGE, Plot, faint
+from ..parts.plots import BLUE, GREEN, ORANGE, Plot, faint
 
 #: Frames that are drawn, and those of a spectrum: at most and at least.
 _DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16
@@ -23,7 +23,7 @@ _FEW_DECADES, _MOST_NUMBERS = 1.2, 4
 #: Heights in pixels below which a label along an axis is cut, of the plot above and those below.
 _LEAST_ABOVE, _LEAST_BELOW = 110, 120
 _BAND = 70
-_COLORS = (("y", BLUE), ("x", ORANGE))
+_COLORS = (("y", BLUE), ("x", ORANGE), ("z", GREEN))
 
 
 class TrackPlots(QWidget):
@@ -33,7 +33,7 @@ class TrackPlots(QWidget):
         super().__init__()
         # The import takes a second, in which the first spectrum would delay the tracking.
         Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
-        self.displacement = Plot("time (s)", "y, x (nm)")
+        self.displacement = Plot("time (s)", "drift (nm)")
         self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
         self.allan = Plot("averaged over (s)", "Allan (nm)")
         self.health = Plot("fiducial", "used (%)")
@@ -84,8 +84,8 @@ class TrackPlots(QWidget):
         self._number()
         time = time - seen.time[0]
         for name, _ in _COLORS:
-            values = getattr(seen, name)[-_DRAWN:] * pixel_size
-            errors = getattr(seen, f"{name}_stderr")[-_DRAWN:] * pixel_size
+            values = _nanometres(seen, name, pixel_size)[-_DRAWN:]
+            errors = _nanometres(seen, f"{name}_stderr", pixel_size)[-_DRAWN:]
             known = np.isfinite(values) & np.isfinite(errors)
             for edge, sign in zip(self._edges[name], (-1, 1), strict=True):
                 edge.setData(time[known], (values + sign * errors)[known])
@@ -114,12 +114,18 @@ class TrackPlots(QWidget):
         ):
             drawn = []
             for name, curve in curves.items():
-                values: NDArray[np.float64] = getattr(seen, name)[-_OF_SPECTRUM:] * pixel_size
+                values = _nanometres(seen, name, pixel_size)[-_OF_SPECTRUM:]
                 if np.count_nonzero(np.isfinite(values)) >= _LEAST:
                     drawn.append(_above_0(*transform(values, seen.rate)))
                     curve.setData(*drawn[-1])
             for axis, numbers in zip(("bottom", "left"), zip(*drawn, strict=True), strict=False):
                 plot.getAxis(axis).setTicks([_decades(np.concatenate(numbers))])
+
+
+def _nanometres(seen: Snapshot, name: str, pixel_size: float) -> NDArray[np.float64]:
+    """Return displacements, or errors, in nm: z has them already."""
+    values: NDArray[np.float64] = getattr(seen, name)
+    return values if name.startswith("z") else values * pixel_size
 
 
 def _decades(values: NDArray[np.float64]) -> list[tuple[float, str]]:
@@ -141,12 +147,12 @@ def _above_0(
 
 
 _DISPLACEMENT_TIP = (
-    "<p>By how much the sample has moved since the first frame, along y (blue) and x (orange), in "
-    "nanometres, with the band of one standard error.</p>"
+    "<p>By how much the sample has moved since the first frame, along y (blue), x (orange) and, "
+    "with a calibration, z (green), in nanometres, with the band of one standard error.</p>"
 )
 _SPECTRUM_TIP = (
-    "<p>Power spectrum of the last frames, along y (blue) and x (orange): a vibration is a peak at "
-    "its frequency.</p>"
+    "<p>Power spectrum of the last frames, along y (blue), x (orange) and z (green): a vibration "
+    "is a peak at its frequency.</p>"
 )
 _ALLAN_TIP = (
     "<p>Allan deviation: by how much means over a time differ from the next. Where it falls, "

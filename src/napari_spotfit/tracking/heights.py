@@ -1,0 +1,141 @@
+"""Common displacement of fiducials along z, by fits with a calibration.
+
+Each is measured from its own reference, so that the displacement does not depend on which ones are
+used. Their errors are those of the fits and a common jitter, which is learnt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.quality.flags import Flag
+from .displacement import Health
+from .fiducials import HALF_OF_DEVIATES, Scatter
+
+Floats = NDArray[np.float64]
+
+#: Fiducials count within this many standard errors, or scaled median absolute deviations, of the
+#: median of all; of two, each has to agree with the other.
+_WITHIN, _DEVIATION = 4.0, 1.4826
+#: Standard deviations of χ² beyond which the error of the mean grows with it.
+_MOST_CHI = 3.0
+#: Frames of which a reference is the mean at most.
+_FRAMES = 1000
+
+
+class Rise(NamedTuple):
+    """The displacement along z in nm, its standard error, and how many fiducials were used."""
+
+    z: float = math.nan
+    error: float = math.nan
+    used: int = 0
+
+
+class Heights:
+    """References of fiducials along z, in nm.
+
+    Parameters
+    ----------
+    count : int
+        Number of fiducials.
+
+    Attributes
+    ----------
+    references : ndarray of float64, shape (count,)
+        z of each in the first frame; NaN where it is not known yet.
+    jitter : float
+        Common scatter beside the errors of the fits.
+
+    Examples
+    --------
+    >>> heights, health = Heights(3), np.zeros(3, np.uint8)
+    >>> fits = {"z": np.array([9.0, 80.0, -50.0]), "z_stderr": np.full(3, 2.0)}
+    >>> heights.measure(fits | {"flags": np.zeros(3, np.uint32)}, health, 1.0).z
+    0.0
+    >>> fits["z"] = fits["z"] + [5.0, 7.0, 300.0]
+    >>> heights.measure(fits | {"flags": np.zeros(3, np.uint32)}, health, 1.0).z, health.tolist()
+    (6.0, [0, 0, 9])
+    """
+
+    def __init__(self, count: int) -> None:
+        self.references, self.jitter = np.full(count, math.nan), 0.0
+        self._frames = np.ones(count)
+        self._scatter = Scatter()
+
+    def measure(
+        self, columns: Mapping[str, Any], health: NDArray[np.uint8], scatter: float
+    ) -> Rise:
+        """Return the displacement in a frame, and learn from it.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray
+            The fits of the fiducials.
+        health : ndarray of uint8
+            :class:`Health` of each by y and x; those that are good, but not along z, are marked.
+        scatter : float
+            Factor for standard errors.
+        """
+        good = health == Health.GOOD
+        z, errors = (np.asarray(columns[name], float) for name in ("z", "z_stderr"))
+        limited = (columns["flags"] & int(Flag.Z_AT_LIMIT)) != 0
+        known = good & ~limited & np.isfinite(z) & (errors > 0)
+        health[good & ~known] = Health.NO_Z
+        # Where half lie beyond the range, noise decides which ones still lie within: all too low.
+        if 2 * np.count_nonzero(good & limited) >= np.count_nonzero(good):
+            return Rise()
+        if not np.isfinite(self.references).any():
+            self.references[known] = z[known]
+        shifts, own = z - self.references, (scatter * errors) ** 2
+        variances = own + self.jitter**2
+        candidates = known & np.isfinite(shifts)
+        taken = candidates & _near(shifts, variances, candidates)
+        health[candidates & ~taken] = Health.APART_Z
+        used = int(np.count_nonzero(taken))
+        if not used:
+            return Rise()
+        weights = 1 / variances[taken]
+        mean, least = float(np.average(shifts[taken], weights=weights)), float(1 / weights.sum())
+        free = used - 1
+        squares = (shifts[taken] - mean) ** 2
+        chi = float((squares * weights).sum()) / free if free else 1.0
+        if chi < 1 + _MOST_CHI * math.sqrt(2 / max(free, 1)):
+            chi = 1.0
+        self._learn(z - mean, known & (taken | np.isnan(shifts)))
+        if free:
+            self._learn_jitter(squares, own[taken], free / used)
+        return Rise(mean, math.sqrt(chi * least), used)
+
+    def _learn(self, places: Floats, which: NDArray[np.bool_]) -> None:
+        """Improve the references; one that is seen for the first time belongs where it is."""
+        new = which & np.isnan(self.references)
+        self.references[new], self._frames[new] = places[new], 0
+        frames = np.minimum(self._frames[which] + 1, _FRAMES)
+        self.references[which] += (places - self.references)[which] / frames
+        self._frames[which] = frames
+
+    def _learn_jitter(self, squares: Floats, own: Floats, free: float) -> None:
+        """Follow the median deviate: what the errors of the fits do not explain is jitter."""
+        variances = (own + self.jitter**2) * free
+        beyond = int(np.count_nonzero(squares > HALF_OF_DEVIATES**2 * variances))
+        before = self._scatter.factor
+        self._scatter.learn(beyond, len(own))
+        usual = float(np.median(own))
+        total = (usual + self.jitter**2) * (self._scatter.factor / before) ** 2
+        self.jitter = math.sqrt(max(total - usual, 0.0))
+
+
+def _near(shifts: Floats, variances: Floats, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which shifts lie near the median of the candidates."""
+    if not candidates.any():
+        return candidates
+    away = np.abs(shifts - np.median(shifts[candidates]))
+    allowed = _WITHIN * np.sqrt(variances)
+    if np.count_nonzero(candidates) > 2:
+        allowed = np.maximum(allowed, _WITHIN * _DEVIATION * np.median(away[candidates]))
+    return np.asarray(away <= allowed)

@@ -1,0 +1,245 @@
+"""z of fiducials: measured by a calibration, held by a stage, and never run after without beads."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from psfs import measured_psf
+
+from napari_spotfit import (
+    Controller,
+    Displacement,
+    FrameQueue,
+    SimulatedMicroscope,
+    StageCalibration,
+    Tracker,
+    TrackingLog,
+    TrackingSession,
+    calibrate_stage,
+    read_log,
+)
+from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+from napari_spotfit.tracking.displacement import Health
+from napari_spotfit.tracking.heights import Heights
+
+RATE = 50.0
+KNOWN = {"gain": 1.0, "offset": 100.0, "backend": "cpu", "threads": 1}
+
+
+def lens():
+    x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
+    return AstigmatismCalibration(x, y, -400.0, 400.0, roi_size=(13, 13))
+
+
+MODELS = {"lens": lens, "measured PSF": measured_psf}
+
+
+def scope_of(model, count=9, **options):
+    return SimulatedMicroscope(count, (180, 180), model=model, **options)
+
+
+def fits_of(z, errors=2.0, flags=0):
+    z = np.asarray(z, float)
+    return {
+        "z": z, "z_stderr": np.broadcast_to(errors, z.shape),
+        "flags": np.broadcast_to(np.uint32(flags), z.shape),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_z_is_followed_within_its_standard_errors(model):
+    model = MODELS[model]()
+    scope = scope_of(model, height=lambda time: 0.05 * math.sin(3 * time), drift=(0.02, 0.0))
+    with Tracker(scope.fiducials, model=model, **KNOWN) as tracker:
+        found, truth = [], []
+        for at, frame in scope.frames(RATE, 100):
+            found.append(tracker.update(frame, at))
+            truth.append(scope.displacement(at))
+    truth = np.array(truth) - truth[0]
+    off = np.array([[one.y, one.x, one.z] for one in found]) - truth
+    errors = np.array([[one.y_stderr, one.x_stderr, one.z_stderr] for one in found])
+    spread = np.std(off[20:], axis=0) / errors[20:].mean(axis=0)
+    assert np.all((spread > 0.75) & (spread < 1.25)), spread
+    assert np.all(np.abs(off[20:].mean(axis=0)) < 4 * errors[0])
+    assert {one.z_used for one in found} == {9}
+
+
+def test_the_gain_in_z_is_measured_with_its_sign():
+    model = measured_psf()
+    scope = scope_of(model, angle=20.0, z_gain=-0.8, seed=1)
+    with Tracker(scope.fiducials, model=model, **KNOWN) as tracker:
+        found = calibrate_stage(scope.stage, scope.grab_at_rest, tracker)
+        flat = calibrate_stage(scope.stage, scope.grab_at_rest, tracker, z=False)
+    assert not flat.has_z
+    assert found.has_z
+    assert abs(found.matrix[2, 2] + 800) < 30
+    assert np.abs(found.matrix - scope.matrix)[:2, :2].max() < 0.3
+    assert np.abs(scope.stage.place(scope.now + 10)).max() < 0.03
+
+
+def test_a_stage_without_z_is_no_stage_for_z():
+    model = measured_psf()
+    scope = scope_of(model, z_gain=0.0)
+    no_move = pytest.raises(
+        RuntimeError, match=r"along z moves the image .* nm, no more than noise"
+    )
+    with Tracker(scope.fiducials, model=model, **KNOWN) as tracker, no_move:
+        calibrate_stage(scope.stage, scope.grab_at_rest, tracker)
+
+
+def held(scope, model, matrix, frames, change=lambda number, frame: None, **options):
+    """Return z of the image and corrections while a loop is closed."""
+    controller = Controller(scope.stage, StageCalibration(matrix, np.zeros((3, 3))), **options)
+    controller.arm()
+    places, done = [], []
+    with Tracker(scope.fiducials, model=model, **KNOWN) as tracker:
+        for number, (at, frame) in enumerate(scope.frames(RATE, frames)):
+            change(number, frame)
+            found = tracker.update(frame, at)
+            places.append(scope.displacement(at)[2])
+            done.append((found, controller.step(found)))
+    return np.array(places), done
+
+
+@pytest.mark.parametrize("z_gain", [1.0, -0.7])
+def test_a_walk_with_steps_is_held(z_gain):
+    model, random = measured_psf(), np.random.default_rng(2)
+    walk = np.cumsum(random.normal(0, 0.002, 400)) + 0.01 * (np.arange(400) // 100)
+    scope = scope_of(
+        model, 16, height=lambda at: walk[round(at * RATE) % 400], z_gain=z_gain, seed=3
+    )
+    places, done = held(scope, model, scope.matrix, 350, proportional=0.8, integral=0.0)
+    error = np.median([found.z_stderr for found, _ in done])
+    rms = np.std(places[20:])
+    assert rms < 1.3 * math.hypot(error, 2.0 * abs(z_gain))
+
+
+@pytest.mark.parametrize("lost", ["all", "out of range"])
+def test_without_beads_z_does_not_run_away(lost):
+    model = measured_psf()
+    fast = 30.0 if lost == "out of range" else 0.02  # µm a second
+    scope = scope_of(model, height=lambda at: fast * max(at - 1.0, 0.0), seed=4)
+    empty = scope_of(model, photons=0.0, seed=4)
+
+    def change(number, frame):
+        if lost == "all" and number >= 60:
+            frame[:] = empty.frame(number / RATE)
+
+    _, done = held(scope, model, scope.matrix, 130, change, integral=2.0, proportional=0.3)
+    unknown = [correction for found, correction in done if math.isnan(found.z)]
+    assert len(unknown) > 30
+    assert all(correction.dz == 0 for correction in unknown)
+    assert all(correction.why for correction in unknown)
+
+
+def test_fiducials_off_and_on_make_no_step():
+    model = measured_psf()
+    scope, empty = scope_of(model, 12, seed=6), scope_of(model, 12, photons=0.0, seed=6)
+    found = []
+    with Tracker(scope.fiducials, model=model, **KNOWN) as tracker:
+        for number, (at, frame) in enumerate(scope.frames(RATE, 120)):
+            if number >= 60:
+                frame[:90] = empty.frame(at)[:90]
+            found.append(tracker.update(frame, at))
+    before, after = (np.array([one.z for one in part]) for part in (found[20:60], found[80:]))
+    assert found[-1].z_used < 9
+    error = found[-1].z_stderr / math.sqrt(len(after))
+    assert abs(before.mean() - after.mean()) < 5 * error
+
+
+def test_one_that_moves_apart_along_z_is_left_out_of_z_alone():
+    heights = Heights(5)
+    heights.measure(fits_of([0, 50, -50, 10, 20]), np.zeros(5, np.uint8), 1.0)
+    health = np.zeros(5, np.uint8)
+    health[1] = Health.DIM
+    rise = heights.measure(fits_of([8, 58, -42, 18, 90]), health, 1.0)
+    assert health.tolist() == [0, Health.DIM, 0, 0, Health.APART_Z]
+    assert rise.used == 3
+    assert rise.z == pytest.approx(8)
+
+
+def test_one_beyond_the_range_has_no_z_until_it_is_back():
+    heights, at_limit = Heights(3), np.array([0, 1 << 18, 0], np.uint32)
+    assert heights.measure(fits_of([0, 400, 9], flags=at_limit), np.zeros(3, "u1"), 1.0).used == 2
+    health = np.zeros(3, np.uint8)
+    assert heights.measure(fits_of([-90, 300, -81]), health, 1.0).z == pytest.approx(-90)
+    assert not health.any()
+    # It belongs where it was seen first, less the displacement there.
+    assert heights.references[1] == pytest.approx(390)
+
+
+def test_two_that_do_not_agree_say_nothing():
+    heights = Heights(2)
+    heights.measure(fits_of([0, 0]), np.zeros(2, np.uint8), 1.0)
+    rise = heights.measure(fits_of([0, 100]), np.zeros(2, np.uint8), 1.0)
+    assert rise.used == 0
+    assert math.isnan(rise.z)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 6.0])
+def test_the_jitter_is_learnt(jitter):
+    random, heights, off = np.random.default_rng(1), Heights(20), []
+    own = random.uniform(1, 4, 20)
+    for _ in range(400):
+        z = random.normal(0, np.hypot(own, jitter))
+        rise = heights.measure(fits_of(z, own), np.zeros(20, np.uint8), 1.0)
+        off.append((rise.z / rise.error, rise.error))
+    assert heights.jitter == pytest.approx(jitter, abs=1.0)
+    assert 0.8 < np.std(np.array(off)[50:, 0]) < 1.2
+
+
+def test_errors_grow_where_all_disagree_at_once():
+    heights, random = Heights(20), np.random.default_rng(3)
+    for _ in range(20):
+        heights.measure(fits_of(random.normal(0, 2, 20)), np.zeros(20, np.uint8), 1.0)
+    rise = heights.measure(fits_of(random.normal(0, 40, 20)), np.zeros(20, np.uint8), 1.0)
+    assert rise.error > 5
+
+
+def test_only_a_calibration_with_z_moves_z():
+    displacement = Displacement(0, y=1.0, x=2.0, z=500.0, used=3, z_used=3)
+    assert StageCalibration.of_pixel_size(0.1).to_stage(displacement)[2] == 0
+    assert StageCalibration.of_pixel_size(0.1, z_gain=-2).to_stage(displacement)[2] == -0.25
+
+
+@pytest.mark.parametrize("z_gain", [0.0, 0.01])
+def test_a_stage_that_does_not_focus_is_refused(z_gain):
+    with pytest.raises(ValueError, match="does not change z"):
+        StageCalibration.of_pixel_size(0.1, z_gain=z_gain)
+
+
+def test_too_few_in_z_hold_z_while_y_and_x_move():
+    class Recorded(list):
+        def move_by(self, *move):
+            self.append(move)
+
+    stage = Recorded()
+    controller = Controller(
+        stage, StageCalibration.of_pixel_size(0.1, z_gain=1.0), least_used=2, integral=1.0
+    )
+    controller.arm()
+    for frame, used in enumerate((5, 5, 1, 1, 5)):
+        moved = Displacement(frame, 0.1 * frame, y=0.1, x=0.0, z=20.0, used=5, z_used=used)
+        correction = controller.step(moved)
+        assert correction.state == "moved"
+        assert ("z is held: 1 fiducials take part" in correction.why) is (used == 1)
+    assert [move[2] != 0 for move in stage] == [True, True, False, False, True]
+    assert all(move[0] < 0 for move in stage)
+
+
+def test_a_session_records_z_and_calibrates_it(tmp_path):
+    model, queue = measured_psf(), FrameQueue()
+    scope = scope_of(model, 4, height=lambda at: 0.1 * at, seed=8)
+    for at, frame in scope.frames(RATE, 20):
+        queue.put(frame, at)
+    tracker = Tracker(scope.fiducials, model=model, **KNOWN)
+    session = TrackingSession(queue, tracker, log=TrackingLog(tmp_path / "z.parquet"))
+    session.start()
+    session.finish()
+    seen = session.snapshot()
+    assert seen.z[-1] == pytest.approx(38, abs=15)
+    table = seen.to_dataframe()
+    assert np.array_equal(table.z, seen.z)
+    assert np.array_equal(read_log(tmp_path / "z.parquet").z, seen.z)
