@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.history import Step
 from ..models.columns import TRACK
 from ..results.spot_fits import SpotFits
 
@@ -82,8 +83,11 @@ def link_spots(
     number[short] = NO_TRACK
     # Renumber without gaps, in the order in which tracks begin.
     number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)[1]
-    columns = {**fits.columns, TRACK: number}
-    return SpotFits(columns, fits.index_names, fits.settings, units=fits.units)
+    step = Step(
+        "link_spots",
+        {"max_distance": max_distance, "memory": memory, "least_frames": least_frames},
+    )
+    return fits.with_columns({**fits.columns, TRACK: number}, step)
 
 
 def leading_axes(columns: Iterable[str]) -> list[str]:
