@@ -9,6 +9,7 @@ from .analysis.drift import subtract_drift as subtract_drift
 from .analysis.groups import summarize_groups as summarize_groups
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
+from .analysis.merging import merge_blinks as merge_blinks
 from .analysis.pairs import SpotPairs as SpotPairs
 from .analysis.pairs import pair_spots as pair_spots
 from .analysis.registration import ChannelRegistration as ChannelRegistration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..files.exchange.image_info import as_pixel_size
 from ..files.exchange.picasso import MARKER, convention_of
+from ..files.history import Step
 from ..files.table import UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import PLANES, TRACK
@@ -85,6 +87,13 @@ class Drift:
         import pandas as pd
 
         return pd.DataFrame({"frame": np.arange(len(self))} | self._columns())
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that only equal displacements have, by which a history knows a drift."""
+        columns = self._columns()
+        moved = [columns[axis].astype(float).tobytes() for axis in "yxz" if axis in columns]
+        return hashlib.blake2b(b"".join(moved), digest_size=8).hexdigest()
 
     def _columns(self) -> dict[str, NDArray[np.generic]]:
         """Return the columns that are known."""
@@ -203,6 +212,11 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
         If the drift lacks frames of the fits, these are of several files or positions, or their z
         is in planes and that of the drift in nm.
 
+    Warns
+    -----
+    UserWarning
+        If the same drift was subtracted before.
+
     Examples
     --------
     >>> import numpy as np
@@ -234,7 +248,10 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
                 "of planes and subtract it from the column z"
             )
         moved["z"] = fits.z - drift.z[frame]
-    return SpotFits(fits.columns | moved, fits.index_names, fits.settings, units=fits.units)
+    step = Step("subtract_drift", {"drift": drift.fingerprint})
+    if step in fits.history:
+        warn_caller("this drift was subtracted from these fits before: now it is, twice")
+    return fits.with_columns(fits.columns | moved, step)
 
 
 def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:

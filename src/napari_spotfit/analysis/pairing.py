@@ -80,7 +80,7 @@ def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
     if CHANNEL not in fits:
         raise ValueError('these fits have no column channel: fit with channel="all"')
     index = [name for name in fits.index_names if name != CHANNEL]
-    whole = SpotFits(fits.columns, index, fits.settings, units=fits.units)
+    whole = SpotFits(fits.columns, index, fits.settings, units=fits.units, history=fits.history)
     return {int(number): whole[fits.channel == number] for number in np.unique(fits.channel)}
 
 
@@ -95,8 +95,11 @@ def of_one_channel(fits: SpotFits) -> SpotFits:
             f"fits[fits.channel == {next(iter(channels))}]"
         )
     index = [name for name in fits.index_names if name != CHANNEL]
-    empty = SpotFits(fits.to_host().columns, index, fits.settings, units=fits.units)
-    return next(iter(channels.values()), empty)
+    empty = fits.to_host().columns
+    return next(
+        iter(channels.values()),
+        SpotFits(empty, index, fits.settings, units=fits.units, history=fits.history),
+    )
 
 
 def partners(a: Floats, b: Floats, a_frame: Integers, b_frame: Integers, radius: float) -> Integers:

@@ -140,7 +140,7 @@ class ChannelRegistration:
             errors = np.sqrt(own + fit.variances(places)).astype(np.float32)
             moved |= zip(names, errors.T, strict=True)
         moved[REGISTERED] = np.ones(len(fits), bool)
-        return SpotFits(fits.columns | moved, fits.index_names, fits.settings, units=fits.units)
+        return fits.with_columns(fits.columns | moved)
 
     def covers(self, fits: SpotFits) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return which fits of channel b are within the hull of the pairs, or have no position."""

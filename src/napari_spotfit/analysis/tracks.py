@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import TRACK
+from ..files.history import Step
+from ..models.columns import CHANNEL, TRACK
 from ..results.spot_fits import SpotFits
 
 #: The track number of spots that are in none.
@@ -82,8 +83,11 @@ def link_spots(
     number[short] = NO_TRACK
     # Renumber without gaps, in the order in which tracks begin.
     number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)[1]
-    columns = {**fits.columns, TRACK: number}
-    return SpotFits(columns, fits.index_names, fits.settings, units=fits.units)
+    step = Step(
+        "link_spots",
+        {"max_distance": max_distance, "memory": memory, "least_frames": least_frames},
+    )
+    return fits.with_columns({**fits.columns, TRACK: number}, step)
 
 
 def leading_axes(columns: Iterable[str]) -> list[str]:
@@ -91,14 +95,15 @@ def leading_axes(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if name.startswith("axis_")][:-1]
 
 
-def _movie_of(fits: SpotFits, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of each row's movie: its file, and its indices along leading axes."""
-    movie = np.zeros(len(rows), np.int64)
-    for name in ("file", *leading_axes(fits.columns)):
+def movies_of(fits: SpotFits) -> NDArray[np.int64]:
+    """Return the number of each fit's movie: its file, channel, and indices along leading axes."""
+    movie = np.zeros(len(fits), np.int64)
+    for name in ("file", CHANNEL, *leading_axes(fits.columns)):
         if name in fits.columns:
-            own = fits.columns[name][rows].tolist()
-            kinds = {kind: number for number, kind in enumerate(dict.fromkeys(own))}
-            numbers = np.array([kinds[kind] for kind in own], np.int64)
+            own = fits.columns[name]
+            if own.dtype.kind not in "iu":
+                own = own.astype(str)
+            kinds, numbers = np.unique(own, return_inverse=True)
             movie = np.unique(movie * len(kinds) + numbers, return_inverse=True)[1]
     return movie
 
@@ -116,7 +121,7 @@ def _linked(
     columns = fits.columns
     frame = columns["frame"][rows].astype(np.int64)
     # Give each movie its own frames, far from those of others.
-    frame = frame + _movie_of(fits, rows) * (int(frame.max()) + memory + 2)
+    frame = frame + movies_of(fits[rows]) * (int(frame.max()) + memory + 2)
     order = np.argsort(frame, kind="stable")
     places = fits.points()[rows[order], len(fits.index_names) :]
     ends = np.searchsorted(frame[order], np.arange(frame.max() + 2))

@@ -214,8 +214,7 @@ class Cells:
         part = part.to_host()
         label, good = label_spots(part, self._labels), np.asarray(part.good)
         self._sums.add(label[good], part[good].columns)
-        columns = {**part.columns, LABEL: label}
-        return SpotFits(columns, part.index_names, part.settings)
+        return part.with_columns({**part.columns, LABEL: label})
 
     def table(self, file: str | None = None) -> pd.DataFrame:
         """Return a table of one row per cell, with a column ``file`` if one is given."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,7 +11,7 @@ from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_dr
 from ..analysis.tracks import link_spots
 from ..results.saving import load_fits
 from .options import AboveZero
-from .output import USUAL, write_message
+from .output import USUAL, warnings_written, write_message
 
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -69,13 +66,13 @@ def drift(
             "nothing would be written: pass -o for the table, --save-drift for the drift, or both"
         )
     try:
-        with _warnings_written(source):
+        with warnings_written(source):
             fits = load_fits(source, pixel_size=pixel_size)
         if known is not None:
             found = load_drift(known, pixel_size=pixel_size)
         else:
             linked = link_spots(fits, max_distance, memory=memory)
-            with _warnings_written(source):
+            with warnings_written(source):
                 found = fiducial_drift(linked, least_share=least_share)
             used = f"{np.median(found.used):g} fiducials in most frames"
             way = np.hypot(np.ptp(found.y), np.ptp(found.x))
@@ -87,18 +84,8 @@ def drift(
             save_drift(found, target)
         if output is not None:
             still = subtract_drift(fits, found)
-            with _warnings_written(output):
+            with warnings_written(output):
                 still.save(output, pixel_size=pixel_size)
             write_message(f"{output}: {len(fits)} spots", USUAL)
     except (ImportError, OSError, ValueError) as error_:
         raise click.ClickException(str(error_)) from None
-
-
-@contextmanager
-def _warnings_written(table: Path) -> Iterator[None]:
-    """Write warnings as messages about a table."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        write_message(f"{table.name}: {warning.message}", USUAL)

@@ -15,6 +15,7 @@ from .demo import demo
 from .drift import drift
 from .localize import localize
 from .machine import benchmark, info
+from .merge import merge
 from .output import (
     EXIT_STOPPED,
     discard_output,
@@ -80,5 +81,7 @@ def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""
 
 
-for command in (localize, calibrate, pairs, info, convert, drift, simulate, benchmark, demo):
+for command in (
+    localize, calibrate, pairs, info, convert, drift, merge, simulate, benchmark, demo,
+):  # fmt: skip
     main.add_command(command)

@@ -12,8 +12,10 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from unicodedata import category
@@ -46,6 +48,16 @@ def escaped(text: str) -> str:
     return "".join(
         one.encode("unicode_escape").decode() if category(one) in _UNSEEN else one for one in text
     )
+
+
+@contextmanager
+def warnings_written(table: Path) -> Iterator[None]:
+    """Write warnings as messages about a table."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        write_message(f"{table.name}: {warning.message}", USUAL)
 
 
 def write_at_once(text: str) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..models.columns import IN_PLANE, describe
 from ..settings.settings import Settings
 from ..version import __version__
+from .history import Step, steps
 
 #: Types of columns besides NumPy's numbers: any text, and codes for a few words.
 TEXT, WORDS = "text", "words"
@@ -77,6 +78,8 @@ class About:
         The version of the package that wrote the file.
     part : mapping or None
         The inputs of a part of a run, as plain values.
+    history : tuple of Step
+        The steps of analysis that the spots went through.
     """
 
     columns: Mapping[str, StoredColumn]
@@ -87,6 +90,7 @@ class About:
     layer: Mapping[str, Any] | None = None
     version: str = __version__
     part: Mapping[str, Any] | None = None
+    history: tuple[Step, ...] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -196,6 +200,8 @@ def to_texts(about: About) -> dict[str, str]:
     }
     if about.part is not None:
         values["part"] = about.part
+    if about.history:
+        values["history"] = [step.plain() for step in about.history]
     return {
         name: as_text(json.dumps(value, ensure_ascii=False, default=_plain))
         for name, value in values.items()
@@ -234,6 +240,7 @@ def from_texts(texts: Mapping[str, str]) -> About:
             layer=_mapping(values["layer"]),
             version=str(values["version"]),
             part=_mapping(values.get("part")),
+            history=steps(values.get("history")),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(f"its metadata are damaged: {error}") from None

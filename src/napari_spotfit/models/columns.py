@@ -28,6 +28,7 @@ REGISTERED = "registered"
 CHANNEL, PLANE = "channel", "plane"
 GROUP, GROUP_SIZE = "group", "group_size"
 DISTANCE, EVIDENCE = "neighbour_distance", "evidence"
+DETECTIONS, PARENT = "n_detections", "parent"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
@@ -302,6 +303,31 @@ ROWS = (
     Column(
         REGISTERED, "", "Whether the centre was mapped onto another channel.", "bool", "analysis",
         optional=True,
+    ),
+    Column(
+        DETECTIONS, "", "Number of fits that were merged to the event.", "int64", "analysis",
+        optional=True,
+    ),
+    Column(
+        "n_frames", "", "Number of frames from the event's first fit to its last.", "int64",
+        "analysis", optional=True,
+    ),
+    Column(
+        "dark_frames", "", "Number of frames within the event without a fit.", "int64", "analysis",
+        optional=True,
+    ),
+    Column(
+        "scatter_chi_square", "", "Scatter of the positions of an event's fits by their standard "
+        "errors: 1 on average, more for two molecules, drift, or errors that are too small.",
+        group="analysis",
+    ),
+    Column(
+        "truncated", "", "Whether the event begins in the first frame or ends in the last, so that "
+        "it may be longer.", "bool", "analysis", optional=True,
+    ),
+    Column(
+        PARENT, "", "Row of the event that the fit was merged to; -1 for none.", "int64",
+        "analysis", optional=True,
     ),
     Column(
         REFIT, "", "0 for a spot with the settings of the layer; else the number, from 1 on, of "

@@ -67,7 +67,9 @@ def fits_of(table: SpotTable) -> SpotFits:
     columns = {name: values for name, values in table.columns.items() if known[name].role == FIT}
     units = {name: known[name].unit for name in columns if known[name].unit}
     own = units if about.settings is None else {}
-    return SpotFits(columns, about.index, about.settings, about.roi_shape, own)
+    return SpotFits(
+        columns, about.index, about.settings, about.roi_shape, own, about.history
+    )  # fmt: skip
 
 
 def save_fits(

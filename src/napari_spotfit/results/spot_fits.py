@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ..files.history import Step
     from ..files.table import SpotTable
 
 
@@ -47,6 +48,9 @@ class SpotFits:
         parameters then assume that it is known, also for ``mle`` with a background of 0.
     settings : Settings or None
         The settings of the fits.
+    history : tuple of Step
+        The steps of analysis that the fits went through, such as merging: each with the ``name`` of
+        its function, its ``arguments``, and the ``version`` of this package.
 
     Notes
     -----
@@ -77,6 +81,7 @@ class SpotFits:
     iterations: NDArray[np.uint16]
     stop_condition: NDArray[np.uint8]
     settings: Settings | None
+    history: tuple[Step, ...]
     _columns: dict[str, NDArray[Any]]
     _index_names: tuple[str, ...]
     _roi_shape: tuple[int, ...] | None
@@ -89,6 +94,7 @@ class SpotFits:
         settings: Settings | None = None,
         roi_shape: tuple[int, ...] | None = None,
         units: Mapping[str, str] | None = None,
+        history: Sequence[Step] = (),
     ):
         shapes: set[tuple[int, ...]] | None = None
         if isinstance(columns, Mapping):
@@ -105,12 +111,13 @@ class SpotFits:
             settings=settings,
             _roi_shape=roi_shape or _roi_shape_of(settings),
             _units=dict(units or {}),
+            history=tuple(history),
         )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"{name} cannot be set, as fits are immutable. Make new ones, "
-            "SpotFits(fits.columns | {…}, fits.index_names, fits.settings), or a table"
+            "fits.with_columns(fits.columns | {…}), or a table"
         )
 
     def __delattr__(self, name: str) -> None:
@@ -150,7 +157,7 @@ class SpotFits:
             raise IndexError(
                 f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
             )
-        return self._of({name: values[rows] for name, values in self._columns.items()})
+        return self.with_columns({name: values[rows] for name, values in self._columns.items()})
 
     def __repr__(self) -> str:
         share = f"{self.good.mean():.1%} good" if len(self) else "no spots"
@@ -239,11 +246,26 @@ class SpotFits:
 
     def to_host(self) -> SpotFits:
         """Return the fits with columns in NumPy arrays, wherever they lie."""
-        return self._of({name: to_host(values) for name, values in self._columns.items()})
+        return self.with_columns({name: to_host(values) for name, values in self._columns.items()})
+
+    def with_columns(self, columns: Mapping[str, NDArray[Any]], *after: Step) -> SpotFits:
+        """Return fits with other columns, but the same index, settings, units and history.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray
+            All columns, such as ``fits.columns | {"label": labels}``.
+        *after : Step
+            Steps of analysis to append to the history.
+        """
+        return SpotFits(
+            columns, self._index_names, self.settings, self._roi_shape, self._units,
+            (*self.history, *after),
+        )  # fmt: skip
 
     def copy(self) -> SpotFits:
         """Return a copy, such as of fits whose memory a :class:`Fitter` reuses."""
-        return self._of({name: values.copy() for name, values in self._columns.items()})
+        return self.with_columns({name: values.copy() for name, values in self._columns.items()})
 
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return the number of fits with each stop condition."""
@@ -365,7 +387,8 @@ class SpotFits:
         """Save the fits as a file that :func:`~napari_spotfit.load_fits` and napari open again.
 
         Our formats store every column to the bit, units, settings with estimates, the model's
-        formula, and the version of this package. For other programs' formats see docs/formats.md.
+        formula, the history, and the version of this package. For other programs' formats see
+        docs/formats.md.
 
         Parameters
         ----------
@@ -435,6 +458,7 @@ class SpotFits:
         return table_of(
             columns, derived, self.units,
             index=self._index_names, settings=self.settings, roi_shape=self._roi_shape,
+            history=self.history,
         )  # fmt: skip
 
     @staticmethod
@@ -444,14 +468,15 @@ class SpotFits:
         Parameters
         ----------
         parts : sequence of SpotFits
-            At least one. Settings of detection and stopping may differ; the result has those of
-            the first. Groups of different parts get different numbers.
+            At least one. Settings of detection and stopping, and arguments of steps of analysis,
+            may differ; the result has those of the first. Groups of different parts get different
+            numbers.
 
         Raises
         ------
         ValueError
-            If there are none, or if they differ in columns, index, or in settings that change the
-            meaning of columns: model, pixels, estimator and camera.
+            If there are none, or if they differ in columns, index, steps of analysis, or in
+            settings that change the meaning of columns: model, pixels, estimator and camera.
 
         Examples
         --------
@@ -476,16 +501,13 @@ class SpotFits:
             return first
         if any(part._roi_shape != first._roi_shape for part in others):
             # Bounds may depend on the ROI's size, so each part's flags are set by its own settings.
-            parts = [part._of(part.columns | {"flags": part.flags}) for part in parts]
+            parts = [part.with_columns(part.columns | {"flags": part.flags}) for part in parts]
             first = parts[0]
         apart = GroupCounter()
         columns = [apart(part._columns) for part in parts]
-        return first._of(
+        return first.with_columns(
             {name: np.concatenate([one[name] for one in columns]) for name in first._columns}
         )
-
-    def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
-        return SpotFits(columns, self._index_names, self.settings, self._roi_shape, self._units)
 
 
 def units_of(settings: Settings | None) -> dict[str, str]:
@@ -556,6 +578,12 @@ def _check_alike(first: SpotFits, other: SpotFits) -> None:
         raise ValueError(
             "fits of images with different axes cannot be joined: "
             f"{first.index_names} and {other.index_names}"
+        )
+    done = [", ".join(step.name for step in fits.history) or "none" for fits in (first, other)]
+    if done[0] != done[1]:
+        raise ValueError(
+            "fits that went through different steps of analysis cannot be joined: "
+            f"{done[0]}, and {done[1]}. Do the same steps with all"
         )
     if first.units != other.units and None in (first.settings, other.settings):
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.history import steps
 from ...models.columns import IN_PLANE, as_column, index_of
 from ...models.stopping import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
@@ -40,6 +41,8 @@ _STOP, _GOOD = "stop_condition", "good"
 _WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
 #: In the metadata of a layer whose spots are a preview's.
 PASSING = "preview"
+#: In the metadata of a layer, the steps of analysis that its spots went through.
+HISTORY = "history"
 #: Rows in which a column is checked for stop conditions.
 _LOOKED_AT = 1000
 
@@ -90,6 +93,7 @@ def points_arguments(
         "metadata": {
             "units": drawn.units,
             **({} if fits.settings is None else {"settings": fits.settings.to_dict()}),
+            **({HISTORY: [step.plain() for step in fits.history]} if fits.history else {}),
             "stop_counts": {condition.name: n for condition, n in fits.stop_counts().items()},
             "invalid": len(fits) - len(drawn),
             "face": face,
@@ -246,7 +250,8 @@ def fits_of_features(
     settings = settings_of_layer(metadata)
     index = index_of(columns, None if ndim is None else ndim - axes_of(settings))
     units = metadata.get("units", {}) if settings is None else {}
-    return SpotFits(columns, index, settings, units=units)
+    history = steps(metadata.get(HISTORY))
+    return SpotFits(columns, index, settings, units=units, history=history)
 
 
 def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.history import steps
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
 from ...models.profiles import ALL_MODELS
@@ -18,7 +19,7 @@ from ...results.spot_fits import SpotFits
 from ...results.units import Units
 from ...settings.settings import Settings
 from ..layers.images import axis_names, is_number, pixel_size
-from ..layers.points import axes_of, settings_of_layer
+from ..layers.points import HISTORY, axes_of, settings_of_layer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +116,8 @@ def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:
     """Return a layer's columns of numbers as fits, for functions that take fits."""
     numbers = {name: column.values for name, column in columns.items() if column.is_number}
     settings = settings_of_layer(layer.metadata)
-    return SpotFits(numbers, index_of(numbers, layer.ndim - axes_of(settings)), settings)
+    index = index_of(numbers, layer.ndim - axes_of(settings))
+    return SpotFits(numbers, index, settings, history=steps(layer.metadata.get(HISTORY)))
 
 
 def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:

@@ -1,0 +1,414 @@
+"""Merge the fits of a molecule in successive frames to one event."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from ..caller import warn_caller
+from ..engine import threads
+from ..engine.cpu.layouts import EventFits, EventMemory, JoinedColumn, JoinRule
+from ..engine.cpu.library import load
+from ..engine.kernel_arguments import address
+from ..files.history import Step
+from ..models.columns import DETECTIONS, PARENT, STDERR, describe
+from ..results.spot_fits import SpotFits
+from .tracks import movies_of
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Probability that a fit is farther from its own event than the gate.
+MISSED = 0.001
+#: Mean number of fits and events within each other's gates, above which events are ambiguous.
+_MOST_PAIRS, _FEW = 50, 1_000_000
+#: Columns that are added up; and those of angles, which come again after half a turn.
+_SUMMED, _ANGLES = ("photons",), ("angle",)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Which fits belong to which event.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, or slice
+        The rows of the fits that belong to events, by part and frame.
+    event : ndarray of int64
+        The event of each of them.
+    first, last : ndarray of int64
+        The first and the last of them in each event, as places in `rows`.
+    ends : ndarray of int64
+        The place in `rows` where each part begins, and the last one ends.
+    """
+
+    rows: Integers | slice
+    event: Integers
+    first: Integers
+    last: Integers
+    ends: Integers
+
+
+@overload
+def merge_blinks(
+    fits: SpotFits,
+    max_dark_frames: int = ...,
+    radius: float | None = ...,
+    members: Literal[False] = ...,
+    rule: Literal["nearest", "picasso"] = ...,
+) -> SpotFits: ...
+@overload
+def merge_blinks(
+    fits: SpotFits,
+    max_dark_frames: int = ...,
+    radius: float | None = ...,
+    members: Literal[True] = ...,
+    rule: Literal["nearest", "picasso"] = ...,
+) -> tuple[SpotFits, SpotFits]: ...
+def merge_blinks(
+    fits: SpotFits,
+    max_dark_frames: int = 1,
+    radius: float | None = None,
+    members: bool = False,
+    rule: Literal["nearest", "picasso"] = "nearest",
+) -> SpotFits | tuple[SpotFits, SpotFits]:
+    """Merge fits of the same molecule in successive frames to events.
+
+    A fit continues an event if each is the nearest to the other, and they are within the gate, or
+    the radius. Shorter gaps are closed first. The position of an event is the mean of its fits,
+    weighted by their standard errors. Subtract drift before, if it is large within an event.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits of a movie, or of several: files, channels and positions are merged separately. Only
+        good fits are merged, or spots that another program has found; others are left out.
+    max_dark_frames : int, default 1
+        Largest number of successive frames within an event in which the molecule is not seen.
+    radius : float, optional
+        Largest distance between a fit and its event in pixels. By default it follows from the
+        standard errors of both, so that one fit in 1000 is lost: √(−2 ln 0.001) · √(σ_event² +
+        σ_fit²) in a plane.
+    members : bool, default False
+        Return the fits, too, with a column ``parent``.
+    rule : {"nearest", "picasso"}
+        ``"picasso"`` gives the events of Picasso's *Link*: a fit goes to the first event that
+        begins within the radius, compared with its last fit; backgrounds are added up, and events
+        that begin in frame 0 are left out.
+
+    Returns
+    -------
+    SpotFits
+        One row for each event, in order of its first frame, which is ``frame``. Photons are added
+        up, positions and shapes averaged by their standard errors, and other numbers averaged; what
+        has no mean is that of the first fit. Columns are added: ``n_detections``, ``n_frames``,
+        ``dark_frames``, ``scatter_chi_square`` and ``truncated``.
+    SpotFits
+        If `members` is set: all fits with the row of their event as ``parent``, -1 for none.
+
+    Raises
+    ------
+    ValueError
+        If the fits are not of a movie, have no standard errors and no radius is given, were merged
+        before, or are so close together that events are ambiguous.
+
+    Warns
+    -----
+    UserWarning
+        If standard errors of some fits are unknown, so that they stay single.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import localize, merge_blinks, simulate_movie
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
+    >>> fits = localize(np.repeat(movie, 3, axis=0), sigma=1.3)
+    >>> events = merge_blinks(fits)
+    >>> events.n_detections.tolist() == [3] * (len(fits) // 3)
+    True
+    """
+    fits = fits.to_host()
+    _check(fits, max_dark_frames, radius, rule)
+    links = link_events(fits, max_dark_frames, radius, greedy=rule == "picasso")
+    summed = (*_SUMMED, "background") if rule == "picasso" else _SUMMED
+    columns = _joined(fits, links, summed)
+    step = Step(
+        "merge_blinks", {"max_dark_frames": max_dark_frames, "radius": radius, "rule": rule}
+    )
+    merged = fits.with_columns(columns, step)
+    parent = links.event
+    if rule == "picasso":
+        whole = columns["frame"] > 0
+        merged = merged[whole]
+        parent = np.where(whole, np.cumsum(whole) - 1, -1)[parent]
+    if not members:
+        return merged
+    of_row = np.full(len(fits), -1, np.int64)
+    of_row[links.rows] = parent
+    return merged, fits.with_columns(fits.columns | {PARENT: of_row})
+
+
+def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str) -> None:
+    """Raise a ValueError that says why fits cannot be merged like this."""
+    if "frame" not in fits:
+        raise ValueError(
+            "these fits have no column frame: blinks are merged over the frames of a movie"
+        )
+    if DETECTIONS in fits:
+        raise ValueError("these are events, which were merged before: merge the fits themselves")
+    if not isinstance(max_dark_frames, (int, np.integer)) or max_dark_frames < 0:
+        raise ValueError(
+            f"max_dark_frames must be a whole number, 0 or above; got {max_dark_frames!r}"
+        )
+    if rule not in ("nearest", "picasso"):
+        raise ValueError(f'rule must be "nearest" or "picasso"; got {rule!r}')
+    if radius is None:
+        if rule == "picasso":
+            raise ValueError("Picasso's rule needs a radius in pixels: pass radius=…")
+        for name in ("y" + STDERR, "x" + STDERR):
+            if name not in fits:
+                raise ValueError(
+                    f"these fits have no column {name}, from which the distance of fits of one "
+                    "molecule follows: fit with errors=True, or pass radius=… in pixels"
+                )
+    elif not (radius > 0 and math.isfinite(radius)):
+        raise ValueError(f"radius must be a number of pixels above 0; got {radius!r}")
+
+
+def link_events(
+    fits: SpotFits,
+    max_dark_frames: int,
+    radius: float | None,
+    *,
+    greedy: bool = False,
+    part: Integers | None = None,
+) -> Links:
+    """Return which fits belong to which event.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits of one or several movies.
+    max_dark_frames, radius
+        As for :func:`merge_blinks`.
+    greedy : bool
+        Whether to link by Picasso's rule.
+    part : ndarray of int64, optional
+        A number for each fit: events do not span parts. By default movies are parts.
+    """
+    columns = fits.columns
+    known, axes, errors = _linkable(fits, radius)
+    part = movies_of(fits) if part is None else part
+    frame = columns["frame"].astype(np.int64, copy=False)
+    rows = _in_order(known, part, frame)
+    parts = part[rows]
+    inner = np.flatnonzero(np.diff(parts)) + 1
+    ends = np.concatenate([[0], inner, [len(parts)]])[: len(inner) + 1 + (len(parts) > 0)]
+
+    def of(values: NDArray[Any], kind: type) -> NDArray[Any]:
+        return np.ascontiguousarray(values[rows], kind)
+
+    given = [of(frame, np.int64), *(of(columns[axis], np.float64) for axis in axes)]
+    given += [of(one, np.float32) for one in errors]
+    written = [np.empty(len(parts), np.int64) for _ in range(3)]
+    counts = np.zeros(len(ends) - 1, np.int64)
+
+    def link(begin: int, end: int) -> None:
+        for number in range(begin, end):
+            own = slice(ends[number], ends[number + 1])
+            memory = [one[own] for one in (*given, *written)]
+            counts[number] = _link_part(memory, len(axes), max_dark_frames, radius, greedy)
+
+    threads.in_pieces(link, len(counts), 1, None)
+    if (counts < 0).any():
+        raise ValueError(
+            f"more than {_MOST_PAIRS} fits of successive frames are as near to each other as those "
+            "of one molecule, on average: events are ambiguous. Pass a smaller radius=… in pixels"
+        )
+    event, first, last = written
+    before = np.cumsum(counts) - counts
+    for number in range(1, len(counts)):  # numbers of each part's own so far
+        event[ends[number] : ends[number + 1]] += before[number]
+    firsts, lasts = (
+        np.concatenate([np.zeros(0, np.int64)] + [
+            one[ends[number] : ends[number] + counts[number]] + ends[number]
+            for number in range(len(counts))
+        ])
+        for one in (first, last)
+    )  # fmt: skip
+    return Links(rows, event, firsts, lasts, ends)
+
+
+def _linkable(
+    fits: SpotFits, radius: float | None
+) -> tuple[NDArray[np.bool_], list[str], list[NDArray[Any]]]:
+    """Return which fits belong to events, the axes to compare, and standard errors along these.
+
+    Errors that are not known are NaN; with a radius, there are none if they are not known of all.
+    """
+    columns = fits.columns
+    axes = [axis for axis in ("y", "x", "z") if axis in "yx" or axis + STDERR in columns]
+    known = fits.accepted & np.isfinite(columns["y"]) & np.isfinite(columns["x"])
+    has_errors = known.copy()
+    for axis in axes:
+        error = columns.get(axis + STDERR, np.zeros(len(fits)))
+        has_errors &= np.isfinite(error) & (error > 0) & np.isfinite(columns[axis])
+    single = np.count_nonzero(known) - np.count_nonzero(has_errors)
+    if radius is not None and single:
+        return known, ["y", "x"], []
+    errors = [columns[axis + STDERR] for axis in axes]
+    if single:
+        warn_caller(
+            f"{single} of {np.count_nonzero(known)} fits have no standard errors above 0 and stay "
+            "single: pass radius=… in pixels to merge them, too"
+        )
+        errors = [np.where(has_errors, error, np.nan) for error in errors]
+    return known, axes, errors
+
+
+def _in_order(known: NDArray[np.bool_], part: Integers, frame: Integers) -> Integers | slice:
+    """Return the rows of known fits by part and frame; a slice if all are in this order."""
+    rows: Integers | slice = slice(None) if known.all() else np.flatnonzero(known)
+    apart = np.diff(part[rows])
+    if not ((apart < 0) | ((np.diff(frame[rows]) < 0) & (apart == 0))).any():
+        return rows
+    rows = np.flatnonzero(known)
+    return rows[np.lexsort((frame[rows], part[rows]))]
+
+
+def _link_part(
+    memory: list[NDArray[Any]], axes: int, max_dark: int, radius: float | None, greedy: bool
+) -> int:
+    """Link the fits of one part; return the number of events, or -1 if they are ambiguous.
+
+    Parameters
+    ----------
+    memory : list of ndarray
+        Frames, positions and standard errors, if known, along each axis; and what is written:
+        the events, and the first and last row of each.
+    axes : int
+        Number of axes.
+    max_dark, radius, greedy
+        As for :func:`link_events`.
+    """
+    functions, frames = load().functions, memory[0]
+    places, errors = memory[1 : 1 + axes], memory[1 + axes : -3]
+    given = EventFits(
+        address(frames),
+        *(address(places[axis]) if axis < len(places) else 0 for axis in range(3)),
+        *(address(errors[axis]) if axis < len(errors) else 0 for axis in range(3)),
+        len(frames), min(max_dark, int(frames[-1] - frames[0])), radius or 0.0,
+        float(chdtri(1 if radius else axes, MISSED)), *map(address, memory[-3:]),
+    )  # fmt: skip
+    if greedy:
+        return int(functions.spotfit_link_greedily(ctypes.byref(given)))
+    most = int(functions.spotfit_most_in_window(ctypes.byref(given)))
+    most_pairs = _MOST_PAIRS * most + _FEW
+    numbers, indices = np.empty(7 * most), np.empty(6 * most, np.int64)
+    heads, pairs = np.empty(given.max_dark + 1, np.int64), np.empty(3 * most_pairs, np.int64)
+    distances = np.empty(most_pairs)
+    own = EventMemory(
+        *map(address, (numbers, indices, pairs, heads)), most_pairs, address(distances)
+    )
+    return int(functions.spotfit_link_events(ctypes.byref(given), ctypes.byref(own), most))
+
+
+def _joined(fits: SpotFits, links: Links, summed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Return the columns of events."""
+    columns, count = fits.columns, len(links.first)
+    first = links.first if isinstance(links.rows, slice) else links.rows[links.first]
+    scatter = np.zeros(count)
+    found = {name: _rule(name, values, summed) for name, values in columns.items()}
+    rules = {name: rule for name, rule in found.items() if rule is not None}
+    averaged = {*rules, *(name + STDERR for name in rules)}
+    made = {
+        name: values[:0] if name in averaged else values[first] for name, values in columns.items()
+    }
+    # The positions add to one column.
+    places = [name for name in rules if name in fits.axes]
+    groups = [places, *([name] for name in rules if name not in places)]
+
+    def join(begin: int, end: int) -> None:
+        for name in (name for group in groups[begin:end] for name in group):
+            own = scatter if name in places else None
+            made.update(_column(name, fits, links, rules[name], own))
+
+    threads.in_pieces(join, len(groups), 1, None)
+    if "flags" in columns:
+        flags = columns["flags"][links.rows]
+        flagged = np.flatnonzero(flags)
+        np.bitwise_or.at(made["flags"], links.event[flagged], flags[flagged])
+    frames = columns["frame"][links.rows]
+    detections = np.bincount(links.event, minlength=count)
+    lasting = frames[links.last] - frames[links.first] + 1
+    with np.errstate(all="ignore"):
+        scatter /= len(places) * (detections - 1)
+    movie = np.searchsorted(links.ends, links.first, side="right") - 1
+    starts, stops = frames[links.ends[:-1]], frames[links.ends[1:] - 1]
+    known = all(name + STDERR in columns for name in places)
+    return made | {
+        DETECTIONS: detections,
+        "n_frames": lasting,
+        "dark_frames": lasting - detections,
+        "scatter_chi_square": np.where(known, scatter, np.nan).astype(np.float32),
+        "truncated": (frames[links.first] == starts[movie]) | (frames[links.last] == stops[movie]),
+    }
+
+
+def _rule(name: str, values: NDArray[Any], summed: tuple[str, ...]) -> int | None:
+    """Return how values of an event are joined; None if its first fit has them all."""
+    if name in summed:
+        return JoinRule.JOIN_SUM
+    group = describe(name).group
+    if values.dtype.kind != "f" or group in ("index", "viewer") or name.endswith(STDERR):
+        return None
+    return JoinRule.JOIN_WEIGHTED if group in ("position", "shape") else JoinRule.JOIN_MEAN
+
+
+def _column(
+    name: str,
+    fits: SpotFits,
+    links: Links,
+    rule: int,
+    scatter: Floats | None,
+) -> dict[str, NDArray[Any]]:
+    """Return a column of events and that of its standard errors, if fits have it."""
+    columns, of_errors = fits.columns, name + STDERR
+
+    def of(values: NDArray[Any]) -> NDArray[Any]:
+        kind = np.float32 if values.dtype == np.float32 else np.float64
+        return np.ascontiguousarray(values[links.rows], kind)
+
+    values, errors = of(columns[name]), of(columns[of_errors]) if of_errors in columns else None
+    first = values[links.first]
+    if name in _ANGLES:  # the nearest to the first one's, of those half turns apart
+        values = first[links.event] + (values - first[links.event] + 90) % 180 - 90
+    if errors is None and rule == JoinRule.JOIN_WEIGHTED:
+        rule = JoinRule.JOIN_MEAN
+    joined, spread, weights = np.empty((3, len(first)))
+    load().functions.spotfit_join_column(
+        ctypes.byref(
+            JoinedColumn(
+                address(values), 0 if errors is None else address(errors), address(links.event),
+                len(values), len(first), values.dtype == np.float64,
+                errors is not None and errors.dtype == np.float64, rule, address(joined),
+                address(spread), 0 if scatter is None or errors is None else address(scatter),
+                address(weights),
+            )
+        )
+    )  # fmt: skip
+    # Without a known error, as of a fixed width, the first one's value stands for all.
+    unknown = np.isnan(joined)
+    joined[unknown] = first[unknown]
+    kind = columns[name].dtype
+    made = {name: joined.astype(kind if kind.kind == "f" else np.float64)}
+    if errors is not None:
+        spread[unknown] = errors[links.first[unknown]]
+        made[of_errors] = spread.astype(columns[of_errors].dtype)
+    return made
