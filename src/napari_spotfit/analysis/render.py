@@ -109,6 +109,8 @@ class RenderIndex:
     ----------
     shape : (float, float)
         Height and width of the field in camera pixels.
+    median_sigma : float
+        The smaller of the median widths along y and x, in camera pixels; 0 for a histogram.
     """
 
     def __init__(
@@ -132,7 +134,9 @@ class RenderIndex:
         if volume:  # rows without z are left out like those without y
             positions[0] = np.where(there, positions[0], np.nan)
         sigma = _widths(fits, axes, by, there)
-        most = [_MOST_MEDIANS * float(np.median(_sample(one, there))) for one in sigma]
+        medians = [float(np.median(_sample(one, there))) for one in sigma]
+        self.median_sigma = min(medians[:2], default=0.0)
+        most = [_MOST_MEDIANS * one for one in medians]
         extents = [
             _extent(positions[k][there], sigma[k][there] if sigma else None, most[k] if most else 0)
             for k in range(len(axes))
