@@ -35,7 +35,7 @@ def test_levels_are_the_image_per_area(rng):
         expected = index.render(scale) * scale**2
         own = np.asarray(level)[: expected.shape[0], : expected.shape[1]]
         np.testing.assert_allclose(own, expected, rtol=1e-6)
-        assert all(2**number * side == whole for side, whole in zip(level.shape, image.levels[0].shape))
+        assert tuple(side << number for side in level.shape) == image.levels[0].shape
     assert max(image.levels[-1].shape) <= 512
 
 

@@ -159,10 +159,11 @@ class RenderedLayer(QObject):
         return [*table, *place, (events.set_data, self._on_shown), (gone, self._on_removed)]
 
     def _on_table(self, event: Any = None) -> None:
-        self._index_soon.start()
+        if self.layer is not None:
+            self._index_soon.start()
 
     def _on_shown(self, event: Any = None) -> None:
-        if not self._index_soon.isActive():
+        if self.layer is not None and not self._index_soon.isActive():
             self._show_soon.start()
 
     def _on_moved(self, event: Any = None) -> None:
@@ -170,7 +171,10 @@ class RenderedLayer(QObject):
             self.layer.affine = affine_of(self.image, self.points)
 
     def _on_removed(self, event: Any) -> None:
-        if event.value is self.layer or event.value is self.points:
+        if event.value is self.layer:
+            self.layer = self.image = None
+            self._work.drop()
+        elif event.value is self.points:
             self.stop()
 
     def _on_indexed(self, done: tuple[RenderedImage, Known, NDArray[np.bool_]]) -> None:
@@ -179,10 +183,11 @@ class RenderedLayer(QObject):
         name = f"{self.points.name} rendered"
         arguments = layer_arguments(self.image, self.points, name)
         old = self.layer
-        if old is None or old not in self._viewer.layers or old.rgb != arguments["rgb"]:
-            self.layer = self._viewer.add_image(**arguments)
-            if old is not None and old in self._viewer.layers:
+        if old is None or old.rgb != arguments["rgb"]:
+            self.layer = None
+            if old is not None:
                 self._viewer.layers.remove(old)
+            self.layer = self._viewer.add_image(**arguments)
         else:
             _put(old, self.image)
             old.affine = arguments["affine"]

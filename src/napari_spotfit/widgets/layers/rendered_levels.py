@@ -66,13 +66,14 @@ class Level:
             strict=True,
         )
         pixels = self._image.read(self._number, *spans)
+        chosen: Pixels = pixels[within[0]]
         if self.ndim == 3:
-            return pixels[within[0]][..., within[1], :][..., keys[2]]
-        return pixels[within[0]][..., within[1]]
+            return chosen[..., within[1], :][..., keys[2]]
+        return chosen[..., within[1]]
 
 
 def _span(key: Any, side: int) -> tuple[tuple[int, int], Any]:
-    """Return the first and the last row that a key takes, and which of those from one to the other."""
+    """Return the span of indices that a key takes, and which of them it does."""
     chosen = np.arange(side)[key]
     if not np.size(chosen):
         return (0, 0), chosen
@@ -146,9 +147,7 @@ class RenderedImage:
                 pixels[top : top + part.shape[0], left : left + part.shape[1]] = part
         return pixels
 
-    def _row_of_tiles(
-        self, level: int, row: int, first: int, end: int
-    ) -> list[tuple[int, Pixels]]:
+    def _row_of_tiles(self, level: int, row: int, first: int, end: int) -> list[tuple[int, Pixels]]:
         """Return tiles side by side; those in between that are missing are rendered at once."""
         with self._lock:
             found = {}
@@ -195,5 +194,7 @@ class RenderedImage:
 def in_colours(light: NDArray[np.float32], limit: float) -> NDArray[np.uint8]:
     """Return colours as bytes: full brightness at a limit, and the same hue beyond."""
     brightest = light.max(axis=2, keepdims=True)
-    shown = light * (255 / np.maximum(brightest, limit))
-    return np.rint(shown).astype(np.uint8)
+    shown: NDArray[np.uint8] = np.rint(light * (255 / np.maximum(brightest, limit))).astype(
+        np.uint8
+    )
+    return shown
