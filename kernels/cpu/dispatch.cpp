@@ -3,6 +3,7 @@
 #include "detection_functions.h"
 #include "fit_rois.h"
 #include "instruction_sets.h"
+#include "rendering.h"
 #include "verdicts.h"
 
 using namespace spotfit;
@@ -122,4 +123,10 @@ SPOTFIT_EXPORT void spotfit_correct_errors(int index, const FilteredNoise* noise
 
 SPOTFIT_EXPORT void spotfit_mean_widths(int index, const double* columns, long long count, double* widths) {
     verdicts(index).mean_widths(columns, count, widths);
+}
+
+// Draws the tiles first ... last - 1 of a part of a picture, row by row of tiles.
+SPOTFIT_EXPORT void spotfit_render_tiles(int index, const CellIndex* spots, const PicturePart* part, long long first,
+                                         long long last, double* sums) {
+    instruction_set(index).functions->rendering->render_tiles(*spots, *part, first, last, sums);
 }

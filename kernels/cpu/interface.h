@@ -33,6 +33,7 @@ struct DetectionFunctions;
 struct OwnPixelFunctions;
 struct VerdictFunctions;
 struct JointFunctions;
+struct RenderFunctions;
 
 // The fits of the built-in profiles are compiled in so many files, for compilers with many cores.
 constexpr int FIT_FILES = 4;
@@ -58,6 +59,7 @@ struct Functions {
     const OwnPixelFunctions* own_pixels;
     const VerdictFunctions* verdicts;
     const JointFunctions* joint;
+    const RenderFunctions* rendering;
 
     __attribute__((always_inline)) const ProfileFits& fits_of(int profile) const {
         if (profile >= built_in) return *with_constants[profile - built_in];

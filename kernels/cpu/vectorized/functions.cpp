@@ -29,6 +29,7 @@ const Functions functions = {
     &own_pixels,
     &verdicts,
     &joint,
+    &rendering,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -25,5 +25,6 @@ extern const DetectionFunctions detection;
 extern const OwnPixelFunctions own_pixels;
 extern const VerdictFunctions verdicts;
 extern const JointFunctions joint;
+extern const RenderFunctions rendering;
 
 }  // namespace spotfit::SPOTFIT_ISA

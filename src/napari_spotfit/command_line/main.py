@@ -25,6 +25,7 @@ from .output import (
     write_summary,
 )
 from .pairs import pairs
+from .render import render
 from .simulate import simulate
 
 #: Key that says whether a program reads the output.
@@ -82,6 +83,6 @@ def main() -> None:
 
 
 for command in (
-    localize, calibrate, pairs, info, convert, drift, merge, simulate, benchmark, demo,
+    localize, calibrate, pairs, info, convert, drift, merge, render, simulate, benchmark, demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -28,6 +28,7 @@ from .parts.boxes import LayerChoice
 from .parts.docking import RESULTS, Docked, Keys
 from .parts.layout import Label, TwoParts, explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
+from .table.after_page import AfterPage
 from .table.cells_page import CellsPage
 from .table.channels_page import ChannelsPage
 from .table.drift_page import DriftPage
@@ -69,6 +70,7 @@ _PAGES = {
     "Channels": "channels",
     "Drift": "drift",
     "Traces": "traces",
+    "After the fit": "after",
 }
 _AnyPage = TypeVar("_AnyPage", bound=Page)
 
@@ -145,6 +147,11 @@ class Results(Docked):
     def traces(self) -> TracesPage:
         """The light of the selected spots over all frames."""
         return self._placed(TracesPage(self._viewer, self.spots), "Traces")
+
+    @cached_property
+    def after(self) -> AfterPage:
+        """The super-resolved image."""
+        return self._placed(AfterPage(self._viewer, self.spots), "After the fit")
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""

@@ -1,0 +1,349 @@
+"""Render localisations as a super-resolved image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.cell_index import CUT, Field, Floats, Part, SpotIndex
+from ..files.exchange.image_info import as_pixel_size, as_shape
+from ..models.bounds import number
+from ..models.columns import IN_PLANE, PLANES, STDERR
+from ..results.spot_fits import SpotFits
+
+#: Widths above this many times their median count as that, or one bad fit would be a cloud.
+_MOST_MEDIANS = 10.0
+#: Number of widths from which their median is taken.
+_SAMPLE = 1_000_000
+#: Pixels of an image and voxels of a volume, at most: 4 GB and 0.5 GB.
+_MOST_PIXELS, _MOST_VOXELS = 1 << 30, 1 << 27
+#: So much deeper a volume is, in nm, so that its last localisation lies before its end.
+_NANOMETRE = 1.0
+#: Colours of the palette; percentiles of a column that get the first and the last one.
+_COLOURS, _ENDS = 256, (1.0, 99.0)
+_NONE_INSIDE = (
+    "none of the localisations lies in the image, whose first pixel has its centre at (0, 0)"
+)
+
+
+def render(
+    fits: SpotFits,
+    oversampling: float | Sequence[float] = 10,
+    *,
+    shape: Sequence[int] | None = None,
+    by: str | float = "precision",
+    colour_by: str | None = None,
+    pixel_size: float | Sequence[float] | None = None,
+) -> Floats:
+    """Render localisations as a super-resolved image.
+
+    Each localisation is a Gaussian, integrated over the pixels and cut off at 3 σ, that adds
+    exactly 1. σ is at least 0.7 rendered pixels, so that its centre is right to a thousandth of
+    them, and at most 10 times the median.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Localisations, such as ``fits[fits.good]``. Those that ended INVALID have no position and
+        are left out.
+    oversampling : float or (float, float, float), default 10
+        Rendered pixels per camera pixel. Three numbers, along z, y and x, make a volume.
+    shape : sequence of int, optional
+        Shape of the image that was fitted, (…, Y, X), whose field is rendered; by default the
+        field ends 3 σ after the last localisation.
+    by : str or float, default "precision"
+        σ of each localisation: ``"precision"`` for its standard errors, ``"psf"`` for the fitted
+        width of the spot, a number for the same width everywhere, in camera pixels; or
+        ``"histogram"`` to count the localisations in each rendered pixel.
+    colour_by : str, optional
+        A column, such as ``"z"`` or ``"frame"``, shown as colour: blue up to its 1st percentile,
+        red from its 99th on.
+    pixel_size : float or (float, float), optional
+        Height and width of a camera pixel in nm. Rendered pixels are squares then, with
+        `oversampling` along x. Volumes need it if z is in nm.
+
+    Returns
+    -------
+    ndarray of float32
+        Localisations per rendered pixel, with axes (y, x) or (z, y, x); last red, green and blue
+        if coloured. Its corner is that of the first camera pixel, (−0.5, −0.5).
+
+    Raises
+    ------
+    ValueError
+        If there are no localisations, their widths are missing or not above 0, or the image would
+        be too large.
+
+    Examples
+    --------
+    >>> from napari_spotfit import localize, render, simulate_movie
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> fits = localize(movie)
+    >>> render(fits[fits.good], 8, shape=movie.shape).shape
+    (512, 512)
+    """
+    volume = not isinstance(oversampling, (int, float, np.number))
+    index = RenderIndex(
+        fits, shape=shape, by=by, colour_by=colour_by, pixel_size=pixel_size, volume=volume
+    )
+    return index.render(oversampling)
+
+
+class RenderIndex:
+    """Localisations that are indexed once, to render any part of their image at any magnification.
+
+    Threads: any number may render at once.
+
+    Parameters
+    ----------
+    fits, shape, by, colour_by, pixel_size
+        As in :func:`render`.
+    volume : bool, default False
+        Whether to render volumes.
+
+    Attributes
+    ----------
+    shape : (float, float)
+        Height and width of the field in camera pixels.
+    median_sigma : float
+        The smaller of the median widths along y and x, in camera pixels; 0 for a histogram.
+    """
+
+    def __init__(
+        self,
+        fits: SpotFits,
+        *,
+        shape: Sequence[int] | None = None,
+        by: str | float = "precision",
+        colour_by: str | None = None,
+        pixel_size: float | Sequence[float] | None = None,
+        volume: bool = False,
+    ):
+        fits, sides = fits.to_host(), as_shape(shape)
+        self._pixel_size = as_pixel_size(pixel_size)
+        axes = (*IN_PLANE, "z") if volume else IN_PLANE
+        positions = [_column(fits, axis, np.float64) for axis in axes]
+        there = np.logical_and.reduce([np.isfinite(one) for one in positions])
+        if not there.any():
+            what = "these localisations have no positions" if len(fits) else "the table is empty"
+            raise ValueError(f"{what}: there is nothing to render")
+        if volume:  # rows without z are left out like those without y
+            positions[0] = np.where(there, positions[0], np.nan)
+        sigma = _widths(fits, axes, by, there)
+        medians = [float(np.median(_sample(one, there))) for one in sigma]
+        self.median_sigma = min(medians[:2], default=0.0)
+        most = [_MOST_MEDIANS * one for one in medians]
+        extents = [
+            _extent(positions[k][there], sigma[k][there] if sigma else None, most[k] if most else 0)
+            for k in range(len(axes))
+        ]
+        self.shape = (0.5 + extents[0].last, 0.5 + extents[1].last)
+        if sides is not None:
+            self.shape = (float(sides[-2]), float(sides[-1]))
+        self._depth = None
+        if volume:
+            per_unit, first, last = _depth(fits, extents[2], sides, self._pixel_size)
+            self._depth = per_unit, last - first
+            positions[2] = positions[2] - first
+        self._index = SpotIndex(
+            positions[0], positions[1], positions[2] if volume else None, sigma, most,
+            _field(extents, self.shape, most),
+        )  # fmt: skip
+        if not len(self):
+            raise ValueError(_NONE_INSIDE)
+        self._colours = None if colour_by is None else self._coloured(fits, colour_by)
+        self._shown: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of localisations in the field, and just outside of it."""
+        return len(self._index)
+
+    @property
+    def channels(self) -> int:
+        """3 if coloured, else 1."""
+        return 1 if self._colours is None else 3
+
+    def show(self, rows: NDArray[np.bool_] | None) -> None:
+        """Render only some rows of the table from now on; None for all."""
+        self._shown = None if rows is None else np.asarray(rows, bool)[self._index.row]
+
+    def render(self, oversampling: float | Sequence[float]) -> Floats:
+        """Return the whole image; see :func:`render`."""
+        scale = self._scale(oversampling)
+        sides = [
+            math.ceil(side * one - 1e-6) for side, one in zip(self.shape, scale[-2:], strict=True)
+        ]
+        if self._depth is None:
+            _check_size(sides, _MOST_PIXELS)
+            return self.part(scale, (0, sides[0]), (0, sides[1]))
+        per_unit = self._depth[0] * scale[0]
+        planes = math.ceil(self._depth[1] * per_unit - 1e-6)
+        _check_size([planes, *sides], _MOST_VOXELS)
+        image = np.empty((planes, *sides, *[3] * (self.channels == 3)), np.float32)
+        for plane in range(planes):
+            part = Part((scale[1], scale[2]), 0, 0, sides[0], sides[1], per_unit, plane)
+            image[plane] = self._draw(part)
+        return image
+
+    def part(
+        self,
+        scale: Sequence[float],
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+        unit: float = 1.0,
+    ) -> Floats:
+        """Return some rows and columns, from the first to before the last, of an image.
+
+        Parameters
+        ----------
+        scale : (float, float)
+            Rendered pixels per camera pixel along y and x.
+        rows, columns : (int, int)
+            The part.
+        unit : float
+            What each pixel is multiplied by.
+        """
+        sides = (rows[1] - rows[0], columns[1] - columns[0])
+        return self._draw(Part((scale[0], scale[1]), rows[0], columns[0], *sides), unit)
+
+    def _draw(self, part: Part, unit: float = 1.0) -> Floats:
+        return self._index.draw(part, unit, self._shown, self._colours)
+
+    def _scale(self, oversampling: float | Sequence[float]) -> tuple[float, ...]:
+        """Return rendered pixels per camera pixel along each axis."""
+        if self._depth is None:
+            along_x = number("oversampling", oversampling, 0, above=True)
+            size = self._pixel_size or (1.0, 1.0)
+            return along_x * size[0] / size[1], along_x
+        scale = tuple(number("oversampling", one, 0, above=True) for one in np.ravel(oversampling))
+        if len(scale) != 3:
+            raise ValueError(f"oversampling of a volume must be (z, y, x); got {oversampling!r}")
+        return scale
+
+    def _coloured(self, fits: SpotFits, name: str) -> tuple[NDArray[np.uint8], Floats]:
+        """Return the colour of each localisation in the index, and the palette."""
+        values = _column(fits, name, np.float64)[self._index.row]
+        unknown = np.count_nonzero(~np.isfinite(values))
+        if unknown:
+            raise ValueError(
+                f"{unknown} localisations have no {name} to colour them by: leave them out, "
+                f"fits[numpy.isfinite(fits.{name})]"
+            )
+        low, high = np.percentile(values, _ENDS) if len(values) else (0.0, 0.0)
+        share = np.clip((values - low) / (high - low if high > low else 1.0), 0, 1)
+        # From blue over green to red: the hue of brightest colours.
+        hue = np.linspace(4, 0, _COLOURS)[:, np.newaxis] + np.array([0, 4, 2])
+        palette = np.clip(np.abs(hue % 6 - 3) - 1, 0, 1).astype(np.float32)
+        return np.rint(share * (_COLOURS - 1)).astype(np.uint8), np.ascontiguousarray(palette)
+
+
+class _Extent(NamedTuple):
+    """Positions along an axis: without widths, and with them."""
+
+    lowest: float
+    highest: float
+    first: float
+    last: float
+
+
+def _extent(place: NDArray[np.float64], sigma: Floats | None, most: float) -> _Extent:
+    ends = float(place.min()), float(place.max())
+    if sigma is None:
+        return _Extent(*ends, *ends)
+    reach = CUT * np.minimum(sigma, np.float32(most))
+    return _Extent(*ends, float((place - reach).min()), float((place + reach).max()))
+
+
+def _field(extents: Sequence[_Extent], shape: tuple[float, float], most: Sequence[float]) -> Field:
+    """Return where localisations lie whose light may be within the field."""
+    limits: list[float] = []
+    for extent, side, width in zip(extents, shape, most or (0, 0), strict=False):
+        far = max(1.0, CUT * width)
+        low, high = max(extent.lowest, -0.5 - far), min(extent.highest, side - 0.5 + far)
+        if high < low:
+            raise ValueError(_NONE_INSIDE)
+        limits += [low, high]
+    return Field(*limits)
+
+
+def _column(fits: SpotFits, name: str, kind: type) -> NDArray[Any]:
+    """Return a column of numbers in one piece of memory."""
+    if name not in fits:
+        raise ValueError(f"these fits have no column {name}; they have {', '.join(fits.columns)}")
+    values = fits.columns[name]
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"the column {name} must have numbers; it has {values.dtype}")
+    return np.ascontiguousarray(values, kind)
+
+
+def _widths(
+    fits: SpotFits, axes: tuple[str, ...], by: str | float, there: NDArray[np.bool_]
+) -> list[Floats]:
+    """Return the width of each localisation along each axis; none for a histogram."""
+    if by == "histogram":
+        return []
+    if by == "precision":
+        names = [f"{axis}{STDERR}" for axis in axes]
+        missing = [name for name in names if name not in fits]
+        if missing:
+            raise ValueError(
+                f"these fits have no column {missing[0]}, their precision: fit with errors=True, "
+                "or pass by='histogram', by='psf', or a width in pixels"
+            )
+    elif by == "psf":
+        names = [f"sigma_{axis}" for axis in axes]
+        if "angle" in fits or not {*names[:2]} <= fits.columns.keys():
+            names[:2] = ["mean_sigma"] * 2
+    elif isinstance(by, str):
+        raise ValueError(
+            f"by must be 'precision', 'histogram', 'psf' or a width in pixels; got {by!r}"
+        )
+    else:
+        width = np.full(len(fits), number("by", by, 0, above=True), np.float32)
+        return [width] * len(axes)
+    widths = []
+    for name in names:
+        values = fits.mean_sigma if name == "mean_sigma" else _column(fits, name, np.float32)
+        unknown = np.count_nonzero(there & ~((values > 0) & (values < np.inf)))
+        if unknown:
+            raise ValueError(
+                f"{unknown} of {np.count_nonzero(there)} localisations have no {name} above 0, "
+                f"their width in the image: leave them out, fits[fits.{name} > 0], or pass "
+                "by='histogram' or a width in pixels"
+            )
+        widths.append(np.ascontiguousarray(values))
+    return widths
+
+
+def _sample(values: Floats, there: NDArray[np.bool_]) -> Floats:
+    """Return some of the values, evenly over the table."""
+    rows = np.flatnonzero(there)
+    return values[rows[:: len(rows) // _SAMPLE + 1]]
+
+
+def _depth(
+    fits: SpotFits, extent: _Extent, sides: tuple[int, ...] | None, size: tuple[float, float] | None
+) -> tuple[float, float, float]:
+    """Return a volume's planes per unit of z at an oversampling of 1, and its first and last z."""
+    if fits.units.get("z") == PLANES:
+        known = sides is not None and len(sides) > 2 and "z" in fits.axes
+        return 1.0, -0.5, float(sides[-3]) - 0.5 if known and sides else extent.last
+    if size is None:
+        raise ValueError(
+            "z is in nm, so a volume needs the size of camera pixels: pass pixel_size=…"
+        )
+    return 1 / size[1], extent.first, extent.last + _NANOMETRE
+
+
+def _check_size(sides: Sequence[int], most: int) -> None:
+    """Raise a ValueError if an image would be too large."""
+    words = " × ".join(map(str, sides))
+    if math.prod(sides) > most:
+        raise ValueError(
+            f"the image would have {words} pixels, the most is {most}: lower the oversampling, or "
+            "pass the shape of the fitted image"
+        )

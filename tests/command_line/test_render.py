@@ -1,0 +1,77 @@
+"""``napari-spotfit render``: the image of a table, as OME-TIFF."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tifffile
+from click.testing import CliRunner
+
+from napari_spotfit import SpotFits, load_fits, render
+from napari_spotfit.command_line.main import main
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {
+        "y": rng.uniform(1, 20, 300), "x": rng.uniform(1, 30, 300),
+        "y_stderr": np.full(300, 0.1, np.float32), "x_stderr": np.full(300, 0.2, np.float32),
+        "frame": np.arange(300), "flags": np.zeros(300, np.uint32),
+        "stop_condition": np.full(300, 2, np.uint8),
+    }  # fmt: skip
+    columns["flags"][::3] = 1
+    path = tmp_path / "movie.spots.csv"
+    SpotFits(columns, ("frame",)).save(path)
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["render", *map(str, arguments)])
+
+
+def test_the_image_of_good_fits_is_written_with_its_pixel_size(table, tmp_path):
+    output = tmp_path / "image.ome.tif"
+    result = run(table, "-o", output, "--pixel-size", 100, "--rendered-pixel", 12.5)
+    assert result.exit_code == 0, result.output
+    fits = load_fits(table)
+    expected = render(fits[fits.good], 8)
+    with tifffile.TiffFile(output) as file:
+        assert file.is_ome
+        np.testing.assert_array_equal(file.asarray(), expected)
+        assert 'PhysicalSizeX="12.5"' in file.ome_metadata
+        assert 'PhysicalSizeYUnit="nm"' in file.ome_metadata
+    assert "200 localisations" in result.output
+    assert f"{expected.shape[0]} × {expected.shape[1]} pixels" in result.output
+
+
+def test_options(table, tmp_path):
+    output = tmp_path / "image.tif"
+    arguments = (table, "-o", output, "--shape", 24, 32, "--everything", "--oversampling", 4)
+    for by in ("histogram", "0.3"):
+        assert run(*arguments, "--by", by).exit_code == 0
+        image = tifffile.imread(output)
+        assert image.shape == (96, 128)
+        assert image.sum() == pytest.approx(300, rel=1e-4)
+    assert run(*arguments, "--colour-by", "frame").exit_code == 0
+    with tifffile.TiffFile(output) as file:
+        assert file.series[0].axes == "YXS"
+        assert file.asarray().shape == (96, 128, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rendered-pixel", "10"], "--pixel-size"),
+        (["--by", "sharp"], "by must be"),
+        (["--colour-by", "z"], "no column z"),
+        (["-o", "image.png"], ".tif"),
+        (["--oversampling", "nan"], "finite"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_written(table, tmp_path, arguments, message):
+    output = tmp_path / "image.tif"
+    result = run(table, "-o", output, *arguments)
+    assert result.exit_code
+    assert message in result.output
+    assert not output.exists()

@@ -1,0 +1,137 @@
+"""The page "After the fit": spots become an image, which follows them and is saved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tifffile
+from event_loop import settle
+from hand import LEFT
+from spot_table import dock
+
+from napari_spotfit import SpotFits, render, to_points_layer
+from napari_spotfit.widgets.table.filters import Filters
+
+
+def localisations(count=2000):
+    rng = np.random.default_rng(1)
+    columns = {
+        "y": rng.uniform(2, 37, count), "x": rng.uniform(2, 53, count),
+        "y_stderr": rng.uniform(0.08, 0.12, count).astype(np.float32),
+        "x_stderr": rng.uniform(0.08, 0.12, count).astype(np.float32),
+        "sigma": np.full(count, 1.3, np.float32), "photons": np.arange(count, dtype=np.float32),
+        "frame": np.arange(count) % 50, "stop_condition": np.full(count, 2, np.uint8),
+        "flags": np.zeros(count, np.uint32),
+    }  # fmt: skip
+    return SpotFits(columns, ("frame",))
+
+
+@pytest.fixture
+def layer(viewer):
+    raw = viewer.add_image(
+        np.zeros((50, 40, 56), np.uint8), scale=(1, 0.1, 0.1), units=("pixel", "um", "um"),
+        name="movie",
+    )  # fmt: skip
+    return viewer.add_layer(to_points_layer(localisations(), raw))
+
+
+@pytest.fixture
+def widget(viewer, layer):
+    widget = dock(viewer)
+    widget.tabs.setCurrentWidget(widget.after)
+    return widget
+
+
+@pytest.fixture
+def page(widget):
+    return widget.after
+
+
+def press_render(page, qtbot):
+    qtbot.mouseClick(page.render_button, LEFT)
+    qtbot.waitUntil(lambda: "rendered." in page.hint.text())
+
+
+def image_of(viewer):
+    return viewer.layers["movie spots rendered"]
+
+
+def light(viewer, page):
+    finest = page.rendered.image.finest
+    return float(np.asarray(image_of(viewer).data[0], float).sum() / finest**2)
+
+
+def test_a_button_renders_the_spots_that_are_shown(viewer, widget, page, qtbot):
+    assert not page.save_button.isEnabled()
+    press_render(page, qtbot)
+    assert page.hint.text() == "2\u202f000 localisations are rendered."
+    assert light(viewer, page) == pytest.approx(2000, rel=1e-4)
+    assert page.save_button.isEnabled()
+    widget.spots.set_filters(Filters({"photons": (0.0, 99.5)}))
+    qtbot.waitUntil(lambda: light(viewer, page) < 101)
+    assert light(viewer, page) == pytest.approx(100, rel=1e-3)
+    widget.spots.set_filters(Filters())
+    qtbot.waitUntil(lambda: light(viewer, page) > 1999)
+
+
+def test_looks_change_it_at_once(viewer, page, qtbot):
+    press_render(page, qtbot)
+    sharp, first = page.rendered.image.limit, image_of(viewer)
+    page.by.setCurrentText("the spots' width")
+    page.by.activated.emit(page.by.currentIndex())
+    qtbot.waitUntil(lambda: page.rendered.image.limit < sharp / 2)
+    assert image_of(viewer) is first
+    page.colours.setCurrentIndex(1)
+    page.colours.activated.emit(1)
+    page.colour.choose("photons")
+    qtbot.waitUntil(lambda: image_of(viewer).rgb)
+    assert len(viewer.layers) == 3
+    assert image_of(viewer).metadata["colour_by"] == "photons"
+
+
+def test_it_is_saved_with_its_pixel_size(page, layer, qtbot, tmp_path):
+    press_render(page, qtbot)
+    page.oversampling.put(8)
+    page.save_to(tmp_path / "image.ome.tif")
+    qtbot.waitUntil(lambda: "saved" in page.hint.text())
+    assert page.hint.text() == "image.ome.tif saved: 320 × 448 pixels."
+    with tifffile.TiffFile(tmp_path / "image.ome.tif") as file:
+        assert 'PhysicalSizeY="12.5"' in file.ome_metadata
+        expected = render(localisations(), 8, shape=(40, 56))
+        np.testing.assert_allclose(file.asarray(), expected, rtol=0, atol=1e-5)
+
+
+def test_what_is_wrong_is_said(widget, page, layer, qtbot, tmp_path):
+    press_render(page, qtbot)
+    page.save_to(tmp_path / "image.png")
+    qtbot.waitUntil(lambda: ".tif" in page.hint.text())
+    widget.spots.set_filters(Filters({"photons": (-2.0, -1.0)}))
+    settle()
+    qtbot.mouseClick(page.render_button, LEFT)
+    assert "No spots are shown" in page.hint.text()
+
+
+def test_nothing_follows_the_spots_once_results_is_closed(viewer, widget, page, layer, qtbot):
+    press_render(page, qtbot)
+    before = light(viewer, page)
+    rendered = page.rendered
+    viewer.window.remove_dock_widget(widget)
+    settle()
+    layer.shown = False
+    settle()
+    assert float(np.asarray(rendered.layer.data[0], float).sum()) > 0
+    assert before == pytest.approx(2000, rel=1e-4)
+
+
+def test_a_removed_image_is_made_again_by_its_button_only(viewer, page, layer, qtbot):
+    press_render(page, qtbot)
+    viewer.layers.remove(image_of(viewer))
+    layer.features = layer.features.copy()
+    settle()
+    qtbot.wait(300)
+    assert len(viewer.layers) == 2
+    page.hint.say("")
+    press_render(page, qtbot)
+    assert light(viewer, page) == pytest.approx(2000, rel=1e-4)
+    layer.shown = layer.features["photons"] < 99.5
+    qtbot.waitUntil(lambda: light(viewer, page) < 101)
