@@ -24,6 +24,7 @@ from .output import (
     write_summary,
 )
 from .pairs import pairs
+from .report import report
 from .simulate import simulate
 
 #: Key that says whether a program reads the output.
@@ -80,5 +81,6 @@ def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""
 
 
-for command in (localize, calibrate, pairs, info, convert, drift, simulate, benchmark, demo):
+_COMMANDS = (localize, calibrate, pairs, info, convert, drift, report, simulate, benchmark, demo)
+for command in _COMMANDS:
     main.add_command(command)
