@@ -42,7 +42,7 @@ test: lint-style ## check style and types, and run all tests
 	    wait $$types; types=$$?; \
 	    cat build/types.log; exit $$((tests || types))
 
-test-all: test test-random damaged lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
+test-all: test docs test-random damaged lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
 
 test-random: $(VENV)/.with-dev ## run the tests of random examples with new ones
 	$(WITH_DISPLAY) $(PY) -m pytest -m hypothesis --numprocesses logical
@@ -115,6 +115,9 @@ build/baseline/.$(BASELINE): | $(BENCH_VENV)/.installed
 	$(BENCH_VENV)/bin/python build/baseline/tools/build_library.py
 	touch $@
 
+docs: $(VENV)/.with-docs ## build the documentation into build/docs; its tutorials run
+	$(PY) -m sphinx --fail-on-warning --keep-going --fresh-env -d build/docs-cache docs build/docs
+
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py
 
@@ -146,6 +149,10 @@ $(VENV)/.with-napari: $(VENV)/.created pyproject.toml hatch_build.py | system-pa
 
 $(VENV)/.with-dev: $(VENV)/.with-napari
 	$(PY) $(PIP_INSTALL) --group dev
+	touch $@
+
+$(VENV)/.with-docs: $(VENV)/.with-napari
+	$(PY) $(PIP_INSTALL) --group docs
 	touch $@
 
 $(VENV)/.with-actionlint: $(VENV)/.created pyproject.toml

@@ -1,7 +1,8 @@
 """Drive the viewer through a scientist's story and save its pictures in docs/images/.
 
 Open a sample, see its fits before anything is decided, fit it, keep the good spots, click a
-bad one and read why it is bad. The README shows these pictures.
+bad one and read why it is bad. The documentation shows these pictures, and the README all of them
+as one that moves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import napari
 import numpy as np
 from demo import WINDOW, fit, open_sample, save_window
+from PIL import Image
 from qtpy.QtCore import QEventLoop, QTimer
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
@@ -21,6 +23,17 @@ from hand import Hand
 from own_settings import own_settings
 
 IMAGES = Path(__file__).parent / "images"
+#: How long a scene of the story is shown, in milliseconds.
+SCENE = 1600
+
+
+def scene(viewer: napari.Viewer) -> Image.Image:
+    """Return a picture of the whole window in few colours, once everything in it is drawn."""
+    wait_until(lambda: True)
+    window = viewer.window.screenshot(canvas_only=False, flash=False)
+    return (
+        Image.fromarray(window[..., :3]).resize((1024, 640)).quantize(128, dither=Image.Dither.NONE)
+    )
 
 
 def wait_until(done: Callable[[], bool]) -> None:
@@ -47,8 +60,9 @@ def look_at(viewer: napari.Viewer, y: float, x: float, closer: float) -> None:
 
 
 def show_smfish(sample: str) -> None:
-    """Preview, fit, filter, and click the worst of the bad spots."""
+    """Preview, fit, filter, and click the worst of the bad spots; all of it is the story, too."""
     viewer, widget = open_sample(sample)
+    story = [scene(viewer)]
     drawn: list[bool] = []
     if widget.preview.box.isChecked():  # of small images it opens by itself
         widget.preview.box.click()
@@ -56,9 +70,15 @@ def show_smfish(sample: str) -> None:
     widget.preview.box.click()
     wait_until(lambda: bool(drawn))
     viewer.reset_view()
+    for false_spots in (1e5, 1e4, 1e3, 1e2, 10):  # the line is dragged to where noise ends
+        drawn.clear()
+        widget.settings.controls["false_spots"].value = false_spots
+        wait_until(lambda: bool(drawn))
+        story.append(scene(viewer))
     save_window(viewer, IMAGES / "preview.png")
     layer = fit(viewer, widget)
     save_window(viewer, IMAGES / "smfish.png")
+    story.append(scene(viewer))
     print(widget.status.text())
 
     results = dock(viewer, "Results")
@@ -68,6 +88,7 @@ def show_smfish(sample: str) -> None:
     results.filters.legend.good.click()
     wait_until(lambda: True)
     save_window(viewer, IMAGES / "spots.png")
+    story.append(scene(viewer))
     print("; ".join(results.spots.filters.words()), "-", results.count.text())
     results.filters.list.clear.click()
 
@@ -82,6 +103,11 @@ def show_smfish(sample: str) -> None:
     Hand(viewer).click(layer, layer.data[worst])
     wait_until(lambda: bool(shown))
     save_window(viewer, IMAGES / "inspect.png")
+    story.append(scene(viewer))
+    length = [SCENE, *[SCENE // 3] * 4, *[SCENE] * 3, 2 * SCENE]
+    story[0].save(
+        IMAGES / "story.gif", save_all=True, append_images=story[1:], duration=length, loop=0
+    )
     viewer.close()
 
 

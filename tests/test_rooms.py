@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -97,6 +98,13 @@ def test_public_names_are_found_when_they_are_used() -> None:
     assert set(napari_spotfit.__all__) <= set(dir(napari_spotfit))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = napari_spotfit.nothing
+
+
+def test_the_drawing_is_that_of_the_imports() -> None:
+    tool = runpy.run_path(str(PACKAGE.parents[1] / "tools" / "draw_rooms.py"))
+    assert tool["DRAWING"].read_text(encoding="utf-8") == tool["drawing"](), (
+        "run python tools/draw_rooms.py"
+    )
 
 
 #: Names by which it is reached, where not as attributes.

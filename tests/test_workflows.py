@@ -47,5 +47,6 @@ def test_pinned_actions_are_kept_up_to_date():
 def test_how_to_report_a_vulnerability_is_found():
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "github.com/napari-spotfit/napari-spotfit/security/advisories/new" in text
-    assert "](SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "](../SECURITY.md)" in (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    link = "](https://github.com/napari-spotfit/napari-spotfit/blob/main/SECURITY.md)"
+    for page in ("README.md", "docs/formats.md"):
+        assert link in (ROOT / page).read_text(encoding="utf-8")

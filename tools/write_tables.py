@@ -14,10 +14,14 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import get_type_hints
 
 from napari_spotfit.engine.quality.flags import RULES
 from napari_spotfit.files.exchange.registry import EXCHANGE
 from napari_spotfit.models.columns import COLUMNS, ROWS, columns_in
+from napari_spotfit.models.stopping import StopCondition
+from napari_spotfit.settings.parameter import GROUPS, Parameter, words_of
+from napari_spotfit.settings.settings import Settings, parameters
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = "napari-spotfit"
@@ -89,6 +93,47 @@ def flags() -> Iterator[str]:
     )  # fmt: skip
 
 
+def settings() -> Iterator[str]:
+    """Yield the table of the settings, by their groups."""
+    hints, usual = get_type_hints(Settings), Settings()
+    for group, heading in GROUPS.items():
+        members = [(name, one) for name, one in parameters().items() if one.group == group]
+        yield from ("", f"## {heading}", "")
+        yield from table(
+            ("setting", "default", "range", "unit", "what it does"),
+            ((f"`{name}`", code(str(getattr(usual, name))), range_of(one, hints[name]), one.unit,
+              one.doc) for name, one in members),
+        )  # fmt: skip
+    yield ""
+
+
+def range_of(one: Parameter, hint: object) -> str:
+    """Return what a setting accepts, in words."""
+    ends = [
+        f"{'>' if one.above_minimum else '≥'} {one.minimum:g}" if one.minimum is not None else "",
+        f"≤ {one.maximum:g}" if one.maximum is not None else "",
+        ", ".join(code(word) for word in words_of(hint)),
+        f"None: {one.none_means}" if one.none_means else "",
+    ]
+    return "; ".join(filter(None, ends))
+
+
+def stops() -> Iterator[str]:
+    """Yield the table of the stop conditions."""
+    yield from table(
+        ("in the viewer", "`stop_condition`", "code", "when", "what to do"),
+        ((one.words, f"`{one.name}`", str(int(one)), one.explanation, one.advice)
+         for one in StopCondition),
+    )  # fmt: skip
+
+
+def keys() -> Iterator[str]:
+    """Yield the table of keys and clicks."""
+    from napari_spotfit.widgets.fitting.settings_menu import KEYS
+
+    yield from table(("key or click", "what it does"), KEYS)
+
+
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     """Yield the lines of a table in Markdown."""
     titles = tuple(titles)
@@ -105,6 +150,9 @@ def quoted(text: str) -> str:
 PARTS = {
     "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
     "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
+    "docs/reference/keys.md": {"keys": keys},
+    "docs/reference/settings.md": {"settings": settings},
+    "docs/reference/verdicts.md": {"stops": stops},
     "docs/trust.md": {"flags": flags},
 }
 

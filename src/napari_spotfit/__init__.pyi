@@ -15,6 +15,7 @@ from .analysis.pairs import pair_spots as pair_spots
 from .analysis.registration import ChannelRegistration as ChannelRegistration
 from .analysis.registration import register_channels as register_channels
 from .analysis.render import render as render
+from .analysis.report import save_report as save_report
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace

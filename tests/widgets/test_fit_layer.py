@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +35,21 @@ def test_it_gives_what_localize_does(viewer, make_movie):
     assert fit.layer is viewer.layers["movie spots"]
     assert fit.layer.scale.tolist() == [1, 0.1, 0.1]
     assert fit.layer.metadata["summary"].startswith("8 spots in ")
+
+
+def test_the_console_runs_what_the_documentation_shows(viewer, make_movie):
+    image = viewer.add_image(make_movie(2), name="molecules")
+    viewer.layers.selection = {image}
+    page = Path(__file__).parents[2] / "docs" / "viewer.md"
+    one, several, direct = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    names: dict = {"viewer": viewer}
+    exec(compile(one, page.name, "exec"), names)
+    assert int(names["fits"].good.sum()) == 8
+    viewer.layers.selection = {image}
+    exec(compile(several, page.name, "exec"), names)
+    assert names["good"] == {"molecules": 8}
+    exec(compile(direct, page.name, "exec"), names)
+    assert len(viewer.layers[-1].data) == 8
 
 
 def test_the_button_and_the_console_fill_one_layer(viewer, widget, fit, press, make_movie):

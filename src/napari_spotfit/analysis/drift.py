@@ -60,6 +60,15 @@ class Drift:
     ------
     ValueError
         If the columns differ in length, or a displacement is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import Drift
+    >>> shift, error = np.array([0.0, 0.2]), np.array([0.01, 0.01])
+    >>> drift = Drift(shift, -shift, error, error, used=np.array([5, 5]))
+    >>> drift.to_dataframe()[["frame", "y", "x"]].values.tolist()
+    [[0.0, 0.0, -0.0], [1.0, 0.2, -0.2]]
     """
 
     y: Floats
@@ -270,6 +279,18 @@ def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
         If the name ends otherwise.
     OSError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from napari_spotfit import Drift, save_drift
+    >>> drift = Drift(*(np.array([0.0, 0.25]) for _ in range(4)), np.array([3, 3]))
+    >>> with TemporaryDirectory() as folder:
+    ...     save_drift(drift, f"{folder}/movie.drift.csv")
+    ...     Path(f"{folder}/movie.drift.csv").read_text().splitlines()[2]
+    '1,0.25,0.25,0.25,0.25,3'
     """
     place = Path(path)
     ending = _ending(place)

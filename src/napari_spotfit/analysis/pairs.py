@@ -66,6 +66,15 @@ class SpotPairs:
     by_label : DataFrame
         One row per label (or for all spots without labels): ``label``, ``pixels``, ``count_a``,
         ``count_b``, ``observed``, ``expected``, ``expected_shifted``, ``excess`` and ``stderr``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import SpotFits, pair_spots
+    >>> y, x = np.random.default_rng(2).uniform(0, 400, (2, 60))
+    >>> pairs = pair_spots(SpotFits({"y": y, "x": x}), SpotFits({"y": y + 0.3, "x": x}), radius=2)
+    >>> pairs.observed, len(pairs.to_dataframe()), round(float(pairs.distance.mean()), 3)
+    (60, 60, 0.3)
     """
 
     a: Integers

@@ -64,6 +64,19 @@ class ChannelRegistration:
         The polynomials for the shifts along y and x in ``(position - center) / scale``, terms 1, y,
         x, y², yx, x² as far as the model has them, shape (terms, 2), and the covariances of their
         coefficients, shape (2, terms, terms).
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from napari_spotfit import ChannelRegistration, SpotFits, register_channels
+    >>> y, x = np.random.default_rng(1).uniform(0, 200, (2, 40))
+    >>> a, b = SpotFits({"y": y, "x": x}), SpotFits({"y": y - 5.0, "x": x + 3.0})
+    >>> with TemporaryDirectory() as folder:
+    ...     register_channels(a, b, "translation").save(f"{folder}/beads.json")
+    ...     loaded = ChannelRegistration.load(f"{folder}/beads.json")
+    >>> loaded.matrix.round(6)[:2, 2].tolist()
+    [5.0, -3.0]
     """
 
     model: Kind

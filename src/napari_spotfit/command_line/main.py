@@ -26,6 +26,7 @@ from .output import (
 )
 from .pairs import pairs
 from .render import render
+from .report import report
 from .simulate import simulate
 
 #: Key that says whether a program reads the output.
@@ -83,6 +84,6 @@ def main() -> None:
 
 
 for command in (
-    localize, calibrate, pairs, info, convert, drift, merge, render, simulate, benchmark, demo,
+    localize, calibrate, pairs, info, convert, drift, merge, render, report, simulate, benchmark, demo,
 ):  # fmt: skip
     main.add_command(command)

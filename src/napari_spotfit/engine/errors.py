@@ -10,11 +10,35 @@ Range = tuple[int, int]
 
 
 class BackendUnavailableError(RuntimeError):
-    """The backend that was asked for cannot run here; the message says why, and the cure."""
+    """The backend that was asked for cannot run here; the message says why, and the cure.
+
+    Examples
+    --------
+    >>> from napari_spotfit import BackendUnavailableError, fit_spots, simulate_spots
+    >>> spots, truth = simulate_spots(10, seed=1)
+    >>> try:
+    ...     fits = fit_spots(spots, backend="cuda")
+    ... except BackendUnavailableError as error:  # print(error) says why
+    ...     fits = fit_spots(spots, backend="cpu")
+    >>> len(fits)
+    10
+    """
 
 
 class BackendFallbackWarning(RuntimeWarning):
-    """A GPU failed during a run, and others or the CPU did the rest; the results are complete."""
+    """A GPU failed during a run, and others or the CPU did the rest; the results are complete.
+
+    Examples
+    --------
+    To end instead of going on more slowly:
+
+    >>> import warnings
+    >>> from napari_spotfit import BackendFallbackWarning, fit_spots, simulate_spots
+    >>> spots, truth = simulate_spots(10, seed=1)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", BackendFallbackWarning)
+    ...     fits = fit_spots(spots)
+    """
 
 
 class Unfinished(Exception):

@@ -51,6 +51,19 @@ class FormatWarning(UserWarning):
     ----------
     left_out : int
         Number of rows that are not in the file.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from tempfile import TemporaryDirectory
+    >>> from napari_spotfit import FormatWarning, localize, simulate_movie
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> fits = localize(movie)
+    >>> with TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", FormatWarning)
+    ...     fits.save(f"{folder}/movie.bigfish.csv")
+    >>> caught[-1].message.left_out  # rows; the message lists columns
+    0
     """
 
     left_out = 0

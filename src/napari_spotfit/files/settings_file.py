@@ -46,6 +46,15 @@ def save_settings(settings: Settings, path: str | os.PathLike[str]) -> None:
         If the name does not end in ``.toml``.
     OSError
         If the file cannot be written; an older file of that name is kept.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from napari_spotfit import Settings, load_settings, save_settings
+    >>> with TemporaryDirectory() as folder:
+    ...     save_settings(Settings(estimator="mle", gain=0.5), f"{folder}/camera.toml")
+    ...     load_settings(f"{folder}/camera.toml").gain
+    0.5
     """
     place = Path(path)
     if place.suffix.lower() != ".toml":

@@ -58,6 +58,17 @@ class Profile:
     projection), so a profile knows its shape parameters alone.
 
     Threads: it does not change, so that any number may use one.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Profile, fit_spots, simulate_spots
+    >>> ring = Profile.from_expression(
+    ...     "((x-x0)**2 + (y-y0)**2) * exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))",
+    ...     start={"s": "sigma"},
+    ... )
+    >>> spots, truth = simulate_spots(5, seed=1)
+    >>> fit_spots(spots, model=ring).columns["s"].shape
+    (5,)
     """
 
     name: str

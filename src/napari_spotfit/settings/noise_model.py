@@ -75,6 +75,14 @@ class NoiseModel:
     pixels.
 
     Threads: it does not change, so that any number may use one.
+
+    Examples
+    --------
+    >>> from napari_spotfit import NoiseModel, localize, simulate_movie
+    >>> noise = NoiseModel(slope=0.5, intercept=9.0, least=4.0)  # a gain of 0.5, and read-out noise
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> localize(movie, noise=noise).settings.noise == noise
+    True
     """
 
     #: Counts² per count: the gain in counts per electron, where pixels are independent. Of a flat

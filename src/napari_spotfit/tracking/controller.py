@@ -31,6 +31,12 @@ class Correction:
         What was done.
     why : str
         Why the stage was held, or which limit was reached; empty otherwise.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Correction
+    >>> Correction(state="held", why="the image jumped").why
+    'the image jumped'
     """
 
     dy: float = 0.0

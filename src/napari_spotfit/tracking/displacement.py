@@ -18,7 +18,14 @@ _PIECES = 8
 
 
 class Health(IntEnum):
-    """Why a fiducial is excluded: the first of several reasons."""
+    """Why a fiducial is excluded: the first of several reasons.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Health
+    >>> Health(3).name
+    'SATURATED'
+    """
 
     GOOD = layouts.Health.GOOD
     OUTSIDE = layouts.Health.OUTSIDE
@@ -80,6 +87,13 @@ class Displacement:
         Positions of the fiducials, y and x in pixels; expected ones for those not found.
     problem : str
         Why the displacement is unusable; empty if it is usable.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Displacement, Health
+    >>> moved = Displacement(7, y=0.2, x=-0.1, used=1, health=[Health.GOOD, Health.LOST])
+    >>> moved.left_out
+    {1: 'is not found where it should be, and is searched for'}
     """
 
     frame: int

@@ -216,6 +216,16 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
         If there is no such log.
     ValueError
         If it is damaged.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from napari_spotfit import Displacement, TrackingLog, read_log
+    >>> with TemporaryDirectory() as folder, TrackingLog(f"{folder}/drift.parquet") as log:
+    ...     log.add(Displacement(0, y=0.25, x=0.0, used=3))
+    ...     log.close()
+    ...     len(read_log(f"{folder}/drift.parquet"))
+    1
     """
     place = Path(path)
     for _ in range(_TRIES):

@@ -244,6 +244,17 @@ class SimulatedCamera:
         The queue for its frames.
     rate : float
         Frames per second; fewer if the computer is too slow.
+
+    Examples
+    --------
+    >>> from napari_spotfit import FrameQueue, SimulatedCamera, SimulatedMicroscope
+    >>> queue = FrameQueue()
+    >>> camera = SimulatedCamera(SimulatedMicroscope(4, (96, 96), seed=1), queue, rate=50)
+    >>> camera.start()
+    >>> frame, seconds, arrived = queue.take(timeout=60)
+    >>> camera.stop()
+    >>> frame.shape, seconds
+    ((96, 96), 0.02)
     """
 
     def __init__(self, scope: SimulatedMicroscope, queue: FrameQueue, rate: float) -> None:

@@ -105,6 +105,19 @@ class Snapshot:
         State and reason of the last correction; empty without a controller.
     error : str
         Why the session has ended, or an error of the log; empty otherwise.
+
+    Examples
+    --------
+    >>> from napari_spotfit import FrameQueue, Tracker, TrackingSession, simulate_movie
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
+    >>> queue = FrameQueue()
+    >>> queue.put(movie[0], 0.0)
+    >>> session = TrackingSession(queue, Tracker(sigma=1.3))
+    >>> session.start()
+    >>> session.finish()
+    >>> seen = session.snapshot()
+    >>> seen.frames, seen.last.used, seen.error
+    (1, 4, '')
     """
 
     time: NDArray[np.float64]

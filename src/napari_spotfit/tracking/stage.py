@@ -238,6 +238,19 @@ class CoreStage:
     ------
     ValueError
         If a requested device is missing.
+
+    Examples
+    --------
+    >>> from napari_spotfit import CoreStage
+    >>> class Core:  # pymmcore-plus' CMMCorePlus.instance() in earnest
+    ...     def getXYStageDevice(self):
+    ...         return "XY"
+    ...     def getFocusDevice(self):
+    ...         return ""
+    ...     def setRelativeXYPosition(self, name, dx, dy):
+    ...         print(f"{name} moves by {dx} and {dy} µm")
+    >>> CoreStage(Core()).move_by(dy=0.1, dx=-0.2, dz=0)
+    XY moves by -0.2 and 0.1 µm
     """
 
     def __init__(self, core: Any, xy: str | bool = True, z: str | bool = False) -> None:

@@ -417,6 +417,20 @@ async def track_async(
     ------
     Displacement
         In pixels since the first frame.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import numpy as np
+    >>> from napari_spotfit import simulate_movie, track_async
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
+    >>> async def frames():
+    ...     for shift in (0, 1):
+    ...         yield np.roll(movie[0], shift, axis=0)
+    >>> async def follow():
+    ...     return [round(moved.y, 1) async for moved in track_async(frames(), sigma=1.3)]
+    >>> asyncio.run(follow())
+    [0.0, 1.0]
     """
     with Tracker(fiducials, **options) as tracker:
         async for frame in frames:

@@ -94,7 +94,7 @@ class Results(Docked):
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), Label(), StatusLine(hides=True)
         self.import_button, self.table = QPushButton("Import…"), SpotsTable(viewer, self.spots)
-        self.export = ExportBar(self.spots, self.table)
+        self.export = ExportBar(viewer, self.spots, self.table)
         self.tabs = QTabWidget()
         self._click = SpotClick(viewer, self._on_click)
         self._keys = Keys(viewer, {BACK_KEY: lambda: self._step(-1), ON_KEY: lambda: self._step(1)})

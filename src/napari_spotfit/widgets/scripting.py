@@ -230,6 +230,15 @@ def to_points_layer(
         Its ``features`` are the columns of `fits`; its ``metadata`` holds their
         ``units``, the ``settings`` they were made with, the ``stop_counts``, the number of
         ``invalid`` fits, and the ``unique_id`` of the ``image`` layer.
+
+    Examples
+    --------
+    >>> from napari_spotfit import localize, simulate_movie, to_points_layer
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> fits = localize(movie)
+    >>> layer = to_points_layer(fits, name="spots")
+    >>> layer.name, len(layer.data) == len(fits)
+    ('spots', True)
     """
     if not isinstance(fits, SpotFits):
         raise TypeError(f"fits must be SpotFits, such as localize returns; got {fits!r}")

@@ -10,7 +10,7 @@ import pytest
 from napari_spotfit.engine.cuda import reasons
 from napari_spotfit.engine.cuda.reasons import Computer
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text(encoding="utf-8")
 
 CUPY12 = Computer(driver=12040, cupy=12090, packages=("cupy-cuda12x",))
 CUPY13 = CUPY12._replace(cupy=13020, packages=("cupy-cuda13x",))
@@ -112,8 +112,8 @@ def test_sentences_end_as_sentences_and_commands_as_commands():
         assert all(re.match(r"pip (un)?install |nvidia-smi ", line) for line in commands), said
 
 
-def test_the_readme_quotes_what_is_said():
-    table = README.partition("| What is said |")[2].partition("\n\n")[0]
+def test_the_page_on_gpus_quotes_what_is_said():
+    table = PAGE.partition("| What is said |")[2].partition("\n\n")[0]
     quoted = re.findall(r"^\| “(.+?)” \|", table, re.MULTILINE)
     assert len(quoted) >= 10
     for words in quoted:

@@ -10,7 +10,7 @@ from hand import LEFT
 from spot_table import dock
 
 from napari_spotfit import SpotFits, render, to_points_layer
-from napari_spotfit.widgets.table.filters import Filters
+from napari_spotfit.analysis.filters import Filters
 
 
 def localisations(count=2000):

@@ -49,6 +49,23 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
     qtbot.waitUntil(no_worker)
 
 
+def test_a_report_is_saved_from_the_menu(viewer, spots, layer, qtbot, tmp_path, monkeypatch):
+    path = tmp_path / "report"
+    monkeypatch.setattr(export.QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    with qtbot.waitSignal(spots.export.said):
+        spots.export.save_report.trigger()
+    text = path.with_suffix(".html").read_text(encoding="utf-8")
+    assert f"<title>{layer.name}</title>" in text
+    assert "made without the image" in text or "<p>None.</p>" in text
+    # The result of a fit brings its image; one that cannot be its own is left out.
+    viewer.add_image(np.zeros((2, 9, 9)), name="tiny")
+    layer.metadata["image"] = viewer.layers["tiny"].unique_id
+    with qtbot.waitSignal(spots.export.said):
+        spots.export.report_to(path.with_suffix(".html"))
+    assert "Report without cut-outs saved" in spots.status.text()
+    qtbot.waitUntil(no_worker)
+
+
 @pytest.mark.parametrize("physical", [False, True])
 def test_what_was_exported_opens_again(viewer, spots, layer, qtbot, tmp_path, physical):
     spots.units.setCurrentIndex(int(physical))

@@ -24,11 +24,14 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ...analysis.report import save_report
 from ...files.csv_file import csv_parts
 from ...files.spreadsheet import frame_for_spreadsheets
 from ...files.table import TEXT, WORDS, SpotTable
 from ...files.writing import publish, scratch, unfinished
+from ...results.saving import fits_of
 from ...results.units import Units
+from ..layers.images import full_resolution, image_of
 from ..parts.layout import fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
@@ -39,6 +42,7 @@ from .view import SpotsTable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from napari import Viewer
 
 #: Rows that are written between two looks at whether to go on.
 _CHUNK = 20_000
@@ -249,11 +253,26 @@ def _whole(values: NDArray[Any]) -> Any:
     return pd.arrays.IntegerArray(whole, ~finite)
 
 
+def _report(path: Path, data: Any, attributes: Mapping[str, Any], image: Any) -> str:
+    """Write a report of a layer; without cut-outs if the image is not one of these spots."""
+    fits, title = fits_of(table_of_layer(data, attributes)), str(attributes["name"])
+    try:
+        save_report(fits, path, image, title=title)
+    except ValueError as error:
+        if image is None:
+            raise
+        save_report(fits, path, title=title)
+        return f"Report without cut-outs saved as {path}: {error}"
+    return f"Report saved as {path}"
+
+
 class ExportBar(QStackedWidget):
     """The buttons Copy and Save, and the progress while a file is written.
 
     Parameters
     ----------
+    viewer : napari.Viewer
+        The viewer, which may have the image of the spots.
     spots : ShownSpots
         The spots.
     table : SpotsTable
@@ -265,24 +284,28 @@ class ExportBar(QStackedWidget):
     #: Writing has ended, with a file or without; a message has said which.
     finished = Signal()
 
-    def __init__(self, spots: ShownSpots, table: SpotsTable):
+    def __init__(self, viewer: Viewer, spots: ShownSpots, table: SpotsTable):
         super().__init__()
-        self._spots, self._table = spots, table
+        self._viewer, self._spots, self._table = viewer, spots, table
         self._run: CsvRun | None = None
-        self._copying = Latest(self)
+        self._copying, self._reporting = Latest(self), Latest(self)
         self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save")
         self.cancel_button, self.progress = QPushButton("Cancel"), QProgressBar()
         self.menu = QMenu(self)
         self.save_shown = QAction("Spots that are shown, as CSV…", self)
         self.save_all = QAction("All spots, as CSV…", self)
-        self.menu.addActions([self.save_shown, self.save_all])
+        self.save_report = QAction("A report of all spots, as HTML…", self)
+        self.menu.addActions([self.save_shown, self.save_all, self.save_report])
         self._lay_out()
         self.copy_button.clicked.connect(self.copy)
         self.cancel_button.clicked.connect(self.cancel)
         self.save_shown.triggered.connect(lambda: self._ask_where(everything=False))
         self.save_all.triggered.connect(lambda: self._ask_where(everything=True))
+        self.save_report.triggered.connect(self._ask_report)
         self._copying.done.connect(self._on_copied)
         self._copying.failed.connect(lambda error: self.failed.emit(f"Not copied: {error}"))
+        self._reporting.done.connect(self.said.emit)
+        self._reporting.failed.connect(lambda error: self.failed.emit(f"No report: {error}"))
 
     def copy(self) -> None:
         """Put the selected rows, or else all that are shown, on the clipboard."""
@@ -322,6 +345,14 @@ class ExportBar(QStackedWidget):
         self.setCurrentIndex(1)
         self._run.start()
 
+    def report_to(self, path: Path) -> None:
+        """Write a report of all spots, with cut-outs if their image is open."""
+        layer = self._spots.layer
+        if layer is not None:
+            image = image_of(layer, self._viewer.layers)
+            data = None if image is None else full_resolution(image)
+            self._reporting.ask(partial(_report, path, layer.data, attributes_of(layer), data))
+
     def cancel(self) -> None:
         """Stop writing, unless it is too late; an earlier file of that name is unchanged."""
         if self._run is not None and self._run.cancel_in_time():
@@ -332,6 +363,7 @@ class ExportBar(QStackedWidget):
     def unbind(self) -> None:
         """Stop all work; done when the widget closes."""
         self._copying.drop()
+        self._reporting.drop()
         self.cancel()
 
     def show_rows(self) -> None:
@@ -350,6 +382,15 @@ class ExportBar(QStackedWidget):
             place = Path(path)
             named = place if place.suffix else place.with_name(f"{place.name}.spots.csv")
             self.save_to(named, everything=everything, spreadsheet=kind == _FOR_SPREADSHEETS)
+
+    def _ask_report(self) -> None:
+        layer = self._spots.layer
+        if layer is None:
+            return
+        name = f"{layer.name}.html".replace("/", "-")
+        path, _ = QFileDialog.getSaveFileName(self, "Save report", name, "HTML (*.html)")
+        if path:
+            self.report_to(Path(path) if Path(path).suffix else Path(f"{path}.html"))
 
     def _on_copied(self, copied: tuple[str, int]) -> None:
         text, count = copied

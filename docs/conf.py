@@ -1,0 +1,53 @@
+"""The documentation site: `make docs` builds it with warnings as errors."""
+
+from __future__ import annotations
+
+import napari_spotfit
+
+project = "napari-spotfit"
+author = "The napari-spotfit developers"
+copyright = author
+release = napari_spotfit.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx_click",
+]
+default_role = "code"
+
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
+
+# Docstrings say types and units in words; signatures stay short.
+templates_path = ["_templates"]
+autodoc_typehints = "none"
+autodoc_default_options = {"member-order": "bysource"}
+napoleon_google_docstring = False
+# Types are words, of which few are names.
+napoleon_use_ivar = True
+napoleon_use_param = False
+napoleon_use_rtype = False
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+# Tutorials run whenever the site is built; a cell that fails ends the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "napari-spotfit"
+html_theme_options = {
+    "github_url": "https://github.com/napari-spotfit/napari-spotfit",
+    "navbar_align": "left",
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_show_sourcelink = False

@@ -1,0 +1,325 @@
+"""Write a report of fits: one HTML file for those who have none of the software."""
+
+from __future__ import annotations
+
+import base64
+import os
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.quality.flags import NOT_GOOD, RULES, main_reasons, thousands
+from ..files.writing import unfinished
+from ..images.files.opening import opened
+from ..models.columns import IN_PLANE, STDERR, describe
+from ..results.spot_fits import SpotFits
+from ..settings.settings import parameters
+from ..version import __version__
+from .drift import fiducial_drift
+from .summary import per_frame, summarize
+
+#: Examples of each reason, and how far a cut-out reaches from its centre in pixels.
+_EXAMPLES, _REACH = 6, 10
+#: Percentiles of a picture's pixels that are black and white; a picture's longest side.
+_BLACK, _WHITE, _LONGEST = 1.0, 99.8, 640
+#: Spots from which on an image must show light where they are, as a share of their amplitudes.
+_ENOUGH, _LEAST_LIGHT = 5, 0.2
+#: Bins of a histogram; width and height of a plot.
+_BINS, _WIDTH, _HEIGHT = 60, 360, 130
+_STYLE = """body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
+table{border-collapse:collapse}
+td,th{padding:.15em .8em;text-align:left;border-bottom:1px solid #ddd}
+figure{display:inline-block;margin:.4em;vertical-align:top;font-size:12px}
+img{image-rendering:pixelated;display:block}h2{margin-top:2em}"""
+
+
+def save_report(
+    fits: SpotFits, path: str | os.PathLike[str], image: Any = None, *, title: str = ""
+) -> None:
+    """Write a report of fits as one HTML file, which needs nothing else to be read.
+
+    It has the counts with the reasons of doubtful fits, six examples of each, the precision, the
+    drift if the fits have tracks of fiducials, a picture and all settings.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        All fits of an image, also those that are not good.
+    path : str or path
+        The file, ``.html``.
+    image : array, shape (…, Y, X), or path, optional
+        The image that was fitted, of which examples are cut out.
+    title : str
+        The heading; by default that it is a report of spots.
+
+    Raises
+    ------
+    ValueError
+        If the name does not end in ``.html``, or the image is not the one that was fitted.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from napari_spotfit import localize, save_report, simulate_movie
+    >>> movie, truth = simulate_movie(4, shape=(64, 64), spots_per_frame=8, seed=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_report(localize(movie), f"{folder}/movie.html", movie)
+    ...     text = Path(f"{folder}/movie.html").read_text(encoding="utf-8")
+    >>> "<h2>Precision</h2>" in text
+    True
+    """
+    place = Path(path)
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"the name of a report must end in .html; got “{place.name}”")
+    fits = fits.to_host()
+    source = None if image is None else opened(image)
+    if source is not None:
+        _check_image(fits, source)
+    title = title or "Report of spots"
+    sections = (
+        _counts(fits), _precision(fits), _drift(fits), _picture(fits, source),
+        _doubtful(fits, source), _settings(fits),
+    )  # fmt: skip
+    body = "\n".join(line for section in sections for line in section)
+    page = (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n{body}\n"
+        f"<p><small>Written by napari-spotfit {__version__}.</small></p></html>\n"
+    )
+    with unfinished(place) as part:
+        part.write_text(page, encoding="utf-8", newline="\n")
+
+
+def _counts(fits: SpotFits) -> Iterator[str]:
+    """Yield how many fits there are, by their verdicts and by frame."""
+    good, judged = int(fits.good.sum()), int(fits.judged.sum())
+    yield "<h2>Counts</h2>"
+    yield f"<p>{thousands(len(fits))} spots, of which {thousands(judged)} have a verdict: "
+    yield f"{thousands(good)} are good and {thousands(judged - good)} doubtful.</p>"
+    stops = ((stop.words, thousands(n)) for stop, n in fits.stop_counts().items() if n)
+    yield from _table(("the fit", "spots"), stops)
+    if len(fits) and len(fits.index_names) == 1:
+        frames = per_frame(fits[fits.accepted]) if fits.accepted.any() else per_frame(fits)
+        yield from _plot(frames[fits.index_names[0]], {"spots": frames["count"]}, "spots by frame")
+
+
+def _precision(fits: SpotFits) -> Iterator[str]:
+    """Yield what the good fits are like, with their standard errors."""
+    kept = fits[fits.accepted]
+    yield "<h2>Precision</h2>"
+    if not len(kept):
+        yield "<p>No fit is good.</p>"
+        return
+    table = summarize(kept)
+    yield "<p>Of good fits. The spread is 1.4826 times the median absolute deviation; between low "
+    yield "and high are nine of ten. Names that end in _stderr are standard errors.</p>"
+    rows = (
+        (name, f"{row['median']:.4g}", f"{row['spread']:.3g}", f"{row['low']:.4g}",
+         f"{row['high']:.4g}", fits.units.get(name, ""))
+        for name, row in table.iterrows()
+    )  # fmt: skip
+    yield from _table(("quantity", "median", "spread", "low", "high", "unit"), rows)
+    for name in (f"x{STDERR}", "photons", *(one for one in ("sigma",) if one in kept.columns)):
+        if name in kept.columns:
+            yield from _histogram(kept.columns[name], f"{name}, {fits.units.get(name, '')}")
+
+
+def _drift(fits: SpotFits) -> Iterator[str]:
+    """Yield the drift by fiducials."""
+    yield "<h2>Drift</h2>"
+    if "track" not in fits.columns:
+        yield "<p>Not measured: these spots are not linked into tracks of fiducials.</p>"
+        return
+    try:
+        drift = fiducial_drift(fits)
+    except ValueError as error:
+        yield f"<p>Not measured: {escape(str(error))}</p>"
+        return
+    way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
+    yield f"<p>{way:.3g} px in all, by {np.median(drift.used):g} fiducials in most frames.</p>"
+    yield from _plot(np.arange(len(drift)), {"y": drift.y, "x": drift.x}, "drift by frame, px")
+
+
+def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
+    """Yield a picture of where the spots are, and the frame with most of them."""
+    kept = fits[fits.accepted & fits.valid]
+    yield "<h2>Picture</h2>"
+    if not len(kept):
+        yield "<p>There are no good spots to show.</p>"
+        return
+    y, x = (kept.columns[axis] for axis in IN_PLANE)
+    sides = image.shape[-2:] if image is not None else (int(y.max()) + 2, int(x.max()) + 2)
+    finer = max(1, _LONGEST // max(sides))
+    bins = [np.linspace(-0.5, side - 0.5, side * finer + 1) for side in sides]
+    density = np.histogram2d(y, x, bins)[0]
+    yield _figure(_shown(np.sqrt(density)), 1, "density of the good spots")
+    if image is not None:
+        index = _fullest(kept, image)
+        label = f"the frame with most spots, {index}" if index else "the image"
+        yield _figure(_shown(np.asarray(image[index])), min(finer, 2), label)
+
+
+def _doubtful(fits: SpotFits, image: Any) -> Iterator[str]:
+    """Yield the reasons of doubtful fits with examples, each fit under its main one."""
+    yield "<h2>Doubtful fits</h2>"
+    left = np.flatnonzero((fits.flags & int(NOT_GOOD)) != 0)
+    if not len(left):
+        yield "<p>None.</p>"
+        return
+    if image is None:
+        yield "<p>No cut-outs are shown, as the report was made without the image.</p>"
+    for flag, count in main_reasons(fits.flags).items():
+        rule, hit = RULES[flag], (fits.flags[left] & int(flag)) != 0
+        rows, left = left[hit], left[~hit]
+        yield f"<h3>{escape(rule.word)}: {thousands(count)}</h3>"
+        yield f"<p>{escape(rule.sentence)} {escape(rule.advice)}</p>"
+        chosen = rows[np.linspace(0, len(rows) - 1, min(len(rows), _EXAMPLES)).astype(int)]
+        yield from (_example(fits, int(row), image) for row in chosen)
+
+
+def _example(fits: SpotFits, row: int, image: Any) -> str:
+    """Return one fit in numbers, with its pixels if there are any."""
+    names = (*fits.index_names, *fits.axes, "photons")
+    words = ", ".join(f"{name} {fits.columns[name][row]:.5g}" for name in names)
+    more = [RULES[flag].word for flag in RULES if fits.flags[row] & int(flag)][1:]
+    words += f"; also {', '.join(more)}" if more else ""
+    y, x = (fits.columns[axis][row] for axis in IN_PLANE)
+    if image is None or not np.isfinite((y, x)).all():
+        return f"<p>{escape(words)}</p>"
+    frame = np.asarray(image[_indices(fits[row : row + 1], image)[0]])
+    box = tuple(
+        slice(max(0, min(round(float(at)), side - 1) - _REACH), round(float(at)) + _REACH + 1)
+        for at, side in zip((y, x), frame.shape, strict=True)
+    )
+    return _figure(_shown(frame[box]), 6, words)
+
+
+def _settings(fits: SpotFits) -> Iterator[str]:
+    """Yield all settings, with what was estimated."""
+    yield "<h2>Settings</h2>"
+    if fits.settings is None:
+        yield "<p>Unknown: the table does not say them.</p>"
+        return
+    about, values = parameters(), fits.settings.to_dict()
+    rows = (
+        (about[name].label, str(values[name]), about[name].unit, about[name].doc)
+        for name in values
+        if name != "noise"
+    )
+    yield from _table(("setting", "value", "unit", "meaning"), rows)
+    if fits.settings.noise is not None:
+        yield f"<p>{escape(str(fits.settings.noise))}</p>"
+
+
+def _check_image(fits: SpotFits, image: Any) -> None:
+    """Raise an error if the spots cannot be those of an image."""
+    shape = tuple(image.shape)
+    leading = shape[: len(shape) - len(fits.axes)]
+    if len(leading) != len(fits.index_names):
+        raise ValueError(
+            f"the image has shape {shape}, and the table indices {list(fits.index_names)} before "
+            f"{', '.join(fits.axes)}: choose the image that was fitted"
+        )
+    names = (*fits.index_names, *fits.axes)
+    for name, side in zip(names, shape, strict=True):
+        values = fits.columns[name][np.isfinite(fits.columns[name])]
+        if len(values) and not (values.min() >= -1 and values.max() <= side):
+            raise ValueError(
+                f"the image has {side} along {describe(name).name}, and the table spots at "
+                f"{values.max():.0f}: choose the image that was fitted"
+            )
+    kept = fits[fits.accepted & fits.valid]
+    if len(kept) < _ENOUGH or "amplitude" not in kept.columns:
+        return
+    index = _fullest(kept, image)
+    frame = np.asarray(image[index], float)
+    seen = kept[np.array([one == index for one in _indices(kept, image)])]
+    y, x = (np.clip(np.rint(seen.columns[axis]), 0, side - 1).astype(int)
+            for axis, side in zip(IN_PLANE, frame.shape, strict=True))  # fmt: skip
+    if np.median((frame[y, x] - np.median(frame)) / seen.amplitude) < _LEAST_LIGHT:
+        raise ValueError(
+            "the image has no light where the table has spots: choose the image that was fitted"
+        )
+
+
+def _fullest(fits: SpotFits, image: Any) -> tuple[int, ...]:
+    """Return the index of the frame, or plane, with most spots."""
+    return Counter(_indices(fits, image)).most_common(1)[0][0]
+
+
+def _indices(fits: SpotFits, image: Any) -> list[tuple[int, ...]]:
+    """Return the frame of each spot as an index of the image; of a volume the plane, too."""
+    along = [fits.columns[name] for name in fits.index_names]
+    if "z" in fits.axes:
+        along.append(np.clip(np.rint(fits.columns["z"]), 0, image.shape[-3] - 1))
+    return [tuple(int(one) for one in row) for row in zip(*along, strict=True)] or [()] * len(fits)
+
+
+def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield a table."""
+    yield f"<table><tr>{''.join(f'<th>{escape(one)}' for one in titles)}"
+    for cells in rows:
+        yield f"<tr>{''.join(f'<td>{escape(one)}' for one in cells)}"
+    yield "</table>"
+
+
+def _plot(x: Any, lines: dict[str, Any], label: str) -> Iterator[str]:
+    """Yield a plot of lines over numbers that rise."""
+    x = np.asarray(x, float)
+    values = np.concatenate([np.asarray(y, float) for y in lines.values()])
+    low, high = min(0.0, float(values.min())), max(float(values.max()), 1e-12)
+    right = (x - x[0]) / max(float(x[-1] - x[0]), 1e-12) * _WIDTH
+    yield f'<figure><svg width="{_WIDTH}" height="{_HEIGHT}" style="background:#f4f4f4">'
+    for y, colour in zip(lines.values(), ("#36c", "#c63"), strict=False):
+        up = _HEIGHT - (np.asarray(y, float) - low) / (high - low) * _HEIGHT
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(right, up, strict=True))
+        yield f'<polyline fill="none" stroke="{colour}" points="{points}"/>'
+    names = f" (blue {', orange '.join(lines)})" if len(lines) > 1 else ""
+    yield f"</svg><figcaption>{escape(label + names)}: {low:.4g} to {high:.4g}, "
+    yield f"from {x[0]:.4g} to {x[-1]:.4g}</figcaption></figure>"
+
+
+def _histogram(values: NDArray[Any], label: str) -> Iterator[str]:
+    """Yield a histogram of what lies between the outermost hundredths."""
+    finite = values[np.isfinite(values)].astype(float)
+    if len(finite):
+        counts, edges = np.histogram(finite, _BINS, np.percentile(finite, (1, 99)).tolist())
+        corners = np.repeat(edges, 2)[1:-1]
+        yield from _plot(corners, {"spots": np.repeat(counts, 2)}, f"spots by {label}")
+
+
+def _shown(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return pixels as shades of grey."""
+    pixels = np.nan_to_num(pixels.astype(float))
+    low, high = np.percentile(pixels, (_BLACK, _WHITE))
+    if high <= low:  # most pixels are the same
+        high = max(float(pixels.max()), low + 1e-12)
+    grey: NDArray[np.uint8] = np.clip(255 * (pixels - low) / (high - low), 0, 255).astype(np.uint8)
+    return grey
+
+
+def _figure(grey: NDArray[np.uint8], larger: int, caption: str) -> str:
+    """Return a picture in the page itself, with a caption."""
+    rows, columns = grey.shape
+    lines = np.hstack([np.zeros((rows, 1), np.uint8), grey]).tobytes()
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")):
+        png += struct.pack(">I", len(data)) + kind + data
+        png += struct.pack(">I", zlib.crc32(kind + data))
+    width = columns * larger
+    return (
+        f'<figure><img width="{width}" alt="" src="data:image/png;base64,'
+        f'{base64.b64encode(png).decode()}"><figcaption style="width:{max(width, 140)}px">'
+        f"{escape(caption)}</figcaption></figure>"
+    )

@@ -1,0 +1,154 @@
+"""Reports can be read by themselves, and are of the image that was fitted."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from commands import run
+
+from napari_spotfit import (
+    Flag,
+    SimulatedMicroscope,
+    link_spots,
+    load_fits,
+    localize,
+    save_report,
+    simulate_movie,
+)
+from napari_spotfit.engine.quality.flags import RULES, main_reasons
+
+
+class Page(HTMLParser):
+    """The texts of a page, and its pictures in order."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.texts, self.pictures = [], []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.text = " ".join(self.texts)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "img":
+            kind, _, data = dict(attrs)["src"].partition(",")
+            assert kind == "data:image/png;base64"
+            pillow = pytest.importorskip("PIL.Image")
+            self.pictures.append(np.asarray(pillow.open(io.BytesIO(base64.b64decode(data)))))
+
+    def handle_data(self, data):
+        self.texts.append(" ".join(data.split()))
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """Return a movie with doubtful fits, and all its fits."""
+    movie, _ = simulate_movie(8, shape=(128, 128), spots_per_frame=60, photons=400, seed=4)
+    return movie, localize(movie, false_spots=3000)
+
+
+def test_it_has_everything_and_needs_nothing_else(crowd, tmp_path):
+    movie, fits = crowd
+    save_report(fits, tmp_path / "a.html", movie, title="A <b> & c")
+    page = Page(tmp_path / "a.html")
+    assert "A <b> & c" in page.text
+    for heading in ("Counts", "Precision", "Drift", "Picture", "Doubtful fits", "Settings"):
+        assert heading in page.texts
+    assert not re.search(r"(src|href)=.(?!data:)", page.source)
+    assert f"{int(fits.good.sum())} are good and {int((~fits.good).sum())} doubtful" in page.text
+    reasons = main_reasons(fits.flags)
+    assert len(reasons) > 1
+    examples = sum(min(6, count) for count in reasons.values())
+    assert len(page.pictures) == 2 + examples
+    for flag, count in reasons.items():
+        assert f"{RULES[flag].word}: {count}" in page.texts
+    assert f"{fits.settings.sigma}" in page.texts
+
+
+def test_cut_outs_are_the_pixels_of_their_fits(crowd, tmp_path):
+    movie, fits = crowd
+    one = fits[np.flatnonzero(fits.good)[:9]]
+    one.columns["flags"][:] = int(Flag.WIDE)
+    y, x = 60, 30
+    movie = movie.copy()
+    one = one[:1]
+    for name, value in (("y", y), ("x", x), ("frame", 3)):
+        one.columns[name][:] = value
+    movie[3, y, x] = 60_000
+    save_report(one, tmp_path / "a.html", movie)
+    (cut,) = Page(tmp_path / "a.html").pictures
+    assert cut.shape == (21, 21)
+    assert np.unravel_index(cut.argmax(), cut.shape) == (10, 10)
+
+
+def test_without_the_image_a_sentence_says_so(crowd, tmp_path):
+    _, fits = crowd
+    save_report(fits, tmp_path / "a.html")
+    page = Page(tmp_path / "a.html")
+    assert "made without the image" in page.text
+    assert len(page.pictures) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda movie: movie[:3], "has 3 along frame"),
+        (lambda movie: movie[0], "has shape"),
+        (lambda movie: movie[:, :60], "has 60 along y"),
+        (lambda movie: movie[::-1], "no light where the table has spots"),
+        (lambda movie: movie[:, ::-1], "no light where the table has spots"),
+    ],
+)
+def test_another_image_is_refused(crowd, tmp_path, change, words):
+    movie, fits = crowd
+    with pytest.raises(ValueError, match=words):
+        save_report(fits[fits.good], tmp_path / "a.html", change(movie))
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_nothing_and_of_what_is_not_good(crowd, tmp_path):
+    movie, fits = crowd
+    save_report(fits[:0], tmp_path / "a.html", movie)
+    assert "0 spots" in Page(tmp_path / "a.html").text
+    save_report(fits[~fits.good], tmp_path / "a.html", movie)
+    assert "No fit is good." in Page(tmp_path / "a.html").texts
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        save_report(fits, tmp_path / "a.pdf")
+
+
+def test_volumes_and_two_leading_axes(tmp_path):
+    movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=12, seed=2)
+    stack = movie.reshape(2, 3, 64, 64)
+    save_report(localize(stack, sigma=1.3), tmp_path / "a.html", stack)
+    z, y, x = np.ogrid[:9, :48, :48]
+    light = 400 * np.exp(-((z - 4) ** 2) / 4 - ((y - 20) ** 2 + (x - 25) ** 2) / 3.4)
+    volume = np.random.default_rng(1).poisson(light + 10).astype(np.uint16)
+    fits = localize(volume, model="gaussian_3d", sigma=1.3, sigma_z=1.4, false_spots=10_000)
+    save_report(fits, tmp_path / "b.html", volume)
+    assert len(Page(tmp_path / "b.html").pictures) >= 2
+
+
+def test_the_drift_of_tracks(tmp_path):
+    pytest.importorskip("trackpy")
+    scope = SimulatedMicroscope(5, (128, 128), drift=(0.05, 0.0), seed=3)
+    movie = np.array([frame for _, frame in scope.frames(rate=20, count=20)])
+    linked = link_spots(localize(movie, sigma=1.3), max_distance=2)
+    save_report(linked, tmp_path / "a.html", movie)
+    assert "fiducials in most frames" in Page(tmp_path / "a.html").text
+
+
+def test_the_command(crowd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    movie, fits = crowd
+    np.save("m.npy", movie)
+    fits.save("m.spots.csv")
+    done = run("report", "m.spots.csv", "--image", "m.npy")
+    assert f"a report of {len(load_fits('m.spots.csv'))} spots" in done.stderr
+    assert "Spots of m.spots.csv" in Page(tmp_path / "m.spots.csv.html").text
+    np.save("m.npy", movie[:2])
+    done = run("report", "m.spots.csv", "--image", "m.npy", "-o", "other.html", code=1)
+    assert "choose the image that was fitted" in done.stderr

@@ -1,0 +1,181 @@
+"""The Python of the README and of the pages runs as written, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from same_fits import assert_same
+
+import napari_spotfit as spotfit
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+         for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]}  # fmt: skip
+SITE = "https://napari-spotfit.github.io/napari-spotfit/"
+HUB = "https://github.com/napari-spotfit/napari-spotfit/blob/main/"
+PICTURES = "https://raw.githubusercontent.com/napari-spotfit/napari-spotfit/main/"
+
+
+def blocks(page: str) -> list[str]:
+    """Return the Python of a page."""
+    return re.findall(r"^```python\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE)
+
+
+def run(block: str, page: str, names: dict) -> None:
+    """Run a block of a page with the names of those before it."""
+    exec(compile(block, page, "exec"), names)
+
+
+def test_the_readme_is_short_and_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert README.count("\n") <= 120
+    (block,) = blocks("README.md")
+    names: dict = {}
+    with pytest.warns(spotfit.FormatWarning):
+        run(block, "README.md", names)
+    assert names["count"] > 4000
+    assert names["width"] == pytest.approx(1.3, abs=0.02)
+    assert Path("movie.thunderstorm.csv").exists()
+
+
+def test_the_page_on_scripts_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = "docs/scripts.md"
+    script, files, movies, parts, many, loop, drift, cluster, closed = blocks(page)
+    names: dict = {}
+    run(script, page, names)
+    assert len(names["fits"]) == 100_000
+    assert len(names["table"]) > 3000
+    run(files, page, names)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["movie.spots.parquet", "movie.toml"]
+    assert_same(names["again"], names["fits"])
+    assert 0 < spotfit.per_label(names["good"], names["cells"])["count"].sum() < len(names["good"])
+    run(movies, page, names)
+    assert_same(spotfit.load_fits("long.spots.parquet"), names["fits"])
+    assert names["count"] == len(names["fits"])
+    assert names["image"].shape == names["movie"].shape
+    run(parts, page, names)
+    whole = Path("long.spots.parquet").read_bytes()
+    assert Path("resumed.spots.parquet").read_bytes() == whole
+    assert Path("spots.spots.parquet").read_bytes() == whole
+    run(many, page, names)
+    assert names["outcome"].state == "done"
+    assert len(list(Path("tables").glob("movie*.npy.spots.parquet"))) == 2
+    run(loop, page, names)
+    assert len(names["fits"]) == 2
+    run(drift, page, names)
+    assert names["drift"].y[-1] == pytest.approx(0.05 * 39 / 20 * 10, abs=0.1)
+    assert names["still"].y[names["linked"].track == 0].std() < 0.05
+    run(cluster, page, names)
+    table = spotfit.localize(names["movie"]).to_dataframe()
+    assert names["light"] == pytest.approx(table.photons[table.good].mean())
+    assert sum(part.spots for part in names["written"]) == len(table)
+    assert Path("parts.spots.parquet").read_bytes() == whole
+    run(closed, page, names)
+    held = names["table"][50:]
+    assert len(names["table"]) == 250
+    assert (held[["y", "x"]].abs().max() < 0.3).all()
+    assert (held["correction"] == "moved").all()
+
+
+def test_the_consoles_lines_run():
+    components = pytest.importorskip("napari.components")
+    from napari_spotfit.widgets.samples import molecules
+
+    (block,) = (block for block in blocks("docs/viewer.md") if "viewer.add_layer" in block)
+    viewer = components.ViewerModel()
+    for data, arguments, kind in molecules():
+        getattr(viewer, f"add_{kind}")(data, **arguments)
+    run(block, "docs/viewer.md", {"viewer": viewer})
+    assert len(viewer.layers) == 2
+    assert len(viewer.layers[-1].data) > 100
+
+
+#: What the pages take as given, and what must hold in the end.
+SELF_CONTAINED = {
+    "docs/models.md": lambda names: names["fits"].converged.mean() > 0.9,
+    "docs/cameras.md": lambda names: (
+        abs(names["photons"] - 800) < 40
+        and abs(np.median(names["fits"][names["fits"].good].photons) - 800) < 40
+    ),
+    "docs/false-spots.md": lambda names: (
+        300 < names["found"][1000] < 3000
+        and 3 <= names["found"][10] < 30
+        and names["found"][0.01] <= 1
+    ),
+    "docs/processed-images.md": lambda names: (
+        names["raw"].settings.noise.process == "" and names["filtered"].settings.noise.process != ""
+    ),
+    "docs/import-export.md": lambda names: (
+        len(names["back"]) == len(names["fits"])
+        and np.allclose(names["back"].x, names["fits"].x, atol=1e-3)
+    ),
+    "docs/precision.md": lambda names: (
+        3 < names["precision"][0] / names["precision"][1] < 6 and names["precision"][1] < 0.03
+    ),
+}
+
+
+@pytest.mark.parametrize("page", SELF_CONTAINED)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_page_runs_and_holds(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in blocks(page):
+        run(block, page, names)
+    assert SELF_CONTAINED[page](names)
+
+
+# The blocks of this page are parts of the source.
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - {"docs/extending.md"}))
+def test_every_block_is_python_and_every_public_name_exists(page):
+    for block in blocks(page):
+        compile(block, page, "exec")
+        assert set(re.findall(r"\bspotfit\.(\w+)", block)) <= set(spotfit.__all__)
+
+
+def test_every_public_name_is_in_the_reference_once_with_an_example():
+    page = (DOCS / "reference" / "python.rst").read_text(encoding="utf-8")
+    names = re.findall(r"^   (\w+)$", page, re.MULTILINE)
+    assert sorted(names) == sorted(set(spotfit.__all__) - {"__version__"})
+    for name in names:
+        # Those of napari's console run in tests/widgets/test_fit_layer.py, which has a viewer.
+        example = "In napari's console::" if name.startswith("fit_layer") else ">>> "
+        assert example in (getattr(spotfit, name).__doc__ or ""), f"{name} has no example"
+
+
+def test_links_of_the_readme_are_full_addresses_of_what_there_is():
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(links) > 10
+    for link in links:
+        for start, root in ((HUB, ROOT), (PICTURES, ROOT), (SITE, DOCS)):
+            if link.startswith(start):
+                path = link.removeprefix(start).removesuffix(".html")
+                found = root / (path if root is ROOT else f"{path or 'index'}.md")
+                assert found.exists(), link
+                break
+        else:
+            assert link == "https://github.com/napari-spotfit/napari-spotfit/issues", link
+
+
+def test_all_brings_what_the_readme_shows():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    for name in ("hdf5", "images", "nd2", "ndtiff", "parquet", "tracking"):
+        assert set(extras[name]) <= set(extras["all"]), name
+
+
+def test_commands_in_messages_can_be_copied_into_a_shell():
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for command in ("pip install", "python -m", "napari-spotfit convert"):
+            for rest in text.split(command)[1:]:
+                line = rest.partition("\n")[0]
+                assert not set("“”‘’") & set(line.partition(". ")[0]), f"{path.name}: {line}"
