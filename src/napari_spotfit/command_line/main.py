@@ -84,6 +84,7 @@ def main() -> None:
 
 
 for command in (
-    localize, calibrate, pairs, info, convert, drift, merge, render, report, simulate, benchmark, demo,
+    localize, calibrate, pairs, info, convert, drift, merge, render, report, simulate,
+    benchmark, demo,
 ):  # fmt: skip
     main.add_command(command)
