@@ -6,6 +6,8 @@ set -u
 python=$1
 # Otherwise each process would compile everything that it imports.
 unset PYTHONDONTWRITEBYTECODE
+# With a process per core, threads of linear algebra only wait for each other, at full load.
+export OPENBLAS_NUM_THREADS=1
 
 side_by_side() {
     "$python" -m pytest --hypothesis-profile ci \
