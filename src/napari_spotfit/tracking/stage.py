@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.bounds import number, whole
 from .displacement import Displacement
 from .tracker import Tracker
 
@@ -77,9 +78,8 @@ class StageCalibration:
         pixel_size : float
             Side of a pixel in the sample, in micrometres.
         """
-        if not (pixel_size > 0 and math.isfinite(pixel_size)):
-            raise ValueError(f"pixel_size must be above 0 µm; got {pixel_size!r}")
-        return cls(np.eye(2) / pixel_size, np.full((2, 2), math.nan))
+        size = number("pixel_size", pixel_size, 0, above=True)
+        return cls(np.eye(2) / size, np.full((2, 2), math.nan))
 
     def to_stage(self, displacement: Displacement) -> tuple[float, float, float]:
         """Convert a displacement to micrometres along y, x and z of the stage."""
@@ -138,10 +138,7 @@ def calibrate_with(
     stage: Stage, measure: Callable[[], Floats], step: float, repeats: int
 ) -> StageCalibration:
     """Calibrate a stage; `measure` returns y and x of the resting image in pixels."""
-    if not (step > 0 and math.isfinite(step)) or repeats < 1:
-        raise ValueError(
-            f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
-        )
+    step, repeats = number("step", step, 0, above=True), whole("repeats", repeats, 1)
     columns, errors, away = [], [], np.zeros(3)
     try:
         for axis in (0, 1):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.columns import REFIT, describe
-from ...results.spot_fits import units_of
+from ...results.meaning import units_of
 from ...settings.settings import Settings
 from ..layers.points import axes_of, is_result, settings_of_layer
 from ..layers.result_layers import REFITS, Row
