@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .models.estimators import ESTIMATORS, EstimatorName
+from .settings.fields import Pixel
 from .settings.noise_model import excess_of
-from .settings.settings import Pixel
 
 
 def localization_precision(

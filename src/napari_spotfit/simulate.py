@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .models.bounds import accepted, is_wrong, number, rising, whole
 from .models.columns import IN_PLANE
-from .settings.settings import Pixel
+from .settings.fields import Pixel
 from .simulate_pupil import Optics, add_points, finite_array, points_at, sides
 
 if TYPE_CHECKING:

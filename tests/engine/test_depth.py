@@ -23,7 +23,8 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.engine.depth import apparent_places
-from napari_spotfit.models.astigmatism import Curve, Level
+from napari_spotfit.models.astigmatism import Level
+from napari_spotfit.models.curve import Curve
 
 #: Its molecules have an image that is none of a Gaussian with the widths of LENS.
 pytestmark = pytest.mark.filterwarnings("ignore:the widths of")

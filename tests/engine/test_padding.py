@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from detection_on_host import HOST
@@ -72,9 +74,9 @@ def padded(rng, dtype):
     return frames
 
 
-@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (4, 4), (32, 32)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
+@cache
+def in_a_loop(dtype, roi_shape):
+    """Return frames, ROIs, areas and which pixels are no data, for all instruction sets."""
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = padded(rng, dtype)
     corners = np.column_stack(
@@ -90,6 +92,13 @@ def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
             continue
         areas[number] = is_area(roi) and is_far_below(roi)
         expected[number] = no_data(roi.astype(float))
+    return frames, corners, areas, expected
+
+
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (4, 4), (32, 32)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
+    frames, corners, areas, expected = in_a_loop(dtype, roi_shape)
     rule = rule_for(frames.dtype)
     suspect = there.find(HOST, HOST.commands(), frames, corners, roi_shape, rule)
     np.testing.assert_array_equal((suspect & FLAT_GROUND) != 0, areas)

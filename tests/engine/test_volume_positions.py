@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from excluding import fit_on_device
@@ -76,18 +78,23 @@ def places(fits):
     return np.column_stack([fits.z, fits.y, fits.x])
 
 
+@cache
+def many_spots():
+    """Return spots and their image, for all backends."""
+    rng = np.random.default_rng(1)
+    centres = grid(rng, shape := (24, 300, 300))
+    return centres, rng.poisson(light_of(centres, 120.0, shape) + 10.0).astype(np.uint16)
+
+
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
 def test_spots_are_found_where_they_are_with_errors_that_are_right(backend, estimator):
-    rng = np.random.default_rng(1)
-    shape = (24, 300, 300)
-    centres = grid(rng, shape)
-    image = rng.poisson(light_of(centres, 120.0, shape) + 10.0).astype(np.uint16)
+    centres, image = many_spots()
     fits = fit_at(image, centres, estimator=estimator, backend=backend, **KNOWN, **CAMERA)
     assert fits.good.all()
     assert not fits.flags.any()
     assert list(fits.columns)[-4:] == ["roi_z", "roi_y", "roi_x", "flags"]
     roi = np.column_stack([fits.columns[f"roi_{axis}"] for axis in "zyx"])
-    np.testing.assert_array_equal(roi, corners_of(centres, shape=shape))
+    np.testing.assert_array_equal(roi, corners_of(centres, shape=image.shape))
     errors = np.column_stack([fits.columns[f"{axis}_stderr"] for axis in "zyx"])
     scores = (places(fits) - centres) / errors
     assert scores.std(0) == pytest.approx(1, abs=0.1)

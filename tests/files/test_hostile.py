@@ -12,7 +12,8 @@ from pathlib import Path
 import damage
 import numpy as np
 import pytest
-from hostile import HOSTILE, RAN, SECRET
+from hostile import RAN, SECRET
+from hostile_images import HOSTILE
 
 from napari_spotfit import load_fits, open_image
 from napari_spotfit.files.table import UnreadableFileError

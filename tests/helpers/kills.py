@@ -322,5 +322,6 @@ def faults_of(name: str, root: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    sys.dont_write_bytecode = True  # modules are no files of writers
     warnings.simplefilter("ignore", spotfit.FormatWarning)
     print(json.dumps({name: faults_of(name, Path(sys.argv[1])) for name in sys.argv[2:]}))

@@ -52,5 +52,5 @@ def test_too_short_a_record_is_refused(values: np.ndarray) -> None:
 
 
 def test_a_rate_is_above_nought() -> None:
-    with pytest.raises(ValueError, match="rate must be above 0"):
+    with pytest.raises(ValueError, match="rate must be a finite number above 0"):
         allan_deviation(np.zeros(9), 0.0)

@@ -8,8 +8,6 @@ from event_loop import no_worker, settle
 from hand import SHIFT
 from qtpy.QtCore import Qt
 
-from napari_spotfit.widgets.fitting import fit_status
-
 
 @pytest.fixture
 def viewer(open_viewer):
@@ -84,11 +82,9 @@ def test_what_the_preview_says_stays_until_it_has_another_result(viewer, widget,
     qtbot.waitUntil(lambda: widget.status.text() == "")
 
 
-def test_a_click_that_did_nothing_is_told_for_a_while(
-    viewer, widget, make_movie, hand, qtbot, monkeypatch
-):
+def test_a_click_that_did_nothing_is_told_for_a_while(viewer, widget, make_movie, hand, qtbot):
     image = viewer.add_image(make_movie(), name="movie")
-    monkeypatch.setattr(fit_status, "_PASSES", 1)
+    widget.status._passing.setInterval(1)
     said = []
     widget.picking.picker.missed.connect(said.append)
     hand.click(image, (-3, 20), SHIFT)

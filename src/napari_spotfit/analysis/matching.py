@@ -325,6 +325,22 @@ class _Matcher:
         mapped = found.fit.mapped(self.b.places)
         low, high = a.places.min(axis=0) - reach, a.places.max(axis=0) + reach
         rows = np.flatnonzero(((mapped >= low) & (mapped <= high)).all(axis=1))
+        area = float(np.prod(np.maximum(high - low, reach)))
+        frames = np.bincount(np.unique(self.b.frame[rows], return_inverse=True)[1])
+        density = float((frames**2).sum()) * math.pi * reach**2 / area
+        # With few spots, no shift may show a pair, so use the density as a lower bound.
+        least = density if len(rows) < 1000 else density / 10
+        pairs, freedom = len(found.a), 2 * len(found.fit.model.powers)
+        tried = freedom * math.log(max(self.extent / reach, math.e)) + math.log(400)
+
+        def odds(expected: float, scatter: float) -> float:
+            if pairs <= expected:
+                return -math.inf
+            beyond = pairs * math.log(pairs / expected) - pairs + expected
+            return beyond / scatter - tried - _CHANCE
+
+        if odds(least, 1.0) <= 0:  # shifts cannot show that there are fewer by chance
+            return -math.inf, False
         random = np.random.default_rng(0)
         times = int(np.clip(50_000 / max(len(rows), 1), 16, 400))
         angles, ways = random.uniform(0, 2 * math.pi, times), random.uniform(3, 10, times) * reach
@@ -337,19 +353,9 @@ class _Matcher:
         ])  # fmt: skip
         counts, own = by_part.sum(axis=1), np.bincount(part[found.b], minlength=_PARTS**2)
         by_chance = (own >= _FEW) & (own < 2 * by_part.mean(axis=0))
-        area = float(np.prod(np.maximum(high - low, reach)))
-        frames = np.bincount(np.unique(self.b.frame[rows], return_inverse=True)[1])
-        density = float((frames**2).sum()) * math.pi * reach**2 / area
-        # With few spots, no shift may show a pair, so use the density as a lower bound.
-        expected = max(float(counts.mean()), density if len(rows) < 1000 else density / 10)
+        expected = max(float(counts.mean()), least)
         scatter = max(float(counts.var()) / expected, 1.0)
-        pairs = len(found.a)
-        if pairs <= expected:
-            return -math.inf, False
-        beyond = pairs * math.log(pairs / expected) - pairs + expected
-        freedom = 2 * len(found.fit.model.powers)
-        tried = freedom * math.log(max(self.extent / reach, math.e)) + math.log(400)
-        return beyond / scatter - tried - _CHANCE, not by_chance.any()
+        return odds(expected, scatter), not by_chance.any()
 
     def refuse_rivals(self, found: Matches) -> None:
         """Raise a ValueError if another shift matches nearly as many spots."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.astigmatism import Curve
+from ..models.curve import Curve
 
 Array = NDArray[np.float64]
 

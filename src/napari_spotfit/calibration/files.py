@@ -68,7 +68,8 @@ def load_calibration(
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from napari_spotfit import load_calibration
-    >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+    >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
+    >>> from napari_spotfit.models.curve import Curve
     >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
     >>> calibration = AstigmatismCalibration(x, y, -400.0, 400.0)
     >>> with TemporaryDirectory() as folder:

@@ -24,8 +24,9 @@ from ..engine.detection.detection_settings import (
 )
 from ..engine.filtered_noise import with_filter
 from ..engine.kernel_arguments import address
+from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
-from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
+from ..settings.settings import Settings
 from .noise_line import is_usable
 from .photon_transfer import (
     BLOCK_NOISE,

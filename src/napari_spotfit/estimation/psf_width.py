@@ -13,9 +13,10 @@ from ..images.camera import Camera, PerPixel
 from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.optics import expected_widths
 from ..settings.options import Options, in_dimensions, merged, takes_settings
-from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
+from ..settings.settings import Settings
 from .volume_widths import Guess, volume_width_of, within_limits
 from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 

@@ -7,7 +7,6 @@ variance is 1 / (a' C⁻¹ a), a = dσ/dz, and the minimum follows χ² with one
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from .bounds import number
 from .calibration import Calibration
 from .columns import COLUMNS, STDERR, Column
+from .curve import TABLE, Curve, unique_range
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
 
 Array = NDArray[np.float64]
@@ -31,60 +31,14 @@ _Z = replace(
     "are equal.",
 )
 P_VALUE = COLUMNS["z_p_value"]
-#: Heights at which the curves are tabulated, and those where the search begins; spots at a time.
-_TABLE, _BEGINNINGS, _PIECE = 4001, 41, 1 << 14
+#: Heights where the search begins; spots at a time.
+_BEGINNINGS, _PIECE = 41, 1 << 14
 #: The part by which pixels may differ from those of the calibration.
 _SAME_PIXEL = 0.01
 #: No spot has less background for its light, and no z scatters less than this part of its error.
 _STEPS, _LEAST_LEVEL, _LEAST_EXCESS = 12, 1e-9, 0.5
 #: Steps in nm that no longer matter.
 _SETTLED = 1e-3
-
-
-class Curve(NamedTuple):
-    """A width, or a shift, in pixels against z in nm.
-
-    ``"huang"``: σ0 √(1 + u² + A u³ + B u⁴) with u = (z - c) / d, of σ0, c, d, A and B.
-    ``"polynomial"``: its coefficients, the highest power first.
-    ``"spline"``: a cubic spline through values at nodes.
-    """
-
-    kind: str
-    numbers: tuple[float, ...]
-    nodes: tuple[float, ...] = ()
-
-    def __call__(self, z: Any) -> Array:
-        """Return the width at heights.
-
-        Examples
-        --------
-        >>> float(Curve("huang", (1.3, 0.0, 400.0, 0.0, 0.0))(0.0))
-        1.3
-        """
-        z = np.asarray(z, float)
-        if self.kind == "polynomial":
-            return np.asarray(np.polyval(self.numbers, z))
-        if self.kind == "huang":
-            least, center, depth, cubic, quartic = self.numbers
-            u = (z - center) / depth
-            square = 1 + u**2 * (1 + cubic * u + quartic * u**2)
-            return np.asarray(least * np.sqrt(np.maximum(square, 0)))
-        from scipy.interpolate import CubicSpline  # here, as SciPy takes its time to import
-
-        return np.asarray(CubicSpline(self.nodes, self.numbers)(z))
-
-    def checked(self, name: str) -> Curve:
-        """Return it, or raise a ValueError if it is no curve."""
-        count = {"huang": len(self.numbers) == 5, "polynomial": len(self.numbers) > 0}.get(
-            self.kind, self.kind == "spline" and len(self.nodes) == len(self.numbers) > 1
-        )
-        finite = all(map(math.isfinite, (*self.numbers, *self.nodes)))
-        if not (count and finite and all(np.diff(self.nodes) > 0)):
-            raise ValueError(
-                f"the curve {name} must be 'huang' with 5 numbers, a 'polynomial', or a 'spline' "
-                f"with a value at each of its rising nodes; got {self!r}"
-            )
-        return Curve(self.kind, tuple(map(float, self.numbers)), tuple(map(float, self.nodes)))
 
 
 class Level(NamedTuple):
@@ -166,7 +120,8 @@ class AstigmatismCalibration(Calibration):
 
     Examples
     --------
-    >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+    >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
+    >>> from napari_spotfit.models.curve import Curve
     >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
     >>> calibration = AstigmatismCalibration(x, y, -400.0, 400.0)
     >>> z, error, p = calibration.locate(1.3, calibration.y(250.0), 0.02, 0.03, 0.1)
@@ -219,7 +174,7 @@ class AstigmatismCalibration(Calibration):
         levels = [self.level, *(one.level for one in dimmer)]
         if dimmer and not (self.level > 0 and np.all(np.diff(levels) > 0)):
             raise ValueError(f"the levels of dimmer spots must rise, from above 0; got {levels}")
-        z = np.linspace(self.low, self.high, _TABLE)
+        z = np.linspace(self.low, self.high, TABLE)
         for x, y in ((self.x, self.y), *((one.x, one.y) for one in dimmer)):
             if not min(x(z).min(), y(z).min()) > 0:
                 raise ValueError("the curves x and y must be above 0 px in the range")
@@ -292,7 +247,8 @@ class AstigmatismCalibration(Calibration):
 
         Examples
         --------
-        >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+        >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
+        >>> from napari_spotfit.models.curve import Curve
         >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
         >>> AstigmatismCalibration(x, y, -400.0, 400.0).with_index(0.75).range
         (-300.0, 300.0)
@@ -305,8 +261,8 @@ class AstigmatismCalibration(Calibration):
         still, alike = (Curve("polynomial", (value,)) for value in (0.0, 1.0))
         shifts = self.wobble_x or still, self.wobble_y or still
         levels = Level(self.level, self.x, self.y, *shifts, self.excess or alike), *self.dimmer
-        z = np.linspace(self.low, self.high, _TABLE)
-        values = np.empty((len(levels), _TABLE, len(_Row._fields)))
+        z = np.linspace(self.low, self.high, TABLE)
+        values = np.empty((len(levels), TABLE, len(_Row._fields)))
         for rows, (_, *curves, excess) in zip(values, levels, strict=True):
             own = [curve(z) for curve in curves]
             slopes = [np.gradient(one, z) for one in own]
@@ -361,9 +317,9 @@ class AstigmatismCalibration(Calibration):
             dx, dy = x - width_x, y - width_y
             return xx * dx * dx + 2 * xy * dx * dy + yy * dy * dy
 
-        step = (_TABLE - 1) // (_BEGINNINGS - 1)
+        step = (TABLE - 1) // (_BEGINNINGS - 1)
         z, least = np.full(width_x.shape, np.nan), np.full(width_x.shape, np.inf)
-        for node in range(0, _TABLE, step):
+        for node in range(0, TABLE, step):
             own = distance(*(_mixed(values[:, node, one], place) for one in (0, 1)))
             nearer = own < least
             z[nearer], least[nearer] = heights[node], own[nearer]
@@ -405,7 +361,7 @@ class AstigmatismCalibration(Calibration):
         """Return what the table has at heights, between two levels each."""
         values = self._table[2]
         position = (np.nan_to_num(z, nan=self.low) - self.low) / (self.high - self.low)
-        position = np.clip(position * (_TABLE - 1), 0, _TABLE - 1.000001)
+        position = np.clip(position * (TABLE - 1), 0, TABLE - 1.000001)
         node = position.astype(int)
         part, (level, above) = (position - node)[:, None], place
         found = values[level, node] * (1 - part) + values[level, node + 1] * part
@@ -459,31 +415,6 @@ def _mixed(values: Array, place: tuple[NDArray[np.int64], Array]) -> Array:
     if len(values) == 1:
         return values
     return values[level] + (values[level + 1] - values[level]) * above
-
-
-def unique_range(
-    x: Curve, y: Curve, low: float, high: float, least: float = 0.0
-) -> tuple[float, float]:
-    """Return the part of a range, around the least difference of both widths, where they tell z.
-
-    The difference of the widths has to rise, or fall, all the way; with `least`, by so much of
-    what it does at its steepest.
-
-    Examples
-    --------
-    >>> x, y = (Curve("polynomial", (1e-6, -2e-6 * focus, 2.0)) for focus in (250.0, -250.0))
-    >>> unique_range(x, y, -600.0, 600.0)
-    (-600.0, 600.0)
-    """
-    z = np.linspace(low, high, _TABLE)
-    difference = x(z) - y(z)
-    middle = min(int(np.argmin(np.abs(difference))), len(z) - 2)
-    slope = np.diff(difference)
-    slope = slope * np.sign(slope[middle])
-    wrong = np.flatnonzero(slope <= least * slope.max())
-    before, after = wrong[wrong < middle], wrong[wrong >= middle]
-    first, last = before[-1] + 1 if len(before) else 0, after[0] if len(after) else len(z) - 1
-    return float(z[first]), float(z[last])
 
 
 def _inverse(error_x: Array, error_y: Array, correlation: Array) -> tuple[Array, Array, Array]:

@@ -11,8 +11,9 @@ from typing import Any, TypedDict, TypeVar
 from ..models.calibration import Calibration
 from ..models.estimators import EstimatorName
 from ..models.profiles import ModelName, Profile, VolumeModelName
+from .fields import Backend, Devices, Neighbours, Pixel
 from .noise_model import NoiseModel
-from .settings import Backend, Devices, Neighbours, Pixel, Settings, parameters
+from .settings import Settings, parameters
 from .validation import check_not_both
 
 _DEFAULTS = Settings()

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+from ..models.bounds import number
 from .displacement import Displacement
 from .stage import Stage, StageCalibration
 
@@ -119,8 +120,7 @@ class Controller:
             "most_step": most_step, "most_way": most_way, "jump": jump, "timeout": timeout,
         }  # fmt: skip
         for name, value in limits.items():
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be 0 or above; got {value!r}")
+            number(name, value, 0)
         if proportional >= 2:
             raise ValueError(f"a proportional share of 2 or more never settles; got {proportional}")
         if on_error not in ("hold", "stop"):

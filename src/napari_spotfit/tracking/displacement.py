@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.cpu import layouts
+from ..models.bounds import number
 
 Floats = NDArray[np.float64]
 
@@ -214,7 +215,6 @@ def _record(values: ArrayLike, rate: float) -> Floats:
             f"a record needs 8 finite values along one axis; got {np.count_nonzero(known)} in the "
             f"shape {record.shape}"
         )
-    if not (math.isfinite(rate) and rate > 0):
-        raise ValueError(f"rate must be above 0; got {rate!r}")
+    number("rate", rate, 0, above=True)
     at = np.arange(len(record))
     return np.asarray(np.interp(at, at[known], record[known]))

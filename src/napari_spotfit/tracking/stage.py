@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.bounds import number
 from .displacement import Displacement
 from .tracker import Tracker
 
@@ -92,9 +93,8 @@ class StageCalibration:
             Nanometres of z per nanometre of the stage, below 0 if z falls as the stage rises; by
             default z is not moved.
         """
-        if not (pixel_size > 0 and math.isfinite(pixel_size)):
-            raise ValueError(f"pixel_size must be above 0 µm; got {pixel_size!r}")
-        diagonal = [1 / pixel_size, 1 / pixel_size]
+        size = number("pixel_size", pixel_size, 0, above=True)
+        diagonal = [1 / size, 1 / size]
         matrix = np.diag(diagonal if z_gain is None else [*diagonal, 1000.0 * z_gain])
         return cls(matrix, np.full(matrix.shape, math.nan))
 

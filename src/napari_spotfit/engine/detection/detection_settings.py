@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...settings.fields import DEFAULT_FALSE_SPOTS
 from ...settings.noise_model import NoiseModel
-from ...settings.settings import DEFAULT_FALSE_SPOTS, Settings
+from ...settings.settings import Settings
 from ..cpu.layouts import (
     BandSettings,
     DetectionSettings,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...analysis.spot_sample import roi_of, settings_of
 from ...models.columns import REFIT, describe
-from ...results.spot_fits import units_of
+from ...results.meaning import units_of
 from ...settings.settings import Settings
 from ..layers.points import axes_of, is_result, settings_of_layer
 from ..layers.result_layers import REFITS, Row
