@@ -31,6 +31,7 @@ from ..settings.validation import ROI_MIN
 from .measured_noise import Measured
 from .noise_line import is_usable
 from .photon_transfer import MOST_SCATTER, fine_detail
+from .pixel_values import usual_is_lowest
 from .quantiles import median, quantiles
 
 Numbers = NDArray[np.float64]
@@ -54,7 +55,7 @@ _FAR, _ROUNDS = 3.0, 4
 #: The usual σ, in pixels.
 _WIDTH = 1.3
 #: Sums of squares scatter by so many of the standard deviations of noise, or there is more in them.
-_AS_NOISE, _MIDDLE = (0.3, 1.6), (0.16, 0.84)
+_AS_NOISE, _MIDDLE = (0.3, 1.25), (0.16, 0.84)
 #: How far the noise below spots may be off, as a fraction; that of one block; and as a fraction of
 #: the noise of light that lies between spots.
 _LEVEL_OFF, _OF_BLOCK, _OF_LIGHT_BETWEEN = 0.003, 0.6, 0.15
@@ -106,6 +107,11 @@ class _Slope(NamedTuple):
     chance: float
     shape: float
 
+    @property
+    def value_if_sure(self) -> float:
+        """The slope; 0 if its error is larger than a part of it."""
+        return self.value if self.error < _WORST * self.value else 0.0
+
 
 _NONE = _Slope(0.0, math.inf, 0.0, 0.0)
 
@@ -127,15 +133,18 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
     settings : Settings
         Those of corrected frames; ``sigma`` and ``threads`` count.
     """
+    recorded, frames = measured.recorded, measured.frames
+    if frames.shape[1:] != recorded.shape[1:] or min(frames.shape[1:]) <= ROI_MIN:
+        return noise
+    if not noise.is_known or not np.isfinite(recorded).any():
+        return noise
     is_bare = between_is_no_noise(noise)
-    frames = measured.recorded if is_bare else measured.frames
-    if frames.shape[1:] != measured.recorded.shape[1:] or min(frames.shape[1:]) <= ROI_MIN:
-        return noise
-    if not noise.is_known or not np.isfinite(frames).any():
-        return noise
-    if is_bare:
-        return _of_bare_spots(noise, frames, measured.step, settings)
-    if noise.is_filtered:
+    is_smooth = not noise.blocks and noise.process == Process.FILTERED
+    if not is_smooth and (is_bare or usual_is_lowest(recorded[0])):
+        bare = _of_bare_spots(noise, recorded, measured.step, settings)
+        if bare is not None:
+            return bare
+    if is_bare or noise.process:
         return noise
     level, white = measured.level, replace(noise, correlation=1.0)
     if _differ_by_spots(measured, noise):
@@ -149,12 +158,12 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
         if slope.chance < wanted < math.inf or part.size >= frames.size:
             break
     if noise.correlation > 1:
-        is_no_rounding = _dark(noise, level) > _STEPS * measured.step**2
-        if _is_same(white, slope) or (
-            is_no_rounding and fits.finest_detail(measured.step) > _WHITE
-        ):
-            # What is coarser than white noise are spots.
-            noise = replace(noise, correlation=1.0, blur=0.0, unfiltered=1.0)
+        is_rounding = _dark(noise, level) < _STEPS * measured.step**2
+        is_white = not is_rounding and fits.finest_detail(measured.step) > _WHITE
+        if is_white or (_is_same(white, slope) and not noise.is_filtered):
+            noise = _as_white(noise)
+        elif noise.is_filtered:
+            return noise
         else:
             slope = _slope_of(_with_correlation(squares, noise.correlation), noise)
     steep = _agreed(white, slope)
@@ -163,25 +172,31 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
 
 def _of_bare_spots(
     noise: NoiseModel, frames: NDArray[Any], step: float, settings: Settings
-) -> NoiseModel:
-    """Return the noise of spots between which there is none, or it was cut off.
+) -> NoiseModel | None:
+    """Return the noise of spots between which most pixels have the lowest value; None if filtered.
 
     Photons leave residuals that are as strong in the finest detail as elsewhere, filtered ones do
     not. Where half of the noise is left between spots, there was twice as much.
     """
-    level = float(np.nanmin(frames) if noise.process == Process.CUT else np.nanmedian(frames[0]))
+    level = float(np.nanmin(frames) if noise.blocks else np.nanmedian(frames[0]))
     part = _part(frames, _PIXELS[-1])
     fits = _fits(part, settings, None, level)
-    slope = _slope_of(_squares(fits, level, 0.0), NoiseModel(0.0, 0.0, 0.0))
-    if not slope.error < _WORST * slope.value or fits.finest_detail(step) < _RAW:
-        return noise
-    least = max(_OF_CALM * _calm_square(part - level), _FEW_PHOTONS * slope.value**2, step**2 / 12)
-    least = min(least, float(noise.variance(level)))
-    return replace(
-        noise, slope=slope.value, intercept=least - slope.value * level, least=least,
-        correlation=1.0, slope_error=None, blur=0.0, unfiltered=1.0,
-        process=Process.NONE if noise.process == Process.CUT else noise.process,
-    )  # fmt: skip
+    slope = _slope_of(_squares(fits, level, 0.0), NoiseModel(0.0, 0.0, 0.0)).value_if_sure
+    if not slope or fits.finest_detail(step) < _RAW:
+        return None
+    least = float(noise.variance(level))
+    if noise.is_filtered or not noise.blocks:
+        calm = _OF_CALM * _calm_square(part - level)
+        least = min(least, max(calm, _FEW_PHOTONS * slope**2, step**2 / 12))
+        noise = _as_white(replace(noise, slope_error=None))
+    return replace(noise, slope=slope, intercept=least - slope * level, least=least)
+
+
+def _as_white(noise: NoiseModel) -> NoiseModel:
+    """Return noise of pixels that are independent; what seemed to be a filter are the spots."""
+    process = noise.process if noise.process == Process.THRESHOLDED else Process.NONE
+    uneven = 1.0 if noise.is_filtered else noise.uneven
+    return replace(noise, correlation=1.0, blur=0.0, unfiltered=1.0, uneven=uneven, process=process)
 
 
 def _calm_square(frames: Numbers) -> float:
@@ -225,7 +240,7 @@ def _agreed(noise: NoiseModel, slope: _Slope) -> float:
     if not slope.error < math.inf:
         return noise.slope
     if noise.slope_error is None:
-        if slope.error < _WORST * slope.value:
+        if slope.value_if_sure:
             return slope.value
         off = _LIMIT * slope.error
         return min(max(noise.slope, slope.value - off, 0.0), slope.value + off)
@@ -290,8 +305,8 @@ class _Fits(NamedTuple):
         fine = np.diff(np.diff(left, 2, axis=1), 2, axis=2)
         rounded = step**2 / 12
         white = np.mean(fine**2, (1, 2)) / _OF_FINE - rounded
-        share = white / (np.mean(left[:, 1:-1, 1:-1] ** 2, (1, 2)) - rounded)
-        return median(np.nan_to_num(share)) if len(own) else 0.0
+        every = np.maximum(np.mean(left[:, 1:-1, 1:-1] ** 2, (1, 2)) - rounded, rounded)
+        return median(white / every) if len(own) else 0.0
 
 
 def _fits(
