@@ -115,3 +115,56 @@ def test_blocks_are_measured_once(monkeypatch):
         calls.clear()
         spotfit.localize(movie, sigma=1.3, offset=OFFSET, **known)
         assert len(calls) == 1
+
+
+def counted(scene, frames=4, seed=7):
+    """Return frames of spots, whose places are random, and the noise measured in them."""
+    rng = np.random.default_rng(seed)
+    density, photons, sigma, background, read, gain = scene
+    made = []
+    for _ in range(frames):
+        places = rng.uniform(0, SIDE, (round(density * SIDE**2 / 100), 2))
+        electrons = rng.poisson(background + light(places, photons, sigma, (SIDE, SIDE)))
+        made.append(np.rint(gain * (electrons + rng.normal(0, read, electrons.shape)) + OFFSET))
+    return np.stack(made).astype(np.uint16)
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        (0.4, 1400, 1.5, 0, 0, 8.1), (0.9, 20_000, 1.45, 0.9, 0.1, 0.12),
+        (0.3, 135, 1.9, 0, 0, 2.6), (1.0, 1000, 1.6, 0, 0, 5.1), (1.0, 1200, 1.0, 0, 0, 1.8),
+        (0.15, 18_000, 1.45, 0, 0, 5.2), (0.8, 18_000, 1.03, 0, 0.3, 1.9),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bright_spots_on_nothing(scene, recwarn):
+    """They were said to be cut off, thresholded or filtered, and up to all of them were lost."""
+    movie = counted(scene)
+    fits = spotfit.localize(movie)
+    noise = fits.settings.noise
+    assert (noise.process, noise.correlation) == ("", 1.0)
+    assert noise.slope == pytest.approx(scene[-1], rel=0.2)
+    assert fits.good.sum() > 0.75 * scene[0] * movie.size / 100
+    assert not recwarn
+
+
+@pytest.mark.parametrize("deviations", [1, 2, 3, 5])
+@pytest.mark.parametrize("gain", [1.0, 3.0])
+def test_what_was_subtracted_and_cut_off(gain, deviations):
+    """Without noise beside spots, errors were up to 190 times too small."""
+    movie, places = movie_of(photons=2500, background=100, read=1.5, gain=gain)
+    away = movie.astype(float) - np.median(movie)
+    deviation = 1.4826 * np.median(abs(away))
+    movie = np.maximum(away - deviations * deviation, 0).astype(np.uint16)
+    assert 0.65 < spread_of(movie, places) < 1.1
+
+
+def test_single_electrons_that_were_multiplied_are_not_denoised(recwarn):
+    rng = np.random.default_rng(8)
+    places = rng.uniform(8, SIDE - 8, (40, 2))
+    electrons = rng.poisson(0.02 + light(places, 100, 1.3, (4, SIDE, SIDE)[1:]))
+    counts = rng.gamma(np.maximum(electrons, 1), 100) * (electrons > 0)
+    image = np.rint(counts + rng.normal(100, 5, counts.shape)).astype(np.uint16)
+    assert spotfit.localize(image, sigma=1.3).settings.noise.process == ""
+    assert not recwarn

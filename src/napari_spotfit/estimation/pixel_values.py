@@ -32,8 +32,8 @@ _MOST_ALONE = 0.15
 _MOST_PILED_UP = 0.85
 _CLEARLY = 1.5
 #: Above a threshold there are fewer pixels than this, half of them in the lower part of a range
-#: that begins so far above the rest.
-_MOSTLY, _NEAR, _FAR = 0.5, 0.5, 0.1
+#: that begins so far above the rest, and so many times as far as the next value is above that.
+_MOSTLY, _NEAR, _FAR, _GAPS = 0.5, 0.5, 0.1, 3.0
 #: Height of spots in steps of the pixel values, where noise is less than one.
 _MANY_STEPS = 8
 #: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
@@ -149,7 +149,14 @@ def is_thresholded(frames: NDArray[Any]) -> bool:
     if not 0 < others.size < _MOSTLY * known.size:
         return False
     low, middle, high = np.quantile(others, (0, 0.5, 0.9)).tolist()
-    return bool(low - lowest > _FAR * (high - low) and middle - low < _NEAR * (high - low))
+    is_far = low - lowest > max(_FAR * (high - low), _GAPS * _next_gap(others, low))
+    return bool(is_far and middle - low < _NEAR * (high - low))
+
+
+def _next_gap(values: NDArray[Any], low: float) -> float:
+    """Return by how much the second lowest value is above the lowest: of photons, by another."""
+    above = values[values > low]
+    return float(above.min()) - low if above.size else 0.0
 
 
 def usual_is_lowest(frame: NDArray[Any]) -> bool:

@@ -14,11 +14,11 @@ from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.fields import DEFAULT_FALSE_SPOTS
-from ..settings.optics import expected_widths
+from ..settings.optics import expected_widths, roi_for
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from .volume_widths import Guess, volume_width_of, within_limits
-from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
+from .width_search import TOO_FEW, NoWidthError, PsfWidth, samples, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 

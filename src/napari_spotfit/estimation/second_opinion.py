@@ -106,9 +106,11 @@ def second_opinion(
     # Most pixels without any: single photons scatter like nothing else.
     if counts_photons and usual_is_lowest(parts[0]):
         return noise
-    process = _process(parts[0], detail, may_be_cut=not counts_photons)
+    is_explained = counts_photons or _has_none_in_the_dark(noise, detail)
+    process = _process(parts[0], detail, may_be_cut=not is_explained)
     calm = calm_noise(parts) if process is Process.NONE else None
-    if calm is not None and calm.is_white and _is_no_rounding(calm, detail):
+    is_white = calm is not None and calm.is_white and _is_no_rounding(calm, detail)
+    if calm is not None and is_white:
         ratio = float(np.median(calm.variance / noise.variance(calm.level)))
         if min(detail.along) > _SHARP and ratio < _CALMER:
             return _between_sharp_spots(noise, calm, detail)
@@ -118,7 +120,7 @@ def second_opinion(
             return white
         noise = white
     is_shown = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
-    is_denoised = is_shown and detail.scatter > MOST_SCATTER
+    is_denoised = is_shown and detail.scatter > MOST_SCATTER and not is_white
     band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
@@ -247,6 +249,16 @@ def _process(frame: NDArray[np.float64], detail: FineDetail, *, may_be_cut: bool
     if may_be_cut and is_cut_off(frame, detail.step, is_smooth=min(detail.along) > _WEAK):
         return Process.CUT
     return Process.NONE if mosaic_period(frame) is None else Process.MOSAIC
+
+
+def _has_none_in_the_dark(noise: NoiseModel, detail: FineDetail) -> bool:
+    """Whether independent noise is less than a step, or a photon, at the lowest value.
+
+    It is natural then that many pixels have that value: what is cut off is noise.
+    """
+    is_white = all(_WHITE[0] <= ratio <= _WHITE[1] for ratio in detail.along)
+    least = noise.slope * detail.lowest + noise.intercept
+    return is_white and least < max(_IN_STEPS * detail.step, _IN_STEPS * noise.slope) ** 2
 
 
 def _grows_by_steps(noise: NoiseModel, detail: FineDetail) -> bool:

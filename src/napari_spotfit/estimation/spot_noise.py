@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.backend import Columns
 from ..engine.block import Block, Positions
 from ..engine.fit_job import FitJob
 from ..engine.groups import link_positions
@@ -23,12 +24,15 @@ from ..engine.quality.flags import NOT_GOOD, Flag
 from ..engine.select import select_backend
 from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread
-from ..settings.noise_model import NoiseModel
+from ..settings.noise_model import NoiseModel, Process
+from ..settings.optics import roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
 from .measured_noise import Measured
+from .noise_line import is_usable
+from .photon_transfer import MOST_SCATTER, fine_detail
+from .pixel_values import usual_is_lowest
 from .quantiles import median, quantiles
-from .width_search import roi_for
 
 Numbers = NDArray[np.float64]
 
@@ -51,20 +55,31 @@ _FAR, _ROUNDS = 3.0, 4
 #: The usual σ, in pixels.
 _WIDTH = 1.3
 #: Sums of squares scatter by so many of the standard deviations of noise, or there is more in them.
-_AS_NOISE, _MIDDLE = (0.6, 1.6), (0.16, 0.84)
+_AS_NOISE, _MIDDLE = (0.3, 1.25), (0.16, 0.84)
 #: How far the noise below spots may be off, as a fraction; that of one block; and as a fraction of
 #: the noise of light that lies between spots.
 _LEVEL_OFF, _OF_BLOCK, _OF_LIGHT_BETWEEN = 0.003, 0.6, 0.15
 #: Below spots it is darker than elsewhere: noise there is no less than none, within this factor;
-#: and how far brightness may be off, in deviations of a pixel.
-_MOST_BELOW, _OF_LEVEL = 1.25, 0.1
+#: and how far brightness may be off, as a fraction of the spots' height.
+_MOST_BELOW, _OF_HEIGHT = 1.25, 0.01
 #: A slope counts whose error is no larger a fraction; elsewhere so many errors limit what skewness
 #: says.
 _WORST, _LIMIT = 0.5, 2.0
+#: The variance of places in a pixel, along one axis.
+_OF_PIXEL = 1 / 12
+#: Of so many spots residuals are looked at; the squares of the weights of their finest detail add
+#: up to this, and it has at least this share of what white noise has; less noise is rounding.
+_LOOKED_AT, _OF_FINE, _RAW, _WHITE, _STEPS = 500, 36.0, 0.5, 1.0, 0.25
+#: Between bare spots noise is so many times what one square of such a side in twenty has less of,
+#: or as that of so many photons at least; and spots have this part of what most bright ones have.
+_OF_CALM, _SIDE, _CALM, _FEW_PHOTONS, _OF_BRIGHT, _MOST = 4.0, 8, 0.05, 0.05, 0.1, 0.99
 #: By how many times its error the line of blocks is off; where the slope of spots differs by so
 #: many errors, it counts if it is less, and known to within this fraction.
 _LINE_OFF, _DIFFERS, _SURE = 1.5, 3.0, 0.1
 
+#: Light is uneven in blocks whose columns differ so many times as much as by noise; this part of
+#: what determines a slope is nearly all.
+_UNEVEN, _NEARLY_ALL = 8.0, 0.9
 #: Two slopes are the same that differ by fewer errors, where these are less than this fraction.
 #: That by skewness is the same within this factor.
 _SAME, _SURELY_SAME, _NEARLY = 2.0, 0.15, 2.0
@@ -92,8 +107,18 @@ class _Slope(NamedTuple):
     chance: float
     shape: float
 
+    @property
+    def value_if_sure(self) -> float:
+        """The slope; 0 if its error is larger than a part of it."""
+        return self.value if self.error < _WORST * self.value else 0.0
+
 
 _NONE = _Slope(0.0, math.inf, 0.0, 0.0)
+
+
+def between_is_no_noise(noise: NoiseModel) -> bool:
+    """Whether there is no noise between spots, or it was cut off."""
+    return not noise.blocks or noise.process == Process.CUT
 
 
 def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Settings) -> NoiseModel:
@@ -106,29 +131,80 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
     measured : Measured
         The frames, and what was measured in their blocks.
     settings : Settings
-        Those of corrected frames; ``sigma``, ``pixel`` and ``threads`` count.
+        Those of corrected frames; ``sigma`` and ``threads`` count.
     """
-    frames = measured.frames if noise.blocks else measured.recorded
-    if frames.shape[1:] != measured.recorded.shape[1:] or min(frames.shape[1:]) <= ROI_MIN:
+    recorded, frames = measured.recorded, measured.frames
+    if frames.shape[1:] != recorded.shape[1:] or min(frames.shape[1:]) <= ROI_MIN:
         return noise
-    if not noise.is_known or noise.is_filtered:
+    if not noise.is_known or not np.isfinite(recorded).any():
         return noise
-    level = measured.level if noise.blocks else float(np.nanmedian(frames[0]))
+    is_bare = between_is_no_noise(noise)
+    is_smooth = not noise.blocks and noise.process == Process.FILTERED
+    if not is_smooth and (is_bare or usual_is_lowest(recorded[0])):
+        bare = _of_bare_spots(noise, recorded, measured.step, settings)
+        if bare is not None:
+            return bare
+    if is_bare or noise.process:
+        return noise
+    level, white = measured.level, replace(noise, correlation=1.0)
+    if _differ_by_spots(measured, noise):
+        white = replace(white, slope_error=None)
     for pixels in _PIXELS:
         part = _part(frames, pixels)
-        squares = _squares(part, settings, noise, level)
-        white = replace(noise, correlation=1.0)
+        fits = _fits(part, settings, noise, level)
+        squares = _squares(fits, level, _dark(noise, level))
         slope = _slope_of(squares, white)
         wanted = max(_PRECISE * slope.value, slope.error / 2)
         if slope.chance < wanted < math.inf or part.size >= frames.size:
             break
     if noise.correlation > 1:
-        if _is_same(white, slope):
-            noise = white  # what is coarser than white noise are spots
+        is_rounding = _dark(noise, level) < _STEPS * measured.step**2
+        is_white = not is_rounding and fits.finest_detail(measured.step) > _WHITE
+        if is_white or (_is_same(white, slope) and not noise.is_filtered):
+            noise = _as_white(noise)
+        elif noise.is_filtered:
+            return noise
         else:
             slope = _slope_of(_with_correlation(squares, noise.correlation), noise)
-    steep = _agreed(noise, slope)
+    steep = _agreed(white, slope)
     return replace(noise, slope=steep, intercept=_dark(noise, level) - steep * level)
+
+
+def _of_bare_spots(
+    noise: NoiseModel, frames: NDArray[Any], step: float, settings: Settings
+) -> NoiseModel | None:
+    """Return the noise of spots between which most pixels have the lowest value; None if filtered.
+
+    Photons leave residuals that are as strong in the finest detail as elsewhere, filtered ones do
+    not. Where half of the noise is left between spots, there was twice as much.
+    """
+    level = float(np.nanmin(frames) if noise.blocks else np.nanmedian(frames[0]))
+    part = _part(frames, _PIXELS[-1])
+    fits = _fits(part, settings, None, level)
+    slope = _slope_of(_squares(fits, level, 0.0), NoiseModel(0.0, 0.0, 0.0)).value_if_sure
+    if not slope or fits.finest_detail(step) < _RAW:
+        return None
+    least = float(noise.variance(level))
+    if noise.is_filtered or not noise.blocks:
+        calm = _OF_CALM * _calm_square(part - level)
+        least = min(least, max(calm, _FEW_PHOTONS * slope**2, step**2 / 12))
+        noise = _as_white(replace(noise, slope_error=None))
+    return replace(noise, slope=slope, intercept=least - slope * level, least=least)
+
+
+def _as_white(noise: NoiseModel) -> NoiseModel:
+    """Return noise of pixels that are independent; what seemed to be a filter are the spots."""
+    process = noise.process if noise.process == Process.THRESHOLDED else Process.NONE
+    uneven = 1.0 if noise.is_filtered else noise.uneven
+    return replace(noise, correlation=1.0, blur=0.0, unfiltered=1.0, uneven=uneven, process=process)
+
+
+def _calm_square(frames: Numbers) -> float:
+    """Return the mean square of what lies in calm squares of frames."""
+    rows, columns = (size // _SIDE * _SIDE for size in frames.shape[1:])
+    blocks = frames[:, :rows, :columns].reshape(-1, rows // _SIDE, _SIDE, columns // _SIDE, _SIDE)
+    squares = np.nanmean(np.square(blocks), axis=(2, 4))
+    return float(np.nanquantile(squares, _CALM))
 
 
 def _is_same(noise: NoiseModel, slope: _Slope) -> bool:
@@ -137,6 +213,20 @@ def _is_same(noise: NoiseModel, slope: _Slope) -> bool:
         return noise.slope / _NEARLY < slope.value < noise.slope * _NEARLY
     off = math.hypot(noise.slope_error, slope.error, slope.shape)
     return abs(slope.value - noise.slope) < _SAME * off and off < _SURELY_SAME * noise.slope
+
+
+def _differ_by_spots(measured: Measured, noise: NoiseModel) -> bool:
+    """Whether blocks differ in brightness by spots alone, and scatter more than by chance.
+
+    Where light is in few pixels, noise of most blocks is less than its mean, and the line too flat.
+    """
+    if fine_detail(measured.blocks, noise, measured.step).scatter < MOST_SCATTER:
+        return False
+    own = measured.blocks[is_usable(measured.blocks)]
+    weight = noise.variance(own["mean"]) ** -2.0
+    lever = weight * np.square(own["mean"] - np.average(own["mean"], weights=weight))
+    uneven = own["spread"] > _UNEVEN * noise.variance(own["mean"])
+    return float(np.sum(lever[uneven])) > _NEARLY_ALL * float(np.sum(lever))
 
 
 def _with_correlation(squares: _Squares, correlation: float) -> _Squares:
@@ -150,7 +240,7 @@ def _agreed(noise: NoiseModel, slope: _Slope) -> float:
     if not slope.error < math.inf:
         return noise.slope
     if noise.slope_error is None:
-        if slope.error < _WORST * slope.value:
+        if slope.value_if_sure:
             return slope.value
         off = _LIMIT * slope.error
         return min(max(noise.slope, slope.value - off, 0.0), slope.value + off)
@@ -179,34 +269,80 @@ def _part(frames: NDArray[Any], pixels: int) -> NDArray[Any]:
 
 
 def _dark(noise: NoiseModel, level: float) -> float:
-    """Return the variance at a brightness; 0 where the image has constant areas between spots."""
-    return max(noise.slope * level + noise.intercept, noise.least) if noise.blocks else 0.0
+    """Return the variance at a brightness."""
+    return max(noise.slope * level + noise.intercept, noise.least)
 
 
-def _squares(frames: NDArray[Any], settings: Settings, noise: NoiseModel, level: float) -> _Squares:
-    """Return what fits of the spots in frames leave."""
+class _Fits(NamedTuple):
+    """Fits of bright spots in frames, and which count."""
+
+    frames: NDArray[Any]
+    positions: Positions
+    columns: Columns
+    usable: NDArray[np.bool_]
+    settings: Settings
+
+    def finest_detail(self, step: float) -> float:
+        """Return the variance of the finest detail of residuals over that of all of it.
+
+        It is 1 of independent pixels. That of rounding to steps does not count.
+        """
+        sides, shape = np.array(self.settings.roi_shape), np.array(self.frames.shape[1:])
+        at = self.positions.places.astype(int)
+        inside = np.all((at >= sides // 2) & (at < shape - sides // 2), axis=1)
+        own = np.flatnonzero(self.usable & inside)[:_LOOKED_AT]
+        roi = (
+            np.indices(self.settings.roi_shape)[:, np.newaxis]
+            - (sides // 2)[:, np.newaxis, np.newaxis, np.newaxis]
+        )
+        y, x = at[own].T[..., np.newaxis, np.newaxis] + roi
+        of = {name: column[own].astype(float)[:, np.newaxis, np.newaxis]
+              for name, column in self.columns.items()}  # fmt: skip
+        square = of["sigma"] ** 2 + _OF_PIXEL
+        profile = np.exp(-((y - of["y"]) ** 2 + (x - of["x"]) ** 2) / (2 * square))
+        model = of["photons"] / (2 * math.pi * square) * profile + of["background"]
+        left = self.frames[self.positions.frames[own][:, np.newaxis, np.newaxis], y, x] - model
+        fine = np.diff(np.diff(left, 2, axis=1), 2, axis=2)
+        rounded = step**2 / 12
+        white = np.mean(fine**2, (1, 2)) / _OF_FINE - rounded
+        every = np.maximum(np.mean(left[:, 1:-1, 1:-1] ** 2, (1, 2)) - rounded, rounded)
+        return median(white / every) if len(own) else 0.0
+
+
+def _fits(
+    frames: NDArray[Any], settings: Settings, noise: NoiseModel | None, level: float
+) -> _Fits:
+    """Return fits of the spots in frames."""
     shape, sigma = (frames.shape[1], frames.shape[2]), _usual_width(settings.known_sigma)
     own = Settings(
         sigma=sigma, roi_size=roi_for(sigma, shape),
-        pixel=settings.pixel, noise=noise, threads=settings.threads, backend="cpu",
+        pixel="integrated", noise=noise, threads=settings.threads, backend="cpu",
     )  # fmt: skip
     calibration = PixelCalibration(frames.shape, own)
-    dark = _dark(noise, level)
-    height = max(_BRIGHT * math.sqrt(dark), _LEAST_ELECTRONS * noise.slope)
+    if noise is None:
+        above = frames[frames > level]
+        height = _OF_BRIGHT * (float(quantiles(above, _MOST)[0]) - level) if above.size else 0.0
+    else:
+        height = max(_BRIGHT * math.sqrt(_dark(noise, level)), _LEAST_ELECTRONS * noise.slope)
     positions, alone = _bright_spots(frames, level + height, own)
-    fits = select_backend(own).fit(
+    columns = select_backend(own).fit(
         FitJob.of(calibration, frames.dtype),
         Block.of(calibration, np.arange(len(frames)), frames),
         positions,
     )
+    with np.errstate(invalid="ignore"):
+        usable = (columns["flags"] & int(_DOUBTFUL)) == 0
+        usable &= alone & (columns["reduced_chi_square"] > 0)
+    return _Fits(frames, positions, columns, usable, own)
+
+
+def _squares(fits: _Fits, level: float, dark: float) -> _Squares:
+    """Return what fits leave."""
     names = ("chi_square", "reduced_chi_square", "photons", "amplitude", "background")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        usable = (fits["flags"] & int(_DOUBTFUL)) == 0
-        usable &= alone & (fits["reduced_chi_square"] > 0)
-        chi_square, reduced, light, height, below = (
-            fits[name][usable].astype(np.float64) for name in names
-        )
-    left, overlap = light_left(own.known_sigma, own.roi_shape)
+    chi_square, reduced, light, height, below = (
+        fits.columns[name][fits.usable].astype(np.float64) for name in names
+    )
+    left, overlap = light_left(fits.settings.known_sigma, fits.settings.roi_shape)
     degrees = chi_square / reduced
     return _Squares(
         chi_square - degrees * dark,
@@ -270,19 +406,19 @@ def _chosen(squares: _Squares, rows: NDArray[np.bool_]) -> _Squares:
 
 
 def _weighted(own: _Squares, slope: float, blocks: int) -> _Slope:
-    counts = np.ones(len(own.found))
     for _ in range(_ROUNDS):
         variance = _variance(own, slope)
         total = variance + np.square(_SHAPE**2 * own.overlap)
+        away = own.found - slope * own.rise
+        counts = (abs(away) < _FAR * np.sqrt(total)).astype(np.float64)
         weight = counts / total
         information = float(np.sum(weight * own.rise * own.rise))
         if not 0 < information < math.inf:
             return _NONE
         slope = max(float(np.sum(weight * own.found * own.rise)) / information, 0.0)
-        away = own.found - slope * own.rise
-        counts = (abs(away) < _FAR * np.sqrt(total)).astype(np.float64)
+    away = own.found - slope * own.rise
     low, high = quantiles(away / np.sqrt(variance), *_MIDDLE)
-    lower = -median((own.rise - own.own) / own.degrees) - _OF_LEVEL * math.sqrt(own.dark)
+    lower = -median((own.rise - own.own) / own.degrees + _OF_HEIGHT * own.height)
     if own.dark and slope * lower > _MOST_BELOW * own.dark:
         return _NONE  # there would be less than no noise below spots
     if not _AS_NOISE[0] < (high - low) / 2 < _AS_NOISE[1] or counts.sum() < _LEAST_SPOTS:

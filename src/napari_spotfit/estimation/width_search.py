@@ -21,11 +21,13 @@ from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import without_damage
 from ..settings.noise_model import NoiseModel
+from ..settings.optics import ROI_SIGMAS, roi_for
 from ..settings.settings import Settings
-from ..settings.validation import PLANES_MIN, ROI_MAX, ROI_MIN
+from ..settings.validation import ROI_MAX, ROI_MIN
 from .frame_sample import frames_of_each_kind
-from .measured_noise import measure_noise
+from .measured_noise import measured_blocks, noise_of
 from .noise_line import SIGMA_PER_MAD
+from .spot_noise import between_is_no_noise, with_noise_of_spots
 
 #: Pixels that are searched: at a glance, and more where these have too few spots; of volumes so
 #: many times as many, as a spot has some planes.
@@ -168,8 +170,6 @@ _BETTER_WITHOUT = (
 _MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
 #: How many of the spots, by their height, are compared with noise.
 _COMPARED = 24
-#: The ROI's side in σ, and the least one in pixels and in planes, where there are as many.
-_ROI_SIGMAS, _ROI_LEAST, _ROI_PLANES = 6.0, 9, 5
 
 
 class NoWidthError(ValueError):
@@ -197,28 +197,6 @@ class PsfWidth(NamedTuple):
     #: The same along z in planes, of spots in volumes.
     sigma_z: float | None = None
     scatter_z: float | None = None
-
-
-def roi_for(
-    sigma: float, shape: tuple[int, ...], sigma_z: float | None = None
-) -> int | tuple[int, ...]:
-    """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
-
-    Examples
-    --------
-    >>> roi_for(1.3, (512, 512)), roi_for(3.0, (512, 512)), roi_for(3.0, (14, 512))
-    (9, 19, (13, 19))
-    >>> roi_for(1.3, (40, 512, 512), 1.5), roi_for(1.3, (6, 512, 512), 1.5)
-    ((9, 9, 9), (6, 9, 9))
-    """
-    if sigma_z is not None:
-        in_plane = roi_for(sigma, shape[1:])
-        planes = max(2 * int(_ROI_SIGMAS * sigma_z / 2) + 1, _ROI_PLANES)
-        planes = max(min(planes, shape[0], ROI_MAX), PLANES_MIN)
-        return (planes, *(in_plane if isinstance(in_plane, tuple) else (in_plane, in_plane)))
-    side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
-    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
-    return sides[0] if len(set(sides)) == 1 else sides
 
 
 def width_of(
@@ -319,7 +297,7 @@ class WidthSearch:
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         """Return the fits of spots detected with a width, and which stand out of the noise."""
         count, *frame_shape = self._sample.pixels.shape
-        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), tuple(frame_shape), sigma_z)
+        roi = roi_for(min(sigma, (ROI_MAX - 1) / ROI_SIGMAS), tuple(frame_shape), sigma_z)
         settings = self._settings.changed(sigma=sigma, sigma_z=sigma_z, roi_size=roi)
         if self.noise is None or self.noise.is_filtered:
             self.noise = self._settings.noise or self._measured(settings)
@@ -343,7 +321,10 @@ class WidthSearch:
         pixels = self._sample.pixels
         if self._sample.bad is not None:
             pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
-        return measure_noise(pixels.reshape(-1, *pixels.shape[-2:]), settings)
+        measured = measured_blocks(pixels.reshape(-1, *pixels.shape[-2:]), settings)
+        noise = noise_of(measured, settings)
+        is_bare = pixels.ndim == 3 and between_is_no_noise(noise)
+        return with_noise_of_spots(noise, measured, settings) if is_bare else noise
 
     def _spots(self, block: Block, settings: Settings) -> tuple[Positions, NDArray[np.bool_]]:
         """Return the positions of the spots around the middle, with all their neighbours.

@@ -1,10 +1,14 @@
-"""The widths that spots are expected to have, from the objective and the light."""
+"""The widths that spots are expected to have, and the ROI that suits a width."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple, Protocol
 
+from .validation import PLANES_MIN, ROI_MAX, ROI_MIN
+
+#: The ROI's side in σ, and the least one in pixels and in planes, where there are as many.
+ROI_SIGMAS, _ROI_LEAST, _ROI_PLANES = 6.0, 9, 5
 #: Refractive indices of immersions, and the highest aperture of usual objectives for each.
 _IMMERSIONS = ((1.0, 0.95), (1.333, 1.27), (1.518, 1.49))
 
@@ -76,3 +80,25 @@ def _immersion(aperture: float) -> float:
     """Return the refractive index of the usual immersion of an objective."""
     known = (index for index, highest in _IMMERSIONS if aperture <= highest)
     return next(known, 1.05 * aperture)
+
+
+def roi_for(
+    sigma: float, shape: tuple[int, ...], sigma_z: float | None = None
+) -> int | tuple[int, ...]:
+    """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
+
+    Examples
+    --------
+    >>> roi_for(1.3, (512, 512)), roi_for(3.0, (512, 512)), roi_for(3.0, (14, 512))
+    (9, 19, (13, 19))
+    >>> roi_for(1.3, (40, 512, 512), 1.5), roi_for(1.3, (6, 512, 512), 1.5)
+    ((9, 9, 9), (6, 9, 9))
+    """
+    if sigma_z is not None:
+        in_plane = roi_for(sigma, shape[1:])
+        planes = max(2 * int(ROI_SIGMAS * sigma_z / 2) + 1, _ROI_PLANES)
+        planes = max(min(planes, shape[0], ROI_MAX), PLANES_MIN)
+        return (planes, *(in_plane if isinstance(in_plane, tuple) else (in_plane, in_plane)))
+    side = max(2 * int(ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
+    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
+    return sides[0] if len(set(sides)) == 1 else sides

@@ -168,10 +168,7 @@ def calibrate_with(
     stage: Stage, measure: Callable[[], Floats], step: float, repeats: int
 ) -> StageCalibration:
     """Calibrate a stage; `measure` returns y and x of the resting image in px, maybe z in nm."""
-    if not (step > 0 and math.isfinite(step)) or repeats < 1:
-        raise ValueError(
-            f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
-        )
+    step, repeats = number("step", step, 0, above=True), whole("repeats", repeats, 1)
     away = np.zeros(3)
     columns: list[Floats] = []
     errors: list[Floats] = []
