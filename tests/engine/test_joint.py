@@ -108,7 +108,7 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
 
 def joint_reach():
-    """Return how far a spot's light counts, as kernels/cpu/vectorized/joint.cpp has it."""
+    """Return how far a spot's light counts, as kernels/cpu/crowd_pixels.h has it."""
     return 4.5 * SIGMA + 1
 
 
