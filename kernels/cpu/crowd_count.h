@@ -24,6 +24,7 @@ class CrowdCount : protected CrowdMoves {
     }
     // Moves spots until they rest; those that are then of no use are dropped.
     void settle() {
+        for (int i = 0; i < count; ++i) spots[i].stirred = sweep + 1;
         for (int n = 1; n <= DROPS; ++n) {
             move_all(f.max_iterations, FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
@@ -46,9 +47,13 @@ class CrowdCount : protected CrowdMoves {
     static constexpr double CLEAR = 2;
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
-    // Of light alone, or of all.
+    int errors_found = -1;  // the sweep before
+
+    // Of light alone, or of all; of spots that something near them has stirred since they were found.
     void find_errors(bool of_all) {
-        over_cells([&](int cell) {
+        const int since = of_all ? 0 : errors_found + 1;
+        errors_found = sweep;
+        over_cells(since, [&](int cell) {
             find_base(cell);
             evaluate(cell);
             find_normal(cell);
@@ -71,16 +76,18 @@ class CrowdCount : protected CrowdMoves {
         const int cell = cell_of(own);
         struct Place { double y, x, light; };
         Place before[TOGETHER];
+        int near[TOGETHER];
         double nearest = square_of(APART * f.sigma);
         int heir = -1;
         moving = 0;
         for (int j = 0; j < count && moving < TOGETHER - 1; ++j) {
             const double far = square_of(spots[j].x - own.x) + square_of(spots[j].y - own.y);
             if (j == i || spots[j].is_dropped || far > square_of(APART * f.sigma)) continue;
-            together[moving++] = j;
+            near[moving++] = j;
             if (far < nearest) nearest = far, heir = j;
         }
-        together[moving++] = i;
+        near[moving++] = i;
+        together = near;
         levels = levels_of_cell();
         // Spots do not move the background of many others.
         if (!all_move()) levels = 0;
@@ -97,6 +104,7 @@ class CrowdCount : protected CrowdMoves {
         own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
         if (own.evidence < square_of(f.least_score) / 2) {
             own.is_dropped = true, own.light = 0;
+            for (int k = 0; k < moving; ++k) spots[near[k]].stirred = sweep + 1;
             return false;
         }
         ++moving;
@@ -111,7 +119,7 @@ class CrowdCount : protected CrowdMoves {
         return true;
     }
     // Gives a spot the light of another one, and a place between both.
-    void take_over(Spot& a, const Spot& b) const {
+    void take_over(Spot& a, const Spot& b) {
         const double sum = a.light + b.light;
         a.x = (a.x * a.light + b.x * b.light) / sum, a.y = (a.y * a.light + b.y * b.light) / sum;
         a.light = sum;
@@ -135,13 +143,15 @@ class CrowdCount : protected CrowdMoves {
     // Joins spots that are nearer to each other than two can be told apart.
     bool merge() {
         bool any = false;
+        sort();
         for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
         for (int i = 0; i < count; ++i)
-            for (int j = 0; j < i; ++j) {
+            for (int j = i - 1; j >= 0 && spots[i].y - spots[j].y < 2 * ONE_SPOT * f.sigma; --j) {
                 Spot &a = spots[j], &b = spots[i];
                 if (a.is_dropped || b.is_dropped) continue;
                 if (square_of(a.x - b.x) + square_of(a.y - b.y) >= square_of(ONE_SPOT * f.sigma)) continue;
                 take_over(a, b);
+                a.stirred = sweep + 1;
                 if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
                 b.is_dropped = any = true;
             }
@@ -252,7 +262,7 @@ class CrowdCount : protected CrowdMoves {
             const double dy = (b < 0 ? -half : half) * __builtin_sqrt((1 - cosine) / 2);
             add(s.y - dy, s.x - dx, s.light / 2, -1);
             Spot& own = spots[i];
-            own.y += dy, own.x += dx, own.light /= 2;
+            own.y += dy, own.x += dx, own.light /= 2, own.stirred = sweep + 1;
             shape(own);
         }
         return count > before;

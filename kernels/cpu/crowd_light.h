@@ -14,13 +14,15 @@ struct Spot {
     long long candidate;
     Footprint shape;
     bool is_dropped, is_tested, rests;
+    int stirred;  // the sweep that last moved it, or added or changed it
 };
 
 class CrowdLight : protected CrowdPixels {
   protected:
-    // Side of the cells in which the spots of a large crowd move together, in units of the spots' width; spots that
-    // move together at most; hidden ones that a crowd may have, and so many for each candidate.
-    static constexpr double CELL = 16;
+    // Side of the cells in which the spots of a large crowd move together, in units of the spots' width, and how far
+    // from a spot those may be that it moves; spots that move together at most; hidden ones that a crowd may have, and
+    // so many for each candidate.
+    static constexpr double CELL = 16, FAR = 6;
     static constexpr int TOGETHER = 96, HIDDEN = 24, HIDDEN_EACH = 3;
 
     const int line;  // numbers of a line of a spot's light, with as many zeros as are summed side by side behind them
@@ -33,8 +35,11 @@ class CrowdLight : protected CrowdPixels {
     Spot* spots;
     int count = 0;
     // Of spots that move together: which, and so many numbers of the background.
-    int* together;
+    const int* together;
     int moving = 0, levels = 0;
+    int *by_cell, *first_of_cell;                        // all spots, those of a cell one after the other
+    bool* is_stirred;                                    // cells, by spots near them
+    int sweep = 0;                                       // the number of the last one
     bool is_shifted = false;                             // cells, by half a cell
     int first_row, last_row, first_column, last_column;  // the part of the box in which their mean changes
     double least_y, most_y, least_x, most_x;             // where they may move
@@ -54,7 +59,8 @@ class CrowdLight : protected CrowdPixels {
         spots = memory.take<Spot>(most);
         lines_of_spots = memory.take<float>(4ll * line * most);
         const int size = 3 * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 3;
-        together = memory.take<int>(most);
+        by_cell = memory.take<int>(most), first_of_cell = memory.take<int>(cells() + 1);
+        is_stirred = memory.take<bool>(cells());
         BandedMatrix* const matrices[] = {&normal, &factor};
         for (BandedMatrix* matrix : matrices) {
             matrix->room = size;
@@ -105,7 +111,7 @@ class CrowdLight : protected CrowdPixels {
         Spot& s = spots[count];
         s = {};
         give_lines(count);
-        s.y = y, s.x = x, s.light = light, s.candidate = candidate;
+        s.y = y, s.x = x, s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
         shape(s);
         ++count;
     }
@@ -131,20 +137,38 @@ class CrowdLight : protected CrowdPixels {
         }
     }
 
-    int cell_of(const Spot& s) const {
+    int cell_of(const Spot& s) const { return cell_of(s.y, s.x); }
+    int cell_of(double y, double x) const {
         const double shift = is_shifted ? 0.5 : 0;
-        int v = static_cast<int>(larger((s.y + 0.5) / cell_rows + shift, 0));
-        int u = static_cast<int>(larger((s.x + 0.5) / cell_columns + shift, 0));
+        int v = static_cast<int>(larger((y + 0.5) / cell_rows + shift, 0));
+        int u = static_cast<int>(larger((x + 0.5) / cell_columns + shift, 0));
         if (v >= cells_down) v = cells_down - 1;
         if (u >= cells_across) u = cells_across - 1;
         return v * cells_across + u;
     }
+    // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
+    void divide(int since) {
+        for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
+        for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
+        for (int i = 0; i < count; ++i) {
+            const Spot& s = spots[i];
+            ++first_of_cell[cell_of(s) + 1];
+            if (s.stirred < since) continue;
+            const double far = FAR * f.sigma;
+            const int low = cell_of(s.y - far, s.x - far), high = cell_of(s.y + far, s.x + far);
+            for (int v = low / cells_across; v <= high / cells_across; ++v)
+                for (int u = low % cells_across; u <= high % cells_across; ++u) is_stirred[v * cells_across + u] = true;
+        }
+        for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
+        for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
+        for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
+        first_of_cell[cells()] = count;
+    }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
     void choose(int cell, int from) {
-        moving = 0, levels = levels_of_cell();
-        for (int i = 0, seen = 0; i < count && moving < TOGETHER; ++i)
-            if (cells() == 1 || cell_of(spots[i]) == cell)
-                if (seen++ >= from) together[moving++] = i;
+        const int there = first_of_cell[cell + 1] - first_of_cell[cell] - from;
+        moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
+        together = by_cell + first_of_cell[cell] + from;
         const int v = cell / cells_across, u = cell % cells_across;
         if (cells() == 1) choose_part(-INFINITE, INFINITE, -INFINITE, INFINITE);
         else
@@ -167,7 +191,10 @@ class CrowdLight : protected CrowdPixels {
         least_x = first_column > 0 ? first_column + reach + 0.5 : -0.5;
         most_x = last_column < columns ? last_column - reach - 1.5 : columns - 0.5;
     }
-    void choose_all() { choose_part(-INFINITE, INFINITE, -INFINITE, INFINITE); }
+    void choose_all() {
+        moving = 0;
+        choose_part(-INFINITE, INFINITE, -INFINITE, INFINITE);
+    }
 
     template <class Function> void over_part(Function each) const {
         for (int y = first_row; y < last_row; ++y)

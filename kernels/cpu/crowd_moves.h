@@ -68,8 +68,11 @@ class CrowdMoves : protected CrowdLight {
         keep_mean();
         return {now, gained, rests};
     }
-    template <class Function> void over_cells(Function each) {
+    // Takes the cells near which spots have been stirred since a sweep.
+    template <class Function> void over_cells(int since, Function each) {
+        divide(since);
         for (int cell = 0; cell < cells(); ++cell) {
+            if (!is_stirred[cell]) continue;
             int from = 0;
             do {
                 choose(cell, from);
@@ -83,16 +86,20 @@ class CrowdMoves : protected CrowdLight {
         sort();
         find_mean();
         bool rests = false;
-        for (int sweep = 0; sweep < most_sweeps && !rests; ++sweep) {
+        for (int k = 0; k < most_sweeps && !rests; ++k) {
             rests = true;
+            ++sweep;
             // Spots on both sides of a border of cells would take long to come to rest.
-            is_shifted = sweep % 2;
-            over_cells([&](int cell) {
+            is_shifted = k % 2;
+            over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
                 const bool rest_here = cells() == 1 ? own.rests : own.gained < STILL;
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
-                for (int a = 0; a < moving; ++a) spots[together[a]].rests = settled;
+                for (int a = 0; a < moving; ++a) {
+                    spots[together[a]].rests = settled;
+                    if (!rest_here) spots[together[a]].stirred = sweep;
+                }
                 rests &= rest_here;
             });
             if (cells() == 1) break;

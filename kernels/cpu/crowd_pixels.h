@@ -26,9 +26,7 @@ struct Memory {
 
 class CrowdPixels {
   protected:
-    // How far the light of a spot counts, in units of its width; the lowest mean of a pixel.
-    static constexpr double REACH = 4.5;
-    static constexpr float LOWEST = 0.05f;
+    static constexpr float LOWEST = 0.05f;  // mean of a pixel
 
     const JointFits& f;
     const long long begin, end;  // its candidates
@@ -44,8 +42,8 @@ class CrowdPixels {
     long long area() const { return rows * stride; }
 
     CrowdPixels(const JointFits& fits, long long which, void* work)
-        : f(fits), begin(fits.first[which]), end(fits.first[which + 1]),
-          reach(static_cast<int>(REACH * fits.sigma) + 1), memory{static_cast<unsigned char*>(work)} {
+        : f(fits), begin(fits.first[which]), end(fits.first[which + 1]), reach(fits.reach),
+          memory{static_cast<unsigned char*>(work)} {
         find_box();
         float** const planes[] = {&data, &counts, &mean, &base, &trial, &weight, &pull, &other};
         for (float** plane : planes) *plane = memory.take<float>(area());
