@@ -23,12 +23,32 @@ SPOTFIT_INLINE float sum_of(Pixels p) {
     return two.x + two.y;
 }
 
-// Twice the logarithm of how much likelier the data are than given the mean. A series where they are near each other:
-// single precision would lose the difference.
-SPOTFIT_INLINE Pixels deviance(Pixels data, Pixels mean) {
+// The same of eight, next to each other.
+inline void sums_of(const Pixels* eight, double* sums) {
+    using All = decltype(Pixels::v);
+    All halves[4], quarters[2];
+    for (int k = 0; k < 4; ++k) {
+        const All a = eight[2 * k].v, b = eight[2 * k + 1].v;
+        halves[k] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                    __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    }
+    for (int k = 0; k < 2; ++k) {
+        const All a = halves[2 * k], b = halves[2 * k + 1];
+        quarters[k] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+                      __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    }
+    const All a = quarters[0], b = quarters[1];
+    const All two = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+                    __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+    for (int k = 0; k < 8; ++k) sums[k] = two[2 * k] + two[2 * k + 1];
+}
+
+// Twice the logarithm of how much likelier the data are than given the mean, whose inverse is given, too. A series
+// where they are near each other: single precision would lose the difference.
+SPOTFIT_INLINE Pixels deviance(Pixels data, Pixels mean, Pixels inverse) {
     constexpr float SERIES[] = {1.0f, -1.0f / 3, 1.0f / 6, -1.0f / 10, 1.0f / 15};
-    const Pixels off = (data - mean) / mean, size = higher_of(absolute(data), Pixels(1e-20f));
-    const Pixels far = 2.0f * ((mean - data) + data * logarithm(size / mean));
+    const Pixels off = (data - mean) * inverse, size = higher_of(absolute(data), Pixels(1e-20f));
+    const Pixels far = 2.0f * ((mean - data) + data * logarithm(size * inverse));
     return select(absolute(off) < 0.1f, mean * off * off * polynomial(SERIES, off), far);
 }
 
@@ -57,90 +77,21 @@ inline void profile_line(double center, double sigma, bool is_integrated, int co
     }
 }
 
-// Sums over the pixels that two spots share of weights times the products of (value, slope along x) of both along x.
-// Spots' parameters are x, y and light; what is along y comes line by line.
-struct PairSums {
-    Pixels of[9];  // light light, light x, light y, x light, x x, x y, y light, y x, y y: first spot, second spot
-
-    PairSums() {
-        for (Pixels& sum : of) sum = 0.0f;
-    }
-    SPOTFIT_INLINE void add(Pixels ee, Pixels ed, Pixels de, Pixels dd, float e1, float d1, float e2, float d2) {
-        const float both = e1 * e2, second = e1 * d2, first = d1 * e2;
-        of[0] = multiply_add(ee, Pixels(both), of[0]);
-        of[1] = multiply_add(ed, Pixels(both), of[1]);
-        of[2] = multiply_add(ee, Pixels(second), of[2]);
-        of[3] = multiply_add(de, Pixels(both), of[3]);
-        of[4] = multiply_add(dd, Pixels(both), of[4]);
-        of[5] = multiply_add(de, Pixels(second), of[5]);
-        of[6] = multiply_add(ee, Pixels(first), of[6]);
-        of[7] = multiply_add(ed, Pixels(first), of[7]);
-        of[8] = multiply_add(ee, Pixels(d1 * d2), of[8]);
-    }
+// Unit light of a spot as a product of lines along y and x, and their slopes by the centre.
+struct Footprint {
+    int top, left, rows, columns;
+    float *y, *slope_y, *x, *slope_x;
 };
 
-// The sum of products of so many numbers, some side by side.
-inline double dot(const double* a, const double* b, int count) {
-    using Doubles = double __attribute__((ext_vector_type(8)));
-    Doubles sum = 0.0;
-    int k = 0;
-    for (; k + 8 <= count; k += 8) {
-        Doubles x, y;
-        __builtin_memcpy(&x, a + k, sizeof x), __builtin_memcpy(&y, b + k, sizeof y);
-        sum += x * y;
-    }
-    double rest = 0;
-    for (; k < count; ++k) rest += a[k] * b[k];
-    const auto half = sum.lo + sum.hi;
-    const auto two = half.lo + half.hi;
-    return rest + (two.x + two.y);
-}
-
-// A symmetric positive matrix by rows, of which each has numbers from some column on, to its diagonal.
-struct Envelope {
-    double* rows;  // of `size` numbers each
-    int* begin;    // the first column of each
-    int size, room;
-
-    double& at(int i, int j) const { return rows[static_cast<long long>(i) * room + j]; }
-
-    // Cholesky's factor, in place; false if it is not positive.
-    bool factor() const {
-        for (int i = 0; i < size; ++i) {
-            double* const row = &at(i, 0);
-            for (int j = begin[i]; j <= i; ++j) {
-                const double* const other = &at(j, 0);
-                const int first = begin[i] > begin[j] ? begin[i] : begin[j];
-                const double sum = row[j] - dot(row + first, other + first, j - first);
-                if (j < i) row[j] = sum / other[j];
-                else if (!(sum > 0)) return false;
-                else row[i] = __builtin_sqrt(sum);
-            }
-        }
-        return true;
-    }
-    // Solves L v = v, from a row on before which v is 0.
-    void forward(double* v, int first) const {
-        for (int i = first; i < size; ++i) {
-            const int low = begin[i] > first ? begin[i] : first;
-            v[i] = (v[i] - dot(&at(i, low), v + low, i - low)) / at(i, i);
-        }
-    }
-    void solve(double* v) const {
-        forward(v, 0);
-        for (int i = size - 1; i >= 0; --i) {
-            v[i] /= at(i, i);
-            for (int k = begin[i]; k < i; ++k) v[k] -= at(i, k) * v[i];
-        }
-    }
-    // A number of the inverse's diagonal, by memory for a column.
-    double variance(int i, double* v) const {
-        for (int k = i; k < size; ++k) v[k] = k == i;
-        forward(v, i);
-        double sum = 0;
-        for (int k = i; k < size; ++k) sum += v[k] * v[k];
-        return sum;
-    }
+// Sums over pixels of weights times products of the light of two spots, or their slopes along x or y.
+struct PairSums {
+    double light_light, light_x, light_y, x_light, x_x, x_y, y_light, y_x, y_y;  // first spot, second spot
+};
+// The same of one spot, what the residual pulls at it, and its products with up to three numbers of the background.
+struct OwnSums {
+    double light_light, light_x, light_y, x_x, x_y, y_y;
+    double pull_light, pull_x, pull_y;
+    double ground[3][3];  // light, x and y with each
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

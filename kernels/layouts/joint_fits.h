@@ -11,6 +11,7 @@ struct JointFits {
     int is_integrated;    // whether the model is averaged over each pixel
     double scale, shift;  // a pixel as a number that is about as noisy as photo-electrons: value * scale + shift
     double sigma;
+    int reach;  // of the light of a spot, in pixels
     double least_score;  // how far a spot stands out of the noise, as a normal deviate, at least
     int counts_spots;    // whether spots are added and dropped
     int max_iterations;

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import erf
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
-from napari_spotfit.engine import joint
+from napari_spotfit.engine import joint, joint_fits
 from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
@@ -108,7 +108,7 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
 
 def joint_reach():
-    """Return how far a spot's light counts, as kernels/cpu/vectorized/joint.cpp has it."""
+    """Return how far a spot's light counts, as engine/joint_fits.py has it."""
     return 4.5 * SIGMA + 1
 
 
@@ -283,7 +283,7 @@ def test_places_in_several_frames_and_outside():
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(joint, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(joint_fits, "_MOST_BYTES", 1 << 10)
     with pytest.raises(ValueError, match="neighbours='exclude'"):
         localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
 
@@ -302,3 +302,16 @@ def test_nearest_neighbours():
     apart[np.eye(200, dtype=bool) | (frames[:, np.newaxis] != frames)] = np.inf
     least = np.where(apart.min(axis=1) <= 5, apart.min(axis=1), np.nan)
     np.testing.assert_allclose(joint.nearest(places, frames, 5.0), least, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("density", "seed"), [(0.04, 21), (0.06, 22)])
+def test_the_width_of_crowds_is_that_of_their_spots(density, seed):
+    movie, truth = random_spots(8, density, seed)
+    known = {"pixel": "integrated", "backend": "cpu"}
+    single = localize(movie, frames=0, **known, neighbours="exclude").settings.sigma
+    assert single > 1.035 * SIGMA
+    for neighbours in ("joint", "auto"):
+        fits = localize(movie, frames=0, **known, neighbours=neighbours)
+        assert abs(fits.settings.sigma / SIGMA - 1) < 0.05
+    at_centres = fit_at(movie[0], truth[0], **known, neighbours="joint").settings.sigma
+    assert abs(at_centres / SIGMA - 1) < 0.05

@@ -14,6 +14,7 @@ from ..engine.block import Block, Positions
 from ..engine.detection.detection_settings import expected_false_spots
 from ..engine.fit_job import FitJob
 from ..engine.groups import rows_of
+from ..engine.joint import takes_joint_fits
 from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..engine.select import select_backend
 from ..images.arrays import to_host
@@ -25,6 +26,7 @@ from ..settings.optics import ROI_SIGMAS, roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .frame_sample import frames_of_each_kind
+from .joint_width import is_crowded, joint_width
 from .measured_noise import measured_blocks, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .spot_noise import between_is_no_noise, with_noise_of_spots
@@ -147,6 +149,8 @@ _AGREES = 1.4
 _SETTLED, _ROUNDS = 0.05, 5
 #: So many spots are fitted, those around the middle.
 _FITTED = 2000
+#: So many where they are fitted together, until that changes the width by less than this fraction.
+_JOINTLY_FITTED, _REFINED = 150, 0.02
 #: Spots count whose errors are not so much larger than that of this share, the brightest.
 #: Brightness itself would choose the spots that are two.
 _BRIGHT, _BRIGHTEST = 2.0, 0.2
@@ -230,7 +234,7 @@ def width_of(
         noise = search.noise if search.noise is not None and search.noise.blocks else None
     if best is None:
         raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
-    return best
+    return search.refined(best)
 
 
 class WidthSearch:
@@ -239,7 +243,7 @@ class WidthSearch:
     def __init__(
         self, sample: Sample, calibration: PixelCalibration, noise: NoiseModel | None
     ) -> None:
-        known = calibration.fitted
+        known = self._known = calibration.fitted
         # Whatever the spots are fitted with later. The CPU is as quick for so little.
         self._settings = Settings(
             pixel=known.pixel, false_spots=known.false_spots, threshold=known.threshold,
@@ -292,10 +296,40 @@ class WidthSearch:
             self._seen[sigma] = self._estimate(*self._fits(sigma))
         return self._seen[sigma]
 
+    def refined(self, width: PsfWidth) -> PsfWidth:
+        """Return the width by which crowds of spots are likeliest, where most spots overlap."""
+        known, sigma = self._known, width.sigma
+        if known.neighbours not in ("auto", "joint") or known.fixed.get("sigma"):
+            return width
+        for _ in range(_ROUNDS):
+            calibration, block = self._prepared(sigma, None)
+            positions, _ = self._spots(block, calibration.settings, _JOINTLY_FITTED)
+            calibration = calibration.with_settings(
+                model=known.model, bounds=known.bounds, fixed=known.fixed, neighbours="auto"
+            )
+            job, before = self._job(calibration), sigma
+            crowded = is_crowded(positions, block, sigma, job.threads)
+            if not crowded or not takes_joint_fits(job, block):
+                break
+            columns = self._backend.fit(job, block, positions)
+            sigma = joint_width(job, block, positions, columns)
+            if abs(sigma / before - 1) < _REFINED:
+                break
+        return width._replace(sigma=sigma)
+
     def _fits(
         self, sigma: float, sigma_z: float | None = None
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         """Return the fits of spots detected with a width, and which stand out of the noise."""
+        calibration, block = self._prepared(sigma, sigma_z)
+        positions, real = self._spots(block, calibration.settings)
+        job = self._job(calibration)
+        fits = self._backend.fit(job, block, positions)
+        rows_of(job, fits)
+        return fits, real
+
+    def _prepared(self, sigma: float, sigma_z: float | None) -> tuple[PixelCalibration, Block]:
+        """Return what is known of the pixels, and these, to look for spots with a width."""
         count, *frame_shape = self._sample.pixels.shape
         roi = roi_for(min(sigma, (ROI_MAX - 1) / ROI_SIGMAS), tuple(frame_shape), sigma_z)
         settings = self._settings.changed(sigma=sigma, sigma_z=sigma_z, roi_size=roi)
@@ -308,11 +342,7 @@ class WidthSearch:
         )  # fmt: skip
         block = Block.of(calibration, np.arange(count), self._sample.pixels)
         block.mask = self._sample.mask
-        positions, real = self._spots(block, calibration.settings)
-        job = self._job(calibration)
-        fits = self._backend.fit(job, block, positions)
-        rows_of(job, fits)
-        return fits, real
+        return calibration, block
 
     def _job(self, calibration: PixelCalibration) -> FitJob:
         return FitJob.of(calibration, self._sample.pixels.dtype)
@@ -326,7 +356,9 @@ class WidthSearch:
         is_bare = pixels.ndim == 3 and between_is_no_noise(noise)
         return with_noise_of_spots(noise, measured, settings) if is_bare else noise
 
-    def _spots(self, block: Block, settings: Settings) -> tuple[Positions, NDArray[np.bool_]]:
+    def _spots(
+        self, block: Block, settings: Settings, most: int = _FITTED
+    ) -> tuple[Positions, NDArray[np.bool_]]:
         """Return the positions of the spots around the middle, with all their neighbours.
 
         And which of them noise hardly makes.
@@ -344,10 +376,10 @@ class WidthSearch:
             frame = self._sample.places[:, 0].astype(np.int64)
             places = self._sample.places[:, 1:]
             real = np.ones(len(frame), bool)
-        if len(places) > _FITTED:
+        if len(places) > most:
             middle = (np.array(block.pixels.shape[1:]) - 1) / 2
             away = abs(places - middle).max(axis=1)
-            near = np.sort(np.argsort(away, kind="stable")[:_FITTED])
+            near = np.sort(np.argsort(away, kind="stable")[:most])
             frame, places, real = frame[near], places[near], real[near]
         return Positions(places, frame), real
 

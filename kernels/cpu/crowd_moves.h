@@ -1,0 +1,149 @@
+// How the spots of a crowd, and its background, move to where their likelihood is highest.
+#pragma once
+#include "crowd_light.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+class CrowdMoves : protected CrowdLight {
+  protected:
+    // Changes of the logarithm of the likelihood below which spots rest: while they are counted, in the end, between
+    // sweeps, and for those of a large crowd to be settled.
+    static constexpr double ROUGH = 0.2, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
+    static constexpr int ROUGH_STEPS = 12, SWEEPS = 6, LAST_SWEEPS = 20;
+
+    int iterations = 0;
+
+    using CrowdLight::CrowdLight;
+
+    // Of a spot that stands out of a background as far as it must.
+    double least_light(double ground) const {
+        return f.least_score * __builtin_sqrt(4 * double(PI) * larger(ground, 1)) * f.sigma;
+    }
+    struct Levels { double of[3]; };
+    Levels levels_of(int cell) const {
+        Levels now = {};
+        for (int k = 0; k < levels; ++k) now.of[k] = level[cell + k];
+        return now;
+    }
+    void restore(int cell, const Levels& before) const {
+        for (int k = 0; k < levels; ++k) level[cell + k] = before.of[k];
+    }
+
+    // The deviance / 2 in the end, and how much it fell.
+    struct Moved {
+        double deviance, gained;
+        bool rests;
+    };
+    // Levenberg-Marquardt of the spots that move, until a further step would change the likelihood by less than `rest`:
+    // as much less than the last one as that changed it less than the one before.
+    Moved move(int cell, int most_steps, double rest) {
+        double now = evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
+        bool rests = false, is_current = true;
+        for (int n = 0; n < most_steps && !rests; ++n) {
+            ++iterations;
+            find_normal(cell);
+            bool is_better = false;
+            const Levels before = levels_of(cell);
+            for (int attempt = 0; attempt < 8 && !is_better; ++attempt) {
+                if (!find_factor(damping)) {
+                    damping *= 10;
+                    continue;
+                }
+                take_step(cell, before);
+                const double then = evaluate(cell);
+                is_better = is_current = then <= now * (1 + 3e-7) + 1e-6;
+                if (is_better) {
+                    const double gain = now - then;
+                    rests = gain < rest || (n > 0 && gain * gain < rest * last_gain);
+                    gained += gain, now = then, last_gain = gain;
+                    damping = larger(damping / 10, 1e-5);
+                } else {
+                    take_back(cell, before);
+                    damping *= 10;
+                }
+            }
+            if (!is_better) rests = true;  // no step is better: it is the best there is
+        }
+        if (!is_current) evaluate(cell);
+        keep_mean();
+        return {now, gained, rests};
+    }
+    // Takes the cells near which spots have been stirred since a sweep.
+    template <class Function> void over_cells(int since, Function each) {
+        divide(since);
+        for (int cell = 0; cell < cells(); ++cell) {
+            if (!is_stirred[cell]) continue;
+            int from = 0;
+            do {
+                choose(cell, from);
+                each(cell);
+                from += moving;
+            } while (moving == TOGETHER);
+        }
+    }
+    // Moves the spots of one cell after the other, until none of them moves those of others.
+    void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
+        sort();
+        find_mean();
+        bool rests = false;
+        for (int k = 0; k < most_sweeps && !rests; ++k) {
+            rests = true;
+            ++sweep;
+            // Spots on both sides of a border of cells would take long to come to rest.
+            is_shifted = k % 2;
+            over_cells(sweep - 1, [&](int cell) {
+                find_base(cell);
+                const Moved own = move(cell, most_steps, rest);
+                const bool rest_here = cells() == 1 ? own.rests : own.gained < STILL;
+                const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
+                for (int a = 0; a < moving; ++a) {
+                    spots[together[a]].rests = settled;
+                    if (!rest_here) spots[together[a]].stirred = sweep;
+                }
+                rests &= rest_here;
+            });
+            if (cells() == 1) break;
+        }
+        is_shifted = false;
+    }
+
+  private:
+    // The longest step in pixels.
+    static constexpr double LONGEST = 0.7;
+
+    static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
+    void take_step(int cell, const Levels& before) {
+        for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
+        factor.solve(step);
+        const double least = 0.05 * least_light(level[cell]);
+        for (int a = 0; a < moving; ++a) {
+            Spot& s = spots[together[a]];
+            s.kept_x = s.x, s.kept_y = s.y, s.kept_light = s.light;
+            s.x = clip(s.x + clip(step[3 * a], -LONGEST, LONGEST), least_x, most_x);
+            s.y = clip(s.y + clip(step[3 * a + 1], -LONGEST, LONGEST), least_y, most_y);
+            if (!has_pixels(s.y, s.x)) s.x = s.kept_x, s.y = s.kept_y;
+            s.light = larger(s.light + step[3 * a + 2], least);
+            shape(s);
+        }
+        for (int k = 0; k < levels; ++k) level[cell + k] = before.of[k] + step[3 * moving + k];
+        if (levels) level[cell] = larger(level[cell], LOWEST);
+    }
+    void take_back(int cell, const Levels& before) {
+        for (int a = 0; a < moving; ++a) {
+            Spot& s = spots[together[a]];
+            s.x = s.kept_x, s.y = s.kept_y, s.light = s.kept_light;
+            shape(s);
+        }
+        restore(cell, before);
+    }
+    // Whether a spot would be at, or beside, a pixel that counts.
+    bool has_pixels(double y, double x) const {
+        const int v = static_cast<int>(whole(y)), u = static_cast<int>(whole(x));
+        for (int k = v > 0 ? v - 1 : 0; k <= v + 1 && k < rows; ++k)
+            for (int i = u - 1; i <= u + 1; ++i)
+                if (at(counts, k)[i] > 0) return true;
+        return false;
+    }
+};
+
+}  // namespace spotfit::SPOTFIT_ISA

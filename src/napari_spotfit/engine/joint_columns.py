@@ -1,0 +1,121 @@
+"""The columns of spots that were fitted together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.columns import STDERR, STOP
+from ..models.stopping import StopCondition
+from .backend import Columns
+from .fit_job import FitJob
+from .joint_fits import JointFitter
+from .quality.flags import LEAST_ERRORS, Flag
+
+#: How many times the deviance that noise explains that of a blob is.
+_BLOB = 1.5
+
+
+def columns_of(
+    fitter: JointFitter,
+    job: FitJob,
+    shape: tuple[int, ...],
+    spots: NDArray[np.void],
+    flags: NDArray[Any],
+) -> Columns:
+    """Return the columns of spots that were fitted together.
+
+    Parameters
+    ----------
+    fitter : JointFitter
+        What fitted them.
+    job : FitJob
+        How.
+    shape : tuple of int
+        That of a frame.
+    spots : ndarray of SPOT
+        The spots.
+    flags : ndarray of int
+        Those of the positions that they began at.
+    """
+    settings, (unit, shift) = job.settings, fitter.scale
+    area = 2 * math.pi * fitter.sigma**2
+    per_photon = unit / (settings.gain or 1.0)
+    degrees = np.maximum(spots["pixels"] - 3 * spots["spots"] - 1, 1)
+    chi = spots["squares"] * unit**2
+    if settings.estimator_kind.is_likelihood:
+        chi = spots["deviance"]
+    columns: Columns = {
+        "y": spots["y"], "x": spots["x"], "sigma": fitter.sigma,
+        "amplitude": spots["light"] * unit / area,
+        "background": (spots["background"] - shift) * unit - settings.offset,
+        "photons": spots["light"] * per_photon,
+        "chi_square": chi, "reduced_chi_square": chi / degrees,
+        "iterations": np.minimum(spots["iterations"], np.iinfo(np.uint16).max),
+        STOP: np.where(
+            spots["is_settled"] != 0, StopCondition.MIN_DELTA, StopCondition.MAX_ITERATIONS
+        ),
+    }  # fmt: skip
+    if settings.errors:
+        errors = {
+            "y": spots["y_error"], "x": spots["x_error"], "sigma": np.nan,
+            "amplitude": spots["light_error"] * unit / area,
+            "background": spots["background_error"] * unit,
+            "photons": spots["light_error"] * per_photon,
+        }  # fmt: skip
+        columns |= {name + STDERR: values for name, values in errors.items()}
+    sides = job.roi_shape
+    for axis, side, size in zip("yx", sides, shape, strict=True):
+        middle = np.rint(spots[axis]).astype(np.int64) - side // 2
+        columns[f"roi_{axis}"] = np.clip(middle, 0, size - side)
+    return columns | {"flags": _flags_of(spots, flags, shape, fitter.sigma)}
+
+
+def _flags_of(
+    spots: NDArray[np.void], before: NDArray[Any], shape: tuple[int, ...], sigma: float
+) -> NDArray[Any]:
+    """Return what may be wrong with spots that were fitted together."""
+    of_pixels = Flag.BAD_PIXELS | Flag.SATURATED
+    flags: NDArray[Any] = before & np.uint32(of_pixels)
+    y, x, edge = spots["y"], spots["x"], sigma - 0.5
+    height, width = shape
+    is_at_edge = (y < edge) | (x < edge) | (y > height - 1 - edge) | (x > width - 1 - edge)
+    for flag, where in (
+        (Flag.EDGE, is_at_edge),
+        (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
+        (Flag.GROUP_NOT_SETTLED, spots["is_settled"] == 0),
+        (Flag.BLOB, spots["deviance"] > _BLOB * spots["tolerated"]),
+        (Flag.POOR_FIT, spots["deviance"] > spots["tolerated"]),
+    ):
+        flags |= np.where(where, np.uint32(flag), np.uint32(0))
+    return flags
+
+
+def nearest(
+    places: NDArray[np.float64], frames: NDArray[np.int64], most: float
+) -> NDArray[np.float32]:
+    """Return the distance of each position to the nearest one of its frame; NaN if above ``most``.
+
+    Examples
+    --------
+    >>> places = np.array([[3.0, 3.0], [3.0, 5.0], [30.0, 3.0]])
+    >>> nearest(places, np.zeros(3, int), 10.0)
+    array([ 2.,  2., nan], dtype=float32)
+    """
+    order = np.lexsort([places[:, 0], frames])
+    y, x, frame = places[order, 0], places[order, 1], frames[order]
+    least = np.full(len(order), np.inf)
+    for step in range(1, len(order)):
+        apart = y[step:] - y[:-step]
+        near = np.flatnonzero((apart <= most) & (frame[step:] == frame[:-step]))
+        if not len(near):
+            break
+        far = np.hypot(apart[near], x[near + step] - x[near])
+        np.minimum.at(least, near, far)
+        np.minimum.at(least, near + step, far)
+    result = np.full(len(order), np.nan, np.float32)
+    result[order] = np.where(least <= most, least, np.nan)
+    return result

@@ -1,0 +1,156 @@
+"""Fit crowds of spots: hand their candidates to the library, and take the spots it finds."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.arrays import to_host, to_native
+from ..settings.camera_noise import noise_of
+from ..settings.noise_model import NoiseModel
+from . import threads
+from .block import Block
+from .cpu.layouts import JointFits, JointSpot
+from .cpu.library import load
+from .detection.detection_settings import score_for
+from .fit_job import FitJob
+from .kernel_arguments import PIXEL_TYPES, address
+
+#: In units of σ: how far the light of a spot counts; spots that are farther apart than the second
+#: are fitted apart, each with the pixels that are nearer to it.
+_REACH, LINKED = 4.5, 6.0
+#: Spots of crowds, as the library returns them; of candidates y, x, light, candidate and crowd.
+SPOT: Final = np.dtype(JointSpot)
+#: Crowds of a thread's share; of white noise, a pixel's mean over its deviation.
+_SHARE, _WHITE = 64, 1000.0
+#: The largest memory of a crowd.
+_MOST_BYTES = 2 << 30
+
+
+class Scale(NamedTuple):
+    """Conversion of counts to numbers whose variance is their mean: counts / unit + shift."""
+
+    unit: float
+    shift: float
+
+    @classmethod
+    def of(cls, noise: NoiseModel) -> Scale:
+        """Return that of pixels with a noise.
+
+        Examples
+        --------
+        >>> Scale.of(NoiseModel.of_camera(2.0, 100.0, 8.0))
+        Scale(unit=2.0, shift=-48.0)
+        """
+        factor = noise.correlation**2
+        slope, intercept = factor * noise.slope, factor * noise.intercept
+        least = factor * noise.least
+        unit = max(slope, math.sqrt(max(least, 0.0 if slope else intercept)) / _WHITE)
+        if unit > slope:  # white noise, or nearly
+            intercept = max(intercept, least)
+        return cls(unit, intercept / unit**2)
+
+
+def joint_noise(job: FitJob) -> NoiseModel | None:
+    """Return the noise of the image or, where it was not measured, that of the camera."""
+    noise = job.noise
+    return noise if noise is not None and noise.blocks else noise_of(job.settings)
+
+
+class JointFitter:
+    """Fits crowds of a block's spots, all of one width.
+
+    Parameters
+    ----------
+    job : FitJob
+        How to fit; its noise is known.
+    block : Block
+        The pixels.
+    sigma : float
+        The width of spots, in pixels.
+    widest : float, optional
+        The width of spots whose light counts as far; by default theirs.
+    """
+
+    def __init__(
+        self, job: FitJob, block: Block, sigma: float, widest: float | None = None
+    ) -> None:
+        noise = joint_noise(job)
+        assert noise is not None
+        self.sigma, self.scale = sigma, Scale.of(noise)
+        self._reach = int(_REACH * (widest or sigma)) + 1
+        self._job, self._first_row = job, block.first_row
+        self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
+
+    def fit(
+        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
+        *, counts_spots: bool,
+    ) -> NDArray[np.void]:  # fmt: skip
+        """Return the spots of the crowds that some candidates are, crowd by crowd.
+
+        Parameters
+        ----------
+        points : ndarray of SPOT
+            All candidates, as other crowds have pixels, too.
+        is_fitted : ndarray of bool
+            Which of them are fitted.
+        frame : ndarray of int
+            Frame of each.
+        counts_spots : bool
+            Whether spots are added and dropped.
+        """
+        job, settings, pixels = self._job, self._job.settings, self._pixels
+        order = np.lexsort([points["x"], points["y"], frame])
+        points, frame = points[order], frame[order]
+        places = np.column_stack([points["y"], points["x"]])
+        light = np.ascontiguousarray(points["light"])
+        members = np.flatnonzero(is_fitted[order])
+        members = members[np.argsort(points["crowd"][members], kind="stable")]
+        crowds, first = np.unique(points["crowd"][members], return_index=True)
+        first = np.append(first, len(members))
+        library = load()
+        given = JointFits(
+            address(pixels), *pixels.shape[1:], self._first_row,
+            PIXEL_TYPES[pixels.dtype.str[1:]], settings.pixel == "integrated",
+            1 / self.scale.unit, self.scale.shift, self.sigma, self._reach,
+            score_for(settings.false_spots, min(max(self.sigma, 0.5), 10.0)),
+            counts_spots, settings.max_iterations, address(frame), address(places),
+            address(light), len(points), address(members), address(first),
+        )  # fmt: skip
+        parts: dict[int, list[NDArray[np.void]]] = {}
+
+        def work(begin: int, end: int) -> None:
+            functions, by_reference = library.functions, ctypes.byref(given)
+            size = functions.spotfit_joint_bytes(library.index, by_reference, begin, end)
+            if size > _MOST_BYTES:
+                raise ValueError(
+                    f"a crowd of spots linked within {LINKED:g} σ takes {size >> 20} MB to "
+                    f"fit together, more than {_MOST_BYTES >> 20}: allow fewer false spots, give "
+                    "parts of the image, or neighbours='exclude'"
+                )
+            memory = np.empty(size, np.uint8)
+            largest = int(np.diff(first[begin : end + 1]).max())
+            room = functions.spotfit_most_joint_spots(library.index, largest)
+            room = max(room, 2 * int(first[end] - first[begin]))
+            found, count, own = np.empty(room, SPOT), ctypes.c_longlong(), []
+            at = begin
+            while at < end:
+                at = functions.spotfit_fit_joint(
+                    library.index, by_reference, at, end, address(memory), address(found), room,
+                    ctypes.byref(count),
+                )  # fmt: skip
+                own.append(found[: count.value].copy())
+            parts[begin] = own
+
+        threads.in_pieces(work, len(crowds), _SHARE, job.threads)
+        made: NDArray[np.void] = np.concatenate(
+            [np.empty(0, SPOT), *(part for begin in sorted(parts) for part in parts[begin])]
+        )
+        is_known = made["candidate"] >= 0
+        made["candidate"][is_known] = points["candidate"][made["candidate"][is_known]]
+        made["crowd"] = crowds[made["crowd"]]
+        return made
