@@ -1,4 +1,4 @@
-"""The widget "Calibrate PSF": beads of a z-stack, and what they tell of z."""
+"""The widget "Calibrate PSF": z of spots from the widths of beads in a z-stack."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class CalibratePsf(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=True)
         self.stack = LayerChoice(self._viewer.layers, _is_stack, nothing="no z-stack")
-        self.dz = FloatSpinBox(label="Step (nm)", value=20, min=0.1, max=10_000, step=5)
+        self.dz = FloatSpinBox(label="Step [nm]", value=20, min=0.1, max=10_000, step=5)
         self.gain = FloatSpinBox(label="Gain", value=1, min=0.001, max=10_000, step=0.1)
         self.offset = FloatSpinBox(label="Offset", value=0, min=-1e6, max=1e6, step=10)
-        self.pixel = FloatSpinBox(label="Pixel (nm)", value=100, min=1, max=100_000, step=1)
-        self.roi_size = SpinBox(label="ROI (px)", value=0, min=0, max=31, step=1)
+        self.pixel = FloatSpinBox(label="Pixel [nm]", value=100, min=1, max=100_000, step=1)
+        self.roi_size = SpinBox(label="ROI [px]", value=0, min=0, max=31, step=1)
         self.index = FloatSpinBox(label="Index factor", value=1, min=0.1, max=2, step=0.05)
         self.calibrate_button, self.save_button = QPushButton("Calibrate"), QPushButton("Save…")
         self.use_button = QPushButton("Use in Fit spots")

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 _KEPT_NAME = "fit_files"
 _FIT_TIP = (
     "<p>Find and fit the spots of all images, and write their tables. A file that cannot be read "
-    "is named, and the others go on. Complete tables of the same are kept.</p>"
+    "is named, and the others are fitted. Complete tables of the same fits are kept.</p>"
 )
 _CANCEL_TIP = (
-    "<p>Stop after the frames in hand. What is done is kept: <b>Fit</b> goes on from there.</p>"
+    "<p>Stop after the current frames. What is done is kept: <b>Fit</b> resumes from there.</p>"
 )
 
 
@@ -119,7 +119,7 @@ class FilesPage(QWidget):
         """Ask the batch to stop."""
         if self._run is not None:
             self._run.stop()
-            self.status.say("Stopping after the frames in hand…")
+            self.status.say("Stopping after the current frames…")
             self._allow()
 
     def _begin(self, batch: Batch) -> None:
@@ -151,10 +151,10 @@ class FilesPage(QWidget):
         states = ", ".join(f"{n} {_WORDS[state]}" for state, n in counts.items() if n)
         spots, frames = _sums(outcomes)
         text = f"{states}; {number(spots)} spots in {number(frames)} frames"
-        text += f", {time.perf_counter() - self._begun:.1f} s"
+        text += f", {time.perf_counter() - self._begun:.1f}\u202fs"
         failed = [one for one in outcomes if one.state == FAILED]
         if stopped:
-            text += ". Fit goes on from there"
+            text += ". Fit resumes from there"
         if failed:
             self.status.fail(f"{text}. {in_words(failed[0].error)}")
         else:
@@ -367,7 +367,7 @@ class BatchRun(Work):
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Stop after the frames in hand; the outcomes follow as usual."""
+        """Stop after the current frames; the outcomes follow as usual."""
         self._stopping.set()
 
     def _run(self) -> Steps:
@@ -378,7 +378,7 @@ class BatchRun(Work):
         return run_batch(batch, self._report, self._stopping.is_set)
 
     def _report(self, outcome: Outcome) -> None:
-        # A copy: other threads go on to change it.
+        # A copy: other threads change it further.
         self.updated.emit(replace(outcome, warnings=list(outcome.warnings)))
 
 

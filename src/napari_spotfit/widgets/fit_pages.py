@@ -101,7 +101,7 @@ class FitPages(QWidget):
         self.stack.setCurrentWidget(page)
 
 
-#: The samples by their keys in the manifest: a title, and what is to be learnt from them.
+#: The samples by their keys in the manifest: a title, and what they show.
 _SAMPLES = {
     "smfish": ("Spots in cells", "An image as single-molecule FISH makes it, with its cells."),
     "molecules": ("Single molecules", "A movie in which molecules blink, with its camera's gain."),

@@ -396,5 +396,10 @@ class FirstRows(QTableWidget):
         for column, name in enumerate(table):
             for row, value in enumerate(table[name]):
                 text = f"{value:.6g}" if isinstance(value, float) else str(value)
-                self.setItem(row, column, QTableWidgetItem(text))
+                item = QTableWidgetItem(text)
+                if not isinstance(value, str):
+                    item.setTextAlignment(
+                        Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+                    )
+                self.setItem(row, column, item)
         self.resizeColumnsToContents()

@@ -73,7 +73,7 @@ class CameraForm(QObject):
         super().__init__(parent)
         self.controls = controls
         self.maps = {
-            name: LayerChoice(viewer.layers, is_image, nothing="all pixels alike", optional=True)
+            name: LayerChoice(viewer.layers, is_image, nothing="no map", optional=True)
             for name in QUANTITIES
         }
         self.bad_pixels = LayerChoice(viewer.layers, _is_marking, nothing="none", optional=True)

@@ -189,7 +189,7 @@ class FitStatusLine(StatusLine):
         super().put(text, failed=failed)
         parent = self.parentWidget()
         if parent is not None and (layout := parent.layout()) is not None:
-            layout.activate()  # later the window would be drawn once more
+            layout.activate()  # else the window would be drawn twice
 
 
 def _end_in_words(fit: LayerFit) -> str:

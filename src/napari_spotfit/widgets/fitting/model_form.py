@@ -157,7 +157,7 @@ class ModelForm(QObject):
         return words + [f"bounds of {name}" for name in bounds]
 
     def bind(self) -> None:
-        """Go on to read an unfinished expression."""
+        """Resume reading an unfinished expression."""
         self._on_expression()
 
     def unbind(self) -> None:

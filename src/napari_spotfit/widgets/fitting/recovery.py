@@ -81,7 +81,7 @@ class Recovery(QObject):
         self._next()
 
     def keep_soon(self, layer: Points) -> None:
-        """Keep what a layer shows once nothing more comes to it."""
+        """Keep what a layer shows once its changes have ended."""
         self._waiting[layer] = None
         self._soon.start()
 
@@ -196,7 +196,7 @@ class LeftResult(QWidget):
         self.open_button, self.discard_button = QPushButton("Open"), QPushButton("Discard")
         for button, what, tip in (
             (self.open_button, "Open", "Open these results as layers, as they were."),
-            (self.discard_button, "Discard", "Delete these results for good."),
+            (self.discard_button, "Discard", "Delete these results. This cannot be undone."),
         ):
             explain(button, f"{what} the results that were not saved", f"<p>{tip}</p>")
         self.open_button.clicked.connect(self._on_open)

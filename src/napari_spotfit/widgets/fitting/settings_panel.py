@@ -150,7 +150,7 @@ class SettingsPanel(QWidget):
         Parameters
         ----------
         image : Image, optional
-            The image; by default that which is looked at.
+            The image; by default the current one.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class SettingsPanel(QWidget):
             part.unbind()
 
     def focusNextPrevChild(self, forward: bool) -> bool:
-        """Go on in the order in which controls are seen, whenever they were made."""
+        """Move the focus in the order in which controls are laid out, whenever they were made."""
         for one, other in pairwise(_controls(self.layout())):
             self.setTabOrder(one, other)
         return super().focusNextPrevChild(forward)

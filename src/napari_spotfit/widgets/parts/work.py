@@ -168,7 +168,7 @@ def _steps(job: Job) -> Steps:
 
 
 def delayed(slot: Callable[[], object], milliseconds: int, parent: QObject) -> QTimer:
-    """Return a timer that calls a slot once, so long after it was started last."""
+    """Return a timer that calls a slot once, this long after its last start."""
     timer = QTimer(parent)
     timer.setSingleShot(True)
     timer.setInterval(milliseconds)

@@ -86,7 +86,7 @@ class ChannelsPage(Page):
     viewer : napari.Viewer
         The viewer that shows the layers.
     spots : ShownSpots
-        The spots of the result that is looked at.
+        The spots of the result that is shown.
     """
 
     def __init__(self, viewer: Viewer, spots: ShownSpots):
@@ -266,7 +266,7 @@ def _count(
     channels: Mapping[str, SpotFits], labels: Any, matrix: Any, radius: float, shape: Any,
     register: bool,
 ) -> tuple[pd.DataFrame, str]:  # fmt: skip
-    """Return the table of cells and channels, and what there is to say about the pairs."""
+    """Return the table of cells and channels, and sentences on the pairs."""
     (first, onto), *others = channels.items()
     words, mapped = [], {first: onto}
     for name, fits in others:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from superqt import QFlowLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -254,14 +255,18 @@ class DriftPage(Page):
             (self.tracks_button, _TRACKS_TIP), (self.save_button, _SAVE_TIP),
         ):  # fmt: skip
             button.setToolTip(tip)
-        choice = fill(
-            QHBoxLayout(), Label(_DISTANCE.label), self.distance, Label(_MEMORY.label),
-            self.memory, Label(_SHARE.label), self.share, 1, self.find_button,
-        )  # fmt: skip
+        choice = QFlowLayout()
+        for parts in (
+            (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
+            (Label(_SHARE.label), self.share), (self.find_button,),
+        ):  # fmt: skip
+            together = QWidget()
+            fill(QHBoxLayout(together), *parts)
+            choice.addWidget(together)
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
         self.plot.setMinimumHeight(_LEAST)
         fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), buttons,
+            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
             margins=(6, 6, 6, 6), spacing=4,
         )  # fmt: skip
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from napari import Viewer
 
-#: Rows that are written between two looks at whether to go on.
+#: Rows that are written between two checks for cancelling.
 _CHUNK = 20_000
 
 Rows = NDArray[np.intp]
@@ -63,7 +63,7 @@ _SAVE_TIP = (
 _LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
 
 
-#: The kinds of files to choose from; the second is for tables with texts from somebody else.
+#: The kinds of files to choose from; the second is for tables with texts of others.
 _FOR_SPREADSHEETS = "CSV for spreadsheets, without formulas (*.csv)"
 _KINDS = f"CSV (*.csv);;{_FOR_SPREADSHEETS}"
 

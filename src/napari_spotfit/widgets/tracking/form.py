@@ -68,11 +68,11 @@ class TrackForm:
             label="Fiducials", choices=self._fiducials, tooltip=_FIDUCIALS_TIP
         )
         self.sigma = FloatSpinBox(
-            label="PSF σ (px)", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
+            label="PSF σ [px]", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
         )
         self.depth = DepthChoice()
         self.pixel_size = FloatSpinBox(
-            label="Pixel (nm)", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
+            label="Pixel [nm]", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
         )
         self.rate = FloatSpinBox(
             label="Frames/s", value=200, min=1, max=5000, step=50, tooltip=_RATE_TIP

@@ -33,10 +33,10 @@ class TrackPlots(QWidget):
         super().__init__()
         # The import takes a second, in which the first spectrum would delay the tracking.
         Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
-        self.displacement = Plot("time (s)", "drift (nm)")
-        self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
-        self.allan = Plot("averaged over (s)", "Allan (nm)")
-        self.health = Plot("fiducial", "used (%)")
+        self.displacement = Plot("time [s]", "drift [nm]")
+        self.spectrum = Plot("f [Hz]", "power [nm²/Hz]")
+        self.allan = Plot("τ [s]", "Allan [nm]")
+        self.health = Plot("fiducial", "used [%]")
         explain(self.displacement, "Displacement", _DISPLACEMENT_TIP)
         explain(self.spectrum, "Power spectrum", _SPECTRUM_TIP)
         explain(self.allan, "Allan deviation", _ALLAN_TIP)
@@ -152,10 +152,10 @@ _DISPLACEMENT_TIP = (
 )
 _SPECTRUM_TIP = (
     "<p>Power spectrum of the last frames, along y (blue), x (orange) and z (green): a vibration "
-    "is a peak at its frequency.</p>"
+    "is a peak at its frequency f.</p>"
 )
 _ALLAN_TIP = (
-    "<p>Allan deviation: by how much means over a time differ from the next. Where it falls, "
+    "<p>Allan deviation: by how much means over a time τ differ from the next. Where it falls, "
     "averaging longer helps; where it rises, the sample drifts meanwhile.</p>"
 )
 _HEALTH_TIP = (
