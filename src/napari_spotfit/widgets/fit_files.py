@@ -438,4 +438,4 @@ def _of_file(fits: SpotFits, file: str) -> SpotFits:
         return fits
     own = fits[np.asarray(fits.columns["file"]) == file]
     columns = {name: values for name, values in own.columns.items() if name != "file"}
-    return SpotFits(columns, own.index_names, own.settings)
+    return own.with_columns(columns)
