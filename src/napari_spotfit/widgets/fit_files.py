@@ -18,7 +18,6 @@ from qtpy.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
-    QPushButton,
     QTableWidget,
     QTableWidgetItem,
     QVBoxLayout,
@@ -36,7 +35,7 @@ from .layers.history import history_of
 from .layers.points import layer_name, make_points_layer, points_arguments
 from .parts import remember
 from .parts.docking import Follower
-from .parts.layout import Scrolled, explain, fill, show_whole_rows
+from .parts.layout import Scrolled, button, explain, fill, show_whole_rows
 from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Steps, Work
 
@@ -74,7 +73,8 @@ class FilesPage(QWidget):
         self.form = BatchForm(self._viewer, self)
         self.table, self.status = FilesTable(), StatusLine()
         self._layers = Follower(self.form.refresh)
-        self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
+        self.fit_button = button("Fit", _FIT_TIP, self.start)
+        self.cancel_button = button("Cancel", _CANCEL_TIP, self.cancel)
         self._run: BatchRun | None = None
         self._opening: Work | None = None
         self._begun = 0.0
@@ -209,14 +209,10 @@ class FilesPage(QWidget):
         self.cancel_button.setEnabled(running and self._run is not None and not self._run.stopping)
 
     def _connect(self) -> None:
-        self.fit_button.clicked.connect(lambda: self.start())
-        self.cancel_button.clicked.connect(lambda: self.cancel())
         self.table.open_requested.connect(self._on_open_requested)
         self.form.settings_button.clicked.connect(lambda: self._on_settings())
 
     def _lay_out(self) -> None:
-        explain(self.fit_button, "Fit", _FIT_TIP)
-        explain(self.cancel_button, "Cancel", _CANCEL_TIP)
         buttons = fill(QHBoxLayout(), (self.fit_button, 1), (self.cancel_button, 1))
         form: Any = Scrolled(self.form.container.native, least=80)
         fill(QVBoxLayout(self), form, buttons, (self.table, 1), self.status, spacing=4)

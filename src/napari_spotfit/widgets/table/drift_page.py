@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
-from superqt import QFlowLayout
+from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -21,7 +20,7 @@ from ..layers.history import History
 from ..layers.points import fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, explain, fill
+from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 from ..parts.work import Latest
@@ -106,8 +105,10 @@ class DriftPage(Page):
         self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
         self.share = NumberBox(_SHARE, whole=True, sample="100 %")
         self.hint, self.plot = StatusLine(), Plot("frame", "drift [px]")
-        self.find_button, self.subtract_button = QPushButton("Find drift"), QPushButton("Subtract")
-        self.tracks_button, self.save_button = QPushButton("Tracks"), QPushButton("Save…")
+        self.find_button = button("Find drift", _FIND_TIP, self.find_drift)
+        self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
+        self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
+        self.save_button = button("Save…", _SAVE_TIP, self._ask_where)
         self.work = Latest(self)
         self._found: _Found | None = None
         #: The layer that the page describes, and the checksum of its positions.
@@ -171,10 +172,6 @@ class DriftPage(Page):
         self.said.emit(f"The drift of {number(len(self._found.drift))} frames saved as {path}")
 
     def _connect(self) -> None:
-        self.find_button.clicked.connect(self.find_drift)
-        self.subtract_button.clicked.connect(self.subtract)
-        self.tracks_button.clicked.connect(self._add_tracks)
-        self.save_button.clicked.connect(self._ask_where)
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._fail(error))
         self.table_due.connect(self._on_table)
@@ -225,8 +222,8 @@ class DriftPage(Page):
         self.find_button.setEnabled(self._spots.layer is not None)
         # An empty plot would be no higher than its own numbers.
         self.plot.setVisible(some)
-        for button in (self.subtract_button, self.tracks_button, self.save_button):
-            button.setEnabled(some)
+        for one in (self.subtract_button, self.tracks_button, self.save_button):
+            one.setEnabled(some)
 
     def _add_tracks(self) -> None:
         layer = self._spots.layer
@@ -237,11 +234,9 @@ class DriftPage(Page):
         layer = self._spots.layer
         if layer is None:
             return
-        name = f"{layer.name}.drift.csv".replace("/", "-")
         kinds = "table (*.csv);;Picasso's text (*.txt)"
-        path, _ = QFileDialog.getSaveFileName(self, "Save drift", name, kinds)
-        if path:
-            self.save_to(Path(path) if Path(path).suffix else Path(f"{path}.csv"))
+        if chosen := ask_to_save(self, "Save drift", f"{layer.name}.drift", ".csv", kinds):
+            self.save_to(chosen[0])
 
     def _lay_out(self) -> None:
         for box, value, parameter in (
@@ -250,19 +245,10 @@ class DriftPage(Page):
             box.put(value)
             explain(box, parameter.label, f"<p>{parameter.doc}</p>")
         explain(self.plot, "Drift over the frames", _PLOT_TIP)
-        for button, tip in (
-            (self.find_button, _FIND_TIP), (self.subtract_button, _SUBTRACT_TIP),
-            (self.tracks_button, _TRACKS_TIP), (self.save_button, _SAVE_TIP),
-        ):  # fmt: skip
-            button.setToolTip(tip)
-        choice = QFlowLayout()
-        for parts in (
+        choice = flow(
             (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
-            (Label(_SHARE.label), self.share), (self.find_button,),
-        ):  # fmt: skip
-            together = QWidget()
-            fill(QHBoxLayout(together), *parts)
-            choice.addWidget(together)
+            (Label(_SHARE.label), self.share, self.find_button),
+        )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
         self.plot.setMinimumHeight(_LEAST)
         fill(
