@@ -19,7 +19,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QTableWidget,
-    QTableWidgetItem,
     QVBoxLayout,
     QWidget,
 )
@@ -35,7 +34,7 @@ from .layers.history import history_of
 from .layers.points import layer_name, make_points_layer, points_arguments
 from .parts import remember
 from .parts.docking import Follower
-from .parts.layout import Scrolled, button, explain, fill, show_whole_rows
+from .parts.layout import Scrolled, button, explain, fill, put_texts, show_whole_rows
 from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Steps, Work
 
@@ -292,18 +291,10 @@ class FilesTable(QTableWidget):
             self._fill(row, outcome)
 
     def _fill(self, row: int, outcome: Outcome) -> None:
-        tip = _tooltip(outcome)
-        for column, text in enumerate(_texts(outcome)):
-            item = self.item(row, column)
-            if item is None:
-                item = QTableWidgetItem()
-                if column > 1:
-                    item.setTextAlignment(
-                        Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-                    )
-                self.setItem(row, column, item)
-            item.setText(text)
-            item.setToolTip(tip)
+        put_texts(self, row, _texts(outcome), left=2)
+        for column in range(self.columnCount()):
+            if (item := self.item(row, column)) is not None:
+                item.setToolTip(_tooltip(outcome))
 
 
 def _texts(outcome: Outcome) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ from qtpy.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QTableWidget,
-    QTableWidgetItem,
     QVBoxLayout,
 )
 
@@ -35,7 +34,7 @@ from .layers.selection import bring_into_sight
 from .napari_compat import is_image, itself, main_window
 from .parts.boxes import LayerChoice
 from .parts.form import Number, align_labels, control_of, put_beside, rows_of
-from .parts.layout import Label, button, explain, fill, guard_wheel, show_whole_rows
+from .parts.layout import Label, button, explain, fill, guard_wheel, put_texts, show_whole_rows
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
 from .saved_layers import name_of_layer, pixel_size_of_images
@@ -388,13 +387,7 @@ class FirstRows(QTableWidget):
             for name in table
         ]
         self.setHorizontalHeaderLabels(titles)
-        for column, name in enumerate(table):
-            for row, value in enumerate(table[name]):
-                text = f"{value:.6g}" if isinstance(value, float) else str(value)
-                item = QTableWidgetItem(text)
-                if not isinstance(value, str):
-                    item.setTextAlignment(
-                        Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-                    )
-                self.setItem(row, column, item)
+        for row, values in enumerate(table.itertuples(index=False)):
+            texts = (f"{one:.6g}" if isinstance(one, float) else str(one) for one in values)
+            put_texts(self, row, texts)
         self.resizeColumnsToContents()

@@ -22,6 +22,8 @@ from qtpy.QtWidgets import (
     QSizePolicy,
     QSplitter,
     QTableView,
+    QTableWidget,
+    QTableWidgetItem,
     QVBoxLayout,
     QWidget,
 )
@@ -213,6 +215,18 @@ def show_whole_rows(table: QTableView, height: int) -> None:
     rows = cast(QHeaderView, table.verticalHeader())
     rows.setDefaultSectionSize(height)
     rows.hide()
+
+
+def put_texts(table: QTableWidget, row: int, texts: Iterable[str], *, left: int = 0) -> None:
+    """Put texts into a row of a table: the first ones on the left, numbers on the right."""
+    for column, text in enumerate(texts):
+        item = table.item(row, column)
+        if item is None:
+            item = QTableWidgetItem()
+            side = Qt.AlignmentFlag.AlignLeft if column < left else Qt.AlignmentFlag.AlignRight
+            item.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+            table.setItem(row, column, item)
+        item.setText(text)
 
 
 class Scrolled(QScrollArea):

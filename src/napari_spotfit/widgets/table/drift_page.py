@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
@@ -22,7 +21,7 @@ from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
-from ..parts.plots import BLUE, ORANGE, Plot, faint
+from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
 from .page import Page
 from .shown_spots import ShownSpots
@@ -114,7 +113,7 @@ class DriftPage(Page):
         #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None
         self._positions = 0
-        self._curves = [_Curve(self.plot, color) for color in (BLUE, ORANGE)]
+        self._curves = [Band(self.plot, color) for color in (BLUE, ORANGE)]
         self._lay_out()
         self._connect()
         self._show_nothing(_HINT)
@@ -202,7 +201,8 @@ class DriftPage(Page):
         factor, unit = units.factor("x"), units.unit("x") or "px"
         self.plot.setLabel("left", f"drift [{unit}]")
         for curve, name in zip(self._curves, "yx", strict=True):
-            curve.show(factor * getattr(drift, name), factor * getattr(drift, f"{name}_stderr"))
+            values, errors = (getattr(drift, one) * factor for one in (name, f"{name}_stderr"))
+            curve.show(np.arange(len(values), dtype=float), values, errors)
         self.plot.autoRange()
         self.hint.say(_in_words(found, units))
         self._offer(True)
@@ -214,7 +214,7 @@ class DriftPage(Page):
         self._found, self._of = None, self._spots.layer
         self._positions = 0 if self._of is None else _positions_checksum(self._of)
         for curve in self._curves:
-            curve.show(np.empty(0), np.empty(0))
+            curve.show(*np.empty((3, 0)))
         (self.hint.fail if failed else self.hint.say)(why)
         self._offer(False)
 
@@ -255,24 +255,6 @@ class DriftPage(Page):
             QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
             margins=(6, 6, 6, 6), spacing=4,
         )  # fmt: skip
-
-
-class _Curve:
-    """A line with a band around it."""
-
-    def __init__(self, plot: Plot, color: str) -> None:
-        self._line = pg.PlotDataItem(pen=pg.mkPen(color, width=1.5), connect="finite")
-        self._low, self._high = pg.PlotDataItem(pen=None), pg.PlotDataItem(pen=None)
-        band = pg.FillBetweenItem(self._low, self._high, brush=faint(color, 70))
-        for item in (band, self._low, self._high, self._line):
-            plot.addItem(item)
-
-    def show(self, values: NDArray[np.float64], errors: NDArray[np.float64]) -> None:
-        """Draw values, one for each frame."""
-        frames, errors = np.arange(len(values), dtype=float), np.nan_to_num(errors)
-        self._line.setData(frames, values)
-        self._low.setData(frames, values - errors)
-        self._high.setData(frames, values + errors)
 
 
 def _find(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
@@ -25,7 +24,7 @@ from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
 from ...results.numbers import decimals_for, number_text
 from ...results.units import Units
-from ..parts.layout import explain, fill, guard_wheel, sentence
+from ..parts.layout import explain, fill, guard_wheel, put_texts, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
@@ -146,10 +145,7 @@ class SummaryPage(Page):
             heading = QTableWidgetItem(units.title(name))
             heading.setToolTip(f"<p>{describe(name).meaning}</p>")
             self.table.setVerticalHeaderItem(row, heading)
-            for column, text in enumerate(_texts(summary, name, units.factor(name))):
-                item = QTableWidgetItem(text)
-                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-                self.table.setItem(row, column, item)
+            put_texts(self.table, row, _texts(summary, name, units.factor(name)))
 
     def _offer(self, summary: pd.DataFrame, units: Units) -> None:
         """List what can be drawn; the choice stays where it can."""
