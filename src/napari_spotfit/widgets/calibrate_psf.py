@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from magicgui.widgets import FloatSpinBox, SpinBox
+from magicgui.widgets import FloatSpinBox, SpinBox, Widget
 from numpy.typing import NDArray
 from qtpy.QtWidgets import QHBoxLayout
 
@@ -100,7 +100,7 @@ class CalibratePsf(Docked):
         self.calibration: AstigmatismCalibration | None = None
         self._shown: Image | None = None
         self._points: Points | None = None
-        self._latest = Latest(self)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         self._lay_out()
         self._connect()
         self._allow()
@@ -212,8 +212,6 @@ class CalibratePsf(Docked):
             one.setEnabled(self.calibration is not None and not self._latest.busy)
 
     def _connect(self) -> None:
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
         self.index.changed.connect(self._on_index)
 
     def _lay_out(self) -> None:

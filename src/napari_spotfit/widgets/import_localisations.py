@@ -93,7 +93,7 @@ class ImportDialog(QDialog):
         self.image = LayerChoice(self._viewer.layers, is_image, nothing="none", optional=True)
         self.import_button, self.status = button("Import", _IMPORT_TIP, self.add), StatusLine()
         self.rows = FirstRows()
-        self.looking = Latest(self)
+        self.looking = Latest(self, self._on_found, self._on_failed)
         self._found: Found | None = None
         self._lay_out()
         self._connect()
@@ -186,8 +186,6 @@ class ImportDialog(QDialog):
         self.format.changed.connect(lambda: self.look())
         self.pixel.changed.connect(lambda: self.look())
         self.image.changed.connect(lambda: self.look())
-        self.looking.done.connect(self._on_found)
-        self.looking.failed.connect(self._on_failed)
 
     def _on_edited(self) -> None:
         if self.file.native.isModified():

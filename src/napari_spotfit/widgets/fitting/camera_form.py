@@ -201,8 +201,7 @@ class GainOffer(QObject):
         self._camera, self._image, self._settings = camera, image, settings
         self._measured, self._shown = measured, shown
         self._noise: NoiseModel | None = None
-        self._latest = Latest(self)
-        self._latest.done.connect(self._on_done)
+        self._latest = Latest(self, self._on_done)
         for name in ("gain", "offset", "emccd"):
             camera.controls[name].changed.connect(self._show)
         camera.gain_button.clicked.connect(self._use)

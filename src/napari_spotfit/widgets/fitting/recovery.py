@@ -72,8 +72,7 @@ class Recovery(QObject):
         for ended in (self._writing.done, self._writing.failed):
             ended.connect(self._next)
         self._writing.failed.connect(self.failed)
-        self._reading = Latest(self)
-        self._reading.done.connect(self._on_read)
+        self._reading = Latest(self, self._on_read)
 
     def keep(self, layer: Points) -> None:
         """Keep what a layer shows now, in the background."""
@@ -190,8 +189,7 @@ class LeftResult(QWidget):
         super().__init__()
         self._recovery = recovery
         self._paths: list[Path] = []
-        self._looking = Latest(self)
-        self._looking.done.connect(self._on_looked)
+        self._looking = Latest(self, self._on_looked)
         self.label = sentence()
         what, tip = (
             "the results that were not saved",

@@ -105,8 +105,7 @@ class SettingsPanel(QWidget):
         #: Why σ could not be estimated, and doubts about the noise.
         self.psf_warning = _soft_label()
         self.device, self.why_no_gpu = sentence(), _soft_label()
-        self._describing = Latest(self)
-        self._describing.done.connect(self._on_device)
+        self._describing = Latest(self, self._on_device)
         #: What lies between the controls in sight and the fold.
         self.middle = QVBoxLayout()
         #: All other controls; above them is the first row, for what others have to add.

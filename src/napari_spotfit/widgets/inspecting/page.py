@@ -348,11 +348,9 @@ class FrameKeeper(QObject):
 
     def __init__(self, parent: QObject):
         super().__init__(parent)
-        self._latest = Latest(self)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         self._kept: tuple[Key, FittedFrame] | None = None
         self._requested: Key | None = None
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
 
     def frame(
         self, image: Image, index: tuple[int, ...], settings: Settings, maps: LayerMaps

@@ -79,9 +79,7 @@ class Refit(QObject):
         self._error = ""
         self._noise: tuple[Any, MeasuredNoise] = (None, MeasuredNoise())
         self._spots = FrameSpots()
-        self._latest = Latest(self)
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         bar.changed.connect(self._on_changed)
         bar.keep_new.clicked.connect(lambda: self._keep(self._new))
         bar.keep_old.clicked.connect(lambda: self._keep(self._old))

@@ -108,7 +108,7 @@ class DriftPage(Page):
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
         self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
         self.save_button = button("Save…", _SAVE_TIP, self._ask_where)
-        self.work = Latest(self)
+        self.work = Latest(self, self._on_done, lambda error: self._fail(error))
         self._found: _Found | None = None
         #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None
@@ -171,8 +171,6 @@ class DriftPage(Page):
         self.said.emit(f"The drift of {number(len(self._found.drift))} frames saved as {path}")
 
     def _connect(self) -> None:
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._fail(error))
         self.table_due.connect(self._on_table)
 
     def _on_table(self) -> None:

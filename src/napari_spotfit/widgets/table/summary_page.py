@@ -86,7 +86,7 @@ class SummaryPage(Page):
         )
         self.plot.addItem(self.curve)
         self.export = TableExport(self._named, "the numbers of every frame")
-        self.work = Latest(self)
+        self.work = Latest(self, self._on_done, self._show_nothing)
         self._numbers: _Numbers | None = None
         self._wanted = _COUNT
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
@@ -95,8 +95,6 @@ class SummaryPage(Page):
         self.over.activated.connect(self._on_over)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
 
     def unbind(self) -> None:
         """Stop working."""
@@ -131,9 +129,9 @@ class SummaryPage(Page):
         self._offer(numbers.summary, units)
         self._draw()
 
-    def _show_nothing(self, why: str) -> None:
+    def _show_nothing(self, why: object) -> None:
         self._numbers = None
-        self.words.setText(why)
+        self.words.setText(str(why))
         self.table.setRowCount(0)
         self.over.clear()
         self._draw()
