@@ -33,7 +33,7 @@ class TrackPlots(QWidget):
         # The import takes a second, in which the first spectrum would delay the tracking.
         Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
         self.displacement = Plot("time [s]", "drift [nm]")
-        self.spectrum = Plot("f [Hz]", "power [nm²/Hz]")
+        self.spectrum = Plot("f [Hz]", "nm²/Hz")
         self.allan = Plot("τ [s]", "Allan [nm]")
         self.health = Plot("fiducial", "used [%]")
         explain(self.displacement, "Displacement", _DISPLACEMENT_TIP)
