@@ -16,6 +16,7 @@ from qtpy.QtWidgets import (
     QLabel,
     QLayout,
     QPushButton,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
@@ -282,10 +283,13 @@ class SettingsPanel(QWidget):
         self.advanced.setContent(content)
         empty.deleteLater()
         self.advanced.setDuration(0)
+        # Else it is cut where sentences in it need more lines than they ask for.
+        self.advanced.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.advanced.toggleButton().setStyleSheet(HEADING)
         self.advanced.toggleButton().setToolTip(_ADVANCED_TIP)
         column = self.advanced.layout()
         assert column is not None
+        column.setAlignment(Qt.AlignmentFlag(0))
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
         self._show_fold(False)
