@@ -83,9 +83,9 @@ def test_every_door_leads_to_working_widgets(viewer, hand, fit, make_movie, qtbo
     qtbot.waitUntil(lambda: inspect.panel.pictures.isVisible())
     layer.mode = "select"
     hand.key(Qt.Key.Key_Delete)
-    qtbot.waitUntil(lambda: spots.count.text() == "7 of 7 spots shown")
+    qtbot.waitUntil(lambda: spots.count.text() == "7 of 7 shown")
     hand.key(Qt.Key.Key_Z, CONTROL)
-    qtbot.waitUntil(lambda: spots.count.text() == "8 of 8 spots shown")
+    qtbot.waitUntil(lambda: spots.count.text() == "8 of 8 shown")
     assert fit(widget).endswith("They replace those of the last fit.")
     viewer.layers.remove(image)
     assert widget.settings.image.layer is None

@@ -121,7 +121,7 @@ def test_a_cancelled_batch_goes_on(widget, folder, movies, qtbot, press, monkeyp
     press(widget.cancel_button)
     qtbot.waitUntil(lambda: not widget.running)
     assert [row[1] for row in rows(widget)] == ["stopped"]
-    assert "Fit goes on from there" in widget.status.text()
+    assert "Fit resumes from there" in widget.status.text()
     assert not Path(widget.form.output.value, "long.tif.spots.parquet").exists()
     fit(qtbot, widget, press)
     assert widget.table.outcomes[0].parts_before > 2

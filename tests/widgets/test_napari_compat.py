@@ -179,6 +179,16 @@ def test_new_data_do_not_delete():
     assert told == [(layer, "")]
 
 
+def test_sliders_have_other_ranges_unless_points_stay_inside(viewer):
+    viewer.add_image(np.zeros((3, 20, 20)))
+    layer = viewer.add_points([[1.0, 1.0, 1.0]])
+    ends = [one.stop for one in viewer.dims.range]
+    for inside, frame in ((True, 7.0), (False, 8.0)):
+        with compat.unlisted(PublicOnlyProxy(viewer), layer, inside=inside):
+            layer.data = [[frame, 1.0, 1.0]]
+        assert [one.stop for one in viewer.dims.range] == ([8.0, *ends[1:]], ends)[inside]
+
+
 def test_deleting_is_told_before_and_after(viewer, hand):
     layer, told = viewer.add_points(np.arange(10.0).reshape(5, 2)), []
     layer.events.data.connect(

@@ -65,6 +65,16 @@ def test_no_size_cuts_the_form_off(docked, qtbot, make_movie):
             qtbot.waitUntil(lambda: whole(area))
 
 
+def test_no_sentence_among_more_settings_is_cut(docked, qtbot):
+    _, widget = docked(1024, 700)
+    widget.settings.advanced.expand()
+    qtbot.waitUntil(lambda: bool(widget.settings.device.text()))
+    reason = widget.settings.why_no_gpu
+    reason.setText("why no GPU can be used, in many words, " * 10)
+    reason.show()
+    qtbot.waitUntil(lambda: reason.height() >= reason.heightForWidth(reason.width()) > 100)
+
+
 @pytest.mark.parametrize("state", ["at first", "fitted", "unfolded"])
 def test_the_canvas_of_a_small_window_keeps_its_room(docked, qtbot, make_movie, fit, state):
     viewer, widget = docked(1024, 700)

@@ -412,7 +412,7 @@ class Gate:
         rows = near[np.argsort(y[near], kind="stable")]
         x, y = x[rows], y[rows]
         inside = np.zeros(len(rows), bool)
-        # Every edge turns what is on its left: sorted, each place is asked of few edges.
+        # An edge flips the points on its left; sorted by y, few of them have to be compared.
         for (x0, y0), (x1, y1) in zip(
             self.corners, (*self.corners[1:], self.corners[0]), strict=True
         ):

@@ -1,4 +1,4 @@
-"""The widget "Calibrate PSF": beads of a z-stack, and what they tell of z."""
+"""The widget "Calibrate PSF": z of spots from the widths of beads in a z-stack."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from magicgui.widgets import Container, FloatSpinBox, SpinBox, Widget
+from magicgui.widgets import FloatSpinBox, SpinBox, Widget
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton
+from qtpy.QtWidgets import QHBoxLayout
 
 from ..calibration.astigmatism import calibrate_astigmatism
 from ..models.astigmatism import AstigmatismCalibration
@@ -23,8 +23,8 @@ from .layers.images import full_resolution
 from .napari_compat import is_image
 from .parts.boxes import LayerChoice
 from .parts.docking import Docked
-from .parts.form import align_labels
-from .parts.layout import Scrolled, TwoParts, explain, fill, guard_wheel
+from .parts.form import explained_rows
+from .parts.layout import Scrolled, TwoParts, ask_to_save, button, explain, fill
 from .parts.messages import StatusLine
 from .parts.work import Latest
 
@@ -38,6 +38,10 @@ _RING, _USED, _UNUSED = 12.0, "#009e73", "#d55e00"
 _STACK_TIP = (
     "<p>A z-stack of beads (planes, rows, columns) through the astigmatic lens, recorded in steps "
     "of 10 to 50 nm from below to above the focus.</p>"
+)
+_CALIBRATE_TIP = "Find the beads and fit them in all planes; again with those that are ticked."
+_BEADS_TIP = (
+    "<p>The beads that were found: untick those that are not to count, and calibrate again.</p>"
 )
 _DZ_TIP = "<p>Distance of the planes in nm. z rises with the number of the plane.</p>"
 _GAIN_TIP = "<p>Counts per photo-electron of the camera.</p>"
@@ -72,20 +76,31 @@ class CalibratePsf(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=True)
         self.stack = LayerChoice(self._viewer.layers, _is_stack, nothing="no z-stack")
-        self.dz = FloatSpinBox(label="Step (nm)", value=20, min=0.1, max=10_000, step=5)
-        self.gain = FloatSpinBox(label="Gain", value=1, min=0.001, max=10_000, step=0.1)
-        self.offset = FloatSpinBox(label="Offset", value=0, min=-1e6, max=1e6, step=10)
-        self.pixel = FloatSpinBox(label="Pixel (nm)", value=100, min=1, max=100_000, step=1)
-        self.roi_size = SpinBox(label="ROI (px)", value=0, min=0, max=31, step=1)
-        self.index = FloatSpinBox(label="Index factor", value=1, min=0.1, max=2, step=0.05)
-        self.calibrate_button, self.save_button = QPushButton("Calibrate"), QPushButton("Save…")
-        self.use_button = QPushButton("Use in Fit spots")
+        self.dz = FloatSpinBox(
+            label="Step [nm]", value=20, min=0.1, max=10_000, step=5, tooltip=_DZ_TIP
+        )
+        self.gain = FloatSpinBox(
+            label="Gain", value=1, min=0.001, max=10_000, step=0.1, tooltip=_GAIN_TIP
+        )
+        self.offset = FloatSpinBox(
+            label="Offset", value=0, min=-1e6, max=1e6, step=10, tooltip=_OFFSET_TIP
+        )
+        self.pixel = FloatSpinBox(
+            label="Pixel [nm]", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
+        )
+        self.roi_size = SpinBox(label="ROI [px]", value=0, min=0, max=31, step=1)
+        self.index = FloatSpinBox(
+            label="Index factor", value=1, min=0.1, max=2, step=0.05, tooltip=_INDEX_TIP
+        )
+        self.calibrate_button = button("Calibrate", _CALIBRATE_TIP, self.calibrate)
+        self.save_button = button("Save…", "Save the calibration as a file (.h5).", self._ask_save)
+        self.use_button = button("Use in Fit spots", "Let Fit spots take z from it.", self._on_use)
         self.beads, self.plots, self.status = BeadTable(), CalibrationPlots(), StatusLine()
         #: The calibration that is shown.
         self.calibration: AstigmatismCalibration | None = None
         self._shown: Image | None = None
         self._points: Points | None = None
-        self._latest = Latest(self)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         self._lay_out()
         self._connect()
         self._allow()
@@ -188,47 +203,27 @@ class CalibratePsf(Docked):
         self._viewer.layers.selection.active = layer
 
     def _ask_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save the calibration", "lens.h5", _SAVED)
-        if path:
-            self.save(Path(path))
+        if chosen := ask_to_save(self, "Save the calibration", "lens", ".h5", _SAVED):
+            self.save(chosen[0])
 
     def _allow(self) -> None:
         self.calibrate_button.setEnabled(not self._latest.busy)
-        for button in (self.save_button, self.use_button):
-            button.setEnabled(self.calibration is not None and not self._latest.busy)
+        for one in (self.save_button, self.use_button):
+            one.setEnabled(self.calibration is not None and not self._latest.busy)
 
     def _connect(self) -> None:
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
-        self.calibrate_button.clicked.connect(lambda: self.calibrate())
-        self.save_button.clicked.connect(lambda: self._ask_save())
-        self.use_button.clicked.connect(lambda: self._on_use())
         self.index.changed.connect(self._on_index)
 
     def _lay_out(self) -> None:
-        rows: list[Widget] = []
-        for row, tip in (
-            (self.dz, _DZ_TIP), (self.gain, _GAIN_TIP), (self.offset, _OFFSET_TIP),
-            (self.pixel, _PIXEL_TIP), (self.roi_size, _ROI_TIP), (self.index, _INDEX_TIP),
-        ):  # fmt: skip
-            row.tooltip = tip
-            explain(row.native, row.label, tip)
-            guard_wheel(row.native)
-            rows.append(row)
-        form: Container[Widget] = Container(widgets=rows)
-        form.margins = (0, 0, 0, 0)
-        align_labels(form)
-        explain(self.stack, "Bead stack", _STACK_TIP)
-        explained: tuple[tuple[Any, str, str], ...] = (
-            (self.calibrate_button, "Calibrate", "Find the beads and fit them in all planes; again "
-             "with those that are ticked."),
-            (self.save_button, "Save", "Save the calibration as a file (.h5)."),
-            (self.use_button, "Use in Fit spots", "Let Fit spots take z from it."),
-            (self.beads, "Beads", "The beads that were found: untick those that are not to count, "
-             "and calibrate again."),
+        rows: tuple[Widget, ...] = (
+            self.dz, self.gain, self.offset, self.pixel, self.roi_size, self.index,
         )  # fmt: skip
-        for part, name, tip in explained:
-            explain(part, name, f"<p>{tip}</p>")
+        tips = (_DZ_TIP, _GAIN_TIP, _OFFSET_TIP, _PIXEL_TIP, _ROI_TIP, _INDEX_TIP)
+        for row, tip in zip(rows, tips, strict=True):
+            row.tooltip = tip
+        form = explained_rows(rows)
+        explain(self.stack, "Bead stack", _STACK_TIP)
+        explain(self.beads, "Beads", _BEADS_TIP)
         buttons = fill(QHBoxLayout(), self.calibrate_button, self.save_button, self.use_button)
         parts = (self.stack, Scrolled(form.native, least=60), buttons, self.status)
         TwoParts(self, (*parts, (self.beads, 1)), self.plots, (1, 2))

@@ -18,9 +18,7 @@ from qtpy.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
-    QPushButton,
     QTableWidget,
-    QTableWidgetItem,
     QVBoxLayout,
     QWidget,
 )
@@ -36,7 +34,7 @@ from .layers.history import history_of
 from .layers.points import layer_name, make_points_layer, points_arguments
 from .parts import remember
 from .parts.docking import Follower
-from .parts.layout import Scrolled, explain, fill, show_whole_rows
+from .parts.layout import Scrolled, button, explain, fill, put_texts, show_whole_rows
 from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Steps, Work
 
@@ -52,10 +50,10 @@ if TYPE_CHECKING:
 _KEPT_NAME = "fit_files"
 _FIT_TIP = (
     "<p>Find and fit the spots of all images, and write their tables. A file that cannot be read "
-    "is named, and the others go on. Complete tables of the same are kept.</p>"
+    "is named, and the others are fitted. Complete tables of the same fits are kept.</p>"
 )
 _CANCEL_TIP = (
-    "<p>Stop after the frames in hand. What is done is kept: <b>Fit</b> goes on from there.</p>"
+    "<p>Stop after the current frames. What is done is kept: <b>Fit</b> resumes from there.</p>"
 )
 
 
@@ -74,7 +72,8 @@ class FilesPage(QWidget):
         self.form = BatchForm(self._viewer, self)
         self.table, self.status = FilesTable(), StatusLine()
         self._layers = Follower(self.form.refresh)
-        self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
+        self.fit_button = button("Fit", _FIT_TIP, self.start)
+        self.cancel_button = button("Cancel", _CANCEL_TIP, self.cancel)
         self._run: BatchRun | None = None
         self._opening: Work | None = None
         self._begun = 0.0
@@ -119,7 +118,7 @@ class FilesPage(QWidget):
         """Ask the batch to stop."""
         if self._run is not None:
             self._run.stop()
-            self.status.say("Stopping after the frames in hand…")
+            self.status.say("Stopping after the current frames…")
             self._allow()
 
     def _begin(self, batch: Batch) -> None:
@@ -151,10 +150,10 @@ class FilesPage(QWidget):
         states = ", ".join(f"{n} {_WORDS[state]}" for state, n in counts.items() if n)
         spots, frames = _sums(outcomes)
         text = f"{states}; {number(spots)} spots in {number(frames)} frames"
-        text += f", {time.perf_counter() - self._begun:.1f} s"
+        text += f", {time.perf_counter() - self._begun:.1f}\u202fs"
         failed = [one for one in outcomes if one.state == FAILED]
         if stopped:
-            text += ". Fit goes on from there"
+            text += ". Fit resumes from there"
         if failed:
             self.status.fail(f"{text}. {in_words(failed[0].error)}")
         else:
@@ -209,14 +208,10 @@ class FilesPage(QWidget):
         self.cancel_button.setEnabled(running and self._run is not None and not self._run.stopping)
 
     def _connect(self) -> None:
-        self.fit_button.clicked.connect(lambda: self.start())
-        self.cancel_button.clicked.connect(lambda: self.cancel())
         self.table.open_requested.connect(self._on_open_requested)
         self.form.settings_button.clicked.connect(lambda: self._on_settings())
 
     def _lay_out(self) -> None:
-        explain(self.fit_button, "Fit", _FIT_TIP)
-        explain(self.cancel_button, "Cancel", _CANCEL_TIP)
         buttons = fill(QHBoxLayout(), (self.fit_button, 1), (self.cancel_button, 1))
         form: Any = Scrolled(self.form.container.native, least=80)
         fill(QVBoxLayout(self), form, buttons, (self.table, 1), self.status, spacing=4)
@@ -296,18 +291,10 @@ class FilesTable(QTableWidget):
             self._fill(row, outcome)
 
     def _fill(self, row: int, outcome: Outcome) -> None:
-        tip = _tooltip(outcome)
-        for column, text in enumerate(_texts(outcome)):
-            item = self.item(row, column)
-            if item is None:
-                item = QTableWidgetItem()
-                if column > 1:
-                    item.setTextAlignment(
-                        Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-                    )
-                self.setItem(row, column, item)
-            item.setText(text)
-            item.setToolTip(tip)
+        put_texts(self, row, _texts(outcome), left=2)
+        for column in range(self.columnCount()):
+            if (item := self.item(row, column)) is not None:
+                item.setToolTip(_tooltip(outcome))
 
 
 def _texts(outcome: Outcome) -> tuple[str, ...]:
@@ -367,7 +354,7 @@ class BatchRun(Work):
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Stop after the frames in hand; the outcomes follow as usual."""
+        """Stop after the current frames; the outcomes follow as usual."""
         self._stopping.set()
 
     def _run(self) -> Steps:
@@ -378,7 +365,7 @@ class BatchRun(Work):
         return run_batch(batch, self._report, self._stopping.is_set)
 
     def _report(self, outcome: Outcome) -> None:
-        # A copy: other threads go on to change it.
+        # A copy: other threads change it further.
         self.updated.emit(replace(outcome, warnings=list(outcome.warnings)))
 
 
@@ -438,4 +425,4 @@ def _of_file(fits: SpotFits, file: str) -> SpotFits:
         return fits
     own = fits[np.asarray(fits.columns["file"]) == file]
     columns = {name: values for name, values in own.columns.items() if name != "file"}
-    return SpotFits(columns, own.index_names, own.settings)
+    return own.with_columns(columns)

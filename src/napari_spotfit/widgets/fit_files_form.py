@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicgui.widgets import CheckBox, ComboBox, Container, LineEdit, SpinBox, Widget
+from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
 from qtpy.QtCore import QObject
-from qtpy.QtWidgets import QFileDialog, QPushButton, QWidget
+from qtpy.QtWidgets import QFileDialog, QWidget
 
 from ..batch.request import Batch, image_files, make_folder
 from ..engine import threads
@@ -17,8 +16,8 @@ from ..files.settings_file import load_settings
 from ..images.files.opening import ENDINGS
 from ..settings.settings import Settings
 from .layers.points import is_result, settings_of_layer
-from .parts.form import align_labels, put_beside
-from .parts.layout import explain, guard_wheel
+from .parts.form import align_labels, explained_rows, put_beside
+from .parts.layout import button
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -98,12 +97,10 @@ class BatchForm(QObject):
             label="At a time", value=1, min=1, max=max(most, 16), tooltip=_WORKERS_TIP
         )
         self.fresh = CheckBox(text="Start over", tooltip=_FRESH_TIP)
-        self.container: Container[Widget] = Container(
-            widgets=[
-                self.images, self.settings, self.channel, self.labels, self.output, self.format,
-                self.workers, self.fresh,
-            ],
-        )  # fmt: skip
+        self.container = explained_rows((
+            self.images, self.settings, self.channel, self.labels, self.output, self.format,
+            self.workers, self.fresh,
+        ))  # fmt: skip
         self._lay_out()
         self.images.changed.connect(self._on_images)
 
@@ -214,32 +211,18 @@ class BatchForm(QObject):
             self.use_settings(Path(name))
 
     def _lay_out(self) -> None:
-        self.container.margins = (0, 0, 0, 0)
-        layout = self.container.native.layout()
-        layout.setSpacing(4)
+        self.container.native.layout().setSpacing(4)
         for row in self.container:
-            explain(row.native, row.label, row.tooltip or "")
             row.native.setObjectName(f"batch_{row.label}")
-        for row in (self.settings, self.format, self.workers):
-            guard_wheel(row.native)
         self.labels.native.setPlaceholderText("none")
         self.channel.native.setPlaceholderText("images of one channel")
         self.images.native.setPlaceholderText("files, a folder, *.tif")
         self.output.native.setPlaceholderText("a folder")
-        self.files_button = self._button("Files…", "Choose image files", self._ask_files)
-        folder = self._button("Folder…", "Choose a folder of images", self._ask_folder)
+        self.files_button = button("Files…", "Choose image files.", self._ask_files)
+        folder = button("Folder…", "Choose a folder of images.", self._ask_folder)
         put_beside(self.images, [self.files_button, folder])
         #: Asks for a file of settings.
-        self.settings_button = self._button("File…", "Take the settings of a file", None)
+        self.settings_button = button("File…", "Take the settings of a file.")
         put_beside(self.settings, [self.settings_button])
-        put_beside(
-            self.output, [self._button("Folder…", "Choose where to write", self._ask_output)]
-        )
+        put_beside(self.output, [button("Folder…", "Choose where to write.", self._ask_output)])
         align_labels(self.container)
-
-    def _button(self, text: str, tip: str, slot: Callable[[], None] | None) -> QPushButton:
-        button = QPushButton(text)
-        explain(button, tip, f"<p>{tip}.</p>")
-        if slot is not None:
-            button.clicked.connect(lambda: slot())
-        return button

@@ -20,7 +20,7 @@ from .inspecting.panel import doubtful_shown
 from .layers.points import fitted_layers, is_result
 from .napari_compat import ask_for_files, is_image, is_labels
 from .parts.docking import Follower, show_result
-from .parts.layout import explain, fill, sentence
+from .parts.layout import button, explain, fill, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -101,7 +101,7 @@ class FitPages(QWidget):
         self.stack.setCurrentWidget(page)
 
 
-#: The samples by their keys in the manifest: a title, and what is to be learnt from them.
+#: The samples by their keys in the manifest: a title, and what they show.
 _SAMPLES = {
     "smfish": ("Spots in cells", "An image as single-molecule FISH makes it, with its cells."),
     "molecules": ("Single molecules", "A movie in which molecules blink, with its camera's gain."),
@@ -123,13 +123,10 @@ class StartPage(QWidget):
         super().__init__()
         self._viewer = viewer
         self.samples: dict[str, QPushButton] = {}
-        self.open_button = QPushButton("Open an image…")
-        self.open_button.setToolTip("<p>Choose image files, as with File ▸ Open.</p>")
-        self.open_button.clicked.connect(lambda: ask_for_files(viewer))
+        tip = "Choose image files, as with File ▸ Open."
+        self.open_button = button("Open an image…", tip, partial(ask_for_files, viewer))
         for key, (title, tip) in _SAMPLES.items():
-            self.samples[key] = button = QPushButton(title)
-            button.setToolTip(f"<p>{tip}</p>")
-            button.clicked.connect(lambda checked=False, key=key: self._open_sample(key))
+            self.samples[key] = button(title, tip, partial(self._open_sample, key))
         words = sentence()
         words.setText(_WORDS)
         buttons = (*self.samples.values(), self.open_button)
@@ -141,12 +138,14 @@ class StartPage(QWidget):
         self._viewer.layers.selection.active = next(one for one in opened if is_image(one))
 
 
-_TIPS = {
-    "": "Show the table of these spots in Results, to filter, summarise and save them.",
-    "Cells": "Count these spots in the labels of the Labels layer; those of several images beside "
-    "each other, with their pairs.",
-    "Inspect": "Go to the first doubtful spot: its data, model and residual, and what to try.",
-}
+#: The buttons: a text, the page that they show, and a tip.
+_STEPS = (
+    ("Table", "", "Show the table of these spots in Results, to filter, summarise and save them."),
+    ("Count in cells", "Cells", "Count these spots in the labels of the Labels layer; those of "
+     "several images beside each other, with their pairs."),
+    ("Inspect the doubtful ones", "Inspect", "Go to the first doubtful spot: its data, model and "
+     "residual, and what to try."),
+)  # fmt: skip
 
 
 class NextSteps(QWidget):
@@ -162,13 +161,10 @@ class NextSteps(QWidget):
         super().__init__()
         self._viewer = viewer
         self._layer: Points | None = None
-        self.table, self.cells = QPushButton("Table"), QPushButton("Count in cells")
-        self.doubtful = QPushButton("Inspect the doubtful ones")
         self._follower = Follower(self._look)
-        buttons = (self.table, self.cells, self.doubtful)
-        for button, (page, tip) in zip(buttons, _TIPS.items(), strict=True):
-            button.setToolTip(f"<p>{tip}</p>")
-            button.clicked.connect(partial(self._show, page))
+        self.table, self.cells, self.doubtful = (
+            button(text, tip, partial(self._show, page)) for text, page, tip in _STEPS
+        )
         # On two lines: the form is narrow.
         first = fill(QHBoxLayout(), (self.table, 1), (self.cells, 1), spacing=4)
         fill(QVBoxLayout(self), first, self.doubtful, spacing=4)
@@ -190,7 +186,7 @@ class NextSteps(QWidget):
             self.cells.setVisible(cells or len(fitted_layers(layers)) > 1)
             self.doubtful.setVisible(len(doubtful_shown(layer)) > 0)
 
-    def _show(self, page: str, checked: bool = False) -> None:
+    def _show(self, page: str) -> None:
         layer = self._layer
         if layer is None:
             return

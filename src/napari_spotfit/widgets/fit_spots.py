@@ -50,7 +50,7 @@ _FIT_TIP = (
 )
 _SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
-#: Pixels that the form is wide, and in windows narrower than so many.
+#: Width of the form in pixels, the usual one and that in windows narrower than the last number.
 _WIDTH, _LEAST, _SMALL_WINDOW = 320, 270, 1200
 #: Least width of the buttons in pixels.
 _BUTTONS = 200
@@ -246,7 +246,7 @@ class FitSpots(Docked):
             self.status.fitting(self._run)
 
     def _on_image(self) -> None:
-        """Show the result of the image that is looked at, or which image is being fitted."""
+        """Show the result of the current image, or which image is being fitted."""
         if self._run is not None:
             self.status.fitting(self._run)
             return
@@ -259,7 +259,7 @@ class FitSpots(Docked):
                 self.status.summarize(layer)
 
     def _last_result(self) -> Points | None:
-        """Return the result to describe: the active one, or the topmost, of the image looked at."""
+        """Return the result to describe: the active one, or the topmost, of the current image."""
         image, layers = self.settings.image.layer, self._viewer.layers
         found = (one for one in (layers.selection.active, *reversed(layers)) if is_result(one))
         return next((one for one in found if image_of(one, layers) in (image, None)), None)

@@ -16,9 +16,7 @@ from qtpy.QtWidgets import (
     QDialog,
     QFileDialog,
     QHBoxLayout,
-    QPushButton,
     QTableWidget,
-    QTableWidgetItem,
     QVBoxLayout,
 )
 
@@ -36,7 +34,7 @@ from .layers.selection import bring_into_sight
 from .napari_compat import is_image, itself, main_window
 from .parts.boxes import LayerChoice
 from .parts.form import Number, align_labels, control_of, put_beside, rows_of
-from .parts.layout import Label, explain, fill, guard_wheel, show_whole_rows
+from .parts.layout import Label, button, explain, fill, guard_wheel, put_texts, show_whole_rows
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
 from .saved_layers import name_of_layer, pixel_size_of_images
@@ -93,9 +91,9 @@ class ImportDialog(QDialog):
         self.format = ComboBox(label="Format", choices=choices, tooltip=_FORMAT_TIP)
         self.pixel = Number(label="Pixel size", about=_PIXEL, nullable=True, tooltip=_PIXEL_TIP)
         self.image = LayerChoice(self._viewer.layers, is_image, nothing="none", optional=True)
-        self.import_button, self.status = QPushButton("Import"), StatusLine()
+        self.import_button, self.status = button("Import", _IMPORT_TIP, self.add), StatusLine()
         self.rows = FirstRows()
-        self.looking = Latest(self)
+        self.looking = Latest(self, self._on_found, self._on_failed)
         self._found: Found | None = None
         self._lay_out()
         self._connect()
@@ -185,13 +183,9 @@ class ImportDialog(QDialog):
 
     def _connect(self) -> None:
         self.file.native.editingFinished.connect(self._on_edited)
-        self.file_button.clicked.connect(lambda: self._ask_file())
         self.format.changed.connect(lambda: self.look())
         self.pixel.changed.connect(lambda: self.look())
         self.image.changed.connect(lambda: self.look())
-        self.import_button.clicked.connect(lambda: self.add())
-        self.looking.done.connect(self._on_found)
-        self.looking.failed.connect(self._on_failed)
 
     def _on_edited(self) -> None:
         if self.file.native.isModified():
@@ -205,19 +199,17 @@ class ImportDialog(QDialog):
         ):  # fmt: skip
             explain(control_of(row), row.label, tip)
         self.file.native.setPlaceholderText("a table, whatever its name")
-        self.file_button = QPushButton("File…")
-        explain(self.file_button, "Choose a file", "<p>Choose a table of localisations.</p>")
+        tip = "Choose a table of localisations."
+        self.file_button = button("File…", tip, self._ask_file, "Choose a file")
         put_beside(self.file, [self.file_button])
         explain(self.image, "Image", _IMAGE_TIP)
-        explain(self.import_button, "Import", _IMPORT_TIP)
         guard_wheel(self.format.native)
         align_labels(rows)
         put_beside(self.pixel, [Label("Image")])
         put_beside(self.pixel, [self.image], stretch=1)
-        cancel_button = QPushButton("Cancel")
-        cancel_button.clicked.connect(lambda: self.reject())
-        for button in (self.file_button, self.import_button, cancel_button):
-            button.setAutoDefault(False)  # Return in a line of text means that text
+        cancel_button = button("Cancel", "", self.reject)
+        for one in (self.file_button, self.import_button, cancel_button):
+            one.setAutoDefault(False)  # Return in a line of text means that text
         below = fill(QHBoxLayout(), (self.status, 1), self.import_button, cancel_button)
         fill(QVBoxLayout(self), rows.native, (self.rows, 1), below, margins=(10,) * 4, spacing=6)
 
@@ -393,8 +385,7 @@ class FirstRows(QTableWidget):
             for name in table
         ]
         self.setHorizontalHeaderLabels(titles)
-        for column, name in enumerate(table):
-            for row, value in enumerate(table[name]):
-                text = f"{value:.6g}" if isinstance(value, float) else str(value)
-                self.setItem(row, column, QTableWidgetItem(text))
+        for row, values in enumerate(table.itertuples(index=False)):
+            texts = (f"{one:.6g}" if isinstance(one, float) else str(one) for one in values)
+            put_texts(self, row, texts)
         self.resizeColumnsToContents()

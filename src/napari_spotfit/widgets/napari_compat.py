@@ -244,7 +244,7 @@ def unlisted(viewer: Viewer, points: Points, *, inside: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(viewer.layers.events.blocker())
         if inside:
-            stack.enter_context(points.events.data.blocker(viewer._on_layers_change))
+            stack.enter_context(points.events.data.blocker(itself(viewer)._on_layers_change))
         yield
 
 

@@ -248,7 +248,7 @@ class Results(Docked):
 
     def _on_changed(self) -> None:
         shown, total = len(self.table.spots_model.rows), len(self.spots.shown)
-        self.count.setText(f"{number(shown)} of {number(total)} spots shown" if total else "")
+        self.count.setText(f"{number(shown)} of {number(total)} shown" if total else "")
         self.export.show_rows()
 
     def _on_tab(self) -> None:
@@ -262,7 +262,7 @@ class Results(Docked):
         select(layer, {row})
 
     def _step(self, step: int) -> None:
-        """Go on to the next doubtful spot, 1, or back to the one before, -1."""
+        """Go to the next doubtful spot, 1, or to the previous one, -1."""
         if self.spots.layer is not None:
             self.tabs.setCurrentIndex(0)
             self.inspect.step(step)

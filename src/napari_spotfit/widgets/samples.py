@@ -215,7 +215,7 @@ def astigmatism() -> list[LayerData]:
 
 
 def _map_layer(values: NDArray[Any], name: str, kind: str = "image") -> LayerData:
-    """Return a map of pixels, to be chosen rather than looked at."""
+    """Return a map of pixels, hidden: it is for the choices of maps."""
     place = {"scale": (_PIXEL, _PIXEL), "units": ("um", "um"), "axis_labels": ("y", "x")}
     return values, {"name": name, "visible": False, **place}, kind
 

@@ -93,7 +93,7 @@ def fit_layers(
     """Fit several image layers, one after the other in the background, with shared settings.
 
     σ and noise are each image's own, where they are not given. The spots of each image are shown
-    in a layer of one colour, to tell them apart, once all are fitted; they are undone together.
+    in a layer of one colour each, once all are fitted; they are undone together.
 
     Parameters
     ----------

@@ -13,8 +13,6 @@ from qtpy.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLineEdit,
-    QPushButton,
-    QWidget,
 )
 
 from ..tracking.controller import Controller
@@ -25,7 +23,7 @@ from .layers.points import is_result
 from .layers.result_layers import can_be_subtracted, subtract
 from .napari_compat import is_points
 from .parts.docking import Docked, Follower
-from .parts.layout import Scrolled, TwoParts, explain, fill
+from .parts.layout import Scrolled, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
 from .tracking.form import TrackForm
@@ -42,8 +40,17 @@ _INTERVAL, _SPECTRA = 100, 1.0
 _SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
 #: Diameter in pixels of what marks a fiducial.
 _RING = 12.0
-_STAGES = (
-    "The simulated microscope has one; so has pymmcore-plus where there is an XY stage, which is "
+_START_TIP = "Track until it is pressed again."
+_PAUSE_TIP = "Let frames pass by untracked; the stage is held."
+_PICK_TIP = "Click fiducials in the image, in a new layer."
+_MARK_TIP = "Write the event into the log, at the next frame."
+_CORRECT_TIP = (
+    "Take the drift from the layer of fitted spots that is selected, frame by frame; Ctrl+Z takes "
+    "it back. After an image layer with a time axis was tracked."
+)
+_ARM_TIP = (
+    "Let the stage move against the drift. Off until pressed. The simulated microscope has one; so "
+    "has pymmcore-plus where there is an XY stage, which is "
     "first moved back and forth by 0.2 µm some times, to see how the image moves with it."
 )
 
@@ -64,10 +71,12 @@ class Track(Docked):
         self.form, self.plots = TrackForm(self._viewer), TrackPlots()
         self.status, self._live = StatusLine(), LiveFrames(self._viewer)
         self._layers = Follower(self._on_layers)
-        self.start_button, self.pause_button = QPushButton("Start"), QPushButton("Pause")
-        self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
-        self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
-        self.correct_button = QPushButton("Correct the layer")
+        self.start_button = button("Start", _START_TIP, self._on_start, "Start or stop")
+        self.pause_button = button("Pause", _PAUSE_TIP)
+        self.pick_button = button("Pick", _PICK_TIP, self._on_pick, "Pick fiducials")
+        self.mark_button = button("Mark", _MARK_TIP, self._on_mark)
+        self.arm_button, self.event_line = button("Arm the stage", _ARM_TIP), QLineEdit()
+        self.correct_button = button("Correct the layer", _CORRECT_TIP, self._on_correct)
         self.export = TableExport(self._named, "the displacements of the last 20,000 frames")
         #: What was seen last; None before the first start.
         self.seen: Snapshot | None = None
@@ -317,34 +326,17 @@ class Track(Docked):
 
     def _connect(self) -> None:
         self._timer.timeout.connect(self._on_timer)
-        self.start_button.clicked.connect(lambda: self._on_start())
-        self.pick_button.clicked.connect(lambda: self._on_pick())
-        self.mark_button.clicked.connect(lambda: self._on_mark())
-        self.correct_button.clicked.connect(lambda: self._on_correct())
         self.event_line.returnPressed.connect(lambda: self._on_mark())
         self.status.listen(self.export)
-        for button, slot in (
+        for switch, slot in (
             (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
         ):  # fmt: skip
-            button.setCheckable(True)
-            button.toggled.connect(slot)
+            switch.setCheckable(True)
+            switch.toggled.connect(slot)
 
     def _lay_out(self) -> None:
         self.event_line.setPlaceholderText("event")
-        explained: tuple[tuple[QWidget, str, str], ...] = (
-            (self.start_button, "Start or stop", "Track until it is pressed again."),
-            (self.pause_button, "Pause", "Let frames pass by untracked; the stage is held."),
-            (self.pick_button, "Pick fiducials", "Click fiducials in the image, in a new layer."),
-            (self.mark_button, "Mark", "Write the event into the log, at the next frame."),
-            (self.correct_button, "Correct the layer",
-             "Take the drift from the layer of fitted spots that is selected, frame by frame; "
-             "Ctrl+Z takes it back. After an image layer with a time axis was tracked."),
-            (self.event_line, "Event", "What happens now, for the log; Enter marks it."),
-            (self.arm_button, "Arm the stage",
-             f"Let the stage move against the drift. Off until pressed. {_STAGES}"),
-        )  # fmt: skip
-        for part, name, tip in explained:
-            explain(part, name, f"<p>{tip}</p>")
+        explain(self.event_line, "Event", "<p>What happens now, for the log; Enter marks it.</p>")
         buttons = QGridLayout()
         for place, control in enumerate((
             self.start_button, self.pause_button, self.pick_button,

@@ -10,7 +10,7 @@ import pytest
 from event_loop import no_worker, settle
 from hand import CONTROL, LEFT
 from qtpy.QtCore import QDeadlineTimer, Qt
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QFileDialog
 from spot_table import PIXEL, add_spots, click_header, click_row, dock, titles
 
 from napari_spotfit import load_fits
@@ -51,7 +51,7 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
 
 def test_a_report_is_saved_from_the_menu(viewer, spots, layer, qtbot, tmp_path, monkeypatch):
     path = tmp_path / "report"
-    monkeypatch.setattr(export.QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     with qtbot.waitSignal(spots.export.said):
         spots.export.save_report.trigger()
     text = path.with_suffix(".html").read_text(encoding="utf-8")
@@ -168,9 +168,7 @@ def test_formulas_reach_no_spreadsheet(viewer, spots, layer, qtbot, tmp_path, sa
     settle()
     kind = export._FOR_SPREADSHEETS if safe else "CSV (*.csv)"
     path = tmp_path / "a.spots.csv"
-    monkeypatch.setattr(
-        export.QFileDialog, "getSaveFileName", lambda *_: (str(path), kind), raising=False
-    )
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), kind), raising=False)
     with qtbot.waitSignal(spots.export.finished):
         spots.export._ask_where(everything=True)
     assert set(load_fits(path).cell) == {"'=1+1" if safe else "=1+1"}

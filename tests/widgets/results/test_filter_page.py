@@ -49,7 +49,7 @@ def test_dragging_a_handle_hides_spots(open_viewer, qtbot):
     assert high is None
     expected = layer.features["sigma"].to_numpy() >= low
     np.testing.assert_array_equal(layer.shown, expected)
-    assert spots.count.text() == f"{expected.sum()} of 60 spots shown"
+    assert spots.count.text() == f"{expected.sum()} of 60 shown"
     np.testing.assert_array_equal(spots.table.spots_model.rows, np.flatnonzero(expected))
     assert histogram.low.get() == pytest.approx(low)
     assert layer.metadata["filters"] == {"ranges": {"sigma": [low, None]}, "hidden": []}

@@ -59,7 +59,7 @@ def test_a_refit_is_filtered_too(viewer, layer, watched):
     assert len(expected) == 90
     np.testing.assert_array_equal(layer.shown, expected)
     np.testing.assert_array_equal(spots.table.spots_model.rows, np.flatnonzero(expected))
-    assert spots.count.text() == f"{expected.sum()} of 90 spots shown"
+    assert spots.count.text() == f"{expected.sum()} of 90 shown"
 
 
 def test_a_filter_whose_feature_is_gone_is_dropped(spots, layer):

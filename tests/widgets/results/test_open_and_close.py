@@ -23,7 +23,7 @@ def test_layers_are_chosen_renamed_and_removed(viewer, spots, layer):
     viewer.layers.selection.active = layer
     settle()
     assert spots.spots.layer is layer
-    assert spots.count.text() == "60 of 60 spots shown"
+    assert spots.count.text() == "60 of 60 shown"
     np.testing.assert_array_equal(other.shown, other.features["sigma"] >= 1.0)
     layer.name = "renamed"
     assert spots.layer.currentText() == "renamed"
@@ -144,7 +144,7 @@ def test_two_viewers(make_napari_viewer):
     widgets[0].spots.set_filters(Filters({"sigma": (1.0, None)}))
     settle()
     assert layers[1].shown.all()
-    assert widgets[1].count.text() == "40 of 40 spots shown"
+    assert widgets[1].count.text() == "40 of 40 shown"
     layers[1].selected_data = {3}
     assert selected_texts(widgets[0]) == []
     assert selected_texts(widgets[1]) == [3]

@@ -31,7 +31,7 @@ def test_the_table_shows_the_features(spots, layer):
     )
     shown = [np.nan if text == "–" else float(text) for text in texts(spots, "sigma_stderr [px]")]
     np.testing.assert_allclose(shown, features["sigma_stderr"], atol=1e-4)
-    assert spots.count.text() == "60 of 60 spots shown"
+    assert spots.count.text() == "60 of 60 shown"
 
 
 def test_parameters_of_an_own_model_have_their_meaning_and_place(viewer):
@@ -203,7 +203,7 @@ def test_deleted_points_vanish(spots, layer, qtbot):
     y = layer.features["y"].to_numpy()
     layer.remove_selected()
     settle()
-    assert spots.count.text() == "58 of 58 spots shown"
+    assert spots.count.text() == "58 of 58 shown"
     np.testing.assert_allclose([float(text) for text in texts(spots, "y [px]")], y[2:], atol=1e-3)
     layer.data = np.zeros((0, 3))
     settle()
@@ -215,7 +215,7 @@ def test_deleted_points_vanish(spots, layer, qtbot):
 def test_what_somebody_else_hides_is_not_listed(spots, layer):
     hidden = np.arange(60) % 3 == 0
     layer.shown = ~hidden
-    assert spots.count.text() == "40 of 60 spots shown"
+    assert spots.count.text() == "40 of 60 shown"
     np.testing.assert_array_equal(spots.table.spots_model.rows, np.flatnonzero(~hidden))
     spots.spots.set_filters(Filters({"sigma": (1.0, None)}))
     settle()

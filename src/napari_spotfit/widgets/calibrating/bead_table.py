@@ -13,7 +13,7 @@ from ...models.astigmatism import Bead
 from ...results.numbers import MISSING
 from ..parts.layout import show_whole_rows
 
-_TITLES = ("bead", "z (nm)", "photons", "residual (px)", "")
+_TITLES = ("bead", "z [nm]", "photons", "residual [px]", "")
 _ROW = 22
 _UNTICKED = "unticked"
 #: Pixels within which a bead is the same one.

@@ -15,7 +15,7 @@ from ..parts.plots import BLUE, GREY, ORANGE, Plot, faint
 _POINTS, _DOT, _RANGE, _LEAST = 200, 4, 40, 110
 _WIDTHS_TIP = (
     "<p>Widths of the beads along x (blue) and y (orange), averaged, and the curves. z is 0 where "
-    "both are equal; the range in which they tell z is shaded.</p>"
+    "both are equal; the range in which they determine z is shaded.</p>"
 )
 _ERRORS_TIP = (
     "<p>Error of z of each bead by the calibration of the others: its mean (line), and its "
@@ -32,9 +32,9 @@ class CalibrationPlots(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.widths = Plot("z (nm)", "σ (px)")
-        self.errors = Plot("z (nm)", "error of z (nm)")
-        self.wobble = Plot("z (nm)", "shift (px)")
+        self.widths = Plot("z [nm]", "σ [px]")
+        self.errors = Plot("z [nm]", "error of z [nm]")
+        self.wobble = Plot("z [nm]", "shift [px]")
         for plot, name, tip in (
             (self.widths, "Widths", _WIDTHS_TIP),
             (self.errors, "Error of z", _ERRORS_TIP),

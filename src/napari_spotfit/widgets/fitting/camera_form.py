@@ -73,7 +73,7 @@ class CameraForm(QObject):
         super().__init__(parent)
         self.controls = controls
         self.maps = {
-            name: LayerChoice(viewer.layers, is_image, nothing="all pixels alike", optional=True)
+            name: LayerChoice(viewer.layers, is_image, nothing="no map", optional=True)
             for name in QUANTITIES
         }
         self.bad_pixels = LayerChoice(viewer.layers, _is_marking, nothing="none", optional=True)
@@ -201,8 +201,7 @@ class GainOffer(QObject):
         self._camera, self._image, self._settings = camera, image, settings
         self._measured, self._shown = measured, shown
         self._noise: NoiseModel | None = None
-        self._latest = Latest(self)
-        self._latest.done.connect(self._on_done)
+        self._latest = Latest(self, self._on_done)
         for name in ("gain", "offset", "emccd"):
             camera.controls[name].changed.connect(self._show)
         camera.gain_button.clicked.connect(self._use)

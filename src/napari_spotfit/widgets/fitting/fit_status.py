@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QWidget
 
 from ..layers.points import is_preview
-from ..parts.layout import fill
+from ..parts.layout import button, fill
 from ..parts.messages import StatusLine, number, report, time_left
 from ..parts.work import delayed
 from .layer_fit import CancelledError, ImageChangedError
@@ -34,9 +34,8 @@ class RunBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.progress = QProgressBar()
-        self.stop_button, self.cancel_button = QPushButton("Stop"), QPushButton("Cancel")
-        self.stop_button.setToolTip(_STOP_TIP)
-        self.cancel_button.setToolTip(_CANCEL_TIP)
+        self.stop_button = button("Stop", _STOP_TIP)
+        self.cancel_button = button("Cancel", _CANCEL_TIP)
         self._began = 0.0
         fill(QHBoxLayout(self), (self.progress, 1), self.stop_button, self.cancel_button)
 
@@ -189,7 +188,7 @@ class FitStatusLine(StatusLine):
         super().put(text, failed=failed)
         parent = self.parentWidget()
         if parent is not None and (layout := parent.layout()) is not None:
-            layout.activate()  # later the window would be drawn once more
+            layout.activate()  # else the window would be drawn twice
 
 
 def _end_in_words(fit: LayerFit) -> str:

@@ -44,7 +44,7 @@ _ROWS, _AROUND, _FRAME = 5, 6, 4
 
 
 class ImageChoice(QWidget):
-    """Ticks the images that are fitted; one of them is looked at.
+    """Ticks the images that are fitted; one of them is the current one.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ImageChoice(QWidget):
         Returns the layers that describe the images' pixels, which are not fitted themselves.
     """
 
-    #: Another image is looked at.
+    #: Another image is the current one.
     changed = Signal()
     #: Other images are ticked.
     ticks_changed = Signal()
@@ -64,7 +64,7 @@ class ImageChoice(QWidget):
         self._layers, self._maps = viewer.layers, maps
         self._layer: Image | None = None
         self._ticked: list[Image] = []
-        #: The images looked at before, the latest last.
+        #: Earlier current images, the latest last.
         self._earlier: list[ref[Image]] = []
         #: The layers that were selected last.
         self._selected: set[str] = set()
@@ -84,7 +84,7 @@ class ImageChoice(QWidget):
 
     @property
     def layer(self) -> Image | None:
-        """The image that is looked at, one of those that are ticked; set, it is ticked alone."""
+        """The current image, one of those that are ticked; set, it is ticked alone."""
         return self._layer
 
     @layer.setter
@@ -186,7 +186,7 @@ class ImageChoice(QWidget):
         return [layer for layer in reversed(self._layers) if is_image(layer)]
 
     def _first(self) -> list[Image]:
-        """Return the image looked at before, else a visible one, but no map if possible."""
+        """Return the last current image, else a visible one, but no map if possible."""
         images = self._images()
         earlier = [layer for one in reversed(self._earlier) if (layer := one()) in images]
         listed = [*earlier, *(layer for layer in images if layer.visible), *images]
@@ -234,7 +234,7 @@ class _Rows(QListWidget):
         self.itemClicked.connect(self._on_clicked)
 
     def show_layers(self, layers: list[Image], ticked: list[Image], look: Image | None) -> None:
-        """List images, with ticks at some of them; that which is looked at is highlighted."""
+        """List images, with ticks at some of them; the current one is highlighted."""
         with QSignalBlocker(self):
             listed = [(layer, layer.name) for layer in layers]
             # In the middle of a click the rows must stay.

@@ -180,7 +180,7 @@ class LayerFit(QObject):
 
     @property
     def shown(self) -> Points | None:
-        """The layer of a result, be it of a part of the image; None if there is none."""
+        """The layer of a result, also of a part of the image; None if there is none."""
         whole = self.error is None or isinstance(self.error, IncompleteFitError)
         return self._layer if whole else None
 

@@ -91,7 +91,7 @@ class ModelForm(QObject):
         self.shape = ShapeTable()
         self._read, self._error = "", ""
         self._profile: Profile | None = None
-        self._latest = Latest(self)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         model = controls["model"]
         assert isinstance(model, ComboBox)
         self._model = model
@@ -157,7 +157,7 @@ class ModelForm(QObject):
         return words + [f"bounds of {name}" for name in bounds]
 
     def bind(self) -> None:
-        """Go on to read an unfinished expression."""
+        """Resume reading an unfinished expression."""
         self._on_expression()
 
     def unbind(self) -> None:
@@ -280,8 +280,6 @@ class ModelForm(QObject):
         self._controls["sigma"].changed.connect(self._on_fix)
         self.shape.changed.connect(self.changed)
         self.shape.start_changed.connect(self._on_starts)
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
 
 
 def _own_names(text: str) -> tuple[str, ...]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from qtpy.QtCore import QLockFile, QObject, QThreadPool, Signal
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from ...files.formats import write
 from ..napari_compat import LayerData
 from ..parts import remember
-from ..parts.layout import explain, fill, sentence
+from ..parts.layout import button, fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from ..saved_layers import KEPT, attributes_of, read_layer, table_of_layer
@@ -72,8 +72,7 @@ class Recovery(QObject):
         for ended in (self._writing.done, self._writing.failed):
             ended.connect(self._next)
         self._writing.failed.connect(self.failed)
-        self._reading = Latest(self)
-        self._reading.done.connect(self._on_read)
+        self._reading = Latest(self, self._on_read)
 
     def keep(self, layer: Points) -> None:
         """Keep what a layer shows now, in the background."""
@@ -81,7 +80,7 @@ class Recovery(QObject):
         self._next()
 
     def keep_soon(self, layer: Points) -> None:
-        """Keep what a layer shows once nothing more comes to it."""
+        """Keep what a layer shows once its changes have ended."""
         self._waiting[layer] = None
         self._soon.start()
 
@@ -190,17 +189,16 @@ class LeftResult(QWidget):
         super().__init__()
         self._recovery = recovery
         self._paths: list[Path] = []
-        self._looking = Latest(self)
-        self._looking.done.connect(self._on_looked)
+        self._looking = Latest(self, self._on_looked)
         self.label = sentence()
-        self.open_button, self.discard_button = QPushButton("Open"), QPushButton("Discard")
-        for button, what, tip in (
-            (self.open_button, "Open", "Open these results as layers, as they were."),
-            (self.discard_button, "Discard", "Delete these results for good."),
-        ):
-            explain(button, f"{what} the results that were not saved", f"<p>{tip}</p>")
-        self.open_button.clicked.connect(self._on_open)
-        self.discard_button.clicked.connect(self._on_discard)
+        what, tip = (
+            "the results that were not saved",
+            "Delete these results. This cannot be undone.",
+        )
+        self.open_button = button(
+            "Open", "Open these results as layers, as they were.", self._on_open, f"Open {what}"
+        )
+        self.discard_button = button("Discard", tip, self._on_discard, f"Discard {what}")
         recovery.opened.connect(self._on_opened)
         buttons = fill(QHBoxLayout(), 1, self.open_button, self.discard_button)
         fill(QVBoxLayout(self), self.label, buttons, spacing=2)
@@ -233,8 +231,8 @@ class LeftResult(QWidget):
         self.look()
 
     def _wait(self, waiting: bool) -> None:
-        for button in (self.open_button, self.discard_button):
-            button.setEnabled(not waiting)
+        for one in (self.open_button, self.discard_button):
+            one.setEnabled(not waiting)
         if waiting:
             self.said.emit("Opening…")
 

@@ -282,7 +282,7 @@ def _colors(layer: Points) -> _Colors:
 class ChannelColors(QPushButton):
     """Colours the spots of several images by what was fitted, or those of each image alike.
 
-    It is hidden where no results were told apart by colours.
+    Hidden where no results have a colour of their own.
 
     Parameters
     ----------

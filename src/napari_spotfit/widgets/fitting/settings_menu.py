@@ -20,7 +20,7 @@ from ...settings.settings import Settings, parameters
 from ..layers.images import image_of, own_pixels
 from ..layers.points import is_result, settings_of_layer
 from ..layers.result_layers import count_refits
-from ..parts.layout import add_action
+from ..parts.layout import add_action, ask_to_save
 from ..parts.remember import recent_fits
 from .camera_form import QUANTITIES
 from .job import plain_frames
@@ -221,10 +221,8 @@ class SettingsMenu(QPushButton):
             self.open_from(Path(path))
 
     def _ask_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save settings", "settings.toml", _SAVED)
-        if path:
-            place = Path(path)
-            self.save_to(place if place.suffix else place.with_suffix(".toml"))
+        if chosen := ask_to_save(self, "Save settings", "settings", ".toml", _SAVED):
+            self.save_to(chosen[0])
 
 
 def control_values(settings: Settings) -> dict[str, Any]:

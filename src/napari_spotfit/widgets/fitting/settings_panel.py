@@ -16,6 +16,7 @@ from qtpy.QtWidgets import (
     QLabel,
     QLayout,
     QPushButton,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
@@ -105,8 +106,7 @@ class SettingsPanel(QWidget):
         #: Why σ could not be estimated, and doubts about the noise.
         self.psf_warning = _soft_label()
         self.device, self.why_no_gpu = sentence(), _soft_label()
-        self._describing = Latest(self)
-        self._describing.done.connect(self._on_device)
+        self._describing = Latest(self, self._on_device)
         #: What lies between the controls in sight and the fold.
         self.middle = QVBoxLayout()
         #: All other controls; above them is the first row, for what others have to add.
@@ -150,7 +150,7 @@ class SettingsPanel(QWidget):
         Parameters
         ----------
         image : Image, optional
-            The image; by default that which is looked at.
+            The image; by default the current one.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class SettingsPanel(QWidget):
             part.unbind()
 
     def focusNextPrevChild(self, forward: bool) -> bool:
-        """Go on in the order in which controls are seen, whenever they were made."""
+        """Move the focus in the order in which controls are laid out, whenever they were made."""
         for one, other in pairwise(_controls(self.layout())):
             self.setTabOrder(one, other)
         return super().focusNextPrevChild(forward)
@@ -283,10 +283,13 @@ class SettingsPanel(QWidget):
         self.advanced.setContent(content)
         empty.deleteLater()
         self.advanced.setDuration(0)
+        # Else it is cut where sentences in it need more lines than they ask for.
+        self.advanced.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.advanced.toggleButton().setStyleSheet(HEADING)
         self.advanced.toggleButton().setToolTip(_ADVANCED_TIP)
         column = self.advanced.layout()
         assert column is not None
+        column.setAlignment(Qt.AlignmentFlag(0))
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
         self._show_fold(False)

@@ -41,7 +41,7 @@ _HOW = "Click a fitted spot, or select its row, to see its data, model and resid
 _FIT_FIRST = "Fit spots first: Layers ▸ Measure ▸ Fit spots."
 _GONE = (
     "The image of these spots is gone from the viewer, so data, model and residual cannot be "
-    "shown. The numbers are those of the fit. Should it be open again, choose it in Fit spots."
+    "shown. The numbers are those of the fit. If it is open again, choose it in Fit spots."
 )
 _NOT_OPEN = (
     "The image “{}” of these spots is not open, so data, model and residual cannot be shown. Open "
@@ -127,7 +127,7 @@ class InspectPage(Page):
         self._show_next(layer, row)
 
     def step(self, step: int) -> None:
-        """Go on to the next doubtful spot that is shown, 1, or back to the one before, -1."""
+        """Go to the next doubtful spot that is shown, 1, or to the previous one, -1."""
         layer = self._spots.layer
         rows = np.zeros(0, np.intp) if layer is None else doubtful_shown(layer)
         if layer is not None and len(rows):
@@ -204,7 +204,7 @@ class InspectPage(Page):
         self._watch.follow(*emitters)
 
     def _follow_frame(self, layer: Points) -> None:
-        """Go on to the spot at the same place where the viewer shows another frame."""
+        """Follow the viewer to another frame: to the spot at the same place."""
         rows, spot = len(layer.data), self._spot
         if self._row is not None and self._row >= rows:
             self._row = self._frame = None
@@ -348,11 +348,9 @@ class FrameKeeper(QObject):
 
     def __init__(self, parent: QObject):
         super().__init__(parent)
-        self._latest = Latest(self)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         self._kept: tuple[Key, FittedFrame] | None = None
         self._requested: Key | None = None
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
 
     def frame(
         self, image: Image, index: tuple[int, ...], settings: Settings, maps: LayerMaps

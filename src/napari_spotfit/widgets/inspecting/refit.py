@@ -9,8 +9,7 @@ import numpy as np
 from magicgui.widgets import ComboBox
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
-from superqt import QFlowLayout
+from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from ...analysis.spot_sample import settings_of
 from ...engine.select import usable_here
@@ -24,7 +23,7 @@ from ..layers.images import full_resolution
 from ..layers.maps import maps_of
 from ..layers.result_layers import Row, put_row
 from ..parts.form import SettingsForm
-from ..parts.layout import fill, sentence
+from ..parts.layout import button, fill, flow, sentence
 from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..picking.pick import FrameSpots, Pick
@@ -80,9 +79,7 @@ class Refit(QObject):
         self._error = ""
         self._noise: tuple[Any, MeasuredNoise] = (None, MeasuredNoise())
         self._spots = FrameSpots()
-        self._latest = Latest(self)
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         bar.changed.connect(self._on_changed)
         bar.keep_new.clicked.connect(lambda: self._keep(self._new))
         bar.keep_old.clicked.connect(lambda: self._keep(self._old))
@@ -223,7 +220,7 @@ class RefitBar(QWidget):
         self._base = Settings()
         self.controls = SettingsForm(only=_NAMES)
         self.fix = QCheckBox()
-        self.keep_new, self.keep_old = QPushButton("Keep new"), QPushButton("Keep old")
+        self.keep_new, self.keep_old = button("Keep new", _NEW_TIP), button("Keep old", _OLD_TIP)
         self.text = sentence()
         self._lay_out()
         for rows in (self.controls.first, self.controls.folded):
@@ -285,14 +282,8 @@ class RefitBar(QWidget):
 
     def _lay_out(self) -> None:
         self.fix.setToolTip(_FIX_TIP)
-        self.keep_new.setToolTip(_NEW_TIP)
-        self.keep_old.setToolTip(_OLD_TIP)
-        controls = QFlowLayout()
-        last = QWidget()
-        fill(QHBoxLayout(last), self.fix, self.keep_new, self.keep_old)
-        for part in (*map(self.controls.row, _NAMES), last):
-            part.setContentsMargins(0, 0, 8, 0)
-            controls.addWidget(part)
+        rows = ((self.controls.row(name),) for name in _NAMES)
+        controls = flow(*rows, (self.fix, self.keep_new, self.keep_old))
         fill(QVBoxLayout(self), controls, self.text, spacing=4)
 
 

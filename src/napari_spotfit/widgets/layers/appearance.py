@@ -27,7 +27,7 @@ STOP_COLORS = {
     StopCondition.MAX_ITERATIONS.name: "#d55e00",
     StopCondition.UNKNOWN.name: "#c7c7c7",
 }
-#: Of fits without verdicts, those that nothing is known against.
+#: The stop conditions of accepted fits, where there are no flags.
 _ACCEPTED = [one.name for one in StopCondition if one.converged or one is StopCondition.UNKNOWN]
 FACE_COLORMAP = "viridis"
 #: Maps to choose from. All but turbo rise evenly in brightness, coolwarm to its middle:
@@ -35,8 +35,8 @@ FACE_COLORMAP = "viridis"
 COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
 #: Percentiles of the good fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)
-#: In the metadata, the one colour of all faces, by which results of several images are told apart;
-#: and what stands for it among the features that colour faces.
+#: In the metadata, the one colour of all faces, which distinguishes results of several images; and
+#: its name among the features that colour faces.
 OWN_COLOR = "own_color"
 #: Those colours, none of which is a stop condition's; in the order of the images.
 CHANNEL_COLORS = ("#ffd500", "#00e5ff", "#ff4fd8", "#ff8c1a", "#a6ff4d", "#f5f5f5")
@@ -264,7 +264,7 @@ _ALL = {**MARKS, PREVIEW: Mark("ring", 10.0, 0.04)}
 
 #: The mark of doubtful fits, found among thousands that are points of light.
 _DOUBTFUL = Mark("x", 11.0, 0.18)
-#: Their mark where they are many: small and thin, and of so many pixels at most.
+#: Their mark where they are many, small and thin, and its largest size in pixels.
 _ONE_OF_MANY, _MOST = Mark("x", 4.0, 0.08), 8.0
 #: From which number and share on they are many.
 _MANY, _SHARE = 20, 0.25

@@ -193,7 +193,7 @@ class History(QObject):
 
     @contextmanager
     def change(self, layer: Points, what: str) -> Iterator[None]:
-        """Record what is done to the spots of a layer meanwhile, as one change."""
+        """Record all changes of a layer's spots meanwhile as one."""
         before = LayerState.of(layer)
         with self.pause():
             yield

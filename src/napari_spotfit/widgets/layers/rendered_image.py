@@ -125,9 +125,7 @@ class RenderedLayer(QObject):
         self.image: RenderedImage | None = None
         self._rows: NDArray[np.intp] = np.zeros(0, np.intp)
         self._shown: NDArray[np.bool_] = np.zeros(0, bool)
-        self._work = Latest(self)
-        self._work.done.connect(self._on_indexed)
-        self._work.failed.connect(self.failed)
+        self._work = Latest(self, self._on_indexed, self.failed.emit)
         self._index_soon = delayed(self.draw, _PATIENCE, self)
         self._show_soon = delayed(self._show, 0, self)
         for event in self._events():

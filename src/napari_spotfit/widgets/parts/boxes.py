@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtGui import QKeyEvent, QValidator
+from qtpy.QtGui import QKeyEvent, QResizeEvent, QValidator
 from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip, QWidget
 
 from ...settings.parameter import Parameter
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _LARGEST = 1e15
 #: Width in pixels of a box with arrows, and of what is around the text in one without.
 _WIDTH, _AROUND = 94, 22
+#: Room in pixels of the arrows, and around the text between them.
+_ARROWS = 62
 #: How many nm units of length are, as they are written; the second µ is the Greek letter.
 _LENGTHS = {"nm": 1.0, "µm": 1e3, "\u03bcm": 1e3, "um": 1e3, "mm": 1e6}
 #: A number with a unit of length, which may not yet be typed to its end.
@@ -87,7 +89,7 @@ class NumberBox(QDoubleSpinBox):
         self.begin, self.digits = parameter.automatic, 9
         self._none = parameter.none_means if parameter.automatic is None else AUTOMATIC
         self._none_text = self._none
-        self._sample = sample
+        self._sample, self._tight = sample, False
         if sample:
             self.make_narrow()
         self.setDecimals(0 if whole else 12)
@@ -210,6 +212,11 @@ class NumberBox(QDoubleSpinBox):
         """Ask for the same room."""
         return self.sizeHint()
 
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """Give an estimate the room of the arrows where it would be cut."""
+        super().resizeEvent(event)
+        self._make_room()
+
     def keyPressEvent(self, event: QKeyEvent | None) -> None:
         """Replace the words for None as a whole, as they cannot become a number."""
         edit = self.lineEdit()
@@ -236,8 +243,21 @@ class NumberBox(QDoubleSpinBox):
     def _show_none(self) -> None:
         if self._optional and self.specialValueText() != self._none_text:
             self.setSpecialValueText(self._none_text)
+            self._make_room()
             if self.text() == self._none_text:
                 self._show_start()
+
+    def _make_room(self) -> None:
+        """Leave the arrows out where the words for None are longer than what they leave."""
+        needed = self.fontMetrics().horizontalAdvance(self._none_text) + _ARROWS
+        tight = self._optional and not self._sample and self.width() < needed
+        if tight != self._tight:
+            self._tight = tight
+            if tight:
+                self.make_narrow()
+            else:
+                self.setButtonSymbols(self.ButtonSymbols.UpDownArrows)
+                self.setStyleSheet("")
 
     def _show_start(self) -> None:
         """Scroll to the start of the text, however narrow the box."""

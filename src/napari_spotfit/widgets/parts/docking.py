@@ -78,7 +78,7 @@ class Docked(QWidget):
         return self._bound
 
     def serves(self, viewer: Viewer) -> bool:
-        """Whether the widget follows a viewer, be it behind a proxy."""
+        """Whether the widget follows a viewer, also one behind a proxy."""
         return self.bound and self._viewer is itself(viewer)
 
     def bind(self) -> None:

@@ -315,6 +315,17 @@ def rows_of(controls: Iterable[Widget]) -> Container[Widget]:
     return rows
 
 
+def explained_rows(controls: Iterable[Widget]) -> Container[Widget]:
+    """Return rows of controls made with tooltips, which the wheel changes only once clicked."""
+    rows: Container[Widget] = Container(widgets=list(controls))
+    rows.margins = (0, 0, 0, 0)
+    for row in rows:
+        explain(row.native, row.label, row.tooltip or "")
+        guard_wheel(row.native)
+    align_labels(rows)
+    return rows
+
+
 def align_labels(rows: Container[Widget], spare: int = _SPARE) -> None:
     """Make all labels as wide as the widest, and some pixels more; they lead to their controls."""
     labels = [(row, label) for row in rows for label in _labels(row)]

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar, cast
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
+    QFileDialog,
     QFrame,
+    QHBoxLayout,
     QHeaderView,
     QLabel,
     QLayout,
     QMenu,
+    QPushButton,
     QScrollArea,
     QSizePolicy,
     QSplitter,
     QTableView,
+    QTableWidget,
+    QTableWidgetItem,
     QVBoxLayout,
     QWidget,
 )
+from superqt import QFlowLayout
 
 #: The style of a button that is the heading of what it unfolds, not the theme's filled one.
 HEADING = (
@@ -67,6 +74,45 @@ def fill(
         else:
             box.addLayout(one, stretch)
     return box
+
+
+def flow(*groups: Iterable[QWidget]) -> QFlowLayout:
+    """Return a row that is broken into lines where there is no room; groups stay together."""
+    row = QFlowLayout()
+    for group in groups:
+        together = QWidget()
+        fill(QHBoxLayout(together), *group, margins=(0, 0, 8, 0))
+        row.addWidget(together)
+    return row
+
+
+def button(
+    text: str, tip: str, slot: Callable[[], object] | None = None, name: str = ""
+) -> QPushButton:
+    """Return a button with a tooltip, and a name for screen readers if its text says too little."""
+    made = QPushButton(text)
+    made.setToolTip(tip if tip.startswith("<") else f"<p>{tip}</p>")
+    made.setAccessibleName(name)
+    if slot is not None:
+        made.clicked.connect(lambda: slot())
+    return made
+
+
+def ask_to_save(
+    parent: QWidget, title: str, name: str, ending: str, kinds: str
+) -> tuple[Path, str] | None:
+    """Ask where to save a file.
+
+    Returns
+    -------
+    (path, str) or None
+        The path, with the ending if it has none, and the kind that was chosen; None if cancelled.
+    """
+    proposed = f"{name}{ending}".replace("/", "-")
+    path, kind = QFileDialog.getSaveFileName(parent, title, proposed, kinds)
+    if not path:
+        return None
+    return Path(path) if Path(path).suffix else Path(f"{path}{ending}"), kind
 
 
 class TwoParts(QSplitter):
@@ -169,6 +215,18 @@ def show_whole_rows(table: QTableView, height: int) -> None:
     rows = cast(QHeaderView, table.verticalHeader())
     rows.setDefaultSectionSize(height)
     rows.hide()
+
+
+def put_texts(table: QTableWidget, row: int, texts: Iterable[str], *, left: int = 0) -> None:
+    """Put texts into a row of a table: the first ones on the left, numbers on the right."""
+    for column, text in enumerate(texts):
+        item = table.item(row, column)
+        if item is None:
+            item = QTableWidgetItem()
+            side = Qt.AlignmentFlag.AlignLeft if column < left else Qt.AlignmentFlag.AlignRight
+            item.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+            table.setItem(row, column, item)
+        item.setText(text)
 
 
 class Scrolled(QScrollArea):

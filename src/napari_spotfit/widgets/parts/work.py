@@ -117,6 +117,8 @@ class Latest(QObject):
     ----------
     parent : QObject
         Qt parent.
+    *slots : callable
+        What ``done`` and ``failed`` are connected to.
     """
 
     #: What the job returned. On the GUI thread.
@@ -124,8 +126,10 @@ class Latest(QObject):
     #: The exception that it raised instead.
     failed = Signal(object)
 
-    def __init__(self, parent: QObject):
+    def __init__(self, parent: QObject, *slots: Callable[[Any], object]):
         super().__init__(parent)
+        for signal, slot in zip((self.done, self.failed), slots, strict=False):
+            signal.connect(slot)
         self._waiting: Job | None = None
         self._running: Work | None = None
 
@@ -168,7 +172,7 @@ def _steps(job: Job) -> Steps:
 
 
 def delayed(slot: Callable[[], object], milliseconds: int, parent: QObject) -> QTimer:
-    """Return a timer that calls a slot once, so long after it was started last."""
+    """Return a timer that calls a slot once, this long after its last start."""
     timer = QTimer(parent)
     timer.setSingleShot(True)
     timer.setInterval(milliseconds)

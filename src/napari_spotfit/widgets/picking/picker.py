@@ -108,9 +108,7 @@ class Picker(QObject):
         super().__init__(parent)
         self._viewer, self._history = viewer, history
         self.layers = PickedLayers(viewer, history, self)
-        self._latest = Latest(self)
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         self._presses: deque[Press] = deque()
         self._fitting: Press | None = None
         self._spots = FrameSpots()

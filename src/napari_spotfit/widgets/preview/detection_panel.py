@@ -54,7 +54,7 @@ class CountsAxis:
         The control of the threshold.
     """
 
-    title = "height in the filtered image (counts)"
+    title = "height in the filtered image [counts]"
 
     def __init__(self, control: Number):
         self.control = control
@@ -153,6 +153,7 @@ class DetectionPanel(QWidget):
         """Show an empty histogram."""
         self.count.setText("–")
         self._heights = np.empty(0, np.float32)
+        self.plot.getAxis("bottom").setTicks([])  # without maxima there is no scale
         self._draw()
 
     def _set_range(self) -> None:

@@ -57,7 +57,7 @@ class ImageNoise(QObject):
         settings.camera.changed.connect(self._on_layers)
 
     def get(self, image: Image | None = None) -> MeasuredNoise:
-        """Return the noise of an image as it is now; by default of that which is looked at."""
+        """Return the noise of an image as it is now; by default of the current one."""
         image = image or self._settings.image.layer
         return MeasuredNoise() if image is None else self._known.setdefault(image, MeasuredNoise())
 

@@ -79,7 +79,7 @@ class Preview(QObject):
         self._viewer, self._settings, self._noise = viewer, settings, noise
         self._shown = PreviewLayer(viewer)
         self._work = Previewer()
-        self.latest = Latest(self)
+        self.latest = Latest(self, self._on_done, self._on_failed)
         self.box = QCheckBox("Preview")
         #: Whether it opens where it is quick; until the user has closed it.
         self.opens = True
@@ -269,8 +269,6 @@ class Preview(QObject):
         self._settings.changed.connect(self.ask)
         self._settings.image.changed.connect(self._on_image)
         self._settings.maps_changed.connect(self._on_maps_chosen)
-        self.latest.done.connect(self._on_done)
-        self.latest.failed.connect(self._on_failed)
 
 
 class PreviewLayer:

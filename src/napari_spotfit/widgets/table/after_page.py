@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtWidgets import QComboBox, QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout
 
 from ...files.exchange.image_info import nanometres_of
 from ...files.rendered_file import write_rendered
@@ -15,7 +15,7 @@ from ...settings.parameter import Parameter
 from ..layers.images import pixel_size
 from ..layers.rendered_image import Looks, RenderedLayer
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, explain, fill, guard_wheel
+from ..parts.layout import Label, ask_to_save, button, explain, fill, flow, guard_wheel
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.work import Latest
 from .page import FeatureChoice, Page
@@ -74,7 +74,8 @@ class AfterPage(Page):
         self.colours, self.colour = QComboBox(), FeatureChoice(spots, "frame")
         self.hint = StatusLine()
         self.oversampling = NumberBox(_OVERSAMPLING, sample="000.0")
-        self.render_button, self.save_button = QPushButton("Render"), QPushButton("Save image…")
+        self.render_button = button("Render", _RENDER_TIP, self.render_spots)
+        self.save_button = button("Save image…", _SAVE_TIP, self._ask_where)
         self.work = Latest(self)
         self._rendered: dict[Points, RenderedLayer] = {}
         self._lay_out()
@@ -176,14 +177,10 @@ class AfterPage(Page):
         layer = self._spots.layer
         if layer is None:
             return
-        name = f"{layer.name}.ome.tif".replace("/", "-")
-        path, _ = QFileDialog.getSaveFileName(self, "Save image", name, "OME-TIFF (*.tif)")
-        if path:
-            self.save_to(Path(path) if Path(path).suffix else Path(f"{path}.ome.tif"))
+        if chosen := ask_to_save(self, "Save image", layer.name, ".ome.tif", "OME-TIFF (*.tif)"):
+            self.save_to(chosen[0])
 
     def _connect(self) -> None:
-        self.render_button.clicked.connect(self.render_spots)
-        self.save_button.clicked.connect(self._ask_where)
         self.by.activated.connect(self._on_looks)
         self.one_width.changed.connect(self._on_looks)
         self.colours.activated.connect(self._on_looks)
@@ -202,13 +199,11 @@ class AfterPage(Page):
         explain(self.colours, "Colour", _COLOUR_TIP)
         explain(self.colour, "Quantity", _COLOUR_TIP)
         explain(self.oversampling, _OVERSAMPLING.label, f"<p>{_OVERSAMPLING.doc}</p>")
-        self.render_button.setToolTip(_RENDER_TIP)
-        self.save_button.setToolTip(_SAVE_TIP)
         for box in (self.by, self.colours):
             guard_wheel(box)
-        choice = fill(
-            QHBoxLayout(), Label("As wide as"), self.by, self.one_width, Label("coloured by"),
-            self.colours, self.colour, 1, self.render_button,
+        choice = flow(
+            (Label("As wide as"), self.by, self.one_width),
+            (Label("coloured by"), self.colours, self.colour), (self.render_button,),
         )  # fmt: skip
         saving = fill(
             QHBoxLayout(), 1, Label(_OVERSAMPLING.label), self.oversampling, self.save_button

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QSignalBlocker, Qt
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QTableView, QVBoxLayout
+from qtpy.QtCore import QSignalBlocker
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
@@ -28,12 +28,12 @@ from ..layers.images import PLACE, events_of, full_resolution, pixel_size, plane
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice
 from ..parts.docking import Follower
-from ..parts.layout import Label, explain, fill, sentence, show_whole_rows
+from ..parts.layout import Label, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits
-from .model import SpotsModel
+from .model import NumbersTable
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 
@@ -96,10 +96,10 @@ class CellsPage(Page):
         super().__init__(spots)
         self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
         self.feature = FeatureChoice(spots, "photons")
-        self.hint, self.view, self.model = sentence(), QTableView(), SpotsModel(self)
+        self.hint, self.view = sentence(), NumbersTable("Spots per cell", _TABLE_TIP)
         self.color_button = QPushButton("Colour cells by count")
         self.export = TableExport(self._named, "the table")
-        self.work = Latest(self)
+        self.work = Latest(self, self._on_done, self._show_nothing)
         self._places, self._pixels = Follower(self._ask_soon), Follower(self._on_pixels)
         self._colors = Follower(self._on_colormap)
         self._place: _Place | None = None
@@ -139,8 +139,6 @@ class CellsPage(Page):
         self.feature.chosen.connect(self._ask_soon)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
         self.color_button.toggled.connect(self._on_color)
         self.view.clicked.connect(self._on_click)
 
@@ -179,7 +177,7 @@ class CellsPage(Page):
         try:
             matrix, array = to_labels(points, labels), full_resolution(labels)
         except ValueError as error:
-            self._show_nothing(str(error))
+            self._show_nothing(error)
             return
         fits, name = as_fits(self._spots.columns, points), self.feature.name
         planes = planes_of(points, fits)
@@ -196,7 +194,7 @@ class CellsPage(Page):
         try:
             put_labels(points, place.label, labels)
         except ValueError as error:
-            self._show_nothing(str(error))
+            self._show_nothing(error)
             return
         put_features(labels, _by_label(table))
         self._show(labels, name, table)
@@ -206,8 +204,7 @@ class CellsPage(Page):
     def _show(self, labels: Labels, name: str, table: pd.DataFrame) -> None:
         self._table = table
         columns, units = _columns(table, name, self._spots.units, labels)
-        self.model.show_table(columns, units, np.ones(len(table), bool))
-        self.view.resizeColumnsToContents()
+        self.view.show_numbers(columns, units)
         assert self._place is not None
         total, inside = int(self._spots.shown.sum()), int(table["count"].sum())
         counts = table.groupby(LABEL)["count"].sum()
@@ -225,10 +222,10 @@ class CellsPage(Page):
         self.hint.setText(text)
         self._offer(len(table) > 0)
 
-    def _show_nothing(self, why: str) -> None:
+    def _show_nothing(self, why: object) -> None:
         self._table = None
-        self.model.show_table({}, Units(), np.zeros(0, bool))
-        self.hint.setText(why)
+        self.view.show_numbers({})
+        self.hint.setText(str(why))
         self._offer(False)
 
     def _offer(self, some: bool) -> None:
@@ -240,8 +237,8 @@ class CellsPage(Page):
 
         if self._table is None or self.labels.layer is None:
             return None
-        units, rows = self.model.units, self.model.rows
-        values = {units.title(one.name): one.values[rows] for one in self.model.columns}
+        units, rows = self.view.numbers.units, self.view.numbers.rows
+        values = {units.title(one.name): one.values[rows] for one in self.view.numbers.columns}
         return NamedTable(f"{self.labels.layer.name}.spots-per-cell", "cells", pd.DataFrame(values))
 
     def _on_color(self, by_count: bool) -> None:
@@ -261,7 +258,7 @@ class CellsPage(Page):
         """Select the spots of a cell that are shown."""
         if self._table is None or self._place is None:
             return
-        row = self._table.iloc[self.model.rows[index.row()]]
+        row = self._table.iloc[self.view.numbers.rows[index.row()]]
         if len(self._place.label) == len(self._spots.shown):
             chosen = (self._place.label == row[LABEL]) & self._spots.shown
             if CHANNEL in self._table:
@@ -272,12 +269,6 @@ class CellsPage(Page):
         explain(self.labels, "Labels layer with the cells", _LAYER_TIP)
         explain(self.feature, "Feature that is added up for each cell", _FEATURE_TIP)
         self.hint.setToolTip("<p>The spots that are shown, and where they lie.</p>")
-        self.view.setModel(self.model)
-        explain(self.view, "Spots per cell", _TABLE_TIP)
-        self.view.setSortingEnabled(True)
-        self.view.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
-        show_whole_rows(self.view, self.fontMetrics().height() + 6)
-        self.view.setMinimumHeight(40)
         self.color_button.setCheckable(True)
         self.color_button.setToolTip(_COLOR_TIP)
         choice = fill(QHBoxLayout(), (self.labels, 1), Label("with"), (self.feature, 1))

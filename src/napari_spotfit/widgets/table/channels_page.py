@@ -14,7 +14,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QListWidget,
     QListWidgetItem,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -23,7 +22,6 @@ from ...analysis.cells import named_channels, table_of_cells
 from ...analysis.pairs import pair_spots
 from ...analysis.registration import register_channels
 from ...models.columns import CHANNEL
-from ...results.units import Units
 from ...settings.parameter import Parameter
 from ..inspecting.panel import doubtful_shown
 from ..layers.cells import INDEX, put_features, to_labels
@@ -32,12 +30,12 @@ from ..layers.points import fitted_layers
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice, NumberBox
 from ..parts.docking import Follower
-from ..parts.layout import Label, TwoParts, explain, fill, sentence, show_whole_rows
+from ..parts.layout import Label, TwoParts, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits, read_columns
-from .model import SpotsModel
+from .model import NumbersTable
 from .page import Page
 from .shown_spots import ShownSpots
 
@@ -86,7 +84,7 @@ class ChannelsPage(Page):
     viewer : napari.Viewer
         The viewer that shows the layers.
     spots : ShownSpots
-        The spots of the result that is looked at.
+        The spots of the result that is shown.
     """
 
     def __init__(self, viewer: Viewer, spots: ShownSpots):
@@ -94,7 +92,7 @@ class ChannelsPage(Page):
         self._viewer = viewer
         self.list, self.radius, self.register = QListWidget(), NumberBox(_RADIUS), QCheckBox()
         self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
-        self.words, self.view, self.model = sentence(), QTableView(), SpotsModel(self)
+        self.words, self.view = sentence(), NumbersTable("Cells and channels", _TABLE_TIP)
         self.export = TableExport(self._named, "the table")
         self.work, self._soon = Latest(self), delayed(self._ask, 0, self)
         self._layers, self._content = Follower(self._refresh), Follower(self._ask_soon)
@@ -193,8 +191,7 @@ class ChannelsPage(Page):
             return  # other numbers come
         self._table, self._names = table, names
         columns = {str(name): Feature(str(name), table[name].to_numpy()) for name in table}
-        self.model.show_table(columns, Units(), np.ones(len(table), bool))
-        self.view.resizeColumnsToContents()
+        self.view.show_numbers(columns)
         if doubtful:
             words += f". ⚠ {number(doubtful)} doubtful spots count, too: hide them under Filter"
         self.words.setText(words)
@@ -204,14 +201,14 @@ class ChannelsPage(Page):
 
     def _show_nothing(self, why: str) -> None:
         self._table = None
-        self.model.show_table({}, Units(), np.zeros(0, bool))
+        self.view.show_numbers({})
         self.words.setText(why)
         self.export.offer(False)
 
     def _named(self) -> NamedTable | None:
         if self._table is None:
             return None
-        table = self._table.iloc[self.model.rows]
+        table = self._table.iloc[self.view.numbers.rows]
         return NamedTable(f"{'+'.join(self._names)}.cells", "cells", table)
 
     def _lay_out(self) -> None:
@@ -221,13 +218,7 @@ class ChannelsPage(Page):
         explain(self.list, "Results to compare", _LIST_TIP)
         explain(self.radius, _RADIUS.label, f"<p>{_RADIUS.doc}</p>")
         explain(self.labels, "Labels layer with the cells", _CELLS_TIP)
-        explain(self.view, "Cells and channels", _TABLE_TIP)
         self.list.setMinimumHeight(40)
-        self.view.setModel(self.model)
-        self.view.setSortingEnabled(True)
-        self.view.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
-        show_whole_rows(self.view, self.fontMetrics().height() + 6)
-        self.view.setMinimumSize(120, 40)
         right = QWidget()
         fill(QVBoxLayout(right), self.words, (self.view, 1), spacing=4)
         pairs = fill(QHBoxLayout(), Label(_RADIUS.label), (self.radius, 1), self.register)
@@ -266,7 +257,7 @@ def _count(
     channels: Mapping[str, SpotFits], labels: Any, matrix: Any, radius: float, shape: Any,
     register: bool,
 ) -> tuple[pd.DataFrame, str]:  # fmt: skip
-    """Return the table of cells and channels, and what there is to say about the pairs."""
+    """Return the table of cells and channels, and sentences on the pairs."""
     (first, onto), *others = channels.items()
     words, mapped = [], {first: onto}
     for name, fits in others:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -20,9 +19,9 @@ from ..layers.history import History
 from ..layers.points import fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, explain, fill
+from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
-from ..parts.plots import BLUE, ORANGE, Plot, faint
+from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
 from .page import Page
 from .shown_spots import ShownSpots
@@ -105,14 +104,16 @@ class DriftPage(Page):
         self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
         self.share = NumberBox(_SHARE, whole=True, sample="100 %")
         self.hint, self.plot = StatusLine(), Plot("frame", "drift [px]")
-        self.find_button, self.subtract_button = QPushButton("Find drift"), QPushButton("Subtract")
-        self.tracks_button, self.save_button = QPushButton("Tracks"), QPushButton("Save…")
-        self.work = Latest(self)
+        self.find_button = button("Find drift", _FIND_TIP, self.find_drift)
+        self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
+        self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
+        self.save_button = button("Save…", _SAVE_TIP, self._ask_where)
+        self.work = Latest(self, self._on_done, lambda error: self._fail(error))
         self._found: _Found | None = None
         #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None
         self._positions = 0
-        self._curves = [_Curve(self.plot, color) for color in (BLUE, ORANGE)]
+        self._curves = [Band(self.plot, color) for color in (BLUE, ORANGE)]
         self._lay_out()
         self._connect()
         self._show_nothing(_HINT)
@@ -170,12 +171,6 @@ class DriftPage(Page):
         self.said.emit(f"The drift of {number(len(self._found.drift))} frames saved as {path}")
 
     def _connect(self) -> None:
-        self.find_button.clicked.connect(self.find_drift)
-        self.subtract_button.clicked.connect(self.subtract)
-        self.tracks_button.clicked.connect(self._add_tracks)
-        self.save_button.clicked.connect(self._ask_where)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._fail(error))
         self.table_due.connect(self._on_table)
 
     def _on_table(self) -> None:
@@ -204,7 +199,8 @@ class DriftPage(Page):
         factor, unit = units.factor("x"), units.unit("x") or "px"
         self.plot.setLabel("left", f"drift [{unit}]")
         for curve, name in zip(self._curves, "yx", strict=True):
-            curve.show(factor * getattr(drift, name), factor * getattr(drift, f"{name}_stderr"))
+            values, errors = (getattr(drift, one) * factor for one in (name, f"{name}_stderr"))
+            curve.show(np.arange(len(values), dtype=float), values, errors)
         self.plot.autoRange()
         self.hint.say(_in_words(found, units))
         self._offer(True)
@@ -216,7 +212,7 @@ class DriftPage(Page):
         self._found, self._of = None, self._spots.layer
         self._positions = 0 if self._of is None else _positions_checksum(self._of)
         for curve in self._curves:
-            curve.show(np.empty(0), np.empty(0))
+            curve.show(*np.empty((3, 0)))
         (self.hint.fail if failed else self.hint.say)(why)
         self._offer(False)
 
@@ -224,8 +220,8 @@ class DriftPage(Page):
         self.find_button.setEnabled(self._spots.layer is not None)
         # An empty plot would be no higher than its own numbers.
         self.plot.setVisible(some)
-        for button in (self.subtract_button, self.tracks_button, self.save_button):
-            button.setEnabled(some)
+        for one in (self.subtract_button, self.tracks_button, self.save_button):
+            one.setEnabled(some)
 
     def _add_tracks(self) -> None:
         layer = self._spots.layer
@@ -236,11 +232,9 @@ class DriftPage(Page):
         layer = self._spots.layer
         if layer is None:
             return
-        name = f"{layer.name}.drift.csv".replace("/", "-")
         kinds = "table (*.csv);;Picasso's text (*.txt)"
-        path, _ = QFileDialog.getSaveFileName(self, "Save drift", name, kinds)
-        if path:
-            self.save_to(Path(path) if Path(path).suffix else Path(f"{path}.csv"))
+        if chosen := ask_to_save(self, "Save drift", f"{layer.name}.drift", ".csv", kinds):
+            self.save_to(chosen[0])
 
     def _lay_out(self) -> None:
         for box, value, parameter in (
@@ -249,39 +243,16 @@ class DriftPage(Page):
             box.put(value)
             explain(box, parameter.label, f"<p>{parameter.doc}</p>")
         explain(self.plot, "Drift over the frames", _PLOT_TIP)
-        for button, tip in (
-            (self.find_button, _FIND_TIP), (self.subtract_button, _SUBTRACT_TIP),
-            (self.tracks_button, _TRACKS_TIP), (self.save_button, _SAVE_TIP),
-        ):  # fmt: skip
-            button.setToolTip(tip)
-        choice = fill(
-            QHBoxLayout(), Label(_DISTANCE.label), self.distance, Label(_MEMORY.label),
-            self.memory, Label(_SHARE.label), self.share, 1, self.find_button,
+        choice = flow(
+            (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
+            (Label(_SHARE.label), self.share, self.find_button),
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
         self.plot.setMinimumHeight(_LEAST)
         fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), buttons,
+            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
             margins=(6, 6, 6, 6), spacing=4,
         )  # fmt: skip
-
-
-class _Curve:
-    """A line with a band around it."""
-
-    def __init__(self, plot: Plot, color: str) -> None:
-        self._line = pg.PlotDataItem(pen=pg.mkPen(color, width=1.5), connect="finite")
-        self._low, self._high = pg.PlotDataItem(pen=None), pg.PlotDataItem(pen=None)
-        band = pg.FillBetweenItem(self._low, self._high, brush=faint(color, 70))
-        for item in (band, self._low, self._high, self._line):
-            plot.addItem(item)
-
-    def show(self, values: NDArray[np.float64], errors: NDArray[np.float64]) -> None:
-        """Draw values, one for each frame."""
-        frames, errors = np.arange(len(values), dtype=float), np.nan_to_num(errors)
-        self._line.setData(frames, values)
-        self._low.setData(frames, values - errors)
-        self._high.setData(frames, values + errors)
 
 
 def _find(

@@ -15,7 +15,6 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import (
     QApplication,
-    QFileDialog,
     QHBoxLayout,
     QMenu,
     QProgressBar,
@@ -32,7 +31,7 @@ from ...files.writing import publish, scratch, unfinished
 from ...results.saving import fits_of
 from ...results.units import Units
 from ..layers.images import full_resolution, image_of
-from ..parts.layout import fill
+from ..parts.layout import ask_to_save, button, fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
 from ..saved_layers import attributes_of, drop_kept, table_of_layer
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from napari import Viewer
 
-#: Rows that are written between two looks at whether to go on.
+#: Rows that are written between two checks for cancelling.
 _CHUNK = 20_000
 
 Rows = NDArray[np.intp]
@@ -63,7 +62,7 @@ _SAVE_TIP = (
 _LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
 
 
-#: The kinds of files to choose from; the second is for tables with texts from somebody else.
+#: The kinds of files to choose from; the second is for tables with texts of others.
 _FOR_SPREADSHEETS = "CSV for spreadsheets, without formulas (*.csv)"
 _KINDS = f"CSV (*.csv);;{_FOR_SPREADSHEETS}"
 
@@ -95,12 +94,10 @@ class TableExport(QWidget):
         super().__init__()
         self._table = table
         self._writing = Latest(self)
-        self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save…")
-        self.copy_button.setToolTip(f"<p>Copy {what}, to paste it into a spreadsheet.</p>")
-        self.save_button.setToolTip(f"<p>Save {what} as a CSV file.</p>")
+        tip = f"Copy {what}, to paste it into a spreadsheet."
+        self.copy_button = button("Copy", tip, self.copy)
+        self.save_button = button("Save…", f"Save {what} as a CSV file.", self._ask_where)
         fill(QHBoxLayout(self), self.copy_button, self.save_button)
-        self.copy_button.clicked.connect(self.copy)
-        self.save_button.clicked.connect(self._ask_where)
         self._writing.done.connect(self.said.emit)
         self._writing.failed.connect(lambda error: self.failed.emit(str(error)))
 
@@ -129,11 +126,8 @@ class TableExport(QWidget):
         made = self._table()
         if made is None:
             return
-        name = f"{made.name}.csv".replace("/", "-")
-        path, kind = QFileDialog.getSaveFileName(self, "Save table", name, _KINDS)
-        if path:
-            place = Path(path) if Path(path).suffix else Path(f"{path}.csv")
-            self.save_to(place, spreadsheet=kind == _FOR_SPREADSHEETS)
+        if chosen := ask_to_save(self, "Save table", made.name, ".csv", _KINDS):
+            self.save_to(chosen[0], spreadsheet=chosen[1] == _FOR_SPREADSHEETS)
 
 
 def _write(path: Path, made: NamedTable) -> str:
@@ -376,21 +370,16 @@ class ExportBar(QStackedWidget):
         layer = self._spots.layer
         if layer is None:
             return
-        name = f"{layer.name}.spots.csv".replace("/", "-")
-        path, kind = QFileDialog.getSaveFileName(self, "Save spots", name, _KINDS)
-        if path:
-            place = Path(path)
-            named = place if place.suffix else place.with_name(f"{place.name}.spots.csv")
-            self.save_to(named, everything=everything, spreadsheet=kind == _FOR_SPREADSHEETS)
+        if chosen := ask_to_save(self, "Save spots", layer.name, ".spots.csv", _KINDS):
+            plain = chosen[1] == _FOR_SPREADSHEETS
+            self.save_to(chosen[0], everything=everything, spreadsheet=plain)
 
     def _ask_report(self) -> None:
         layer = self._spots.layer
         if layer is None:
             return
-        name = f"{layer.name}.html".replace("/", "-")
-        path, _ = QFileDialog.getSaveFileName(self, "Save report", name, "HTML (*.html)")
-        if path:
-            self.report_to(Path(path) if Path(path).suffix else Path(f"{path}.html"))
+        if chosen := ask_to_save(self, "Save report", layer.name, ".html", "HTML (*.html)"):
+            self.report_to(chosen[0])
 
     def _on_copied(self, copied: tuple[str, int]) -> None:
         text, count = copied

@@ -81,7 +81,7 @@ class Feature:
 
 
 def read_columns(layer: Points) -> dict[str, Feature]:
-    """Return a layer's features as arrays, in the order in which they are looked at."""
+    """Return a layer's features as arrays, in the order of the table."""
     shape = _shape(layer.metadata.get("settings", {}))
     known = {name: describe(str(name), shape) for name in layer.features}
     names = sorted(known, key=lambda name: _rank(known[name], shape))

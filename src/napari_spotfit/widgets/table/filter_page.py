@@ -16,7 +16,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QMenu,
-    QPushButton,
     QScrollArea,
     QSizePolicy,
     QToolButton,
@@ -26,7 +25,7 @@ from qtpy.QtWidgets import (
 
 from ...analysis.filters import Filters, read_filters, write_filters
 from ...models.columns import STOP
-from ..parts.layout import Label, Scrolled, explain, fill, scroll_upright
+from ..parts.layout import Label, Scrolled, ask_to_save, button, explain, fill, scroll_upright
 from ..parts.messages import number
 from .histogram import Histogram
 from .legend import Legend
@@ -64,12 +63,14 @@ class FilterList(QWidget):
         #: The sentences with their buttons, from top to bottom.
         self.rows: list[tuple[QLabel, QToolButton]] = []
         self._listed: list[str] | None = None
-        self.clear = _button("Clear", "Remove all filters: all spots are shown again.")
-        self.save = _button("Save…", "Save these filters as a JSON file.")
-        self.load = _button(
-            "Load…", "Replace these filters by those of a JSON file that was saved here."
-        )
-        self.others = _button(
+        self.clear = button(
+            "Clear", "Remove all filters: all spots are shown again.",
+            lambda: spots.set_filters(Filters()),
+        )  # fmt: skip
+        self.save = button("Save…", "Save these filters as a JSON file.", self._on_save)
+        tip = "Replace these filters by those of a JSON file that was saved here."
+        self.load = button("Load…", tip, self._on_load)
+        self.others = button(
             "Apply to",
             "Show the spots of another layer that pass these filters, too. They replace the "
             "filters that it has.",
@@ -77,9 +78,6 @@ class FilterList(QWidget):
         self._menu = QMenu(self)
         self._menu.aboutToShow.connect(self._list_others)
         self.others.setMenu(self._menu)
-        self.clear.clicked.connect(lambda: spots.set_filters(Filters()))
-        self.save.clicked.connect(self._on_save)
-        self.load.clicked.connect(self._on_load)
         self._lay_out()
 
     def show_rows(self) -> None:
@@ -146,9 +144,8 @@ class FilterList(QWidget):
             self._menu.addAction(nothing)
 
     def _on_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save filters", "filters.json", _KIND)
-        if path:
-            self.save_to(Path(path))
+        if chosen := ask_to_save(self, "Save filters", "filters", ".json", _KIND):
+            self.save_to(chosen[0])
 
     def _on_load(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self, "Load filters", "", _KIND)
@@ -164,14 +161,14 @@ class FilterList(QWidget):
         column = fill(QVBoxLayout(inner), spacing=0)
         self.rows = []
         for place in range(count):
-            label, button = Label(), QToolButton()
-            button.setText("×")
-            button.setAutoRaise(True)
-            explain(button, "Remove this filter", "<p>Remove this filter.</p>")
-            button.clicked.connect(lambda checked=False, place=place: self._remove(place))
+            label, cross = Label(), QToolButton()
+            cross.setText("×")
+            cross.setAutoRaise(True)
+            explain(cross, "Remove this filter", "<p>Remove this filter.</p>")
+            cross.clicked.connect(lambda checked=False, place=place: self._remove(place))
             label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-            column.addLayout(fill(QHBoxLayout(), (label, 1), button))
-            self.rows.append((label, button))
+            column.addLayout(fill(QHBoxLayout(), (label, 1), cross))
+            self.rows.append((label, cross))
         if not count:
             column.addWidget(Label(_NONE))
         self._area.setMinimumHeight(_ROW * min(max(count, 1), _SEEN))
@@ -186,12 +183,6 @@ class FilterList(QWidget):
         self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         buttons = fill(QHBoxLayout(), self.clear, self.others, self.save, self.load, spacing=4)
         fill(QVBoxLayout(self), (self._area, 1), buttons, spacing=2)
-
-
-def _button(text: str, tip: str) -> QPushButton:
-    button = QPushButton(text)
-    button.setToolTip(f"<p>{tip}</p>")
-    return button
 
 
 class FilterPage(Page):

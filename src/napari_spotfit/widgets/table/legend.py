@@ -26,7 +26,7 @@ from ...models.stopping import StopCondition
 from ..layers.appearance import STOP_COLORS, good_rows
 from ..layers.points import stop_counts
 from ..parts.color_legend import Cross, Ring
-from ..parts.layout import Label, Scrolled, fill
+from ..parts.layout import Label, Scrolled, button, fill
 from ..parts.messages import number
 from .shown_spots import ShownSpots
 
@@ -111,13 +111,11 @@ class Legend(QWidget):
         self._rows: dict[str, tuple[QWidget, ...]] = {}
         #: Heading and number of each group of fits.
         self.groups: list[tuple[QLabel, QLabel]] = []
-        self.all, self.good = QPushButton("All"), QPushButton("Good ones")
-        self.all.setToolTip(_ALL_TIP)
-        self.good.setToolTip(_GOOD_TIP)
-        self.all.clicked.connect(lambda: self._set(self._spots.filters.with_all()))
-        self.good.clicked.connect(
-            lambda: self._set(self._spots.filters.with_all().with_good_only(True))
-        )
+        self.all = button("All", _ALL_TIP, lambda: self._set(spots.filters.with_all()))
+        self.good = button(
+            "Good ones", _GOOD_TIP,
+            lambda: self._set(spots.filters.with_all().with_good_only(True)),
+        )  # fmt: skip
         self._lay_out()
         self.show_table()
 

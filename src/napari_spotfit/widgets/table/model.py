@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt
 from qtpy.QtGui import QColor
+from qtpy.QtWidgets import QTableView
 
 from ...models.columns import STOP
 from ...results.numbers import MISSING, decimals_for, number_text
 from ...results.units import Units
 from ..layers.appearance import STOP_COLORS
+from ..parts.layout import explain, show_whole_rows
 from .features import Feature
 
 _NOWHERE = QModelIndex()
@@ -148,6 +150,32 @@ class SpotsModel(QAbstractTableModel):
             self.rows = np.flatnonzero(self._shown)
         else:
             self.rows = self._order[self._shown[self._order]]
+
+
+class NumbersTable(QTableView):
+    """A small table of numbers with whole rows, sorted by a click on a heading.
+
+    Parameters
+    ----------
+    name, tip : str
+        Its name for screen readers, and its tooltip.
+    """
+
+    def __init__(self, name: str, tip: str):
+        super().__init__()
+        self.numbers = SpotsModel(self)
+        self.setModel(self.numbers)
+        explain(self, name, tip)
+        self.setSortingEnabled(True)
+        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
+        show_whole_rows(self, self.fontMetrics().height() + 6)
+        self.setMinimumSize(120, 40)
+
+    def show_numbers(self, columns: Mapping[str, Feature], units: Units | None = None) -> None:
+        """Show all rows of some columns; without columns nothing."""
+        count = len(next(iter(columns.values())).values) if columns else 0
+        self.numbers.show_table(columns, units or Units(), np.ones(count, bool))
+        self.resizeColumnsToContents()
 
 
 def _decimals(column: Feature, factor: float) -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
@@ -25,7 +24,7 @@ from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
 from ...results.numbers import decimals_for, number_text
 from ...results.units import Units
-from ..parts.layout import explain, fill, guard_wheel, sentence
+from ..parts.layout import explain, fill, guard_wheel, put_texts, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
@@ -87,7 +86,7 @@ class SummaryPage(Page):
         )
         self.plot.addItem(self.curve)
         self.export = TableExport(self._named, "the numbers of every frame")
-        self.work = Latest(self)
+        self.work = Latest(self, self._on_done, self._show_nothing)
         self._numbers: _Numbers | None = None
         self._wanted = _COUNT
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
@@ -96,8 +95,6 @@ class SummaryPage(Page):
         self.over.activated.connect(self._on_over)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
 
     def unbind(self) -> None:
         """Stop working."""
@@ -132,9 +129,9 @@ class SummaryPage(Page):
         self._offer(numbers.summary, units)
         self._draw()
 
-    def _show_nothing(self, why: str) -> None:
+    def _show_nothing(self, why: object) -> None:
         self._numbers = None
-        self.words.setText(why)
+        self.words.setText(str(why))
         self.table.setRowCount(0)
         self.over.clear()
         self._draw()
@@ -146,10 +143,7 @@ class SummaryPage(Page):
             heading = QTableWidgetItem(units.title(name))
             heading.setToolTip(f"<p>{describe(name).meaning}</p>")
             self.table.setVerticalHeaderItem(row, heading)
-            for column, text in enumerate(_texts(summary, name, units.factor(name))):
-                item = QTableWidgetItem(text)
-                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-                self.table.setItem(row, column, item)
+            put_texts(self.table, row, _texts(summary, name, units.factor(name)))
 
     def _offer(self, summary: pd.DataFrame, units: Units) -> None:
         """List what can be drawn; the choice stays where it can."""

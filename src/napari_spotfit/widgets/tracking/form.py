@@ -14,8 +14,8 @@ from ...tracking.log import TrackingLog
 from ...tracking.tracker import Tracker
 from ..fitting.depth_choice import DepthChoice
 from ..napari_compat import is_image, is_points
-from ..parts.form import align_labels
-from ..parts.layout import explain, fill, guard_wheel
+from ..parts.form import explained_rows
+from ..parts.layout import fill
 from .sources import CoreSource, LayerSource, SimulatedSource, Source
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ class TrackForm:
             label="Fiducials", choices=self._fiducials, tooltip=_FIDUCIALS_TIP
         )
         self.sigma = FloatSpinBox(
-            label="PSF σ (px)", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
+            label="PSF σ [px]", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
         )
         self.depth = DepthChoice()
         self.pixel_size = FloatSpinBox(
-            label="Pixel (nm)", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
+            label="Pixel [nm]", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
         )
         self.rate = FloatSpinBox(
             label="Frames/s", value=200, min=1, max=5000, step=50, tooltip=_RATE_TIP
@@ -85,14 +85,9 @@ class TrackForm:
             self.source, self.fiducials, self.sigma, z_from, self.pixel_size, self.rate,
             self.trouble, self.log,
         ]  # fmt: skip
-        self.container: Container[Widget] = Container(widgets=rows)
-        self.container.margins = (0, 0, 0, 0)
-        for row in rows:
-            explain(row.native, row.label, row.tooltip or "")
-            guard_wheel(row.native)
+        self.container = explained_rows(rows)
         self.log.native.setPlaceholderText("none")
         self.depth.changed.connect(self._on_depth)
-        align_labels(self.container)
         self.source.changed.connect(self._on_source)
 
     def make_source(self) -> Source:

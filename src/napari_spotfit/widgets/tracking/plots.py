@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QGridLayout, QWidget
 from ...tracking.displacement import allan_deviation, power_spectrum
 from ...tracking.session import Snapshot
 from ..parts.layout import explain
-from ..parts.plots import BLUE, GREEN, ORANGE, Plot, faint
+from ..parts.plots import BLUE, GREEN, ORANGE, Band, Plot
 
 #: Frames that are drawn, and those of a spectrum: at most and at least.
 _DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16
@@ -22,7 +22,6 @@ _DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16
 _FEW_DECADES, _MOST_NUMBERS = 1.2, 4
 #: Heights in pixels below which a label along an axis is cut, of the plot above and those below.
 _LEAST_ABOVE, _LEAST_BELOW = 110, 120
-_BAND = 70
 _COLORS = (("y", BLUE), ("x", ORANGE), ("z", GREEN))
 
 
@@ -33,22 +32,15 @@ class TrackPlots(QWidget):
         super().__init__()
         # The import takes a second, in which the first spectrum would delay the tracking.
         Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
-        self.displacement = Plot("time (s)", "drift (nm)")
-        self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
-        self.allan = Plot("averaged over (s)", "Allan (nm)")
-        self.health = Plot("fiducial", "used (%)")
+        self.displacement = Plot("time [s]", "drift [nm]")
+        self.spectrum = Plot("f [Hz]", "nm²/Hz")
+        self.allan = Plot("τ [s]", "Allan [nm]")
+        self.health = Plot("fiducial", "used [%]")
         explain(self.displacement, "Displacement", _DISPLACEMENT_TIP)
         explain(self.spectrum, "Power spectrum", _SPECTRUM_TIP)
         explain(self.allan, "Allan deviation", _ALLAN_TIP)
-        self.lines, self._edges = {}, {}
-        for name, color in _COLORS:
-            pair = [pg.PlotDataItem(pen=None), pg.PlotDataItem(pen=None)]
-            band = pg.FillBetweenItem(*pair, brush=faint(color, _BAND))
-            self.displacement.addItem(band)
-            for edge in pair:
-                self.displacement.addItem(edge)
-            self._edges[name] = pair
-            self.lines[name] = self.displacement.plot(pen=color)
+        self._bands = {name: Band(self.displacement, color, 1) for name, color in _COLORS}
+        self.lines = {name: band.line for name, band in self._bands.items()}
         self._spectra = {name: self.spectrum.plot(pen=color) for name, color in _COLORS}
         self._allans = {name: self.allan.plot(pen=color) for name, color in _COLORS}
         for plot in (self.spectrum, self.allan):
@@ -83,13 +75,9 @@ class TrackPlots(QWidget):
             return
         self._number()
         time = time - seen.time[0]
-        for name, _ in _COLORS:
+        for name, band in self._bands.items():
             values = _nanometres(seen, name, pixel_size)[-_DRAWN:]
-            errors = _nanometres(seen, f"{name}_stderr", pixel_size)[-_DRAWN:]
-            known = np.isfinite(values) & np.isfinite(errors)
-            for edge, sign in zip(self._edges[name], (-1, 1), strict=True):
-                edge.setData(time[known], (values + sign * errors)[known])
-            self.lines[name].setData(time, values, connect="finite")
+            band.show(time, values, _nanometres(seen, f"{name}_stderr", pixel_size)[-_DRAWN:])
         share = 100.0 * seen.taking_part
         left_out = {} if seen.last is None else seen.last.left_out
         colors = [ORANGE if number in left_out else BLUE for number in range(len(share))]
@@ -152,10 +140,10 @@ _DISPLACEMENT_TIP = (
 )
 _SPECTRUM_TIP = (
     "<p>Power spectrum of the last frames, along y (blue), x (orange) and z (green): a vibration "
-    "is a peak at its frequency.</p>"
+    "is a peak at its frequency f.</p>"
 )
 _ALLAN_TIP = (
-    "<p>Allan deviation: by how much means over a time differ from the next. Where it falls, "
+    "<p>Allan deviation: by how much means over a time τ differ from the next. Where it falls, "
     "averaging longer helps; where it rises, the sample drifts meanwhile.</p>"
 )
 _HEALTH_TIP = (
