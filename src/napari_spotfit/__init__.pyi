@@ -6,6 +6,7 @@ from .analysis.drift import fiducial_drift as fiducial_drift
 from .analysis.drift import load_drift as load_drift
 from .analysis.drift import save_drift as save_drift
 from .analysis.drift import subtract_drift as subtract_drift
+from .analysis.drift_estimate import estimate_drift as estimate_drift
 from .analysis.groups import summarize_groups as summarize_groups
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label

@@ -9,7 +9,7 @@ import pytest
 from blinking import table_of
 from click.testing import CliRunner
 
-from napari_spotfit import load_fits, merge_blinks
+from napari_spotfit import estimate_drift, load_drift, load_fits, merge_blinks
 from napari_spotfit.command_line.main import main
 
 
@@ -49,3 +49,31 @@ def test_merge_says_what_is_wrong(blinks: Path, tmp_path: Path) -> None:
     assert "needs a radius" in refused("merge", blinks, "-o", output, "--rule", "picasso")
     run("merge", blinks, "-o", output)
     assert "merged before" in refused("merge", output, "-o", output)
+
+
+@pytest.fixture(scope="module")
+def drifting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a table of 200 molecules that drift by 1 px along y."""
+    rng = np.random.default_rng(0)
+    molecule, frame = rng.integers(0, 200, 10_000), np.sort(rng.integers(0, 1000, 10_000))
+    y, x = rng.uniform(0, 40, (2, 200))[:, molecule] + rng.normal(0, 0.1, (2, 10_000))
+    path = tmp_path_factory.mktemp("drifting") / "drifting.spots.parquet"
+    table_of(frame, y + frame / 1000, x).save(path)
+    return path
+
+
+@pytest.mark.parametrize("method", ["aim", "rcc"])
+def test_drift_without_markers(drifting: Path, tmp_path: Path, method: str) -> None:
+    still, curve = tmp_path / "still.spots.csv", tmp_path / "a.drift.csv"
+    text = run("drift", drifting, "--method", method, "-o", still, "--save-drift", curve)
+    assert "molecules of a segment" in text
+    found = load_drift(curve)
+    assert found.y[-1] == pytest.approx(1, abs=0.05)
+    assert load_fits(still).history[0].name == "subtract_drift"
+    if method == "aim":
+        assert np.allclose(found.y, estimate_drift(load_fits(drifting)).y)
+
+
+def test_drift_says_what_is_wrong(blinks: Path, tmp_path: Path) -> None:
+    text = refused("drift", blinks, "--method", "aim", "-o", tmp_path / "a.spots.csv")
+    assert "4 of 4 fits" in text

@@ -52,7 +52,7 @@ class Drift:
         Standard errors, scaled to the scatter of the fiducials if that is larger; NaN in frames
         without fiducials, whose drift is interpolated.
     used : ndarray of int64, shape (frames,)
-        Number of fiducials used.
+        Number of fiducials used, or of molecules.
     z, z_stderr : ndarray of float64, shape (frames,), optional
         The same along the optical axis in nm, as in Picasso; None if unknown.
 
@@ -160,7 +160,7 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     for name, how in ((TRACK, "call link_spots"), ("y_stderr", "fit with errors=True")):
         if name not in columns:
             raise ValueError(f"these fits have no column {name}: {how}")
-    _refuse_several_movies(columns)
+    refuse_several_movies(columns)
     count = frames if frames is not None else int(columns["frame"].max(initial=-1)) + 1
     places, errors = by_track(columns, count, least_share)
     known = np.asarray(np.isfinite(places + errors).all(axis=2))
@@ -176,7 +176,7 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     return Drift(y, x, spread[:, 0], spread[:, 1], used)
 
 
-def _refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
+def refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
     """Raise a ValueError if fits are of several files or positions, which drift differently."""
     for name in ("file", *leading_axes(columns)):
         values = columns[name] if name in columns else np.empty(0)
@@ -242,7 +242,7 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
         raise ValueError(
             "these fits have no column frame: drift can be subtracted from the fits of a movie only"
         )
-    _refuse_several_movies(fits.columns)
+    refuse_several_movies(fits.columns)
     frame = fits.columns["frame"].astype(np.int64)
     if len(frame) and (frame.min() < 0 or frame.max() >= len(drift)):
         raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -359,6 +360,14 @@ def _joined(fits: SpotFits, links: Links, summed: tuple[str, ...]) -> dict[str, 
         "scatter_chi_square": np.where(known, scatter, np.nan).astype(np.float32),
         "truncated": (frames[links.first] == starts[movie]) | (frames[links.last] == stops[movie]),
     }
+
+
+def event_means(fits: SpotFits, links: Links, axes: Sequence[str]) -> dict[str, Floats]:
+    """Return the position and standard errors of each event along axes."""
+    made: dict[str, Floats] = {}
+    for axis in axes:
+        made |= _column(axis, fits, links, JoinRule.JOIN_WEIGHTED, None)
+    return made
 
 
 def _rule(name: str, values: NDArray[Any], summed: tuple[str, ...]) -> int | None:

@@ -1,13 +1,15 @@
-"""``napari-spotfit drift``: subtract the drift of fiducials from a table of spots."""
+"""``napari-spotfit drift``: estimate drift, and subtract it from a table of spots."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 import numpy as np
 
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
+from ..analysis.drift_estimate import estimate_drift
 from ..analysis.tracks import link_spots
 from ..results.saving import load_fits
 from .options import AboveZero
@@ -31,6 +33,16 @@ _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="File for the drift: a table (.csv), or Picasso's format (.txt).",
 )  # fmt: skip
 @click.option(
+    "--method", type=click.Choice(["fiducials", "aim", "rcc"]), default="fiducials",
+    show_default=True,
+    help="From beads; or without markers, from molecules that are seen again: by overlap (aim), or "
+    "cross-correlation (rcc).",
+)  # fmt: skip
+@click.option(
+    "--segment", type=click.IntRange(1), metavar="FRAMES",
+    help="Frames that aim and rcc compare with others; by default it follows from the spots.",
+)  # fmt: skip
+@click.option(
     "--max-distance", type=AboveZero(), default=1.0, show_default=True, metavar="PX",
     help="Largest movement of a fiducial from one frame to the next.",
 )  # fmt: skip
@@ -50,16 +62,19 @@ def drift(
     output: Path | None,
     known: Path | None,
     target: Path | None,
+    method: Literal["fiducials", "aim", "rcc"],
+    segment: int | None,
     max_distance: float,
     memory: int,
     least_share: float,
     pixel_size: float | None,
 ) -> None:
-    """Subtract the drift of fiducials from the spots of a movie.
+    """Subtract the drift from the spots of a movie.
 
     Fiducials are spots that are seen in many frames, such as beads. Their good fits in TABLE are
     linked over the frames, and the drift is the mean of their shifts, weighted by standard errors.
-    TABLE must be of one movie: “localize” can write one table per movie into a folder.
+    Without them, drift is found from molecules that are seen again and again (--method aim). TABLE
+    must be of one movie: “localize” can write one table per movie into a folder.
     """
     if output is None and target is None:
         raise click.UsageError(
@@ -71,14 +86,18 @@ def drift(
         if known is not None:
             found = load_drift(known, pixel_size=pixel_size)
         else:
-            linked = link_spots(fits, max_distance, memory=memory)
             with warnings_written(source):
-                found = fiducial_drift(linked, least_share=least_share)
-            used = f"{np.median(found.used):g} fiducials in most frames"
+                if method == "fiducials":
+                    linked = link_spots(fits, max_distance, memory=memory)
+                    found = fiducial_drift(linked, least_share=least_share)
+                else:
+                    found = estimate_drift(fits, method, segment=segment)
+            what = "fiducials" if method == "fiducials" else "molecules of a segment"
+            used = f"{np.median(found.used):g} {what} in most frames"
             way = np.hypot(np.ptp(found.y), np.ptp(found.x))
             error = np.nanmedian(np.hypot(found.y_stderr, found.x_stderr))
             write_message(
-                f"{source}: a drift over {way:.2f} px, ± {error:.3f} px, by {used}", USUAL
+                f"{source}: a drift over {way:.2f} px, ± {error:.3g} px, by {used}", USUAL
             )
         if target is not None:
             save_drift(found, target)

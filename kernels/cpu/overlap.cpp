@@ -1,0 +1,224 @@
+// Drift from the overlap of a movie's segments: where each lies on those before, and how all pull at each other.
+// Compiled once for all machines.
+#include "../layouts/overlap.h"
+
+#include "interface.h"
+
+using namespace spotfit;
+
+namespace {
+
+constexpr int BINS = 15, STEPS = 10;
+// Of the points in a cell, those added last are compared.
+constexpr int MOST_IN_CELL = 32;
+// Weights end at this many widths; exp(-u) by a table in steps of 1/64.
+constexpr float REACH = 4, TABLE_STEP = 1.0f / 64;
+constexpr int TABLE = 4 * 64 + 2;
+
+// exp(-u) for u from 0 to 4.
+struct Weights {
+    float at[TABLE];
+    Weights() {
+        // exp(-1/64) by its series, to the precision of single numbers.
+        const double h = 1.0 / 64, step = 1 - h * (1 - h / 2 * (1 - h / 3 * (1 - h / 4 * (1 - h / 5))));
+        double value = 1;
+        for (int k = 0; k < TABLE; ++k, value *= step) at[k] = static_cast<float>(value);
+    }
+    float operator()(float u) const {
+        const float place = u * (1 / TABLE_STEP);
+        const int k = static_cast<int>(place);
+        return at[k] + (at[k + 1] - at[k]) * (place - static_cast<float>(k));
+    }
+};
+
+inline int along(float x, float low, float per_unit, int count) {
+    const float c = (x - low) * per_unit;
+    return c > 0 ? c < static_cast<float>(count) ? static_cast<int>(c) : count - 1 : 0;
+}
+
+inline int cell_of(const FieldCells& f, float y, float x) {
+    return along(y, f.low_y, f.per_unit, f.down) * f.across + along(x, f.low_x, f.per_unit, f.across);
+}
+
+// Calls use(first, last) for the cells in the row of a position, and in those beside it.
+template <class Use>
+inline void each_row(const FieldCells& f, float y, float x, Use use) {
+    const int row = along(y, f.low_y, f.per_unit, f.down), column = along(x, f.low_x, f.per_unit, f.across);
+    const int left = column > 0 ? column - 1 : 0, right = column + 1 < f.across ? column + 1 : column;
+    for (int v = row > 0 ? row - 1 : 0; v <= row + 1 && v < f.down; ++v) use(v * f.across + left, v * f.across + right);
+}
+
+class Starting {
+    const DriftStart& s;
+    const Weights weights;
+    long long pairs = 0;
+
+    float part(long long pair, int axis) const { return s.pairs[3 * pair + axis]; }
+    int bin(float x) const { return static_cast<int>((x / s.reach + 1) * (0.5f * BINS)); }
+
+    void find_pairs(long long first, long long end, const double* drift) {
+        const SegmentPoints& p = s.points;
+        const float dy = static_cast<float>(drift[0]), dx = static_cast<float>(drift[1]);
+        const float dz = static_cast<float>(drift[2]);
+        const long long step = (end - first + s.queries - 1) / s.queries;
+        pairs = 0;
+        for (long long i = first; i < end; i += step) {
+            const float y = p.y[i] - dy, x = p.x[i] - dx, z = p.z ? p.z[i] - dz : 0;
+            each_row(s.cells, y, x, [&](int c, int last) {
+                for (; c <= last; ++c) {
+                    int left = MOST_IN_CELL;
+                    for (int j = s.cells.starts[c]; j >= 0 && left > 0 && pairs < s.most_pairs; j = s.next[j], --left) {
+                        const float down = y - p.y[j], across = x - p.x[j], deep = p.z ? z - p.z[j] : 0;
+                        if (!(down < s.reach && down > -s.reach && across < s.reach && across > -s.reach)) continue;
+                        float* pair = s.pairs + 3 * pairs++;
+                        pair[0] = down, pair[1] = across, pair[2] = deep;
+                    }
+                }
+            });
+        }
+    }
+
+    // The fullest bins, three side by side along each axis.
+    void find_peak(double* peak) const {
+        int counts[BINS][BINS] = {}, most = -1;
+        for (long long k = 0; k < pairs; ++k) ++counts[bin(part(k, 0))][bin(part(k, 1))];
+        for (int v = 1; v + 1 < BINS; ++v)
+            for (int u = 1; u + 1 < BINS; ++u) {
+                int sum = 0;
+                for (int b = v - 1; b <= v + 1; ++b)
+                    for (int a = u - 1; a <= u + 1; ++a) sum += counts[b][a];
+                if (sum > most) most = sum, peak[0] = v, peak[1] = u;
+            }
+        const double side = 2.0 * static_cast<double>(s.reach) / BINS;
+        for (int axis = 0; axis < 2; ++axis) peak[axis] = (peak[axis] + 0.5) * side - static_cast<double>(s.reach);
+        peak[2] = 0;
+        if (!s.points.z) return;
+        int depths[BINS] = {};
+        for (long long k = 0; k < pairs; ++k) {
+            const double down = static_cast<double>(part(k, 0)) - peak[0],
+                         across = static_cast<double>(part(k, 1)) - peak[1];
+            const float deep = part(k, 2);
+            if (down * down + across * across < 4 * side * side && deep < s.reach && deep > -s.reach)
+                ++depths[bin(deep)];
+        }
+        most = -1;
+        for (int b = 1; b + 1 < BINS; ++b) {
+            const int sum = depths[b - 1] + depths[b] + depths[b + 1];
+            if (sum > most) most = sum, peak[2] = (b + 0.5) * side - static_cast<double>(s.reach);
+        }
+    }
+
+    // Moves a peak to the mean of what is around it, and returns how many pairs are there.
+    double settle(double* peak) const {
+        constexpr float WIDTH = 2;
+        double sum = 0;
+        for (int step = 0; step < STEPS; ++step) {
+            double pull[3] = {};
+            sum = 0;
+            for (long long k = 0; k < pairs; ++k) {
+                float square = 0, off[3];
+                for (int axis = 0; axis < 3; ++axis) {
+                    off[axis] = part(k, axis) - static_cast<float>(peak[axis]);
+                    if (axis < 2 || s.points.z) square += off[axis] * off[axis];
+                }
+                const float u = square / (4 * WIDTH * WIDTH);
+                if (!(u < REACH)) continue;
+                const double w = static_cast<double>(weights(u));
+                sum += w;
+                for (int axis = 0; axis < 3; ++axis) pull[axis] += w * static_cast<double>(off[axis]);
+            }
+            if (!(sum > 0)) break;
+            for (int axis = 0; axis < (s.points.z ? 3 : 2); ++axis) peak[axis] += pull[axis] / sum;
+        }
+        return sum;
+    }
+
+  public:
+    explicit Starting(const DriftStart& start) : s(start) {}
+
+    void run() {
+        const FieldCells& f = s.cells;
+        for (int c = 0; c < f.down * f.across; ++c) f.starts[c] = -1;
+        const SegmentPoints& p = s.points;
+        double drift[3] = {};
+        long long first = 0;
+        for (int segment = 0; segment < s.segments; ++segment) {
+            long long end = first;
+            while (end < p.count && p.group[end] == segment) ++end;
+            s.pairs_of[segment] = 0;
+            if (first > 0 && end > first) {
+                find_pairs(first, end, drift);
+                double peak[3] = {};
+                if (pairs > 0) {
+                    find_peak(peak);
+                    s.pairs_of[segment] = settle(peak);
+                    for (int axis = 0; axis < 3; ++axis) drift[axis] += peak[axis];
+                }
+            }
+            for (int axis = 0; axis < 3; ++axis) s.drift[3 * segment + axis] = drift[axis];
+            for (long long i = first; i < end; ++i) {
+                p.y[i] -= static_cast<float>(drift[0]), p.x[i] -= static_cast<float>(drift[1]);
+                if (p.z) p.z[i] -= static_cast<float>(drift[2]);
+                int& head = f.starts[cell_of(f, p.y[i], p.x[i])];
+                s.next[i] = head, head = static_cast<int>(i);
+            }
+            first = end;
+        }
+    }
+};
+
+}  // namespace
+
+// Finds the drift of each segment from those before it, roughly.
+SPOTFIT_EXPORT void spotfit_start_drift(const DriftStart* start) { Starting(*start).run(); }
+
+// Puts points in the order of their cells.
+SPOTFIT_EXPORT void spotfit_sort_segments(const SegmentPoints* points, const SegmentPoints* sorted,
+                                          const FieldCells* cells) {
+    const FieldCells& f = *cells;
+    const SegmentPoints &p = *points, &to = *sorted;
+    const int count = f.down * f.across;
+    for (int c = 0; c <= count; ++c) f.starts[c] = 0;
+    for (long long i = 0; i < p.count; ++i) ++f.starts[cell_of(f, p.y[i], p.x[i])];
+    int sum = 0;
+    for (int c = 0; c <= count; ++c) sum += f.starts[c], f.starts[c] = sum;
+    for (long long i = p.count; i-- > 0;) {
+        const int place = --f.starts[cell_of(f, p.y[i], p.x[i])];
+        to.y[place] = p.y[i], to.x[place] = p.x[i], to.group[place] = p.group[i];
+        if (p.z) to.z[place] = p.z[i];
+    }
+}
+
+// Adds the pulls at points first ... last - 1, by those of other segments, to the sums of their groups.
+SPOTFIT_EXPORT void spotfit_add_overlap(const Overlap* overlap, long long first, long long last, double* sums) {
+    const Overlap& o = *overlap;
+    const SegmentPoints &p = o.points, &q = o.others;
+    const Weights weights;
+    const float scale = 1 / (4 * o.width * o.width);
+    for (long long i = first; i < last; ++i) {
+        const int group = p.group[i], segment = group % o.segments;
+        const float* own = o.shifts + 3 * group;
+        const float y = p.y[i] - own[0], x = p.x[i] - own[1], z = p.z ? p.z[i] - own[2] : 0;
+        float sum = 0, pull[3] = {}, squares[3] = {};
+        each_row(o.cells, p.y[i], p.x[i], [&](int c, int end) {
+            for (int j = o.cells.starts[c]; j < o.cells.starts[end + 1]; ++j) {
+                const float down = y - q.y[j], across = x - q.x[j], deep = q.z ? z - q.z[j] : 0;
+                const float u = (down * down + across * across + deep * deep) * scale;
+                if (!(u < REACH) || q.group[j] == segment) continue;
+                const float w = weights(u);
+                sum += w;
+                pull[0] += w * down, pull[1] += w * across, pull[2] += w * deep;
+                squares[0] += w * down * down, squares[1] += w * across * across, squares[2] += w * deep * deep;
+            }
+        });
+        if (!(sum > 0)) continue;
+        // A point's position is no better known by more partners than a few.
+        const double trust = 1 / (1 + static_cast<double>(sum));
+        double* to = sums + OVERLAP_SUMS * group;
+        to[PARTNERED] += 1, to[OVERLAP] += trust * static_cast<double>(sum);
+        for (int axis = 0; axis < 3; ++axis) {
+            to[PULL + axis] += trust * static_cast<double>(pull[axis]);
+            to[SQUARE + axis] += trust * static_cast<double>(squares[axis]);
+        }
+    }
+}

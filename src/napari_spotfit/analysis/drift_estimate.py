@@ -1,0 +1,293 @@
+"""Estimate drift without markers, from molecules that are seen again and again."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+
+from ..caller import warn_caller
+from ..models.columns import STDERR
+from ..results.spot_fits import SpotFits
+from .cross_correlation import correlated_drift
+from .drift import Drift, refuse_several_movies
+from .merging import event_means, link_events
+from .overlap import WINDOW, refined_drift, start_drift
+from .pairing import of_one_channel
+from .shifts import spans
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Frames of a segment, and least number of localisations in it, where no other is asked for.
+_FRAMES, _ENOUGH = 100, 500
+#: Segments of cross-correlation.
+_WINDOWS = 20
+#: Segments around, over which differences of the two halves are averaged.
+_AROUND = 10
+#: Scatter of a molecule's positions over their standard errors, in the order of trials.
+_SCALES = (1.0, 2.0, 4.0)
+#: Least number of localisations with partners from which a segment's drift is known.
+_LEAST = 10
+#: Least contrast of a segment's overlap with the others, and how much one point has by chance.
+_LEAST_CONTRAST, _BY_CHANCE = 0.05, 1.5
+#: Largest number of frames, as a drift has one number for each.
+_MOST_FRAMES = 100_000_000
+
+
+class Segments(NamedTuple):
+    """Events of a movie by segment."""
+
+    places: Floats  # y, x and maybe z, shape (axes, n)
+    errors: Floats  # the usual one along each axis
+    segment: NDArray[np.int32]
+    middles: Floats  # mean frame of each segment
+    frames: Integers  # first frame of each segment, and the one after the last
+
+
+def estimate_drift(
+    fits: SpotFits,
+    method: Literal["aim", "rcc"] = "aim",
+    frames: int | None = None,
+    *,
+    segment: int | None = None,
+) -> Drift:
+    """Estimate the drift from molecules that are seen again and again, without markers.
+
+    The movie is cut into segments, and blinks are merged within them. Each segment is put on those
+    before it (AIM), and then all pull at each other until they overlap best. The two halves of the
+    field do so separately: the drift is their mean, and its error follows from their difference.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits of one movie and channel, with standard errors. Only good fits are used, or spots that
+        another program has found.
+    method : {"aim", "rcc"}
+        ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,
+        along y and x only.
+    frames : int, optional
+        Number of frames of the movie; by default up to the last one with a spot.
+    segment : int, optional
+        Frames of a segment; by default 100, or more with fewer than 500 spots in these, and a
+        twentieth of the movie for ``"rcc"``.
+
+    Returns
+    -------
+    Drift
+        Displacement since the first frame with spots; along z, too, if that is known in nm.
+        Standard errors are those of differences from the mean drift. ``used`` is the number of
+        merged spots of a frame's segment that are seen in others, too. If these are too few, the
+        drift is interpolated and its errors are NaN.
+
+    Raises
+    ------
+    ValueError
+        If the fits are not of one movie, lack standard errors, are too few, all in one place, or
+        hardly any is seen again.
+
+    Warns
+    -----
+    UserWarning
+        If the drift of some frames is interpolated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import SpotFits, estimate_drift
+    >>> random = np.random.default_rng(1)
+    >>> molecule, frame = random.integers(0, 300, 20_000), np.sort(random.integers(0, 1000, 20_000))
+    >>> y, x = (random.uniform(0, 64, 300)[molecule] + random.normal(0, 0.1, 20_000) for _ in "yx")
+    >>> errors = {"y_stderr": np.full(20_000, 0.1), "x_stderr": np.full(20_000, 0.1)}
+    >>> columns = {"frame": frame, "y": y + 0.001 * frame, "x": x, **errors}
+    >>> columns["stop_condition"] = np.full(20_000, 3, np.uint8)
+    >>> drift = estimate_drift(SpotFits(columns, ["frame"]))
+    >>> bool(abs(drift.y[-1] - 0.999) < 0.05), bool(abs(drift.x[-1]) < 0.05)
+    (True, True)
+    """
+    if method not in ("aim", "rcc"):
+        raise ValueError(f'method must be "aim" or "rcc"; got {method!r}')
+    fits = of_one_channel(fits)
+    count = _check(fits, frames, segment)
+    if method == "rcc" and segment is None:
+        segment = max((int(fits.frame.max()) - int(fits.frame.min()) + 1) // _WINDOWS, 1)
+    found = _segments(fits, segment)
+    drift, errors, used = (_of_pairs if method == "rcc" else _of_halves)(found)
+    return _of_frames(found, drift, errors, used, count)
+
+
+def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
+    """Raise a ValueError that names what is missing; return the number of frames."""
+    for name, how in (
+        ("frame", "drift is that of a movie"),
+        ("y" + STDERR, "fit with errors=True"),
+        ("x" + STDERR, "fit with errors=True"),
+    ):
+        if name not in fits:
+            raise ValueError(f"these fits have no column {name}: {how}")
+    refuse_several_movies(fits.columns)
+    if segment is not None and segment < 1:
+        raise ValueError(f"segment must be a number of frames, 1 or above; got {segment!r}")
+    if not len(fits):
+        raise ValueError("there are no fits, so their drift is unknown")
+    first, last = int(fits.frame.min()), int(fits.frame.max())
+    if first == last:
+        raise ValueError(f"all fits are of frame {first}, but drift is that of several frames")
+    count = last + 1 if frames is None else frames
+    if first < 0 or count <= last or count > _MOST_FRAMES:
+        raise ValueError(
+            f"the fits are of frames {first} to {last}, but a drift has one number for each frame "
+            f"from 0 to {count - 1}, up to {_MOST_FRAMES}"
+        )
+    return count
+
+
+def _segments(fits: SpotFits, length: int | None) -> Segments:
+    """Return the events of each segment of a movie."""
+    columns = fits.columns
+    axes = ["y", "x", *(["z"] if fits.units.get("z") == "nm" and "z" + STDERR in fits else [])]
+    known = fits.accepted.copy()
+    for axis in axes:
+        error = columns[axis + STDERR]
+        known &= np.isfinite(columns[axis]) & np.isfinite(error) & (error > 0)
+    rows = np.flatnonzero(known)
+    if len(rows) < 2 * _LEAST:
+        raise ValueError(
+            f"{len(rows)} of {len(fits)} fits are good and have standard errors above 0 of "
+            f"{', '.join(axes)}, but drift needs thousands"
+        )
+    names = ["frame", "stop_condition", *axes, *(axis + STDERR for axis in axes)]
+    flags = {"flags": np.zeros(len(rows), np.uint32)}
+    chosen = SpotFits({name: columns[name][rows] for name in names} | flags, ["frame"])
+    frame = chosen.frame.astype(np.int64)
+    first, span = int(frame.min()), int(frame.max() - frame.min()) + 1
+    length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))
+    count = max(round(span / length), 1)
+    ends = first + np.round(np.linspace(0, span, count + 1)).astype(np.int64)
+    part = np.searchsorted(ends, frame, side="right") - 1
+    links = link_events(chosen, 1, None, part=part)
+    means = event_means(chosen, links, axes)
+    segment = part[links.rows][links.first]
+    own = frame[links.rows]
+    middle = (own[links.first] + own[links.last]) / 2
+    with np.errstate(all="ignore"):
+        middles = np.bincount(segment, middle, count) / np.bincount(segment, minlength=count)
+    places = np.stack([means[axis] for axis in axes])
+    errors = np.array([np.median(means[axis + STDERR]) for axis in axes])
+    errors[:2] = np.sqrt(np.mean(errors[:2] ** 2))
+    return Segments(places, errors, segment.astype(np.int32), middles, ends)
+
+
+def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
+    """Return drift and errors of each segment, NaN if unknown, and the number of spots used."""
+    count = len(found.middles)
+    size = np.ptp(_scaled(found)[:2], axis=1)
+    if size.max() < 2 * WINDOW:
+        raise ValueError(
+            f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "
+            "of the field cannot be compared: use fiducial_drift"
+        )
+    across = found.places[int(size.argmax())]
+    group = found.segment + count * (across > np.median(across)).astype(np.int32)
+    # Molecules may scatter by more than the standard errors.
+    for scale in _SCALES:
+        wider = found._replace(errors=found.errors * scale)
+        drift, weight, partnered = _overlap(wider, group)
+        used = np.where(weight > 0, partnered, 0).sum(axis=0)
+        used[used < _LEAST] = 0
+        weight = weight[..., np.newaxis]
+        both, common = weight.sum(axis=0), weight.min(axis=0)
+        if common.any() and np.count_nonzero(used) >= max(2, count // 2):
+            break
+    else:
+        raise ValueError(
+            f"only in {np.count_nonzero(used)} of {count} segments of the movie, molecules are "
+            "seen again that are seen in others: take longer ones, segment=…, or use fiducial_drift"
+        )
+    drift -= (drift * common).sum(axis=1, keepdims=True) / common.sum()
+    with np.errstate(all="ignore"):
+        mean = (drift * weight).sum(axis=0) / both
+        # Half the difference, for halves of equal weight.
+        variance = (drift[0] - drift[1]) ** 2 * weight.prod(axis=0) / both
+        errors = np.sqrt(_running_mean(variance, common[:, 0] > 0) / both)
+    unknown = used == 0
+    mean[unknown] = errors[unknown] = np.nan
+    return mean, errors, used
+
+
+def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats, Integers]:
+    """Return drift, weight and number of spots used of each half and segment.
+
+    The weight is 0 where so few are used that chance would do.
+    """
+    places, count = _scaled(found), len(found.middles)
+    start = start_drift(places, found.segment, count)
+    refined = refined_drift(places, group, count, np.concatenate([start, start]))
+    partnered = refined.partnered.reshape(2, count)
+    seen = np.maximum(partnered.sum(axis=0), 1)
+    contrast = (refined.contrast.reshape(2, count) * partnered).sum(axis=0) / seen
+    least = _LEAST_CONTRAST + _BY_CHANCE / np.sqrt(seen)
+    is_known = (contrast > least) & (partnered >= _LEAST // 2)
+    weight = np.where(is_known, refined.weight.reshape(2, count), 0)
+    return refined.drift.reshape(2, count, -1) * found.errors, weight, partnered
+
+
+def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
+    """Return the same by cross-correlation of all pairs of segments, along y and x only."""
+    count = len(found.middles)
+    used = np.bincount(found.segment, minlength=count)
+    if used.min() < _LEAST or count < 3:
+        raise ValueError(
+            f"the {count} segments of the movie have {used.min()} spots or more each, but 3 of "
+            f"{_LEAST} are needed: take longer or shorter ones, segment=…"
+        )
+    drift, errors = correlated_drift(_scaled(found)[:2], found.segment, count)
+    return drift * found.errors[:2], errors * found.errors[:2], used
+
+
+def _scaled(found: Segments) -> Floats:
+    """Return positions in units of their errors, from 0 on."""
+    places: Floats = found.places / found.errors[:, np.newaxis]
+    places -= places.min(axis=1, keepdims=True)
+    return places
+
+
+def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Return the mean of known values around each place."""
+    window = np.ones(2 * _AROUND + 1)
+    counts = np.convolve(known, window)[_AROUND:-_AROUND]
+    sums = [
+        np.convolve(np.where(known, column, 0), window)[_AROUND:-_AROUND] for column in values.T
+    ]
+    means: Floats = np.stack(sums, axis=1) / counts[:, np.newaxis]
+    return means
+
+
+def _of_frames(found: Segments, drift: Floats, errors: Floats, used: Integers, count: int) -> Drift:
+    """Return the drift of each frame, interpolated between the middles of segments."""
+    known = np.flatnonzero(used)
+    knots = found.middles[known]
+    values = drift[known]
+    numbers = np.arange(count)
+    # One more knot at each end, on the line through the two before it.
+    ends = 2 * knots[[0, -1]] - knots[[1, -2]], 2 * values[[0, -1]] - values[[1, -2]]
+    knots = np.concatenate([ends[0][:1], knots, ends[0][1:]])
+    values = np.concatenate([ends[1][:1], values, ends[1][1:]])
+    inside = np.clip(numbers, knots[0], knots[-1])
+    curve = PchipInterpolator(knots, values)(inside)
+    curve -= curve[found.frames[0]]
+    spread = np.stack(
+        [np.interp(numbers, found.middles[known], one) for one in errors[known].T], axis=1
+    )
+    of_frame = np.clip(np.searchsorted(found.frames, numbers, side="right") - 1, 0, len(used) - 1)
+    bridged = used[of_frame] == 0
+    spread[bridged] = np.nan
+    if bridged.any():
+        warn_caller(
+            f"too few molecules are seen again in {spans(np.flatnonzero(bridged))}: the drift "
+            "there is interpolated"
+        )
+    along_z = (curve[:, 2], spread[:, 2]) if curve.shape[1] > 2 else (None, None)
+    return Drift(curve[:, 0], curve[:, 1], spread[:, 0], spread[:, 1], used[of_frame], *along_z)

@@ -1,0 +1,171 @@
+"""Find the drift by which the segments of a movie overlap best.
+
+A search goes from one segment to the next and puts each on those before it (AIM, adaptive
+intersection maximisation). Then all segments pull at each other, each without its own points, until
+they overlap best.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import threads
+from ..engine.cpu.layouts import DriftStart, FieldCells, Overlap, OverlapSum, SegmentPoints
+from ..engine.cpu.library import load
+from ..engine.kernel_arguments import address
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Groups = NDArray[np.int32]
+
+#: Widths of the overlap, in errors of a localisation, and the most sweeps at each.
+_WIDTHS, _SWEEPS = (2.5, 1.25), (3, 12)
+#: Reach of the overlap in widths, as the kernel has it.
+_REACH = 4.0
+#: Part of the step to the minimum of a parabola that is taken, and least part of its curvature.
+_DAMPING, _LEAST_CURVATURE = 0.75, 0.25
+#: Curvature of the overlap of uniform densities in a plane and in space, as weights end somewhere.
+_BY_CHANCE = {2: 0.0746, 3: 0.1155}
+#: Largest mean step, in errors of a segment, at which sweeps end.
+_SETTLED = 0.05
+#: Largest drift from one segment to the next, in errors of a localisation.
+WINDOW = 7.5
+#: Mean number of partners of a point, above which it is compared with a part of them.
+_PARTNERS = 16
+#: Points of a segment that the search begins with, and most pairs of them.
+_QUERIES, _PAIRS = 500, 1 << 17
+#: Shares of the threads.
+_SHARES, _SHARE = 64, 1 << 13
+
+
+class Found(NamedTuple):
+    """What is known of the drift of each group."""
+
+    drift: Floats  # along each axis
+    weight: Floats  # proportional to 1 / error²
+    partnered: NDArray[np.int64]  # points near those of other segments
+    contrast: Floats  # how much these are nearer than by chance; 0 for no structure
+
+
+def start_drift(places: Floats, segment: Groups, segments: int) -> Floats:
+    """Return a first estimate of the drift of each segment, along each axis.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2 or 3, n)
+        Positions along y, x and maybe z in units of their errors, by segment.
+    segment : ndarray of int32, shape (n,)
+        The segment of each.
+    segments : int
+        Number of segments.
+    """
+    moved = places.astype(np.float32)
+    cells, starts = _cells_of(moved, WINDOW)
+    after, pairs = np.empty(moved.shape[1], np.int32), np.empty((_PAIRS, 3), np.float32)
+    drift, counts = np.empty((segments, 3)), np.empty(segments)
+    given = DriftStart(
+        _points(moved, segment), cells, segments, _QUERIES, address(after), address(pairs),
+        len(pairs), WINDOW, address(drift), address(counts),
+    )  # fmt: skip
+    load().functions.spotfit_start_drift(ctypes.byref(given))
+    del starts
+    return drift[:, : len(places)]
+
+
+def refined_drift(places: Floats, group: Groups, segments: int, drift: Floats) -> Found:
+    """Return the drift with which the segments of each part of a field overlap best.
+
+    Parameters
+    ----------
+    places : ndarray of float64, shape (2 or 3, n)
+        Positions along y, x and maybe z in units of their errors.
+    group : ndarray of int32, shape (n,)
+        The segment of each, and `segments` more in another part of the field.
+    segments : int
+        Number of segments.
+    drift : ndarray of float64, shape (groups, axes)
+        Where the search begins.
+    """
+    axes, count = places.shape
+    drift = drift.copy()
+    for width, sweeps in zip(_WIDTHS, _SWEEPS, strict=True):
+        moved = (places - drift[group].T).astype(np.float32)
+        cells, starts = _cells_of(moved, _REACH * width)
+        sorted_places, sorted_group = np.empty_like(moved), np.empty(count, np.int32)
+        _sort(moved, group, sorted_places, sorted_group, cells)
+        inside = np.diff(starts).astype(np.float64)
+        every = max(1, round(float((inside**2).sum()) / count / _PARTNERS))
+        others, other_group = sorted_places[:, ::every].copy(), sorted_group[::every]
+        starts[:] = -(-starts // every)  # where the first of those of each cell is now
+        other_segment = other_group % segments
+        shifts = np.zeros((len(drift), 3), np.float32)
+        given = Overlap(
+            _points(sorted_places, sorted_group), _points(others, other_segment), cells,
+            address(shifts), segments, width,
+        )  # fmt: skip
+        for _ in range(sweeps):
+            sums = _summed(given, count, len(drift))
+            weight = sums[:, OverlapSum.OVERLAP]
+            with np.errstate(all="ignore"):
+                pull, square = (
+                    sums[:, first : first + axes] / weight[:, np.newaxis]
+                    for first in (OverlapSum.PULL, OverlapSum.SQUARE)
+                )
+                # The overlap of two normal distributions is flatter than either.
+                curvature = np.clip(1 - square / (2 * width**2), _LEAST_CURVATURE, 1)
+                step = np.nan_to_num(_DAMPING * pull / curvature)
+                moves = np.sqrt(np.mean(step**2) * np.mean(weight))
+            shifts[:, :axes] += step
+            others -= step.astype(np.float32)[other_group].T
+            if moves < _SETTLED:
+                break
+        drift += shifts[:, :axes]
+    partnered = sums[:, OverlapSum.PARTNERED].astype(np.int64)
+    contrast = np.nan_to_num(1 - square.mean(axis=1) / (2 * width**2)) - _BY_CHANCE[axes]
+    return Found(drift, weight, partnered, contrast)
+
+
+def _summed(given: Overlap, count: int, groups: int) -> Floats:
+    """Return the sums of the overlap for each group; in order, so that they are reproducible."""
+    share = max(_SHARE, -(-count // _SHARES))
+    sums = np.zeros((-(-count // share), groups, OverlapSum.OVERLAP_SUMS))
+
+    def work(first: int, last: int) -> None:
+        load().functions.spotfit_add_overlap(
+            ctypes.byref(given), first, last, address(sums[first // share])
+        )
+
+    threads.in_pieces(work, count, share, None)
+    total: Floats = sums.sum(axis=0)
+    return total
+
+
+def _points(places: Singles, group: Groups) -> SegmentPoints:
+    z = address(places[2]) if len(places) > 2 else 0
+    return SegmentPoints(address(places[0]), address(places[1]), z, address(group), len(group))
+
+
+def _cells_of(places: Singles, side: float) -> tuple[FieldCells, Groups]:
+    """Return cells of at least a side, no more than twice the points, and memory for their starts.
+
+    The caller keeps the memory.
+    """
+    low, high = (np.floor(ends) for ends in (places[:2].min(axis=1), places[:2].max(axis=1) + 1))
+    size = (high - low).astype(float)
+    while np.prod(np.floor(size / side) + 1) > 2 * places.shape[1] + 64:
+        side *= 1.2
+    down, across = (int(along / side) + 1 for along in size)
+    starts = np.empty(down * across + 1, np.int32)
+    return FieldCells(*low.tolist(), 1 / side, down, across, address(starts)), starts
+
+
+def _sort(places: Singles, group: Groups, to: Singles, to_group: Groups, cells: FieldCells) -> None:
+    """Copy points in the order of their cells."""
+    load().functions.spotfit_sort_segments(
+        ctypes.byref(_points(places, group)), ctypes.byref(_points(to, to_group)),
+        ctypes.byref(cells),
+    )  # fmt: skip

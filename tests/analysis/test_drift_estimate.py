@@ -1,0 +1,251 @@
+"""Drift without markers: against simulated drift, its own errors, and what cannot be known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+import pytest
+from blinking import table_of
+from numpy.typing import NDArray
+
+from napari_spotfit import Drift, SpotFits, estimate_drift, fiducial_drift, subtract_drift
+
+Floats = NDArray[np.float64]
+FRAMES = 4000
+
+
+def simulated_drift(seed: int, size: float, frames: int = FRAMES) -> Floats:
+    """Return a slow and a fast motion along y and x."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(frames)[:, np.newaxis] / frames
+    turns, phase = rng.uniform(0.5, 1.5, 2), rng.uniform(size=(2, 2))
+    slow = np.sin(2 * np.pi * (time * turns + phase[0]))
+    return np.asarray(size * (slow + 0.06 * np.sin(2 * np.pi * (time * 4 + phase[1]))))
+
+
+def molecules(
+    count: int, number: int, error: float, seed: int = 0, drift: Floats | None = None,
+    size: float = 64.0, background: float = 0.2, frames: int = FRAMES,
+) -> SpotFits:  # fmt: skip
+    """Return localisations of molecules that are seen at any time, and of random background."""
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(0, size, (number, 2))[rng.integers(0, number, count)]
+    lost = rng.random(count) < background
+    places[lost] = rng.uniform(0, size, (int(lost.sum()), 2))
+    frame = np.sort(rng.integers(0, frames, count))
+    places += rng.normal(0, error, places.shape)
+    if drift is not None:
+        places += drift[frame]
+    return table_of(frame, *places.T, error)
+
+
+def deviations(found: Drift, truth: Floats) -> tuple[Floats, Floats]:
+    """Return the deviation from the mean truth of segments of 100 frames, and its stated error."""
+    curve = np.stack([found.y, found.x], axis=1)
+    apart = (curve[49::100] + curve[50::100]) / 2 - truth.reshape(-1, 100, 2).mean(axis=1)
+    errors = np.stack([found.y_stderr, found.x_stderr], axis=1)[50::100]
+    return apart - apart.mean(axis=0), errors
+
+
+#: Localisations, molecules, their error in pixels: as in 10,000 frames, here of 4000.
+ROWS = [(80_000, 600, 0.08), (80_000, 8000, 0.08), (8000, 600, 0.08), (20_000, 2000, 0.15)]
+SIZE = 160.0
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_drift_and_its_errors(row: tuple[int, int, float]) -> None:
+    count, number, error = row
+    real = 0.8 * count
+    bound = error * math.sqrt((1 + number / real) / (real * 100 / FRAMES))
+    found, inside = [], []
+    for seed in range(6):
+        truth = simulated_drift(seed, 0.5)
+        fits = molecules(count, number, error, seed, truth, SIZE)
+        apart, errors = deviations(estimate_drift(fits, frames=FRAMES, segment=100), truth)
+        found.append(apart)
+        inside.append(np.abs(apart) < errors)
+    assert np.sqrt(np.mean(np.square(found))) < 1.3 * bound
+    assert np.mean(inside) == pytest.approx(0.68, abs=0.1)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_no_drift_in_gives_none_out(row: tuple[int, int, float]) -> None:
+    count, number, error = row
+    bound = error * math.sqrt((1 + number / count / 0.8) / (0.8 * count * 100 / FRAMES))
+    fits = molecules(count, number, error, 5, None, SIZE)
+    found = estimate_drift(fits, frames=FRAMES, segment=100)
+    apart, _ = deviations(found, np.zeros((FRAMES, 2)))
+    assert np.sqrt(np.mean(apart**2)) < 1.5 * bound
+    assert found.y[0] == found.x[0] == 0
+
+
+@pytest.mark.parametrize("method", ["aim", "rcc"])
+def test_the_sign_is_that_of_fiducials(method: Any) -> None:
+    truth = np.stack([np.linspace(0, 2, FRAMES), np.linspace(0, -1, FRAMES)], axis=1)
+    fits = molecules(40_000, 400, 0.1, 1, truth)
+    found = estimate_drift(fits, method, frames=FRAMES)
+    bead = table_of(np.arange(FRAMES), 30 + truth[:, 0], 30 + truth[:, 1], 0.05,
+                    track=np.zeros(FRAMES, np.int64))  # fmt: skip
+    beads = fiducial_drift(bead)
+    tolerance = 0.02 if method == "aim" else 0.1
+    assert np.abs(found.y - beads.y).max() < tolerance
+    assert np.abs(found.x - beads.x).max() < tolerance
+    still = subtract_drift(fits, found)
+    again = estimate_drift(still, method, frames=FRAMES)
+    assert np.abs(np.stack([again.y, again.x])).max() < tolerance
+
+
+def test_it_depends_neither_on_rows_nor_on_the_unit_of_pixels() -> None:
+    truth = simulated_drift(1, 1.0)
+    fits = molecules(20_000, 300, 0.1, 1, truth)
+    found = estimate_drift(fits)
+    mixed = estimate_drift(fits[np.random.default_rng(0).permutation(len(fits))])
+    assert (np.abs(found.y - mixed.y) <= found.y_stderr).all()
+    scaled = {name: 10 * fits.columns[name] for name in ("y", "x", "y_stderr", "x_stderr")}
+    larger = estimate_drift(fits.with_columns(fits.columns | scaled))
+    assert np.allclose(10 * found.x, larger.x, atol=1e-2)
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(
+        astuple(found)[:5], astuple(estimate_drift(fits))[:5], strict=True
+    ))  # fmt: skip
+
+
+def blinks(error: float, of_event: float) -> tuple[SpotFits, Floats]:
+    """Return molecules that are seen in five frames, with errors of their own and of the event."""
+    truth = simulated_drift(2, 0.2)
+    once = molecules(20_000, 300, of_event, 2, truth)
+    frame = np.minimum(np.repeat(once.frame, 5) + np.tile(np.arange(5), len(once)), FRAMES - 1)
+    noise = np.random.default_rng(1).normal(0, error, (2, len(frame)))
+    return table_of(frame, np.repeat(once.y, 5) + noise[0], np.repeat(once.x, 5) + noise[1]), truth
+
+
+def test_blinks_count_once() -> None:
+    fits, truth = blinks(0.1, 1e-3)
+    found = estimate_drift(fits, frames=FRAMES)
+    assert 300 < found.used.mean() < 500
+    apart, errors = deviations(found, truth)
+    assert np.sqrt(np.mean(apart**2)) < 1.3 * np.sqrt(np.mean(errors**2))
+
+
+def test_errors_that_are_too_small_are_no_obstacle() -> None:
+    fits, truth = blinks(0.1, 0.2)
+    apart, errors = deviations(estimate_drift(fits, frames=FRAMES), truth)
+    assert np.sqrt(np.mean(apart**2)) < 1.5 * np.sqrt(np.mean(errors**2)) < 0.05
+
+
+def test_along_z() -> None:
+    truth = simulated_drift(3, 1.0)
+    height = 200 * np.sin(np.arange(FRAMES) / 700)
+    fits = molecules(60_000, 400, 0.1, 3, truth)
+    rng = np.random.default_rng(3)
+    molecule = np.round(fits.y - truth[fits.frame, 0], 0) * 37 % 400
+    z = molecule + height[fits.frame] + rng.normal(0, 25, len(fits))
+    along = {"z": z, "z_stderr": np.full(len(fits), 25, np.float32)}
+    known = SpotFits(fits.columns | along, ("frame",), units={"z": "nm", "z_stderr": "nm"})
+    found = estimate_drift(known, frames=FRAMES)
+    assert found.z is not None
+    apart = found.z - height
+    assert np.std(apart) < 6
+    assert np.abs(deviations(found, truth)[0]).max() < 0.05
+    assert estimate_drift(fits.with_columns(fits.columns | along)).z is None
+
+
+def test_jumps_within_the_window_are_followed() -> None:
+    truth = np.zeros((FRAMES, 2))
+    truth[1500:, 0], truth[2500:, 1] = 0.5, -0.5
+    fits = molecules(40_000, 400, 0.1, 4, truth)
+    found = estimate_drift(fits, frames=FRAMES, segment=100)
+    apart, _ = deviations(found, truth)
+    assert np.abs(apart).max() < 0.05
+
+
+def test_segments_without_molecules_are_bridged() -> None:
+    truth = simulated_drift(5, 1.0)
+    fits = molecules(40_000, 400, 0.1, 5, truth)
+    dark = (fits.frame >= 1200) & (fits.frame < 1600)
+    rng = np.random.default_rng(1)
+    random = fits.columns | {
+        axis: np.where(dark, rng.uniform(0, 64, len(fits)), fits.columns[axis]) for axis in "yx"
+    }
+    for other in (fits[~dark], fits.with_columns(random)):
+        with pytest.warns(UserWarning, match=r"too few molecules are seen again in frames 1\d\d\d"):
+            found = estimate_drift(other, frames=FRAMES, segment=100)
+        assert np.isnan(found.y_stderr[1300:1500]).all()
+        assert not found.used[1300:1500].any()
+        assert np.isfinite(found.y_stderr[:1100]).all()
+        assert np.isfinite(found.y).all()
+        apart = found.y - truth[:, 0]
+        assert np.abs(apart - apart[:1000].mean())[:1100].max() < 0.1
+        assert np.abs(apart - apart[:1000].mean())[1700:].max() < 0.1
+
+
+def test_doubtful_and_invalid_rows_are_left_out() -> None:
+    truth = simulated_drift(6, 1.0)
+    fits = molecules(40_000, 400, 0.1, 6, truth)
+    found = estimate_drift(fits, frames=FRAMES)
+    worse = fits[np.arange(0, len(fits), 3)]
+    moved = worse.with_columns(worse.columns | {"y": worse.y + 3, "flags": worse.flags | 2**31 - 1})
+    unknown = fits[:500].with_columns(fits[:500].columns | {"x_stderr": np.full(500, np.nan)})
+    lost = fits[:500].with_columns(fits[:500].columns | {"y": np.full(500, np.nan)})
+    whole = SpotFits.concatenate([fits[500:], moved, unknown, lost])
+    same = estimate_drift(whole, frames=FRAMES)
+    apart = same.y - found.y
+    assert np.abs(apart - apart.mean()).max() < 0.03
+
+
+def test_one_channel_only() -> None:
+    fits = molecules(20_000, 300, 0.1)
+    channels = np.arange(len(fits)) % 2
+    both = SpotFits(fits.columns | {"channel": channels}, ("channel", "frame"))
+    with pytest.raises(ValueError, match="channels 0, 1"):
+        estimate_drift(both)
+    assert len(estimate_drift(both[channels == 0], frames=FRAMES)) == FRAMES
+
+
+def without(fits: SpotFits, name: str) -> SpotFits:
+    return SpotFits({key: values for key, values in fits.columns.items() if key != name}, ())
+
+
+FEW = molecules(5000, 100, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("fits", "message"),
+    [
+        (without(FEW, "frame"), "no column frame"),
+        (without(FEW, "y_stderr"), "no column y_stderr"),
+        (FEW[:0], "no fits"),
+        (FEW[FEW.frame == FEW.frame[0]], "all fits are of frame"),
+        (FEW[:10], "10 of 10 fits .* thousands"),
+        (FEW.with_columns(FEW.columns | {"y_stderr": np.full(5000, np.nan)}), "0 of 5000 fits"),
+        (FEW.with_columns(FEW.columns | {"x_stderr": np.zeros(5000)}), "0 of 5000 fits"),
+        (table_of(np.arange(5000), *np.random.default_rng(0).normal(9, 0.1, (2, 5000))),
+         "all fits are within"),
+        (molecules(5000, 10, 0.1, background=1.0), "seen again"),
+        (FEW.with_columns(FEW.columns | {"frame": FEW.frame + 2**40}), "a drift has one number"),
+        (FEW.with_columns(FEW.columns | {"file": np.array(["a", "b"] * 2500, object)}), "files"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(fits: SpotFits, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimate_drift(fits)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "ai"}, 'method must be "aim" or "rcc"'),
+        ({"segment": 0}, "segment must be a number of frames"),
+        ({"frames": 100}, "a drift has one number"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimate_drift(FEW, **arguments)
+
+
+def test_cross_correlation_of_few_spots_is_refused() -> None:
+    with pytest.raises(ValueError, match="segments of the movie have"):
+        estimate_drift(FEW[:100], "rcc")
