@@ -24,7 +24,7 @@ WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-peers test-random damaged lint lint-python lint-style lint-kernels format wheels test-platforms sanitize \
-    bench bench-gpu baseline screenshots small-screens test-napari clean system-packages
+    bench bench-gpu baseline screenshots small-screens test-napari release-check docs clean system-packages
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13]"
@@ -42,7 +42,7 @@ test: lint-style ## check style and types, and run all tests
 	    wait $$types; types=$$?; \
 	    cat build/types.log; exit $$((tests || types))
 
-test-all: test docs test-random damaged lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
+test-all: test docs test-random damaged lint release-check test-platforms sanitize test-peers ## the same, and all that needs other programs
 
 test-random: $(VENV)/.with-dev ## run the tests of random examples with new ones
 	$(WITH_DISPLAY) $(PY) -m pytest -m hypothesis --numprocesses logical
@@ -62,6 +62,7 @@ lint-python: lint-style
 lint-style: $(VENV)/.with-dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+	$(PY) -m codespell_lib
 	$(PY) tools/layouts.py --if-changed
 
 lint-kernels: $(VENV)/.with-dev
@@ -76,6 +77,9 @@ wheels: $(VENV)/.with-dev ## build the package for every platform, into dist/
 	$(PY) -m build --no-isolation --sdist
 	for target in $$($(PY) tools/build_library.py --targets); do \
 	    NAPARI_SPOTFIT_TARGET=$$target $(PY) -m build --no-isolation --wheel || exit 1; done
+
+release-check: wheels $(VENV)/.with-release ## check the wheels, alone and in the oldest and newest napari
+	$(WITH_DISPLAY) $(PY) tools/check_release.py
 
 test-platforms: $(VENV)/.with-dev ## run the libraries for arm64 and Windows, with QEMU and Wine
 	$(PY) tests/platforms/check.py
@@ -149,6 +153,10 @@ $(VENV)/.with-napari: $(VENV)/.created pyproject.toml hatch_build.py | system-pa
 
 $(VENV)/.with-dev: $(VENV)/.with-napari
 	$(PY) $(PIP_INSTALL) --group dev
+	touch $@
+
+$(VENV)/.with-release: $(VENV)/.with-dev
+	$(PY) $(PIP_INSTALL) --group release
 	touch $@
 
 $(VENV)/.with-docs: $(VENV)/.with-napari

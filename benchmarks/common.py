@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import json
 import os
+import platform
+import re
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +23,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 # For the tests' scenes, real files and mouse.
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "helpers")]
+
+#: What the last whole runs have printed beside limits; a table of docs/performance.md.
+RESULTS = ROOT / "benchmarks" / "results.json"
+#: Limits of the line that is being printed.
+_limits: list[dict[str, Any]] = []
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
@@ -88,11 +99,66 @@ def run(
     sections: Mapping[str, Section],
     add: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> None:
-    """Run the sections that the command line names."""
+    """Run the sections that the command line names, and record whole ones in RESULTS."""
     options = parsed(about, list(sections), add)
     for name, section in sections.items():
         if name in options.only:
-            section(options)
+            printed = _Printed(sys.stdout)
+            with contextlib.redirect_stdout(printed):
+                section(options)
+            if not options.quick and printed.lines:
+                _record(f"{Path(sys.argv[0]).name} --only {name}", printed.lines)
+
+
+class _Printed(io.TextIOBase):
+    """Passes on what is printed, and keeps the lines that have limits, with their numbers."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._line = stream, ""
+        self._heading, self._after_blank = "", True
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, text: str) -> int:
+        self._stream.write(text)
+        *whole, self._line = (self._line + text).split("\n")
+        for line in whole:
+            words = re.sub(r"\s{2,}", " · ", line.strip())
+            if _limits:
+                limited = {"under": self._heading, "line": words, "limits": _limits.copy()}
+                self.lines.append(limited)
+                _limits.clear()
+            elif self._after_blank:
+                self._heading = words
+            self._after_blank = not words
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _record(command: str, lines: list[dict[str, Any]]) -> None:
+    """Put what a command has printed in place of what it printed before."""
+    from napari_spotfit import __version__
+
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    about = {
+        "date": f"{date.today()}",
+        "version": __version__,
+        "machine": f"{processor()}, {cores()} cores",
+    }
+    text = json.dumps(
+        {**known, command: {**about, "lines": lines}}, indent=1, ensure_ascii=False, sort_keys=True
+    )
+    RESULTS.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+
+
+def processor() -> str:
+    """Return the name of the processor, on Linux as the system has it."""
+    try:
+        found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found[1] if found else platform.processor() or platform.machine()
 
 
 def cores() -> int:
@@ -111,6 +177,12 @@ def bar(
     value: float, *, least: float | None = None, most: float | None = None, form: str = "g"
 ) -> str:
     """Return the limit of a value as text, and whether it is missed; empty without a limit."""
+    for limit, met in (
+        (least, least is None or value >= least),
+        (most, most is None or value <= most),
+    ):
+        if limit is not None:
+            _limits.append({"value": float(value), "limit": float(limit), "met": bool(met)})
     if least is not None:
         return f"(≥ {least:{form}}{'' if value >= least else ': MISSED'})"
     return "" if most is None else f"(≤ {most:{form}}{'' if value <= most else ': MISSED'})"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import napari_spotfit
 
 project = "napari-spotfit"
@@ -18,6 +21,8 @@ extensions = [
     "sphinx_click",
 ]
 default_role = "code"
+# Options begin with two hyphens, which are no dash.
+smartquotes = False
 
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb"}
 
@@ -51,3 +56,13 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+
+
+def setup(app: Any) -> None:
+    """Show the stars in texts of commands, which are patterns of files."""
+
+    def escape(app: Any, context: Any, lines: list[str]) -> None:
+        lines[:] = [re.sub(r"(?<!\*)\*(?!\*)", r"\*", line) for line in lines]
+
+    for part in ("description", "options"):
+        app.connect(f"sphinx-click-process-{part}", escape)

@@ -143,7 +143,9 @@ def test_every_block_is_python_and_every_public_name_exists(page):
 def test_every_public_name_is_in_the_reference_once_with_an_example():
     page = (DOCS / "reference" / "python.rst").read_text(encoding="utf-8")
     names = re.findall(r"^   (\w+)$", page, re.MULTILINE)
-    assert sorted(names) == sorted(set(spotfit.__all__) - {"__version__"})
+    assert sorted(names) == sorted(set(spotfit.__all__) - {"__version__"}), (
+        "docs/reference/python.rst must list each public name once"
+    )
     for name in names:
         # Those of napari's console run in tests/widgets/test_fit_layer.py, which has a viewer.
         example = "In napari's console::" if name.startswith("fit_layer") else ">>> "

@@ -219,6 +219,8 @@ def test_requirements_are_the_same_wherever_they_are_written() -> None:
     text = (ROOT / "tools" / "conda-recipe" / "recipe.yaml").read_text(encoding="utf-8")
     recipe = yaml.safe_load(text)
     assert recipe["context"]["version"] == napari_spotfit.__version__
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == napari_spotfit.__version__
     python = f"python{project['project']['requires-python']}"
     run = {Requirement(text) for text in recipe["requirements"]["run"]}
     assert run == {Requirement(text) for text in [python, *project["project"]["dependencies"]]}

@@ -134,6 +134,22 @@ def keys() -> Iterator[str]:
     yield from table(("key or click", "what it does"), KEYS)
 
 
+def measured() -> Iterator[str]:
+    """Yield tables of what the benchmarks have printed beside limits."""
+    known = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    for command, run in known.items():
+        yield from ("", f"`{command}`, {run['machine']}, {run['date']}:", "")
+        # The program's own words, whose limits have a column.
+        limit = re.compile(r" *\(([≤≥] [^)]*)\)")
+        rows, above = [], ""
+        for one in run["lines"]:
+            heading = "" if one["under"] == above else one["under"]
+            above, asked = one["under"], ", ".join(limit.findall(one["line"]))
+            rows.append((heading, limit.sub("", one["line"]), asked))
+        yield from table(("of", "measured", "asked"), rows)
+    yield ""
+
+
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     """Yield the lines of a table in Markdown."""
     titles = tuple(titles)
@@ -150,6 +166,7 @@ def quoted(text: str) -> str:
 PARTS = {
     "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
     "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
+    "docs/performance.md": {"measured": measured},
     "docs/reference/keys.md": {"keys": keys},
     "docs/reference/settings.md": {"settings": settings},
     "docs/reference/verdicts.md": {"stops": stops},

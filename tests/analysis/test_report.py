@@ -17,6 +17,7 @@ from napari_spotfit import (
     link_spots,
     load_fits,
     localize,
+    merge_blinks,
     save_report,
     simulate_movie,
 )
@@ -83,6 +84,12 @@ def test_cut_outs_are_the_pixels_of_their_fits(crowd, tmp_path):
     (cut,) = Page(tmp_path / "a.html").pictures
     assert cut.shape == (21, 21)
     assert np.unravel_index(cut.argmax(), cut.shape) == (10, 10)
+
+
+def test_steps_after_the_fit_are_listed(crowd, tmp_path):
+    movie, fits = crowd
+    save_report(merge_blinks(fits), tmp_path / "a.html", movie)
+    assert "After the fit: merge_blinks(" in Page(tmp_path / "a.html").text
 
 
 def test_without_the_image_a_sentence_says_so(crowd, tmp_path):

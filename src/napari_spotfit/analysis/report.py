@@ -23,6 +23,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
+from .render import render
 from .summary import per_frame, summarize
 
 #: Examples of each reason, and how far a cut-out reaches from its centre in pixels.
@@ -157,16 +158,15 @@ def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
     if not len(kept):
         yield "<p>There are no good spots to show.</p>"
         return
-    y, x = (kept.columns[axis] for axis in IN_PLANE)
-    sides = image.shape[-2:] if image is not None else (int(y.max()) + 2, int(x.max()) + 2)
-    finer = max(1, _LONGEST // max(sides))
-    bins = [np.linspace(-0.5, side - 0.5, side * finer + 1) for side in sides]
-    density = np.histogram2d(y, x, bins)[0]
-    yield _figure(_shown(np.sqrt(density)), 1, "density of the good spots")
+    sides = (kept.y.max() + 1, kept.x.max() + 1) if image is None else image.shape[-2:]
+    finer = _LONGEST / max(sides)
+    shape = None if image is None else image.shape
+    picture = render(kept, finer, shape=shape, by=1 / finer)
+    yield _figure(_shown(np.sqrt(picture)), 1, "the good spots of all frames")
     if image is not None:
         index = _fullest(kept, image)
         label = f"the frame with most spots, {index}" if index else "the image"
-        yield _figure(_shown(np.asarray(image[index])), min(finer, 2), label)
+        yield _figure(_shown(np.asarray(image[index])), min(max(int(finer), 1), 2), label)
 
 
 def _doubtful(fits: SpotFits, image: Any) -> Iterator[str]:
@@ -207,6 +207,8 @@ def _example(fits: SpotFits, row: int, image: Any) -> str:
 def _settings(fits: SpotFits) -> Iterator[str]:
     """Yield all settings, with what was estimated."""
     yield "<h2>Settings</h2>"
+    if fits.history:
+        yield f"<p>After the fit: {escape('; '.join(map(str, fits.history)))}.</p>"
     if fits.settings is None:
         yield "<p>Unknown: the table does not say them.</p>"
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..images.frames import FrameSelection
@@ -185,6 +186,7 @@ def _start(
 
 def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
     """Return the viewer that has a layer, and the layer, both as they are behind a proxy."""
+    _check_napari()
     import napari
 
     layer, viewer = itself(layer), itself(viewer or napari.current_viewer())
@@ -196,6 +198,12 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
             "viewer=…"
         )
     return viewer, layer
+
+
+def _check_napari() -> None:
+    """Raise an error if napari is not installed."""
+    if find_spec("napari") is None:
+        raise ImportError('layers need napari, which is missing: pip install "napari-spotfit[all]"')
 
 
 def to_points_layer(
@@ -242,6 +250,7 @@ def to_points_layer(
     """
     if not isinstance(fits, SpotFits):
         raise TypeError(f"fits must be SpotFits, such as localize returns; got {fits!r}")
+    _check_napari()
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
     layer = make_points_layer(points_arguments(fits, face), image_layer, name)
