@@ -34,8 +34,11 @@ struct LightOnAxis {
         if (first < from) first = from;
         if (last > to) last = to;
     }
-    // From the edge of a part's pixel to the centre, in widths.
+    // From the centre to the edge of a pixel, in widths.
     template <class L> SPOTFIT_INLINE L edge(L from_base) const { return (from_base - L(offset)) * L(per_width); }
+    SPOTFIT_INLINE float light(int pixel) const {
+        return light_up_to(edge(float(pixel + 1 - base))) - light_up_to(edge(float(pixel - base)));
+    }
 };
 
 // The rows or columns of cells whose light may reach the pixels from `first` to `last`.

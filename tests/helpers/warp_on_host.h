@@ -22,6 +22,12 @@ static int atomicAdd(int* place, int more) {
     *place += more;
     return before;
 }
+static unsigned long long atomicAdd(unsigned long long* place, unsigned long long more) {
+    const unsigned long long before = *place;
+    *place += more;
+    return before;
+}
+static long long __float2ll_rn(float x) { return llrintf(x); }
 
 namespace host {
 
