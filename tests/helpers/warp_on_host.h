@@ -28,6 +28,7 @@ static unsigned long long atomicAdd(unsigned long long* place, unsigned long lon
     return before;
 }
 static long long __float2ll_rn(float x) { return llrintf(x); }
+static float __fmul_rn(float a, float b) { return a * b; }
 
 namespace host {
 
