@@ -130,11 +130,11 @@ def against_picasso(index: RenderIndex, fits: SpotFits, repeats: int) -> None:
     info = [{"Height": FIELD, "Width": FIELD, "Frames": len(fits), "Pixelsize": 100}]
 
     def theirs() -> np.ndarray:
-        arguments = {"oversampling": OVERSAMPLING, "blur_method": "gaussian"}
-        least = 0.7 / OVERSAMPLING
+        view, least = ((0, 0), (FIELD, FIELD)), 0.7 / OVERSAMPLING
         return render.render(
-            locs, info, viewport=[(0, 0), (FIELD, FIELD)], min_blur_width=least, **arguments
-        )[1]
+            locs, info, disp_px_size=100 / OVERSAMPLING, viewport=view, blur_method="gaussian",
+            min_blur_width=least,
+        )[1]  # fmt: skip
 
     works = {"ours": lambda: index.render(OVERSAMPLING), "Picasso": theirs}
     for clock, what in ((time.perf_counter, "wall"), (time.process_time, "CPU")):
