@@ -229,9 +229,8 @@ class RenderIndex:
         try:
             return self._drawer.draw(*given)
         except cuda_errors() as error:
-            warn_caller(
-                f"the GPU failed, so the CPU renders: {first_line(error)}", BackendFallbackWarning
-            )
+            message = f"the GPU failed, so the CPU renders: {first_line(error)}"
+            warn_caller(BackendFallbackWarning(message))
             self._drawer = self._index
         return self._index.draw(*given)
 

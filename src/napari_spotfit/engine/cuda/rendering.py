@@ -81,7 +81,7 @@ class GpuIndex:
         return pointer
 
 
-def macros(channels: int, *, gaussian: bool) -> dict[str, int | str]:
+def macros(channels: int, *, gaussian: bool) -> dict[str, Any]:
     """Return the constants that the kernels are compiled for."""
     return {
         "THREADS": THREADS, "LANES": LANES, "BLOCKS": BLOCKS, "CHANNELS": channels,

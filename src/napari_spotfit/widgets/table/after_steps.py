@@ -78,12 +78,9 @@ def as_python(
         given = "".join(f", {name}={literal(value)}" for name, value in step.arguments.items())
         lines.append(f"fits = {package}.{step.name}(fits{given})")
     if looks is not None:
-        default = Looks()
-        given = {} if shape is None else {"shape": tuple(shape)}
-        given |= {
-            name: value for name, value in looks._asdict().items()
-            if value != getattr(default, name)
-        }  # fmt: skip
-        texts = "".join(f", {name}={literal(value)}" for name, value in given.items())
-        lines.append(f"image = {package}.render(fits, {oversampling!r}{texts})")
+        chosen = {} if shape is None else {"shape": tuple(shape)}
+        usual = Looks()._asdict()
+        chosen |= {name: one for name, one in looks._asdict().items() if one != usual[name]}
+        given = "".join(f", {name}={literal(value)}" for name, value in chosen.items())
+        lines.append(f"image = {package}.render(fits, {oversampling!r}{given})")
     return "\n".join(lines)
