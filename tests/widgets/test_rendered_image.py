@@ -199,3 +199,9 @@ def test_on_the_canvas_it_covers_its_camera_pixel(open_viewer, rng, zoom):
     )
     # A fiftieth of a camera pixel, but as finely as the canvas has pixels.
     assert np.abs(np.subtract(red, green)).max() < max(0.02 * zoom, 0.5)
+
+
+def test_it_is_no_image_to_fit_spots_in(widget, rendered, raw):
+    """Not even where it is the topmost layer, and selected."""
+    assert widget.settings.image.layer is raw
+    assert rendered.layer not in widget.settings.image._images()

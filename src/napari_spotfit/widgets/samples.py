@@ -86,13 +86,13 @@ def filaments() -> list[LayerData]:
     Returns
     -------
     list of layer data tuples
-        1500 frames of 96×96 pixels with about 22 molecules each. ``metadata["truth"]`` is the table
+        2000 frames of 96×96 pixels with about 14 molecules each. ``metadata["truth"]`` is the table
         of all molecules in all frames, with the number of each ``molecule`` and its positions
         without drift, ``y_fixed`` and ``x_fixed``; ``metadata["drift"]`` the drift (y, x) in
         pixels, one row per frame.
     """
     rng = np.random.default_rng(8)
-    frames, side, events, dwell = 1500, 96, 9000, 2.6
+    frames, side, events, dwell = 2000, 96, 8000, 2.6
     # Pairs of filaments 0.9 pixels apart, as no microscope resolves them, and binding sites.
     sites, curves = 1400, 7
     curve, along = rng.integers(0, curves, sites), rng.uniform(-0.5, 0.5, sites)

@@ -22,7 +22,7 @@ _COARSEST, _MEASURED = 512, 2048
 #: Pixels of the finest level per median width, and per camera pixel at most.
 _PER_SIGMA, _FINEST = 4.0, 256
 #: Share of the pixels with light that the contrast limits include.
-_INCLUDED = 0.997
+_INCLUDED = 0.99
 
 
 class Level:

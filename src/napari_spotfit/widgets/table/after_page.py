@@ -234,7 +234,7 @@ class AfterPage(Page):
         shown = int(np.count_nonzero(self._spots.shown)) - unknown
         text = f"{number(shown)} localisations are rendered."
         if unknown:
-            text += f" {number(unknown)} others have no {self.by.currentText()}."
+            text += f" {number(unknown)} are left out, as their width is unknown."
         self.hint.say(f"{self._words} {text}".strip())
         self._words = ""
         self._show_state()
