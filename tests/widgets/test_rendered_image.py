@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit import SpotFits, to_points_layer
+from napari_spotfit import SpotFits, to_image_layer, to_points_layer
 from napari_spotfit.analysis.render import RenderIndex
 from napari_spotfit.widgets.layers.rendered_image import Looks, RenderedLayer, layer_arguments
 from napari_spotfit.widgets.layers.rendered_levels import TILE, RenderedImage
@@ -205,3 +205,11 @@ def test_it_is_no_image_to_fit_spots_in(widget, rendered, raw):
     """Not even where it is the topmost layer, and selected."""
     assert widget.settings.image.layer is raw
     assert rendered.layer not in widget.settings.image._images()
+
+
+def test_a_script_makes_the_layer_without_points(raw, viewer, rng):
+    layer = viewer.add_layer(to_image_layer(localisations(rng), raw))
+    assert layer.name == "movie rendered"
+    np.testing.assert_allclose(world_of(layer, -0.5, -0.5), world_of(raw, 0, -0.5, -0.5))
+    assert layer.level_shapes[0][0] * 56 == layer.level_shapes[0][1] * 40
+    assert to_image_layer(localisations(rng), colour_by="frame").rgb

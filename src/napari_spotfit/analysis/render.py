@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ _NONE_INSIDE = (
 
 
 def render(
-    fits: SpotFits,
+    fits: SpotFits | Iterable[SpotFits],
     oversampling: float | Sequence[float] = 10,
     *,
     shape: Sequence[int] | None = None,
@@ -55,9 +55,10 @@ def render(
 
     Parameters
     ----------
-    fits : SpotFits
+    fits : SpotFits, or iterable of them
         Localisations, such as ``fits[fits.good]``. Those that ended INVALID have no position and
-        are left out.
+        are left out. Parts, such as of :func:`load_parts`, need not fit in memory together: they
+        need a `shape`, have no colours, and the largest widths are those of each part.
     oversampling : float or (float, float, float), default 10
         Rendered pixels per camera pixel. Three numbers, along z, y and x, make a volume.
     shape : sequence of int, optional
@@ -94,11 +95,29 @@ def render(
     >>> render(fits[fits.good], 8, shape=movie.shape).shape
     (512, 512)
     """
+    if not isinstance(fits, SpotFits):
+        if shape is None or colour_by is not None:
+            raise ValueError(
+                "parts are rendered with a shape=(rows, columns), and without colour_by"
+            )
+        return _sum_of_parts(fits, oversampling, shape=shape, by=by, pixel_size=pixel_size)
     volume = not isinstance(oversampling, (int, float, np.number))
     index = RenderIndex(
         fits, shape=shape, by=by, colour_by=colour_by, pixel_size=pixel_size, volume=volume
     )
     return index.render(oversampling)
+
+
+def _sum_of_parts(parts: Iterable[SpotFits], oversampling: Any, **arguments: Any) -> Floats:
+    """Return the sum of the images of parts that have localisations."""
+    image: Floats | None = None
+    for part in parts:
+        if np.isfinite(part.y).any():
+            own = render(part, oversampling, **arguments)
+            image = own if image is None else np.add(image, own, out=image)
+    if image is None:
+        raise ValueError("no part has localisations: there is nothing to render")
+    return image
 
 
 class RenderIndex:
