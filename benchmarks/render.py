@@ -26,8 +26,8 @@ FIELD, OVERSAMPLING, CANVAS = 256, 8, (800, 1024)
 INDEX, WHOLE, STEP, BYTES, FRAME = 3.0, 0.7, 0.05, 60, 0.016
 #: Limits of the sum, of centroids in rendered pixels, of a GPU's picture, and against Picasso.
 SUM, CENTROID, SAME, RATIO = 1e-5, 1e-3, 1e-5, 2.0
-#: Zoom of a step, and steps from the whole field on.
-ZOOM, STEPS = 1.1, 60
+#: Zoom of a step, steps from the whole field on, and the pause after each in seconds.
+ZOOM, STEPS, PAUSE = 1.1, 60, 0.2
 
 
 def scene(count: int, seed: int = 0) -> SpotFits:
@@ -72,7 +72,8 @@ def steps_of(image: RenderedImage, seed: int = 1) -> list[float]:
         high = np.clip(np.ceil(corners[1] / TILE) * TILE, 0, sides).astype(int)
         part = np.s_[low[0] : high[0], low[1] : high[1]]
         taken.append(spent(lambda level=level, part=part: image.levels[level][part]))
-    return taken
+        time.sleep(PAUSE)
+    return taken[1:]  # the first one is the whole field
 
 
 def print_steps(what: str, taken: list[float], limit: float) -> None:
@@ -160,7 +161,7 @@ def on_gpu(cpu: RenderIndex, fits: SpotFits, repeats: int) -> None:
     print(f"GPU, largest difference of the maximum: {apart:.1e} {bar(apart, most=SAME)}")
     frame = medians({"frame": lambda: index.render(OVERSAMPLING)}, repeats)["frame"]
     print(f"GPU, a frame of the whole field: {1e3 * frame:.1f} ms {bar(frame, most=FRAME)}")
-    print_steps("GPU, a step", steps_of(RenderedImage(index)), FRAME)
+    print_steps("GPU, a step", steps_of(RenderedImage(index, ahead=True)), FRAME)
 
 
 def main() -> None:
@@ -188,7 +189,7 @@ def main() -> None:
         ]
         side = FIELD * OVERSAMPLING
         print(f"whole field at {side}²: {whole:.2f} s of {what} {bar(whole, most=WHOLE)}")
-    print_steps("a step of pan or zoom", steps_of(RenderedImage(index)), STEP)
+    print_steps("a step of pan or zoom", steps_of(RenderedImage(index, ahead=True)), STEP)
     check(index, fits)
     on_gpu(index, fits, chosen.repeats)
     against_picasso(index, fits, chosen.repeats)

@@ -81,6 +81,24 @@ def test_tiles_that_were_not_read_lately_are_dropped(rng, monkeypatch):
     assert len(image._tiles) <= 3
 
 
+def test_the_next_finer_level_is_rendered_ahead_until_another_part_is_read(rng, qtbot):
+    index = RenderIndex(localisations(rng), shape=(40, 56))
+    image, plain = RenderedImage(index, ahead=True), RenderedImage(index)
+    part, parts = index.part, []
+    index.part = lambda *given: parts.append(given) or part(*given)
+    image.levels[1][300:400, 0:200]
+    # Of the finer level rows 600 to 800, in two rows of tiles.
+    qtbot.waitUntil(lambda: len(parts) == 3)
+    assert [given[1] for given in parts] == [(256, 512), (512, 768), (768, 1024)]
+    del parts[:]
+    found = image.levels[0][600:760, 0:400]
+    assert not parts
+    assert (found == plain.levels[0][600:760, 0:400]).all()
+    del parts[:]
+    image._go_ahead(image._reads - 1, 0, (0, 500), (0, 500))
+    assert not parts
+
+
 @pytest.fixture
 def raw(viewer):
     """A raw movie that is scaled, moved and rotated."""

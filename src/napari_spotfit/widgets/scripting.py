@@ -298,4 +298,4 @@ def to_image_layer(
     index = RenderIndex(fits, shape=shape, by=by, colour_by=colour_by)
     if name is None:
         name = "rendered" if image_layer is None else f"{image_layer.name} rendered"
-    return Image(**layer_arguments(RenderedImage(index), image_layer, name))
+    return Image(**layer_arguments(RenderedImage(index, ahead=True), image_layer, name))

@@ -224,4 +224,4 @@ def _indexed(
     )
     visible = shown[known.rows]
     index.show(None if visible.all() else visible)
-    return RenderedImage(index), known, shown
+    return RenderedImage(index, ahead=True), known, shown
