@@ -15,12 +15,16 @@ from typing import Any
 import napari
 import numpy as np
 from demo import WINDOW, fit, open_sample, save_window
+from napari.utils.colormaps import ensure_colormap
 from PIL import Image
 from qtpy.QtCore import QEventLoop, QTimer
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from hand import Hand
 from own_settings import own_settings
+
+from napari_spotfit.analysis.render import RenderIndex
+from napari_spotfit.widgets.layers.points import fits_of_features
 
 IMAGES = Path(__file__).parent / "images"
 #: How long a scene of the story is shown, in milliseconds.
@@ -139,6 +143,42 @@ def show_camera(sample: str) -> None:
     viewer.close()
 
 
+def show_after(sample: str) -> None:
+    """Merge, correct and render the spots of a movie; save the window, and what came of it."""
+    viewer, widget = open_sample(sample)
+    layer = fit(viewer, widget)
+    movie = viewer.layers[sample]
+    results = dock(viewer, "Results")
+    page = results.after
+    results.tabs.setCurrentWidget(page)
+    fits = fits_of_features(layer.features, layer.metadata, layer.ndim)
+    before = RenderIndex(fits[fits.good], shape=movie.data.shape)
+    wait_until(lambda: True)
+    page.run_button.click()
+    wait_until(lambda: "rendered." in page.hint.text())
+    print(page.hint.text())
+    layer.visible = movie.visible = False
+    viewer.reset_view()
+    save_window(viewer, IMAGES / "after-the-fit.png")
+    finer, (top, left), side = 16, (50, 32), 30
+    rows, columns = ((finer * first, finer * (first + side)) for first in (top, left))
+    raw = movie.data.mean(axis=0)[top : top + side, left : left + side]
+    panels = [np.kron(raw - raw.min(), np.ones((finer, finer)))]
+    panels += [
+        index.part((finer, finer), rows, columns) for index in (before, page.rendered.image.index)
+    ]
+    strip = [np.full((finer * side, finer // 2, 4), 1.0)] * 5
+    strip[::2] = [
+        ensure_colormap("inferno").map(np.clip(one / np.quantile(one, 0.995), 0, 1)).reshape(
+            (*one.shape, 4)
+        )
+        for one in panels
+    ]  # fmt: skip
+    picture = np.rint(255 * np.hstack(strip)[..., :3]).astype(np.uint8)
+    Image.fromarray(picture).quantize(255).save(IMAGES / "before-after.png", optimize=True)
+    viewer.close()
+
+
 def show_loop() -> None:
     """Follow fiducials of the simulated microscope, and hold its sample still from a time on."""
     viewer = napari.Viewer()
@@ -162,6 +202,7 @@ def main() -> None:
     show_movie("molecules")
     show_smfish("smfish")
     show_camera("scmos")
+    show_after("filaments")
     show_loop()
 
 

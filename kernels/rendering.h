@@ -8,6 +8,13 @@ namespace spotfit::SPOTFIT_ISA {
 
 constexpr float CUT = 3.0f;
 
+#if defined(__CUDACC_RTC__)
+// Not fused with a difference: the pixels at the edge of a part would be rounded in another way.
+SPOTFIT_INLINE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+#else
+template <class L> SPOTFIT_INLINE L rounded_product(L a, L b) { return a * b; }
+#endif
+
 // The light between the centre and s widths from it: -1/2 at one cut, 1/2 at the other. As pixels are the differences
 // between their edges, they add up to 1, and the cut is as far from the centre on either side.
 template <class L> SPOTFIT_INLINE L light_up_to(L s) {
@@ -16,7 +23,7 @@ template <class L> SPOTFIT_INLINE L light_up_to(L s) {
                                 0.0008157596457749605f,  -0.0002198851143475622f, 5.7932789786718786e-05f,
                                 -1.1494546924950555e-05f};
     s = clamp(s, L(-CUT), L(CUT));
-    return s * polynomial(NORMAL, multiply_add(s * s, L(2.0f / (CUT * CUT)), L(-1.0f)));
+    return rounded_product(s, polynomial(NORMAL, multiply_add(s * s, L(2.0f / (CUT * CUT)), L(-1.0f))));
 }
 
 // Where the light of a localisation lies along an axis, in pixels of a picture from `base` on.
@@ -34,8 +41,11 @@ struct LightOnAxis {
         if (first < from) first = from;
         if (last > to) last = to;
     }
-    // From the edge of a part's pixel to the centre, in widths.
+    // From the centre to the edge of a pixel, in widths.
     template <class L> SPOTFIT_INLINE L edge(L from_base) const { return (from_base - L(offset)) * L(per_width); }
+    SPOTFIT_INLINE float light(int pixel) const {
+        return light_up_to(edge(float(pixel + 1 - base))) - light_up_to(edge(float(pixel - base)));
+    }
 };
 
 // The rows or columns of cells whose light may reach the pixels from `first` to `last`.

@@ -14,6 +14,7 @@ from same_fits import assert_same
 
 from napari_spotfit import (
     NoiseModel,
+    SpotFits,
     detect_spots,
     fit_at,
     fit_spots,
@@ -21,6 +22,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
+from napari_spotfit.analysis.render import RenderIndex
 from napari_spotfit.engine.errors import BackendFallbackWarning
 
 cupy = pytest.importorskip("cupy")
@@ -350,3 +352,19 @@ def test_errors_of_filtered_images_are_found_where_the_fits_lie(spots):
         assert isinstance(values, cupy.ndarray)
         assert values.dtype == expected.dtype
         np.testing.assert_allclose(cupy.asnumpy(values), expected, rtol=1e-6, err_msg=name)
+
+
+def test_rendered_images_are_those_of_the_cpu_and_equal_in_parts():
+    rng = np.random.default_rng(4)
+    columns = dict(zip("yx", rng.uniform(-0.5, 63.5, (2, 100_000)), strict=True))
+    errors = rng.lognormal(np.log(0.1), 0.7, (2, 100_000)).astype(np.float32)
+    fits = SpotFits(columns | dict(zip(("y_stderr", "x_stderr"), errors, strict=True)))
+    for by in ("precision", "histogram"):
+        on_cpu, on_gpu = (
+            RenderIndex(fits, shape=(64, 64), by=by, backend=backend) for backend in ("cpu", "cuda")
+        )
+        whole, expected = on_gpu.render(20), on_cpu.render(20)
+        np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-5 * expected.max())
+        for top, left in ((0, 0), (77, 401), (1200, 1013)):
+            part = on_gpu.part((20, 20), (top, top + 80), (left, left + 120))
+            assert (part == whole[top : top + 80, left : left + 120]).all()

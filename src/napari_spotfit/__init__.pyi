@@ -79,4 +79,5 @@ from .tracking.tracker import track_async as track_async
 from .version import __version__ as __version__
 from .widgets.scripting import fit_layer as fit_layer
 from .widgets.scripting import fit_layers as fit_layers
+from .widgets.scripting import to_image_layer as to_image_layer
 from .widgets.scripting import to_points_layer as to_points_layer

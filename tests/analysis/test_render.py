@@ -204,6 +204,19 @@ def test_hidden_rows_are_not_rendered(rng):
     assert (index.render(10) == render(fits, 10, shape=(24, 24))).all()
 
 
+def test_parts_are_added(rng):
+    fits = table(rng, 3000)
+    parts = [fits[:1000], fits[:0], fits[1000:]]
+    expected = render(fits, 10, shape=(24, 24), by=0.2)
+    image = render(iter(parts), 10, shape=(24, 24), by=0.2)
+    np.testing.assert_allclose(image, expected, rtol=0, atol=SINGLE * expected.max())
+    for arguments in ({}, {"shape": (24, 24), "colour_by": "frame"}):
+        with pytest.raises(ValueError, match="parts are rendered"):
+            render(parts, **arguments)
+    with pytest.raises(ValueError, match="no part"):
+        render([fits[:0]], shape=(24, 24))
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [

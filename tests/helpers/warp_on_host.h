@@ -22,6 +22,13 @@ static int atomicAdd(int* place, int more) {
     *place += more;
     return before;
 }
+static unsigned long long atomicAdd(unsigned long long* place, unsigned long long more) {
+    const unsigned long long before = *place;
+    *place += more;
+    return before;
+}
+static long long __float2ll_rn(float x) { return llrintf(x); }
+static float __fmul_rn(float a, float b) { return a * b; }
 
 namespace host {
 

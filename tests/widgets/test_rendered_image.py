@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit import SpotFits, to_points_layer
+from napari_spotfit import SpotFits, to_image_layer, to_points_layer
 from napari_spotfit.analysis.render import RenderIndex
 from napari_spotfit.widgets.layers.rendered_image import Looks, RenderedLayer, layer_arguments
 from napari_spotfit.widgets.layers.rendered_levels import TILE, RenderedImage
@@ -79,6 +79,24 @@ def test_tiles_that_were_not_read_lately_are_dropped(rng, monkeypatch):
         assert image.levels[0][700:1200, 700:1200].any()
         assert (image.levels[0][:600, :600] == before).all()
     assert len(image._tiles) <= 3
+
+
+def test_the_next_finer_level_is_rendered_ahead_until_another_part_is_read(rng, qtbot):
+    index = RenderIndex(localisations(rng), shape=(40, 56))
+    image, plain = RenderedImage(index, ahead=True), RenderedImage(index)
+    part, parts = index.part, []
+    index.part = lambda *given: parts.append(given) or part(*given)
+    image.levels[1][300:400, 0:200]
+    # Of the finer level rows 600 to 800, in two rows of tiles.
+    qtbot.waitUntil(lambda: len(parts) == 3)
+    assert [given[1] for given in parts] == [(256, 512), (512, 768), (768, 1024)]
+    del parts[:]
+    found = image.levels[0][600:760, 0:400]
+    assert not parts
+    assert (found == plain.levels[0][600:760, 0:400]).all()
+    del parts[:]
+    image._go_ahead(image._reads - 1, 0, (0, 500), (0, 500))
+    assert not parts
 
 
 @pytest.fixture
@@ -199,3 +217,17 @@ def test_on_the_canvas_it_covers_its_camera_pixel(open_viewer, rng, zoom):
     )
     # A fiftieth of a camera pixel, but as finely as the canvas has pixels.
     assert np.abs(np.subtract(red, green)).max() < max(0.02 * zoom, 0.5)
+
+
+def test_it_is_no_image_to_fit_spots_in(widget, rendered, raw):
+    """Not even where it is the topmost layer, and selected."""
+    assert widget.settings.image.layer is raw
+    assert rendered.layer not in widget.settings.image._images()
+
+
+def test_a_script_makes_the_layer_without_points(raw, viewer, rng):
+    layer = viewer.add_layer(to_image_layer(localisations(rng), raw))
+    assert layer.name == "movie rendered"
+    np.testing.assert_allclose(world_of(layer, -0.5, -0.5), world_of(raw, 0, -0.5, -0.5))
+    assert layer.level_shapes[0][0] * 56 == layer.level_shapes[0][1] * 40
+    assert to_image_layer(localisations(rng), colour_by="frame").rgb

@@ -88,3 +88,18 @@ def test_the_drift_is_that_of_the_beads():
     assert np.abs(drift).max() < 8
     moved = truth["y"].to_numpy().reshape(len(drift), -1)
     np.testing.assert_allclose(moved - moved[0], np.broadcast_to(drift[:, :1], moved.shape))
+
+
+def test_filaments_are_where_the_truth_says_once_their_drift_is_subtracted():
+    ((movie, options, _),) = samples.filaments()
+    truth, drift = options["metadata"]["truth"], options["metadata"]["drift"]
+    assert Layer.create(movie, options, "image").scale[-1] == 0.1
+    for column, axis in zip(drift.T, "yx", strict=True):
+        moved = truth[f"{axis}_fixed"] + column[truth["frame"]]
+        np.testing.assert_allclose(moved, truth[axis])
+        assert truth[axis].between(0, movie.shape[1] - 1).all()
+        assert np.ptp(column) > 1
+    assert truth.groupby("molecule").size().median() > 5
+    fits = localize(movie, frames=slice(1000, 1300), sigma=1.3)
+    _, true = matched(fits[fits.good], truth)
+    assert true > 0.9

@@ -52,7 +52,7 @@ def test_the_selected_images_are_ticked_and_others_named(viewer, widget, channel
     selection.update({channels[0], channels[2], mask})
     assert names(choice.ticked) == ["channel 0", "channel 2"]
     assert choice.layer is channels[2]
-    assert choice.skipped.text() == "Not fitted: “cells” (Labels, no image)."
+    assert choice.skipped.text() == "Not fitted: “cells” (Labels, no raw image)."
     assert not choice.skipped.isHidden()
     widget.settings.limit.layer = mask  # then it is known what it is for
     gain = viewer.add_image(np.full((128, 128), 2.0), name="gain")

@@ -74,9 +74,8 @@ template <int CHANNELS, bool GAUSSIAN> class TilePainter {
             const float wide_z = higher_of(s.sigma_z[i] * float(part.scale_z), part.least_sigma);
             const LightOnAxis along_z(depth(i), wide_z, part.plane, part.plane + 1);
             if (along_z.first >= along_z.last) return;
-            float light_z[LANES + AT_ONCE];
-            spread(along_z, light_z);
-            for (int k = 0; k < along_y.last - along_y.first; ++k) light_y[k] *= light_z[0];
+            const float light_z = along_z.light(part.plane);
+            for (int k = 0; k < along_y.last - along_y.first; ++k) light_y[k] *= light_z;
         }
         const int columns = along_x.last - along_x.first, from = along_x.first - tile.column;
         for (int row = along_y.first; row < along_y.last; ++row)

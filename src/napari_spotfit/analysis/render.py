@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..engine.cell_index import CUT, Field, Floats, Part, SpotIndex
+from ..engine.cuda.reasons import first_line
+from ..engine.errors import BackendFallbackWarning, BackendUnavailableError, cuda_errors
 from ..files.exchange.image_info import as_pixel_size, as_shape
 from ..models.bounds import number
 from ..models.columns import IN_PLANE, PLANES, STDERR
 from ..results.spot_fits import SpotFits
+
+if TYPE_CHECKING:
+    from ..engine.cuda.rendering import GpuIndex
 
 #: Widths above this many times their median count as that, or one bad fit would be a cloud.
 _MOST_MEDIANS = 10.0
@@ -23,6 +29,8 @@ _SAMPLE = 1_000_000
 _MOST_PIXELS, _MOST_VOXELS = 1 << 30, 1 << 27
 #: So much deeper a volume is, in nm, so that its last localisation lies before its end.
 _NANOMETRE = 1.0
+#: Localisations from which on a GPU is worth its beginning.
+_LEAST_ON_GPU = 200_000
 #: Colours of the palette; percentiles of a column that get the first and the last one.
 _COLOURS, _ENDS = 256, (1.0, 99.0)
 _NONE_INSIDE = (
@@ -31,7 +39,7 @@ _NONE_INSIDE = (
 
 
 def render(
-    fits: SpotFits,
+    fits: SpotFits | Iterable[SpotFits],
     oversampling: float | Sequence[float] = 10,
     *,
     shape: Sequence[int] | None = None,
@@ -47,9 +55,10 @@ def render(
 
     Parameters
     ----------
-    fits : SpotFits
+    fits : SpotFits, or iterable of them
         Localisations, such as ``fits[fits.good]``. Those that ended INVALID have no position and
-        are left out.
+        are left out. Parts, such as of :func:`load_parts`, need not fit in memory together: they
+        need a `shape`, have no colours, and the largest widths are those of each part.
     oversampling : float or (float, float, float), default 10
         Rendered pixels per camera pixel. Three numbers, along z, y and x, make a volume.
     shape : sequence of int, optional
@@ -86,11 +95,29 @@ def render(
     >>> render(fits[fits.good], 8, shape=movie.shape).shape
     (512, 512)
     """
+    if not isinstance(fits, SpotFits):
+        if shape is None or colour_by is not None:
+            raise ValueError(
+                "parts are rendered with a shape=(rows, columns), and without colour_by"
+            )
+        return _sum_of_parts(fits, oversampling, shape=shape, by=by, pixel_size=pixel_size)
     volume = not isinstance(oversampling, (int, float, np.number))
     index = RenderIndex(
         fits, shape=shape, by=by, colour_by=colour_by, pixel_size=pixel_size, volume=volume
     )
     return index.render(oversampling)
+
+
+def _sum_of_parts(parts: Iterable[SpotFits], oversampling: Any, **arguments: Any) -> Floats:
+    """Return the sum of the images of parts that have localisations."""
+    image: Floats | None = None
+    for part in parts:
+        if np.isfinite(part.y).any():
+            own = render(part, oversampling, **arguments)
+            image = own if image is None else np.add(image, own, out=image)
+    if image is None:
+        raise ValueError("no part has localisations: there is nothing to render")
+    return image
 
 
 class RenderIndex:
@@ -104,6 +131,8 @@ class RenderIndex:
         As in :func:`render`.
     volume : bool, default False
         Whether to render volumes.
+    backend : {"auto", "cpu", "cuda"}
+        Where parts are rendered: "auto" takes a GPU, if there is one, for many localisations.
 
     Attributes
     ----------
@@ -122,6 +151,7 @@ class RenderIndex:
         colour_by: str | None = None,
         pixel_size: float | Sequence[float] | None = None,
         volume: bool = False,
+        backend: Literal["auto", "cpu", "cuda"] = "auto",
     ):
         fits, sides = fits.to_host(), as_shape(shape)
         self._pixel_size = as_pixel_size(pixel_size)
@@ -155,6 +185,7 @@ class RenderIndex:
         )  # fmt: skip
         if not len(self):
             raise ValueError(_NONE_INSIDE)
+        self._drawer = self._index if backend == "cpu" else _on_gpu(self._index, backend)
         self._colours = None if colour_by is None else self._coloured(fits, colour_by)
         self._shown: NDArray[np.bool_] | None = None
 
@@ -211,7 +242,16 @@ class RenderIndex:
         return self._draw(Part((scale[0], scale[1]), rows[0], columns[0], *sides), unit)
 
     def _draw(self, part: Part, unit: float = 1.0) -> Floats:
-        return self._index.draw(part, unit, self._shown, self._colours)
+        given = (part, unit, self._shown, self._colours)
+        if isinstance(self._drawer, SpotIndex):
+            return self._drawer.draw(*given)
+        try:
+            return self._drawer.draw(*given)
+        except cuda_errors() as error:
+            message = f"the GPU failed, so the CPU renders: {first_line(error)}"
+            warn_caller(BackendFallbackWarning(message))
+            self._drawer = self._index
+        return self._index.draw(*given)
 
     def _scale(self, oversampling: float | Sequence[float]) -> tuple[float, ...]:
         """Return rendered pixels per camera pixel along each axis."""
@@ -239,6 +279,28 @@ class RenderIndex:
         hue = np.linspace(4, 0, _COLOURS)[:, np.newaxis] + np.array([0, 4, 2])
         palette = np.clip(np.abs(hue % 6 - 3) - 1, 0, 1).astype(np.float32)
         return np.rint(share * (_COLOURS - 1)).astype(np.uint8), np.ascontiguousarray(palette)
+
+
+def _on_gpu(index: SpotIndex, backend: str) -> SpotIndex | GpuIndex:
+    """Return the index in a GPU's memory if it pays off, or CUDA is asked for."""
+    if backend == "auto" and len(index) < _LEAST_ON_GPU:
+        return index
+    from ..engine.cuda import devices
+
+    try:
+        devices.usable()
+    except BackendUnavailableError:
+        if backend == "cuda":
+            raise
+        return index
+    from ..engine.cuda.rendering import GpuIndex
+
+    try:
+        return GpuIndex(index)
+    except cuda_errors() as error:  # there is no room for it
+        if backend == "cuda":
+            raise BackendUnavailableError(first_line(error)) from error
+        return index
 
 
 class _Extent(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ _CELLS_AT_ONCE = 1 << 15
 _DIGITS = 31
 
 Floats = NDArray[np.float32]
+#: Rows of a palette, and the palette.
+Colors = tuple[NDArray[np.uint8], Floats]
 
 
 class Field(NamedTuple):
@@ -76,6 +78,8 @@ class SpotIndex:
     ----------
     row : ndarray of uint32
         The row of each localisation, in the order of the index.
+    grid : CellIndex
+        The index as the kernels read it.
     """
 
     def __init__(
@@ -92,7 +96,7 @@ class SpotIndex:
         shares = max(1, min(threads.available(), _MOST_SHARES, len(y) // _SHARE))
         ends = [len(y) * share // shares for share in range(shares + 1)]
         side = _side(field, *self._occupied(IndexedRows(*given), field, ends))
-        self._grid = grid = _grid(field, side)
+        self.grid = grid = _grid(field, side)
         counts = _counts(grid, IndexedRows(*given), ends)
         first = np.zeros(counts.shape[1] + 1, np.uint32)
         np.cumsum(counts.sum(axis=0, dtype=np.uint32), out=first[1:])
@@ -130,12 +134,19 @@ class SpotIndex:
     def __len__(self) -> int:
         return len(self.row)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by the names that the kernels have for them."""
+        sigma = zip(("sigma_y", "sigma_x", "sigma_z"), self._sigma, strict=False)
+        found = {"first": self._first, "reach": self._reach, **dict(sigma)}
+        found |= zip("yx", self._steps, strict=True)
+        return found if self._z is None else found | {"z": self._z}
+
     def draw(
         self,
         part: Part,
         unit: float = 1.0,
         shown: NDArray[np.bool_] | None = None,
-        colors: tuple[NDArray[np.uint8], Floats] | None = None,
+        colors: Colors | None = None,
     ) -> Floats:
         """Draw a part of a picture; parts are equal to the bit to the same pixels of the whole.
 
@@ -157,7 +168,7 @@ class SpotIndex:
         """
         channels = 1 if colors is None else 3
         picture = np.empty((part.rows, part.columns, *[3] * (colors is not None)), np.float32)
-        index = CellIndex.from_buffer_copy(self._grid)
+        index = CellIndex.from_buffer_copy(self.grid)
         index.shown = address(shown)
         if colors is not None:
             index.color, index.palette = map(address, colors)
@@ -184,7 +195,7 @@ class SpotIndex:
 
     def _find_reach(self, first: int, last: int) -> None:
         load().functions.spotfit_reach_of_cells(
-            ctypes.byref(self._grid), CUT, first, last, address(self._reach)
+            ctypes.byref(self.grid), CUT, first, last, address(self._reach)
         )
 
     def _occupied(self, rows: IndexedRows, field: Field, ends: list[int]) -> tuple[int, float]:

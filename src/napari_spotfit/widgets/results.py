@@ -150,8 +150,8 @@ class Results(Docked):
 
     @cached_property
     def after(self) -> AfterPage:
-        """The super-resolved image."""
-        return self._placed(AfterPage(self._viewer, self.spots), "After the fit")
+        """Steps from spots to a super-resolved image."""
+        return self._placed(AfterPage(self._viewer, self.spots, self._history), "After the fit")
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""

@@ -80,6 +80,60 @@ def beads() -> list[LayerData]:
     return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "beads", drift=drift)]
 
 
+def filaments() -> list[LayerData]:
+    """Return a movie of filaments whose molecules blink, while the sample drifts.
+
+    Returns
+    -------
+    list of layer data tuples
+        2000 frames of 96×96 pixels with about 14 molecules each. ``metadata["truth"]`` is the table
+        of all molecules in all frames, with the number of each ``molecule`` and its positions
+        without drift, ``y_fixed`` and ``x_fixed``; ``metadata["drift"]`` the drift (y, x) in
+        pixels, one row per frame.
+    """
+    rng = np.random.default_rng(8)
+    frames, side, events, dwell = 2000, 96, 8000, 2.6
+    # Pairs of filaments 0.9 pixels apart, as no microscope resolves them, and binding sites.
+    sites, curves = 1400, 7
+    curve, along = rng.integers(0, curves, sites), rng.uniform(-0.5, 0.5, sites)
+    angle, bend = rng.uniform(0, np.pi, (curves, 1)), rng.uniform(-14, 14, (curves, 1))
+    middle = rng.uniform(0.3 * side, 0.7 * side, (curves, 2))
+    across = bend[curve, 0] * (4 * along**2 - 0.5) + 0.45 * rng.choice((-1, 1), sites)
+    turn = np.hstack([np.sin(angle), np.cos(angle)])
+    fixed = middle[curve] + 80 * along[:, None] * turn[curve]
+    fixed += across[:, None] * (turn[:, ::-1] * (1, -1))[curve] + rng.normal(0, 0.03, (sites, 2))
+    inside = np.all((fixed > 4) & (fixed < side - 5), axis=1)
+    fixed = fixed[inside]
+    time = np.arange(frames) / frames
+    drift = np.cumsum(rng.normal(0, 0.01, (frames, 2)), axis=0)
+    drift += np.column_stack([1.2 * np.sin(4 * time), -1.5 * time])
+    drift -= drift[0]
+    # Each event is bright from any moment on, for some while.
+    begin, while_ = rng.uniform(0, frames, events), rng.exponential(dwell, events)
+    end = np.minimum(begin + while_, frames - 1e-6)
+    count = np.floor(end).astype(int) - np.floor(begin).astype(int) + 1
+    event = np.repeat(np.arange(events), count)
+    frame = (
+        np.floor(begin).astype(int)[event]
+        + np.arange(len(event))
+        - np.repeat(np.cumsum(count) - count, count)
+    )
+    lit = np.minimum(end[event], frame + 1) - np.maximum(begin[event], frame)
+    molecule = rng.integers(0, len(fixed), events)[event]
+    places = fixed[molecule] + drift[frame]
+    truth = pd.DataFrame(
+        {
+            "frame": frame, "y": places[:, 0], "x": places[:, 1], "sigma": _SIGMA,
+            "photons": 1500 * lit, "molecule": molecule,
+            "y_fixed": fixed[molecule, 0], "x_fixed": fixed[molecule, 1],
+        }
+    ).sort_values("frame", ignore_index=True)  # fmt: skip
+    light = np.full((frames, side, side), 12.0)
+    for number, spots in truth.groupby("frame"):
+        add_spots(light[number], spots)
+    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "filaments", drift=drift)]
+
+
 def smfish() -> list[LayerData]:
     """Return an image of cells with many transcripts, as single-molecule FISH shows them.
 

@@ -260,3 +260,51 @@ def to_points_layer(
         # So what is done to the layer can be undone, once a script has added it.
         history_of(viewer)
     return layer
+
+
+def to_image_layer(
+    fits: SpotFits,
+    image_layer: Image | None = None,
+    *,
+    name: str | None = None,
+    by: str | float = "precision",
+    colour_by: str | None = None,
+) -> Image:
+    """Return a napari layer that shows localisations as a super-resolved image.
+
+    It is drawn as finely as the viewer shows it, a tile at a time, so that tens of millions of
+    localisations pan and zoom. Its values are localisations per camera pixel.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Localisations, such as ``fits[fits.good]``.
+    image_layer : napari.layers.Image, optional
+        The image that was fitted, on which it lies.
+    name : str, optional
+        Name of the layer; the default is made from the image's name.
+    by, colour_by
+        As in :func:`render`.
+
+    Returns
+    -------
+    napari.layers.Image
+        A layer with several levels of resolution.
+
+    Raises
+    ------
+    ValueError
+        As :func:`render`.
+    """
+    from napari.layers import Image
+
+    from ..analysis.render import RenderIndex
+    from .layers.images import full_resolution
+    from .layers.rendered_image import layer_arguments
+    from .layers.rendered_levels import RenderedImage
+
+    shape = None if image_layer is None else full_resolution(image_layer).shape
+    index = RenderIndex(fits, shape=shape, by=by, colour_by=colour_by)
+    if name is None:
+        name = "rendered" if image_layer is None else f"{image_layer.name} rendered"
+    return Image(**layer_arguments(RenderedImage(index, ahead=True), image_layer, name))

@@ -23,6 +23,7 @@ from napari_spotfit.engine.cuda import (
     elongation,
     filtered_errors,
     flat_areas,
+    rendering,
 )
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
@@ -126,6 +127,15 @@ def test_cutting_out_compiles_without_a_word(architecture):
     texts = {number: f"#define PIXEL {number}\n{text}" for number in cut_out.NUMBERS.values()}
     made = build(architecture, texts, options(THREADS=cut_out.THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("channels", "gaussian"), [(1, True), (3, True), (1, False), (3, False)])
+def test_rendering_compiles_without_a_word(architecture, channels, gaussian):
+    given = options(**rendering.macros(channels, gaussian=gaussian))
+    made = build(architecture, {"pictures": source("cuda/rendering.cu")}, given)["pictures"]
+    assert (made.log, len(made.usage)) == ("", len(rendering.KERNELS))
+    assert not any(usage.stack for usage in made.usage)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

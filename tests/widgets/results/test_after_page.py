@@ -7,16 +7,19 @@ import pytest
 import tifffile
 from event_loop import settle
 from hand import LEFT
+from qtpy.QtWidgets import QApplication
 from spot_table import dock
 
-from napari_spotfit import SpotFits, render, to_points_layer
+from napari_spotfit import SpotFits, merge_blinks, render, to_points_layer
 from napari_spotfit.analysis.filters import Filters
 
 
-def localisations(count=2000):
+def localisations(count=2000, blinks=1):
+    """Molecules at places of their own, each seen in so many frames in a row."""
     rng = np.random.default_rng(1)
+    y, x = (np.repeat(rng.uniform(2, side, count // blinks), blinks) for side in (37, 53))
     columns = {
-        "y": rng.uniform(2, 37, count), "x": rng.uniform(2, 53, count),
+        "y": y + rng.normal(0, 0.05, count), "x": x + rng.normal(0, 0.05, count),
         "y_stderr": rng.uniform(0.08, 0.12, count).astype(np.float32),
         "x_stderr": rng.uniform(0.08, 0.12, count).astype(np.float32),
         "sigma": np.full(count, 1.3, np.float32), "photons": np.arange(count, dtype=np.float32),
@@ -48,7 +51,7 @@ def page(widget):
 
 
 def press_render(page, qtbot):
-    qtbot.mouseClick(page.render_button, LEFT)
+    qtbot.mouseClick(page.image.button, LEFT)
     qtbot.waitUntil(lambda: "rendered." in page.hint.text())
 
 
@@ -107,7 +110,7 @@ def test_what_is_wrong_is_said(widget, page, layer, qtbot, tmp_path):
     qtbot.waitUntil(lambda: ".tif" in page.hint.text())
     widget.spots.set_filters(Filters({"photons": (-2.0, -1.0)}))
     settle()
-    qtbot.mouseClick(page.render_button, LEFT)
+    qtbot.mouseClick(page.image.button, LEFT)
     assert "No spots are shown" in page.hint.text()
 
 
@@ -135,3 +138,93 @@ def test_a_removed_image_is_made_again_by_its_button_only(viewer, page, layer, q
     assert light(viewer, page) == pytest.approx(2000, rel=1e-4)
     layer.shown = layer.features["photons"] < 99.5
     qtbot.waitUntil(lambda: light(viewer, page) < 101)
+
+
+@pytest.fixture
+def blinking(viewer, layer):
+    """Each molecule is seen in four frames in a row, at the same place."""
+    fits = localisations(blinks=4)
+    viewer.layers.remove(layer)
+    return viewer.add_layer(to_points_layer(fits, viewer.layers["movie"]))
+
+
+@pytest.fixture
+def of_blinks(viewer, blinking):
+    widget = dock(viewer)
+    widget.tabs.setCurrentWidget(widget.after)
+    return widget
+
+
+def test_blinks_are_merged_rendered_and_taken_back(viewer, of_blinks, blinking, qtbot):
+    page = of_blinks.after
+    press_render(page, qtbot)
+    expected = merge_blinks(localisations(blinks=4))
+    qtbot.mouseClick(page.merge.button, LEFT)
+    qtbot.waitUntil(lambda: "events." in page.hint.text())
+    assert len(blinking.data) == len(expected) < 700
+    assert page.hint.text() == f"2\u202f000 spots are {len(expected)} events."
+    np.testing.assert_allclose(blinking.features["photons"], expected.photons)
+    assert [step["name"] for step in blinking.metadata["history"]] == ["merge_blinks"]
+    qtbot.waitUntil(lambda: light(viewer, page) < len(expected) + 1)
+    page._history.undo()
+    settle()
+    assert len(blinking.data) == 2000
+    assert blinking.metadata["history"] == []
+    qtbot.waitUntil(lambda: light(viewer, page) > 1990)
+    page._history.redo()
+    settle()
+    assert len(blinking.data) == len(expected)
+
+
+def test_only_spots_that_are_shown_are_merged_and_filters_come_back(of_blinks, blinking, qtbot):
+    page, spots = of_blinks.after, of_blinks.spots
+    kept = Filters({"photons": (0.0, 399.5)})
+    spots.set_filters(kept)
+    settle()
+    qtbot.mouseClick(page.merge.button, LEFT)
+    qtbot.waitUntil(lambda: "events." in page.hint.text())
+    assert page.hint.text().startswith("400 spots are ")
+    settle()
+    assert not spots.filters
+    assert blinking.shown.all()
+    page._history.undo()
+    settle()
+    assert spots.filters == kept
+    assert blinking.shown.sum() == 400
+
+
+def test_one_button_takes_all_steps(viewer, of_blinks, blinking, qtbot):
+    page = of_blinks.after
+    qtbot.mouseClick(page.run_button, LEFT)
+    qtbot.waitUntil(lambda: "rendered." in page.hint.text())
+    events = len(blinking.data)
+    assert events < 700
+    assert page.hint.text() == (
+        f"2\u202f000 spots are {events} events. {events} localisations are rendered."
+    )
+    assert light(viewer, page) == pytest.approx(events, rel=1e-3)
+
+
+def test_the_steps_are_copied_as_python(of_blinks, blinking, qtbot, tmp_path):
+    page = of_blinks.after
+    qtbot.mouseClick(page.run_button, LEFT)
+    qtbot.waitUntil(lambda: "rendered." in page.hint.text())
+    page.oversampling.put(4)
+    qtbot.mouseClick(page.python_button, LEFT)
+    script = QApplication.clipboard().text()
+    localisations(blinks=4).save(tmp_path / "spots.spots.csv")
+    script = script.replace('"spots.spots.parquet"', repr(str(tmp_path / "spots.spots.csv")))
+    made = {}
+    exec(script, made)
+    expected = render(merge_blinks(localisations(blinks=4)), 4, shape=(40, 56))
+    np.testing.assert_allclose(made["image"], expected, atol=1e-5)
+
+
+def test_merging_twice_is_refused_in_words(of_blinks, blinking, qtbot):
+    page = of_blinks.after
+    for _ in range(2):
+        page.hint.say("")
+        qtbot.mouseClick(page.merge.button, LEFT)
+        qtbot.waitUntil(lambda: page.hint.text() not in ("", "Working…"))
+    assert "merged" in page.hint.text()
+    assert page.merge.button.isEnabled()

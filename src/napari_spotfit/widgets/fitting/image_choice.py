@@ -18,9 +18,8 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..layers.images import image_of
+from ..layers.images import image_of, is_raw
 from ..layers.points import is_preview, is_result
-from ..napari_compat import is_image
 from ..parts.docking import Follower
 from ..parts.layout import explain, fill, sentence
 
@@ -148,7 +147,7 @@ class ImageChoice(QWidget):
             if image is not None:
                 self.look_at(image)
             return
-        images = [one for one in selected if is_image(one) and not self._is_map(one)]
+        images = [one for one in selected if is_raw(one) and not self._is_map(one)]
         if len(selected) == 1:  # one that is added hidden is selected, too
             images = [layer for layer in images if layer.visible]
         if images:
@@ -159,10 +158,10 @@ class ImageChoice(QWidget):
         selected, known = list(self._layers.selection), list(self._maps())
         words = []
         for layer in selected if len(selected) > 1 and not self.pin.isChecked() else ():
-            if is_image(layer):
+            if is_raw(layer):
                 words += [f"“{layer.name}” (it is chosen as a map)"] * self._is_map(layer)
             elif not is_result(layer) and not any(one is layer for one in known):
-                words.append(f"“{layer.name}” ({type(layer).__name__}, no image)")
+                words.append(f"“{layer.name}” ({type(layer).__name__}, no raw image)")
         self.skipped.setText(f"Not fitted: {', '.join(words)}.")
         self.skipped.setVisible(bool(words))
 
@@ -183,7 +182,7 @@ class ImageChoice(QWidget):
             self.changed.emit()
 
     def _images(self) -> list[Image]:
-        return [layer for layer in reversed(self._layers) if is_image(layer)]
+        return [layer for layer in reversed(self._layers) if is_raw(layer)]
 
     def _first(self) -> list[Image]:
         """Return the last current image, else a visible one, but no map if possible."""

@@ -32,6 +32,8 @@ CONTENTS = ("data", "paint", "set_data", *_TRANSFORM)
 AXES = "axis_kinds"
 #: In the metadata of an image and of its results: whether z is an axis of its spots.
 VOLUME = "volume"
+#: In the metadata of an image of localisations, the layer that it was rendered from.
+RENDERED = "rendered_from"
 #: Fewer planes than this are no volume.
 _LEAST_PLANES = 3
 #: Attributes of a layer that place it in the world.
@@ -63,6 +65,11 @@ def full_resolution(layer: Image | Labels) -> Any:
     import dask.array
 
     return (pixels if hasattr(pixels, "dask") else dask.array.from_array(pixels)).astype(np.uint8)
+
+
+def is_raw(layer: Layer) -> bool:
+    """Whether a layer is an image in which spots can be fitted, not one of localisations."""
+    return is_image(layer) and RENDERED not in layer.metadata
 
 
 def own_pixels(layer: Image | Labels) -> Any:

@@ -141,7 +141,9 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
     return layer
 
 
-def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: Image) -> None:
+def update_points_layer(
+    layer: Points, arguments: dict[str, Any], image_layer: Image | None
+) -> None:
     """Show other spots in a layer that :func:`make_points_layer` made, not yet in their colours.
 
     What else the user has set (mark, symbol, size, opacity) stays. Then comes
@@ -156,11 +158,12 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
         layer.features = arguments["features"]
         show_all(layer)
     kept = {MARK: layer.metadata[MARK]} if MARK in layer.metadata else {}
-    link = image_link(image_layer)
+    link = {} if image_layer is None else image_link(image_layer)
     layer.metadata = {**layer.metadata, **arguments["metadata"], **link, **kept}
     if marked:
         draw_marks(layer)
-    align(layer, image_layer)
+    if image_layer is not None:
+        align(layer, image_layer)
 
 
 def color_points_layer(layer: Points) -> None:

@@ -13,7 +13,7 @@ from ...analysis.render import RenderIndex
 from ...models.columns import STDERR
 from ...results.spot_fits import SpotFits
 from ..parts.work import Latest, delayed
-from .images import PLACE, matrix_of
+from .images import PLACE, RENDERED, matrix_of
 from .points import fits_of_features
 from .rendered_levels import RenderedImage
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Layer, Points
 
-#: In the metadata, the Points layer that an image was rendered from.
-RENDERED = "rendered_from"
 _COLORMAP = "inferno"
 #: After a change of spots, others of the same kind may follow for so long, in ms.
 _PATIENCE = 100
@@ -53,7 +51,7 @@ def layer_arguments(image: RenderedImage, on: Layer | None, name: str) -> dict[s
     return {
         "data": image.levels, "multiscale": True, "rgb": coloured, "name": name,
         "affine": affine_of(image, on), "blending": "additive", "interpolation2d": "nearest",
-        **place, **looks,
+        "metadata": {RENDERED: "" if on is None else str(on.unique_id)}, **place, **looks,
     }  # fmt: skip
 
 
@@ -190,9 +188,7 @@ class RenderedLayer(QObject):
             _put(old, self.image)
             old.affine = arguments["affine"]
         assert self.layer is not None
-        self.layer.metadata = {
-            **self.layer.metadata, RENDERED: str(self.points.unique_id), **self.looks._asdict(),
-        }  # fmt: skip
+        self.layer.metadata = {**self.layer.metadata, **self.looks._asdict()}
         self.drawn.emit(known.unknown)
         self._show()
 
@@ -226,4 +222,4 @@ def _indexed(
     )
     visible = shown[known.rows]
     index.show(None if visible.all() else visible)
-    return RenderedImage(index), known, shown
+    return RenderedImage(index, ahead=True), known, shown

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analysis.render import RenderIndex
+from ...engine import threads
 
 Pixels = NDArray[Any]
 
@@ -22,7 +23,7 @@ _COARSEST, _MEASURED = 512, 2048
 #: Pixels of the finest level per median width, and per camera pixel at most.
 _PER_SIGMA, _FINEST = 4.0, 256
 #: Share of the pixels with light that the contrast limits include.
-_INCLUDED = 0.997
+_INCLUDED = 0.99
 
 
 class Level:
@@ -97,6 +98,9 @@ class RenderedImage:
     ----------
     index : RenderIndex
         The localisations.
+    ahead : bool
+        Whether the next finer level of what was read is rendered in the background, so that it is
+        there when the viewer zooms in.
 
     Attributes
     ----------
@@ -110,8 +114,10 @@ class RenderedImage:
         Localisations per camera pixel that are shown brightest.
     """
 
-    def __init__(self, index: RenderIndex):
-        self.index = index
+    def __init__(self, index: RenderIndex, *, ahead: bool = False):
+        self.index, self._ahead = index, ahead
+        #: Counts reads: what is rendered ahead of an earlier one is given up.
+        self._reads = 0
         side = max(index.shape)
         wanted = _PER_SIGMA / index.median_sigma if index.median_sigma else _FINEST
         self.finest = 1 << max(0, min(round(math.log2(wanted)), int(math.log2(_FINEST))))
@@ -128,11 +134,31 @@ class RenderedImage:
         """Render only some rows of the table from now on."""
         self.index.show(rows)
         with self._lock:
+            self._reads += 1
             self._tiles.clear()
             self._bytes = 0
 
     def read(self, level: int, rows: tuple[int, int], columns: tuple[int, int]) -> Pixels:
         """Return a part of a level, and render those of its tiles that are not kept."""
+        with self._lock:
+            self._reads += 1
+            reads = self._reads
+        pixels = self._read(level, rows, columns)
+        if self._ahead and level and pixels.size:
+            finer = ((2 * span[0], 2 * span[1]) for span in (rows, columns))
+            threads.pool().submit(self._go_ahead, reads, level - 1, *finer)
+        return pixels
+
+    def _go_ahead(
+        self, reads: int, level: int, rows: tuple[int, int], columns: tuple[int, int]
+    ) -> None:
+        """Render a part of a level, a row of tiles at a time, until another one is read."""
+        for top in range(rows[0], rows[1], TILE):
+            if reads != self._reads:
+                return
+            self._read(level, (top, min(top + TILE, rows[1])), columns)
+
+    def _read(self, level: int, rows: tuple[int, int], columns: tuple[int, int]) -> Pixels:
         shape = (max(rows[1] - rows[0], 0), max(columns[1] - columns[0], 0))
         colours = self.index.channels == 3
         pixels = np.empty((*shape, 3) if colours else shape, np.uint8 if colours else np.float32)

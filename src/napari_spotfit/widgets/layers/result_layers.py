@@ -19,6 +19,7 @@ from .cells import LABEL, LABELS, with_unknown_labels
 from .history import history_of
 from .images import transform_arguments
 from .points import (
+    HISTORY,
     color_points_layer,
     is_result,
     layer_name,
@@ -263,6 +264,35 @@ def _with_cells(features: pd.DataFrame, row: int, cells: Mapping[str, Any]) -> p
 
 def _same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
+
+
+def put_fits(layer: Points, arguments: dict[str, Any], history: History, what: str) -> None:
+    """Replace the spots of a layer by what a step of analysis made of those shown, undoably.
+
+    Filters go, as they were of the spots before: events have the light of all their spots.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer.
+    arguments : dict
+        From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
+    history : History
+        Where it is recorded.
+    what : str
+        What was done, as in “take back …”.
+    """
+    # Undo restores what the metadata had; a key that was missing would stay.
+    layer.metadata = {HISTORY: [], **layer.metadata}
+    run = object()
+    history.record_view(layer, what, run=run)
+    before = LayerState.of(layer)
+    with history.pause():
+        layer.metadata = {**layer.metadata, "filters": {}}
+        update_points_layer(layer, with_unknown_labels(arguments, layer), None)
+        color_points_layer(layer)
+    history.record(layer, before, what, run)
+    history.shown.emit(layer)
 
 
 def can_be_subtracted(layer: Points) -> str:

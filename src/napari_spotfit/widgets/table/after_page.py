@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout
+from numpy.typing import NDArray
+from qtpy.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ...files.exchange.image_info import nanometres_of
+from ...files.history import steps
 from ...files.rendered_file import write_rendered
 from ...settings.parameter import Parameter
+from ..layers.history import History
 from ..layers.images import pixel_size
+from ..layers.points import HISTORY, fits_of_features, points_arguments
 from ..layers.rendered_image import Looks, RenderedLayer
+from ..layers.result_layers import put_fits
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, ask_to_save, button, explain, fill, flow, guard_wheel
+from ..parts.layout import Label, ask_to_save, explain, fill, guard_wheel
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.work import Latest
+from .after_steps import Action, as_python, merging, run
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 
@@ -54,10 +69,21 @@ _RENDER_TIP = (
 )
 _SAVE_TIP = "<p>Save the image as OME-TIFF, in localisations per pixel.</p>"
 _NOTHING = "nothing"
+_DARK = Parameter(
+    "Dark frames", "For how many frames a molecule may be dark within one event.", "run",
+    unit="frames", minimum=0,
+)  # fmt: skip
+_MERGE_TIP = (
+    "<p>Merge the fits of the same molecule in successive frames to one event, which is more "
+    "precise. The spots that are shown are replaced by their events; <i>Undo</i> takes it back.</p>"
+)
+_RUN_TIP = "<p>Take all steps that are ticked, from the top down.</p>"
+_PYTHON_TIP = "<p>Copy a script that takes the same steps without napari.</p>"
+_WHAT = "the steps after the fit"
 
 
 class AfterPage(Page):
-    """Renders the spots that are shown, and saves the image.
+    """Takes steps on the spots that are shown: merges them, renders them, saves the image.
 
     Parameters
     ----------
@@ -65,19 +91,28 @@ class AfterPage(Page):
         The viewer that shows the layers.
     spots : ShownSpots
         The spots.
+    history : History
+        Where it is recorded that spots have changed.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
         super().__init__(spots)
-        self._viewer = viewer
+        self._viewer, self._history = viewer, history
+        self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP)
+        self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames")
+        self.image = _StepRow("Image", "Render", _RENDER_TIP)
         self.by, self.one_width = QComboBox(), NumberBox(_WIDTH, sample="0.00 px")
         self.colours, self.colour = QComboBox(), FeatureChoice(spots, "frame")
         self.hint = StatusLine()
         self.oversampling = NumberBox(_OVERSAMPLING, sample="000.0")
-        self.render_button = button("Render", _RENDER_TIP, self.render_spots)
-        self.save_button = button("Save image…", _SAVE_TIP, self._ask_where)
-        self.work = Latest(self)
+        self.run_button, self.save_button = QPushButton("Run all"), QPushButton("Save image…")
+        self.python_button = QPushButton("Copy as Python")
+        self.work, self._writing = Latest(self), Latest(self)
         self._rendered: dict[Points, RenderedLayer] = {}
+        #: The layer that the hint is about.
+        self._of: Points | None = None
+        #: What was said of the steps before the image.
+        self._words = ""
         self._lay_out()
         self._connect()
         self._show_state()
@@ -91,10 +126,51 @@ class AfterPage(Page):
     def unbind(self) -> None:
         """Stop working, and follow no layers."""
         self.work.drop()
+        self._writing.drop()
         for one in self._rendered.values():
             one.stop()
             one.deleteLater()
         self._rendered.clear()
+
+    def run_all(self) -> None:
+        """Take all steps that are ticked."""
+        ticked = [row for row in (self.merge, self.image) if row.box.isChecked()]
+        if ticked:
+            self.take(ticked)
+
+    def take(self, rows: Sequence[_StepRow]) -> None:
+        """Take some steps."""
+        layer = self._spots.layer
+        if layer is None:
+            return
+        actions = [merging(int(self.dark_frames.get() or 0))] if self.merge in rows else []
+        if not actions:
+            self.render_spots()
+            return
+        if not self._spots.shown.any():
+            self.hint.fail(_NONE_SHOWN)
+            return
+        job = partial(
+            _taken, actions, layer.features, dict(layer.metadata), layer.ndim,
+            np.array(layer.shown), self.image in rows,
+        )  # fmt: skip
+        self.hint.say("Working…")
+        self._enable(False)
+        self.work.ask(lambda: (layer, job()))
+
+    def copy_python(self) -> None:
+        """Copy a script that takes the same steps."""
+        layer, rendered = self._spots.layer, self.rendered
+        clipboard = QApplication.clipboard()
+        if layer is None or clipboard is None:
+            return
+        looks = None if rendered is None or rendered.layer is None else rendered.looks
+        text = as_python(
+            steps(layer.metadata.get(HISTORY)), looks, layer.metadata.get("image_shape"),
+            float(self.oversampling.get() or 1),
+        )  # fmt: skip
+        clipboard.setText(text)
+        self.said.emit("The steps are copied as Python.")
 
     def render_spots(self) -> None:
         """Render the spots that are shown."""
@@ -107,7 +183,7 @@ class AfterPage(Page):
         if layer not in self._rendered:
             made = RenderedLayer(self._viewer, layer, self.looks, self)
             made.drawn.connect(partial(self._on_drawn, layer))
-            made.failed.connect(lambda error: self.hint.fail(in_words(error, {})))
+            made.failed.connect(self._fail)
             self._rendered[layer] = made
         self.hint.say(f"Rendering {number(int(np.count_nonzero(self._spots.shown)))} spots…")
         self._rendered[layer].draw(self.looks)
@@ -132,17 +208,34 @@ class AfterPage(Page):
             return path, image.shape
 
         self.hint.say(f"Writing {path.name}…")
-        self.work.ask(save)
+        self._writing.ask(save)
+
+    def _on_done(self, done: tuple[Points, _Taken]) -> None:
+        layer, taken = done
+        self._enable(True)
+        if layer not in self._viewer.layers:
+            return
+        if taken.arguments is not None:
+            put_fits(layer, taken.arguments, self._history, _WHAT)
+        self._words = " ".join(taken.words)
+        self.hint.say(self._words)
+        if taken.renders and layer is self._spots.layer:
+            self._spots.read_now()
+            self.render_spots()
+
+    def _fail(self, error: Exception) -> None:
+        self._enable(True)
+        self.hint.fail(in_words(error, {"max_dark_frames": _DARK.label}))
 
     def _on_drawn(self, layer: Points, unknown: int) -> None:
-        self.render_button.setEnabled(True)
         if layer is not self._spots.layer:
             return
         shown = int(np.count_nonzero(self._spots.shown)) - unknown
         text = f"{number(shown)} localisations are rendered."
         if unknown:
-            text += f" {number(unknown)} others have no {self.by.currentText()}."
-        self.hint.say(text)
+            text += f" {number(unknown)} are left out, as their width is unknown."
+        self.hint.say(f"{self._words} {text}".strip())
+        self._words = ""
         self._show_state()
 
     def _on_saved(self, saved: tuple[Path, tuple[int, ...]]) -> None:
@@ -150,9 +243,14 @@ class AfterPage(Page):
         rows, columns = shape[:2]
         self.hint.say(f"{path.name} saved: {number(rows)} × {number(columns)} pixels.")
 
+    def _enable(self, some: bool) -> None:
+        for button in (
+            self.merge.button, self.image.button, self.run_button, self.python_button,
+        ):  # fmt: skip
+            button.setEnabled(some)
+
     def _show_state(self) -> None:
-        some = self._spots.layer is not None
-        self.render_button.setEnabled(some)
+        self._enable(self._spots.layer is not None and not self.work.busy)
         rendered = self.rendered
         self.save_button.setEnabled(rendered is not None and rendered.image is not None)
         self.one_width.setVisible(not _WIDTHS[self.by.currentText()])
@@ -163,7 +261,8 @@ class AfterPage(Page):
         for layer in gone:
             self._rendered.pop(layer).deleteLater()
         self.colour.show_features()
-        if self.rendered is None:
+        if self._spots.layer is not self._of:
+            self._of = self._spots.layer
             self.hint.say(_HINT)
         self._show_state()
 
@@ -181,12 +280,19 @@ class AfterPage(Page):
             self.save_to(chosen[0])
 
     def _connect(self) -> None:
+        self.merge.button.clicked.connect(lambda: self.take([self.merge]))
+        self.image.button.clicked.connect(lambda: self.take([self.image]))
+        self.run_button.clicked.connect(self.run_all)
+        self.python_button.clicked.connect(self.copy_python)
+        self.save_button.clicked.connect(self._ask_where)
         self.by.activated.connect(self._on_looks)
         self.one_width.changed.connect(self._on_looks)
         self.colours.activated.connect(self._on_looks)
         self.colour.chosen.connect(self._on_looks)
-        self.work.done.connect(self._on_saved)
-        self.work.failed.connect(lambda error: self.hint.fail(in_words(error, {})))
+        self.work.done.connect(self._on_done)
+        self.work.failed.connect(self._fail)
+        self._writing.done.connect(self._on_saved)
+        self._writing.failed.connect(self._fail)
         self.table_due.connect(self._on_table)
 
     def _lay_out(self) -> None:
@@ -199,16 +305,73 @@ class AfterPage(Page):
         explain(self.colours, "Colour", _COLOUR_TIP)
         explain(self.colour, "Quantity", _COLOUR_TIP)
         explain(self.oversampling, _OVERSAMPLING.label, f"<p>{_OVERSAMPLING.doc}</p>")
+        for button, tip in (
+            (self.run_button, _RUN_TIP), (self.python_button, _PYTHON_TIP),
+            (self.save_button, _SAVE_TIP),
+        ):  # fmt: skip
+            button.setToolTip(tip)
         for box in (self.by, self.colours):
             guard_wheel(box)
-        choice = flow(
-            (Label("As wide as"), self.by, self.one_width),
-            (Label("coloured by"), self.colours, self.colour), (self.render_button,),
+        self.dark_frames.put(1)
+        explain(self.dark_frames, _DARK.label, f"<p>{_DARK.doc}</p>")
+        self.merge.lay_out(Label(_DARK.label), self.dark_frames)
+        self.image.lay_out(
+            Label("as wide as"), self.by, self.one_width, Label("coloured by"), self.colours,
+            self.colour,
         )  # fmt: skip
-        saving = fill(
-            QHBoxLayout(), 1, Label(_OVERSAMPLING.label), self.oversampling, self.save_button
+        ends = fill(
+            QHBoxLayout(), self.run_button, self.python_button, 1, Label(_OVERSAMPLING.label),
+            self.oversampling, self.save_button,
+        )  # fmt: skip
+        fill(
+            QVBoxLayout(self), self.merge, self.image, self.hint, 1, ends,
+            margins=(6, 6, 6, 6), spacing=4,
+        )  # fmt: skip
+
+
+class _StepRow(QWidget):
+    """A step: its tick, what can be set, and its button."""
+
+    def __init__(self, title: str, verb: str, tip: str):
+        super().__init__()
+        self.box, self.button = QCheckBox(title), QPushButton(verb)
+        self.box.setChecked(True)
+        self.box.setToolTip(tip)
+        self.button.setToolTip(tip)
+
+    def lay_out(self, *parts: QWidget) -> None:
+        """Put what can be set between the tick and the button."""
+        fill(QHBoxLayout(self), self.box, *parts, 1, self.button)
+
+
+class _Taken(NamedTuple):
+    """What steps have made of the spots of a layer."""
+
+    #: Of the layer's update; None if no spot has changed.
+    arguments: dict[str, Any] | None
+    words: list[str]
+    #: Whether the spots are to be rendered next.
+    renders: bool
+
+
+def _taken(
+    actions: Sequence[Action], features: Any, metadata: dict[str, Any], ndim: int,
+    shown: NDArray[np.bool_], renders: bool,
+) -> _Taken:  # fmt: skip
+    """Take steps on the spots that are shown."""
+    fits = fits_of_features(features, metadata, ndim)[shown]
+    done = run(actions, fits)
+    face = metadata.get("face")
+    arguments = None
+    if done.fits is not fits:
+        arguments = points_arguments(
+            done.fits, face if face in done.fits else None, everything=True
         )
-        fill(QVBoxLayout(self), choice, self.hint, 1, saving, margins=(6, 6, 6, 6), spacing=4)
+        # The maps that described the pixels are the same.
+        arguments["metadata"] |= {
+            name: metadata[name] for name in ("maps", "map_names") if name in metadata
+        }
+    return _Taken(arguments, done.words, renders)
 
 
 def _in_nm(layer: Points, oversampling: float) -> list[float] | None:

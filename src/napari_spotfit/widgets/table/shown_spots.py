@@ -65,7 +65,7 @@ class ShownSpots(QObject):
 
     def show_layer(self, layer: Points | None) -> None:
         """Follow a layer, or none."""
-        self._finish()
+        self.read_now()
         if layer is self.layer:
             return
         self._follow(False)
@@ -141,8 +141,8 @@ class ShownSpots(QObject):
         if self._read_soon.isActive() and not self._read_soon.interval():
             self._read_soon.start(milliseconds)
 
-    def _finish(self) -> None:
-        """Apply waiting changes to the layer before leaving it."""
+    def read_now(self) -> None:
+        """Read a table that has changed, or apply filters that wait, at once."""
         if self._read_soon.isActive():
             self._read(apply=True)
         elif self._apply_soon.isActive():
