@@ -68,6 +68,7 @@ class CrowdCount : protected CrowdMoves {
                 s.evidence = square_of(s.light / s.errors[2]) / 2;
             }
             if (of_all) level_errors[cell] = error(3 * moving);
+            if (of_all && is_known) find_width(cell);
         });
     }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.

@@ -9,7 +9,8 @@ namespace spotfit::SPOTFIT_ISA {
 struct Spot {
     double y, x, light;  // from the first pixel of the crowd's box
     double kept_y, kept_x, kept_light;
-    double errors[3];  // of x, y and light
+    double errors[3];           // of x, y and light
+    double wider, wider_error;  // than `sigma` spots are that moved together, as a fraction
     double evidence;
     long long candidate;
     Footprint shape;
@@ -301,6 +302,40 @@ class CrowdLight : protected CrowdPixels {
             factor.at(i, i) = normal.at(i, i) * (1 + damping) + 1e-12;
         }
         return factor.factor();
+    }
+
+    // By which fraction the spots that move would be wider if they might be, all alike, and its error; `factor` is that
+    // of their Fisher information.
+    void find_width(int cell) {
+        constexpr double SMALL = 0.02;
+        float lines[4][2 * SIDE_BY_SIDE * 8];
+        over_part([&](long long k) { store_pixels(other + k, Pixels(0.0f)); });
+        for (int a = 0; a < moving; ++a) {
+            const Spot& s = spots[together[a]];
+            Footprint light = s.shape;
+            light.y = lines[0], light.x = lines[1];
+            for (double sign = 1; sign >= -1; sign -= 2) {
+                const double sigma = f.sigma * (1 + sign * SMALL);
+                const int side = light.rows, whole_line = line - SIDE_BY_SIDE;
+                profile_line(s.y - light.top, sigma, f.is_integrated, side, whole_line, lines[0], lines[2]);
+                profile_line(s.x - light.left, sigma, f.is_integrated, side, whole_line, lines[1], lines[3]);
+                add_light(light, float(sign * s.light / (2 * SMALL)), other);
+            }
+        }
+        double pulled = 0, information = 0;
+        over_part([&](long long k) {
+            const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
+            pulled += sum_of(load_pixels(pull + k) * slope), information += sum_of(weighted * slope);
+            store_pixels(pull + k, weighted);
+        });
+        find_normal(cell);
+        for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
+        factor.solve(step);
+        for (int i = 0; i < normal.size; ++i) information -= gradient[i] * step[i];
+        for (int a = 0; a < moving; ++a) {
+            Spot& s = spots[together[a]];
+            s.wider = pulled / information, s.wider_error = 1 / __builtin_sqrt(information);
+        }
     }
 
   private:

@@ -11,7 +11,7 @@ struct JointFits {
     int is_integrated;    // whether the model is averaged over each pixel
     double scale, shift;  // a pixel as a number that is about as noisy as photo-electrons: value * scale + shift
     double sigma;
-    int reach;  // of the light of a spot, in pixels
+    int reach;           // of the light of a spot, in pixels
     double least_score;  // how far a spot stands out of the noise, as a normal deviate, at least
     int counts_spots;    // whether spots are added and dropped
     int max_iterations;
@@ -28,6 +28,7 @@ struct JointFits {
 struct JointSpot {
     double y, x, light, background;
     double y_error, x_error, light_error, background_error;
+    double wider, wider_error;   // than they should be all spots that moved together, as a fraction
     double evidence;             // the logarithm of how much likelier the data are with it
     double deviance, tolerated;  // of the crowd, and what noise and a slightly different shape explain
     double squares;              // of the crowd's residual

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from noisy_scenes import noisy_scenes
 from same_fits import assert_same
 from scipy.optimize import minimize
 from scipy.special import erf
@@ -315,3 +316,18 @@ def test_the_width_of_crowds_is_that_of_their_spots(density, seed):
         assert abs(fits.settings.sigma / SIGMA - 1) < 0.05
     at_centres = fit_at(movie[0], truth[0], **known, neighbours="joint").settings.sigma
     assert abs(at_centres / SIGMA - 1) < 0.05
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_crowds_of_spots_are_as_wide_as_the_psf(factor):
+    movie, _ = random_spots(2, 0.02, seed=31)
+    fits = localize(movie, **KNOWN | {"sigma": factor * SIGMA}, neighbours="joint")
+    assert not (fits.flags & int(Flag.WIDE | Flag.NARROW)).any()
+
+
+def test_points_that_make_up_smooth_light_are_too_wide():
+    scene = next(one for one in noisy_scenes(SIGMA, 512, 1, spots=0) if one.name == "nuclei")
+    fits = localize(scene.frames[0], sigma=SIGMA, neighbours="auto", backend="cpu")
+    is_wide = fits.flags & int(Flag.WIDE) != 0
+    assert is_wide[fits.group_size > 1].mean() > 0.8
+    assert fits.good.sum() <= 5

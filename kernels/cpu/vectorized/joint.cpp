@@ -72,6 +72,8 @@ class Crowd : CrowdCount {
                         s.errors[0],
                         s.errors[2],
                         level_errors[cell_of(s)],
+                        s.wider,
+                        s.wider_error,
                         s.evidence,
                         left_here.deviance,
                         left_here.tolerated,

@@ -17,6 +17,9 @@ from .quality.flags import LEAST_ERRORS, Flag
 
 #: How many times the deviance that noise explains that of a blob is.
 _BLOB = 1.5
+#: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
+#: Edges and uneven light are made up of points only as they are, too wide.
+_OFF, _SURE = 0.25, 2.0
 
 
 def columns_of(
@@ -82,11 +85,16 @@ def _flags_of(
     flags: NDArray[Any] = before & np.uint32(of_pixels)
     y, x, edge = spots["y"], spots["x"], sigma - 0.5
     height, width = shape
+    wider = np.where(abs(spots["wider"]) > _SURE * spots["wider_error"], spots["wider"], 0.0)
+    moves = spots["is_settled"] == 0
+    of_crowd = np.bincount(spots["crowd"], moves) > np.bincount(spots["crowd"]) / 2
     is_at_edge = (y < edge) | (x < edge) | (y > height - 1 - edge) | (x > width - 1 - edge)
     for flag, where in (
         (Flag.EDGE, is_at_edge),
+        (Flag.WIDE, wider > _OFF),
+        (Flag.NARROW, wider < -_OFF),
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
-        (Flag.GROUP_NOT_SETTLED, spots["is_settled"] == 0),
+        (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
         (Flag.BLOB, spots["deviance"] > _BLOB * spots["tolerated"]),
         (Flag.POOR_FIT, spots["deviance"] > spots["tolerated"]),
     ):
