@@ -331,3 +331,16 @@ def test_points_that_make_up_smooth_light_are_too_wide():
     is_wide = fits.flags & int(Flag.WIDE) != 0
     assert is_wide[fits.group_size > 1].mean() > 0.8
     assert fits.good.sum() <= 5
+
+
+@pytest.mark.parametrize("shape", ["ring", "filament"])
+def test_points_that_make_up_a_line_are_elongated(shape):
+    y, x = np.mgrid[:128, :128] - 64.0
+    off = np.hypot(y, x) - 12 if shape == "ring" else y - 0.3 * x
+    rng = np.random.default_rng(33)
+    line = 80 * np.exp(-(off**2) / (2 * SIGMA**2))
+    image = rng.poisson(BACKGROUND + line).astype(np.uint16)
+    fits = localize(image, **KNOWN, neighbours="auto")
+    assert (fits.group_size > 1).sum() > 10
+    assert (fits.flags & int(Flag.ELONGATED) != 0).mean() > 0.8
+    assert fits.good.sum() <= 1

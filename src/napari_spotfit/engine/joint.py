@@ -30,6 +30,9 @@ _TWO_SPOTS, _ERRORS = 1.04, 2.0
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
+#: A line has so many spots that are long by themselves, at least, and of all of its spots this
+#: share is.
+_LINE, _LONG = 3, 2 / 3
 #: How far neighbours are looked for, in units of σ.
 _FAR = 10.0
 
@@ -242,7 +245,18 @@ class _Crowds:
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
         flags = self._single["flags"][position]
+        long = np.uint32(Flag.ELONGATED)
+        flags = flags & ~long | np.where(self._is_line()[spots["crowd"]], long, np.uint32(0))
         return columns_of(self._fitter, self._job, self._shape, spots, flags)
+
+    def _is_line(self) -> NDArray[np.bool_]:
+        """Return which crowds are lines: of several spots, most were long by themselves."""
+        is_long = self._there & (self._single["flags"] & int(Flag.ELONGATED) != 0)
+        crowds = len(self._frame_of_crowd)
+        long = np.bincount(self._crowd[is_long], minlength=crowds)
+        count = np.bincount(self._crowd[self._there], minlength=crowds)
+        found: NDArray[np.bool_] = (long >= _LINE) & (long >= _LONG * count)
+        return found
 
     def _single_evidence(self) -> NDArray[np.float32]:
         """Return how much likelier each single spot makes the data, as a logarithm."""

@@ -81,8 +81,8 @@ def _flags_of(
     spots: NDArray[np.void], before: NDArray[Any], shape: tuple[int, ...], sigma: float
 ) -> NDArray[Any]:
     """Return what may be wrong with spots that were fitted together."""
-    of_pixels = Flag.BAD_PIXELS | Flag.SATURATED
-    flags: NDArray[Any] = before & np.uint32(of_pixels)
+    kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED
+    flags: NDArray[Any] = before & np.uint32(kept)
     y, x, edge = spots["y"], spots["x"], sigma - 0.5
     height, width = shape
     wider = np.where(abs(spots["wider"]) > _SURE * spots["wider_error"], spots["wider"], 0.0)
