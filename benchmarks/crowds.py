@@ -4,7 +4,10 @@ Spots of σ 130 nm on pixels of 100 nm, 1000 photons on a background of 10, at r
 and true places are paired one to one within 250 nm, so that the pairs are as many, then as near, as
 they can be, or greedily, the nearest first; the r.m.s. error is the lateral distance, and
 Challenge efficiency 100 − √((100 − J)² + r.m.s.²), J in per cent and the error in nm. Rows are
-for σ known. ``--data`` names a folder with ``ArtificialDataset_demo1.tif`` and its truth.
+for σ known. Of exponential brightness, a tenth of the spots is dimmer than the detection limit or
+within σ of a brighter one: joint fits that begin at all true places, and drop what the data do not
+need, have a Jaccard of .83 at 1 and .78 at 2 per µm². ``--data`` names a folder with
+``ArtificialDataset_demo1.tif`` and its truth.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ WANTED = {
     ("equal", 4.0): (0.79, 35), ("exponential", 1.0): (0.90, None),
     ("exponential", 2.0): (0.83, None),
 }  # fmt: skip
+#: The error of the estimated width that is asked for.
+WIDTH_ERROR = 0.05
 
 
 class Scores(NamedTuple):
@@ -123,31 +128,48 @@ def known(neighbours: str, sigma: float = SIGMA) -> dict[str, Any]:
 def print_table(options: argparse.Namespace) -> None:
     """Print the table of densities."""
     for (kind, density), (jaccard, error) in WANTED.items():
-        truth, frames = _movie(density, options.frames, kind)
-        for neighbours in options.neighbours:
-            s = print_scores(f"{kind}, {density:g}/µm²", truth, frames, **known(neighbours))
-        missed = s.jaccard < jaccard or (error is not None and s.error > error)
-        print(f"  asked for: {jaccard}, {error} nm{': MISSED' if missed else ''}")
-    truth, frames = _movie(1.0, options.frames)
+        for seed in options.seeds:
+            truth, frames = _movie(density, options.frames, seed, kind)
+            for neighbours in options.neighbours:
+                s = print_scores(f"{kind}, {density:g}/µm²", truth, frames, **known(neighbours))
+            missed = s.jaccard < jaccard or (error is not None and s.error > error)
+            print(f"  asked for: {jaccard}, {error} nm{': MISSED' if missed else ''}")
+    truth, frames = _movie(1.0, options.frames, options.seeds[0])
     for factor in (0.9, 1.1):
         for neighbours in options.neighbours:
             name = f"σ taken {factor:g} times, 1/µm²"
             print_scores(name, truth, frames, **known(neighbours, factor * SIGMA))
     for density in (1.0, 2.0):
-        truth, frames = _movie(density, options.frames)
+        truth, frames = _movie(density, options.frames, options.seeds[0])
         for neighbours in options.neighbours:
             print_scores(f"nothing known, {density:g}/µm²", truth, frames, neighbours=neighbours,
                          backend="cpu")  # fmt: skip
 
 
-def _movie(density: float, frames: int, kind: str = "equal") -> tuple[list[np.ndarray], np.ndarray]:
-    made = list(movie(density, frames, 5, kind))
+def print_widths(options: argparse.Namespace) -> None:
+    """Print σ as it is estimated, over the true one."""
+    for density in (1.0, 2.0, 4.0, 6.0):
+        for neighbours in options.neighbours:
+            found = []
+            for seed in options.seeds:
+                _, frames = _movie(density, options.frames, seed)
+                settings = spotfit.Settings(pixel="integrated", neighbours=neighbours)
+                found.append(spotfit.estimate_sigma(frames, settings=settings).sigma / SIGMA)
+            missed = max(abs(share - 1) for share in found) > WIDTH_ERROR
+            line = " ".join(f"{share:.3f}" for share in found)
+            print(f"σ at {density:g}/µm², {neighbours:8} {line}{' MISSED' if missed else ''}")
+
+
+def _movie(
+    density: float, frames: int, seed: int, kind: str = "equal"
+) -> tuple[list[np.ndarray], np.ndarray]:
+    made = list(movie(density, frames, seed, kind))
     return [places for _, places in made], np.stack([frame for frame, _ in made])
 
 
 def print_errors(options: argparse.Namespace) -> None:
     """Print whether standard errors are right, and evidence is worth what it says."""
-    truth, frames = _movie(1.0, 4 * options.frames)
+    truth, frames = _movie(1.0, 4 * options.frames, options.seeds[0])
     fits = spotfit.localize(frames, **known("joint"))
     fits = fits[fits.good]
     scaled, false, evidence = [], [], []
@@ -178,7 +200,7 @@ def print_errors(options: argparse.Namespace) -> None:
 def print_speed(options: argparse.Namespace) -> None:
     """Print spots per second at 1 per µm², and what ``auto`` costs where spots are sparse."""
     for density in (0.02, 1.0):
-        _, frames = _movie(density, 400 if density == 1 else 4000)
+        _, frames = _movie(density, 400 if density == 1 else 4000, options.seeds[0])
         for neighbours in ("exclude", "auto", "joint"):
             times = [found_in(frames, **known(neighbours))[1] for _ in range(3)]
             print(f"{density:g}/µm², {neighbours:8} {max(times):9.0f} spots/s")
@@ -204,7 +226,8 @@ def print_data(options: argparse.Namespace) -> None:
 
 
 SECTIONS = {
-    "table": print_table, "data": print_data, "errors": print_errors, "speed": print_speed,
+    "table": print_table, "widths": print_widths, "data": print_data, "errors": print_errors,
+    "speed": print_speed,
 }  # fmt: skip
 
 
@@ -213,6 +236,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, action="append", help="a section")
     parser.add_argument("--frames", type=int, default=12, help="frames of 64×64 px each")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[5, 101, 202, 303], help="of movies"
+    )
     parser.add_argument("--data", type=Path, help="a folder with a crowded movie and its truth")
     parser.add_argument("--neighbours", nargs="+", default=["exclude", "joint"])
     options = parser.parse_args()
