@@ -1,10 +1,10 @@
 // How the spots of a crowd, and its background, move to where their likelihood is highest.
 #pragma once
-#include "crowd_light.h"
+#include "crowd_information.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
-class CrowdMoves : protected CrowdLight {
+class CrowdMoves : protected CrowdInformation {
   protected:
     // Changes of the logarithm of the likelihood below which spots rest: while they are counted, in the end, between
     // sweeps, and for those of a large crowd to be settled.
@@ -13,7 +13,7 @@ class CrowdMoves : protected CrowdLight {
 
     int iterations = 0;
 
-    using CrowdLight::CrowdLight;
+    using CrowdInformation::CrowdInformation;
 
     // Of a spot that stands out of a background as far as it must.
     double least_light(double ground) const {
