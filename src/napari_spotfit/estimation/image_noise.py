@@ -132,6 +132,11 @@ def _measured(
 ) -> tuple[Measured | None, Settings]:
     """Return what is measured in a sample, and the settings by which it is."""
     pixels, settings = _sample(reader, calibration)
+    if pixels.size and pixels.dtype.kind == "f" and not np.isfinite(pixels).any():
+        warn_caller(
+            "all pixels in which the noise is measured are NaN, or bad, so that there are no "
+            "spots: check bad_pixels, and how the image was made"
+        )
     measured = measured_blocks(pixels, settings) if pixels.size else None
     if calibration.camera_noise is not None:  # there may be doubts
         blocks = None if measured is None else measured.blocks
