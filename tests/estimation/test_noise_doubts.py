@@ -144,3 +144,13 @@ def test_whole_numbers_that_floats_do_not_hold_are_refused(kind):
     assert len(told(counts + kind(2**40))) == 0
     with pytest.raises(ValueError, match=r"in steps of 256, .* image - image.min\(\)"):
         localize(counts + kind(2**60), sigma=1.3)
+
+
+@pytest.mark.parametrize("period", [4, 6, 8, 12])
+def test_stripes_are_told(period, electrons):
+    """Thousands of spots on them were good, without a word."""
+    rows = np.arange(SHAPE[0])[:, np.newaxis]
+    movie = taken(electrons + 15 * (1 + np.sin(2 * np.pi * rows / period)))
+    assert any(said.startswith("the image has stripes, one in") for said in told(movie))
+    assert any("has stripes" in said for said in told(movie.swapaxes(1, 2)))
+    assert not any("has stripes" in said for said in told(taken(electrons)))

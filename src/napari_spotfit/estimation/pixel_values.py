@@ -365,3 +365,37 @@ def check_scale(frames: NDArray[Any]) -> None:
         f"has no squares of these: multiply it by {factor}, and divide amplitudes, backgrounds and "
         "photons by that"
     )
+
+
+#: Stripes are no farther apart, have so many times the power of other periods near theirs, which
+#: begin so many numbers beside, and such an amplitude in deviations of neighbouring pixels.
+_MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 16, 50.0, 0.5, 4
+
+
+def stripes(frames: NDArray[Any]) -> float:
+    """Return the period of stripes along one axis in pixels; 0 without stripes.
+
+    Examples
+    --------
+    >>> rng, rows = np.random.default_rng(1), np.arange(96)[:, np.newaxis]
+    >>> counts = rng.poisson(35.0 + 15 * np.sin(rows * np.pi / 4), (1, 96, 96))
+    >>> stripes(counts), stripes(rng.poisson(35.0, (1, 96, 96)))
+    (8.0, 0.0)
+    """
+    found = []
+    for across in (frames, frames.swapaxes(1, 2)):
+        profile = across.mean(axis=(0, 2), dtype=float)
+        size = len(profile)
+        if size < _LEAST_REPEATS * _MOST_APART or not np.isfinite(profile).all():
+            continue
+        first = -(-size // _MOST_APART)
+        power = abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size)))[first:] ** 2
+        highest = int(np.argmax(power))
+        amplitude = 4 * math.sqrt(power[highest]) / size
+        noise = float(np.mean(abs(np.diff(across[0].astype(float)))))
+        near = power[max(highest - 4 * _BESIDE, 0) : highest + 4 * _BESIDE + 1].copy()
+        middle = min(highest, 4 * _BESIDE)
+        near[max(middle - _BESIDE + 1, 0) : middle + _BESIDE] = 0
+        if power[highest] > _OVER_OTHERS * near.max() and amplitude > _CLEAR * noise:
+            found.append(size / (highest + first))
+    return found[0] if len(found) == 1 else 0.0
