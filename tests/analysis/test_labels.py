@@ -60,7 +60,8 @@ def test_labels_on_another_grid(seed, angle, zoom):
     matrix[:2, 1:3], matrix[:2, 3], matrix[2, 3] = turn, (2, -1), 1
     found = label_spots(fits(points), labels, matrix)
     moved = fits(np.column_stack([points[:, 0], points[:, 1:] @ turn.T + (2, -1)]))
-    np.testing.assert_array_equal(found, label_spots(moved, labels))
+    same = np.eye(4)[1:3]  # they lie beyond the labels, too
+    np.testing.assert_array_equal(found, label_spots(moved, labels, same))
     np.testing.assert_array_equal(found, label_spots(fits(points), labels, matrix[:2]))
 
 
@@ -115,6 +116,16 @@ def test_what_does_not_fit_is_said():
         label_spots(one, np.ones((5, 5), int), np.eye(4))
     with pytest.raises(ValueError, match="got 'brightness'"):
         per_label(one, np.ones((5, 5), int), ["brightness"])
+
+
+def test_labels_of_another_size_are_refused():
+    """Each spot had label 0, and each cell no spot."""
+    spots = fits(np.array([[10.0, 20.0], [200.0, 80.0]]))
+    with pytest.raises(ValueError, match=r"they are 64 x 64 pixels; .* an image of 201 x 81"):
+        per_label(spots, np.ones((64, 64), int), ())
+    with pytest.raises(ValueError, match="as large as the image"):
+        label_spots(fits(np.array([[5.0, 1.0, 1.0]])), np.ones((4, 9, 9), int))
+    assert label_spots(fits(np.array([[5.0, 66.0]])), np.ones((64, 64), int)).tolist() == [0]
 
 
 @pytest.mark.parametrize("axes", [("frame", "channel"), ("channel", "frame")])

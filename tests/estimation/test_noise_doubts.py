@@ -130,3 +130,27 @@ def test_a_model_knows_it():
     assert NoiseModel.of(model.to_dict()) == model
     with pytest.raises(ValueError, match="uneven must be a number from 1"):
         NoiseModel(2.0, 0.0, 1.0, uneven=0.5)
+
+
+def test_an_image_without_any_pixel_is_told():
+    (said,) = told(np.full((2, 64, 64), np.nan, np.float32))
+    assert said.startswith("all pixels in which the noise is measured are NaN, or bad")
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.float64])
+def test_whole_numbers_that_floats_do_not_hold_are_refused(kind):
+    """Of 20 spots 12 were found 2⁶⁰ counts up, without a word."""
+    counts = np.random.default_rng(1).poisson(20_000, (64, 64)).astype(kind)
+    assert len(told(counts + kind(2**40))) == 0
+    with pytest.raises(ValueError, match=r"in steps of 256, .* image - image.min\(\)"):
+        localize(counts + kind(2**60), sigma=1.3)
+
+
+@pytest.mark.parametrize("period", [4, 6, 8, 12])
+def test_stripes_are_told(period, electrons):
+    """Thousands of spots on them were good, without a word."""
+    rows = np.arange(SHAPE[0])[:, np.newaxis]
+    movie = taken(electrons + 15 * (1 + np.sin(2 * np.pi * rows / period)))
+    assert any(said.startswith("the image has stripes, one in") for said in told(movie))
+    assert any("has stripes" in said for said in told(movie.swapaxes(1, 2)))
+    assert not any("has stripes" in said for said in told(taken(electrons)))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _MOST_BINS = 1 << 24
 #: The largest label that fits into a column of integers.
 _LARGEST = 2**63 - 1
+#: Fits may end so many pixels outside of the image.
+_BEYOND = 16
 #: The column that says how spots of planes are counted, and its value.
 COUNTED, ONCE_PER_PLANE = "counted", "once per plane"
 
@@ -47,7 +49,8 @@ def label_spots(
     Raises
     ------
     TypeError, ValueError
-        If the labels are not integers, exceed 2⁶³ - 1 at spots, or have more axes than the image.
+        If the labels are not integers, exceed 2⁶³ - 1 at spots, have more axes than the image, or
+        are smaller than it: spots lie beyond them, and there is no ``to_labels``.
 
     Examples
     --------
@@ -67,10 +70,26 @@ def label_spots(
     matrix = _matrix(to_labels, labels.ndim, points.shape[1])
     places = np.floor(points @ matrix[:, :-1].T + matrix[:, -1] + 0.5)
     inside = np.all((places >= 0) & (places < labels.shape), axis=1)
+    if to_labels is None:
+        _check_size(places, labels.shape)
     found = np.zeros(len(points), np.int64)
     found[inside] = own = _look_up(labels, places[inside].astype(np.intp))
     _check_largest(int(own.max(initial=0)))
     return found
+
+
+def _check_size(places: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Check that spots, of which few end beyond the image, lie where labels are."""
+    known = places[np.isfinite(places).all(axis=1)]
+    ends = [*shape[:-2], *(side + _BEYOND for side in shape[-2:])]
+    beyond = (known >= ends).any(axis=1)
+    if beyond.any():
+        size = " x ".join(str(int(side) + 1) for side in known.max(axis=0))
+        raise ValueError(
+            f"labels must be as large as the image: they are {' x '.join(map(str, shape))} pixels; "
+            f"spots reach as far as an image of {size}. Give the image's labels, or to_labels, "
+            "the matrix from its pixels to theirs"
+        )
 
 
 def per_label(

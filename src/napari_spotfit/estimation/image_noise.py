@@ -27,6 +27,7 @@ from ..settings.settings import Settings
 from .depth_noise import depth_correlation
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
+from .pixel_values import stripes
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
 
@@ -132,7 +133,17 @@ def _measured(
 ) -> tuple[Measured | None, Settings]:
     """Return what is measured in a sample, and the settings by which it is."""
     pixels, settings = _sample(reader, calibration)
+    if pixels.size and pixels.dtype.kind == "f" and not np.isfinite(pixels).any():
+        warn_caller(
+            "all pixels in which the noise is measured are NaN, or bad, so that there are no "
+            "spots: check bad_pixels, and how the image was made"
+        )
     measured = measured_blocks(pixels, settings) if pixels.size else None
+    if pixels.size and (period := stripes(pixels)):
+        warn_caller(
+            f"the image has stripes, one in {period:.2g} pixels: most spots on them are none. Take "
+            "the stripes away first, or look at what is found"
+        )
     if calibration.camera_noise is not None:  # there may be doubts
         blocks = None if measured is None else measured.blocks
         _SAMPLES[reader] = _Sample(calibration, settings, blocks, _darker_half(pixels))

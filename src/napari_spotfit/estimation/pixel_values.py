@@ -168,8 +168,8 @@ def usual_is_lowest(frame: NDArray[Any]) -> bool:
     >>> usual_is_lowest(rng.poisson(0.1, (60, 60))), usual_is_lowest(rng.poisson(9.0, (60, 60)))
     (True, False)
     """
-    known = frame[np.isfinite(frame)]
-    return not known.size or bool(np.median(known) == known.min())
+    known = frame if frame.dtype.kind in "iu" else frame[np.isfinite(frame)]
+    return bool(not known.size or 2 * np.count_nonzero(known == known.min()) > known.size)
 
 
 def is_rounded_away(frame: NDArray[Any], step: float) -> bool:
@@ -315,12 +315,16 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
 #: those of spots a thousand times as bright are numbers of single precision; the share of pixels
 #: that differ by less; and how many are looked at.
 _SCALES, _DIFFER, _COMPARED = (1e-16, 1e14), 99, 1 << 16
+#: In so many steps of the numbers they differ, at least.
+_STEPS_OF_NOISE = 8.0
 #: TOO_FAR of kernels/pixels.h.
 _TOO_FAR = 1e30
 
 
 def check_scale(frames: NDArray[Any]) -> None:
     """Check that sums of squares of the frames' noise and light are in single precision's range.
+
+    And that values are no whole numbers so large that their noise is lost when they become floats.
 
     Raises
     ------
@@ -345,6 +349,13 @@ def check_scale(frames: NDArray[Any]) -> None:
         return
     apart = abs(known - np.median(known))
     usual = float(np.percentile(apart, _DIFFER)) or float(apart.max())
+    middle = float(np.median(known))
+    steps = float(np.spacing(frames.dtype.type(abs(middle))))
+    if frames.dtype == np.float64 and usual and steps > max(usual / _STEPS_OF_NOISE, 1.0):
+        raise ValueError(
+            f"the image's values of about {middle:.3g} are calculated in steps of {steps:.3g}, and "
+            f"they differ by {usual:.2g}: subtract a constant first, as in image - image.min()"
+        )
     if usual == 0 or _SCALES[0] <= usual <= _SCALES[1]:
         return
     amount = "little" if usual < 1 else "much"
@@ -354,3 +365,37 @@ def check_scale(frames: NDArray[Any]) -> None:
         f"has no squares of these: multiply it by {factor}, and divide amplitudes, backgrounds and "
         "photons by that"
     )
+
+
+#: Stripes are no farther apart, have so many times the power of other periods near theirs, which
+#: begin so many numbers beside, and such an amplitude in deviations of neighbouring pixels.
+_MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 16, 50.0, 0.5, 4
+
+
+def stripes(frames: NDArray[Any]) -> float:
+    """Return the period of stripes along one axis in pixels; 0 without stripes.
+
+    Examples
+    --------
+    >>> rng, rows = np.random.default_rng(1), np.arange(96)[:, np.newaxis]
+    >>> counts = rng.poisson(35.0 + 15 * np.sin(rows * np.pi / 4), (1, 96, 96))
+    >>> stripes(counts), stripes(rng.poisson(35.0, (1, 96, 96)))
+    (8.0, 0.0)
+    """
+    found = []
+    for across in (frames, frames.swapaxes(1, 2)):
+        profile = across.mean(axis=(0, 2), dtype=float)
+        size = len(profile)
+        if size < _LEAST_REPEATS * _MOST_APART or not np.isfinite(profile).all():
+            continue
+        first = -(-size // _MOST_APART)
+        power = abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size)))[first:] ** 2
+        highest = int(np.argmax(power))
+        amplitude = 4 * math.sqrt(power[highest]) / size
+        noise = float(np.mean(abs(np.diff(across[0].astype(float)))))
+        near = power[max(highest - 4 * _BESIDE, 0) : highest + 4 * _BESIDE + 1].copy()
+        middle = min(highest, 4 * _BESIDE)
+        near[max(middle - _BESIDE + 1, 0) : middle + _BESIDE] = 0
+        if power[highest] > _OVER_OTHERS * near.max() and amplitude > _CLEAR * noise:
+            found.append(size / (highest + first))
+    return found[0] if len(found) == 1 else 0.0

@@ -136,12 +136,15 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
     recorded, frames = measured.recorded, measured.frames
     if frames.shape[1:] != recorded.shape[1:] or min(frames.shape[1:]) <= ROI_MIN:
         return noise
-    if not noise.is_known or not np.isfinite(recorded).any():
+    if recorded.dtype.kind == "f":
+        recorded = recorded[np.isfinite(recorded).any(axis=(1, 2))]
+    if not noise.is_known or not recorded.size:
         return noise
     is_bare = between_is_no_noise(noise)
     is_smooth = not noise.blocks and noise.process == Process.FILTERED
     if not is_smooth and (is_bare or usual_is_lowest(recorded[0])):
-        bare = _of_bare_spots(noise, recorded, measured.step, settings)
+        usual = float(np.nanmin(recorded) if noise.blocks else np.nanmedian(recorded[0]))
+        bare = _of_bare_spots(noise, recorded, usual, measured.step, settings)
         if bare is not None:
             return bare
     if is_bare or noise.process:
@@ -171,14 +174,13 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
 
 
 def _of_bare_spots(
-    noise: NoiseModel, frames: NDArray[Any], step: float, settings: Settings
+    noise: NoiseModel, frames: NDArray[Any], level: float, step: float, settings: Settings
 ) -> NoiseModel | None:
     """Return the noise of spots between which most pixels have the lowest value; None if filtered.
 
     Photons leave residuals that are as strong in the finest detail as elsewhere, filtered ones do
     not. Where half of the noise is left between spots, there was twice as much.
     """
-    level = float(np.nanmin(frames) if noise.blocks else np.nanmedian(frames[0]))
     part = _part(frames, _PIXELS[-1])
     fits = _fits(part, settings, None, level)
     slope = _slope_of(_squares(fits, level, 0.0), NoiseModel(0.0, 0.0, 0.0)).value_if_sure
@@ -220,13 +222,13 @@ def _differ_by_spots(measured: Measured, noise: NoiseModel) -> bool:
 
     Where light is in few pixels, noise of most blocks is less than its mean, and the line too flat.
     """
-    if fine_detail(measured.blocks, noise, measured.step).scatter < MOST_SCATTER:
-        return False
     own = measured.blocks[is_usable(measured.blocks)]
     weight = noise.variance(own["mean"]) ** -2.0
     lever = weight * np.square(own["mean"] - np.average(own["mean"], weights=weight))
     uneven = own["spread"] > _UNEVEN * noise.variance(own["mean"])
-    return float(np.sum(lever[uneven])) > _NEARLY_ALL * float(np.sum(lever))
+    if not np.sum(lever[uneven]) > _NEARLY_ALL * np.sum(lever):
+        return False
+    return fine_detail(measured.blocks, noise, measured.step).scatter > MOST_SCATTER
 
 
 def _with_correlation(squares: _Squares, correlation: float) -> _Squares:
