@@ -20,7 +20,8 @@ from napari_spotfit import (
     calibrate_stage,
     read_log,
 )
-from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
+from napari_spotfit.models.astigmatism import AstigmatismCalibration
+from napari_spotfit.models.curve import Curve
 from napari_spotfit.tracking.displacement import Health
 from napari_spotfit.tracking.heights import Heights
 

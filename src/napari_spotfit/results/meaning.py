@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ..models.calibration import Calibration
 from ..models.columns import COLUMNS
 from ..settings.settings import Settings
-
-if TYPE_CHECKING:
-    from .spot_fits import SpotFits
 
 #: Settings on which the meaning of columns depends.
 _MEANINGFUL = ("model", "pixel", "estimator", "offset", "gain")
@@ -48,34 +45,46 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     return {name: unit for name, unit in units.items() if unit}
 
 
-def check_alike(first: SpotFits, other: SpotFits) -> None:
-    """Raise a ValueError unless fits have the same columns with the same meaning."""
-    only = sorted(set(first.columns) ^ set(other.columns))
-    if only:
-        raise ValueError(f"fits with different columns cannot be joined: some have no {only[0]}")
-    if first.index_names != other.index_names:
-        raise ValueError(
-            "fits of images with different axes cannot be joined: "
-            f"{first.index_names} and {other.index_names}"
-        )
-    done = [", ".join(step.name for step in fits.history) or "none" for fits in (first, other)]
-    if done[0] != done[1]:
-        raise ValueError(
-            "fits that went through different steps of analysis cannot be joined: "
-            f"{done[0]}, and {done[1]}. Do the same steps with all"
-        )
-    if first.units != other.units and None in (first.settings, other.settings):
-        raise ValueError(
-            "fits whose columns have different units cannot be joined: "
-            f"{first.units} and {other.units}"
-        )
-    one, two = first.settings, other.settings
-    if one is two or one is None or two is None:
-        return
-    for name in _MEANINGFUL:
-        values = getattr(one, name), getattr(two, name)
-        if values[0] != values[1]:
+class Meaning(NamedTuple):
+    """What the columns of some fits mean."""
+
+    columns: frozenset[str]
+    index_names: tuple[str, ...]
+    units: dict[str, str]
+    settings: Settings | None
+    #: Names of the steps of analysis that the fits went through.
+    steps: tuple[str, ...]
+
+    def check_alike(self, other: Meaning) -> None:
+        """Raise a ValueError unless the columns of other fits have the same meaning."""
+        only = sorted(self.columns ^ other.columns)
+        if only:
             raise ValueError(
-                f"fits of a different {name} cannot be joined: {values[0]!r} and {values[1]!r}. "
-                "Join their tables: pandas.concat"
+                f"fits with different columns cannot be joined: some have no {only[0]}"
             )
+        if self.index_names != other.index_names:
+            raise ValueError(
+                "fits of images with different axes cannot be joined: "
+                f"{self.index_names} and {other.index_names}"
+            )
+        if self.steps != other.steps:
+            raise ValueError(
+                "fits that went through different steps of analysis cannot be joined: "
+                f"{', '.join(self.steps) or 'none'}, and {', '.join(other.steps) or 'none'}. Do "
+                "the same steps with all"
+            )
+        if self.units != other.units and None in (self.settings, other.settings):
+            raise ValueError(
+                "fits whose columns have different units cannot be joined: "
+                f"{self.units} and {other.units}"
+            )
+        one, two = self.settings, other.settings
+        if one is two or one is None or two is None:
+            return
+        for name in _MEANINGFUL:
+            values = getattr(one, name), getattr(two, name)
+            if values[0] != values[1]:
+                raise ValueError(
+                    f"fits of a different {name} cannot be joined: {values[0]!r} and "
+                    f"{values[1]!r}. Join their tables: pandas.concat"
+                )

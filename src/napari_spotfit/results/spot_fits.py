@@ -18,7 +18,7 @@ from ..images.arrays import like, to_host
 from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
-from .meaning import check_alike, units_of
+from .meaning import Meaning, units_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -444,6 +444,13 @@ class SpotFits:
         )  # fmt: skip
 
     @property
+    def _meaning(self) -> Meaning:
+        steps = tuple(step.name for step in self.history)
+        return Meaning(
+            frozenset(self._columns), self._index_names, self.units, self.settings, steps
+        )
+
+    @property
     def _has_verdicts(self) -> bool:
         """Whether any fit is judged, so that flags and `good` have a meaning."""
         return "flags" in self or not len(self) or bool(self.judged.any())
@@ -496,7 +503,7 @@ class SpotFits:
             raise ValueError("there are no fits to join")
         first, *others = parts
         for other in others:
-            check_alike(first, other)
+            first._meaning.check_alike(other._meaning)
         if not others:
             return first
         if any(part._roi_shape != first._roi_shape for part in others):
