@@ -7,7 +7,7 @@
 // only if the spot itself is not known to be round, as it is between two neighbours.
 //
 // Two points that are fitted as one are as long as a short line, and neighbours on both sides are as a dim line is.
-// What is around tells them apart: on a line, all that is fitted is long; in a crowd, few are.
+// The surroundings tell them apart: on a line, all that is fitted is long; in a crowd, few are.
 #pragma once
 #include "functions.h"
 #include "layouts/verdicts.h"
@@ -20,17 +20,17 @@ constexpr int LARGEST_REACH = 24;
 // Of the lower of two pixels of normal noise with variance v: by how much of sqrt(v) its mean is lower, and its
 // variance over v.
 constexpr float LOWER_BY = 0.5641896f, LOWER_VARIANCE = 0.6816901f;
-// A pixel below all by so many standard deviations is a dead one, or none of the image.
+// Standard deviations below all others from which on a pixel is dead, or none of the image.
 constexpr float DEAD = 4;
-// The weights of the wider window: nearer than about so many sigma squared, a spot's own light is fitted.
+// The weights of the wider window: nearer than about this many sigma squared, a spot's own light is fitted.
 constexpr float OWN_LIGHT = 2;
 // From which square of its error on the long side of the spot itself, and of the wider window, is more than noise; how
 // much more curved one direction is than the other, as a part of the mean; the height of a line over the spot's; and
 // how sure it must be that the spot itself is round.
 constexpr float SURE_OF_SPOT = 11, SURE_OF_LINE = 6.0f, LEAST_OF_SPOT = 0.25f, LEAST_OF_LINE = 0.24f;
 constexpr float ROUND_BELOW = 0.3f, ROUND_ERRORS = 2;
-// Of the spots around one on a line, at least this share is long; and a crowd has so many round ones, of which the ends
-// of something long may look like one.
+// Of the spots around one on a line, at least this share is long; and a crowd has at least this many round ones, of
+// which the ends of something long may look like one.
 constexpr double LONG_AROUND = 2.0 / 3;
 constexpr int ROUND_AROUND = 2;
 // Among the flags while they are set: only what is beside the spot makes it long.
@@ -104,7 +104,7 @@ SPOTFIT_INLINE float length_of(const DirectionSums<float>& s) {
     return square_root(s.difference * s.difference + s.product * s.product);
 }
 
-// What a spot itself says: it is long, or round, or neither is sure.
+// Shape of a spot: long, round, or uncertain.
 enum Elongation { IS_ROUND, IS_LONG, IS_UNSURE };
 SPOTFIT_INLINE Elongation own_elongation(const DirectionSums<float>& own, float height) {
     const float scale = 2 / (height * own.square);

@@ -1,4 +1,4 @@
-// Standard errors of an image that a filter went over: napari_spotfit/engine/filtered_noise.py says why.
+// Standard errors of an image that a filter went over: explained in napari_spotfit/engine/filtered_noise.py.
 #pragma once
 #include "lanes.h"
 #include "layouts/filtered_errors.h"

@@ -5,12 +5,12 @@
 
 namespace spotfit {
 
-// Padding has so many pixels of a ROI at least.
+// Least number of pixels of padding in a ROI.
 constexpr int LEAST_GROUND = 5;
 
 namespace SPOTFIT_ISA {
 
-// Whether a ROI's highest value is suspect; count() says how many pixels have it, if it is asked for.
+// Whether a ROI's highest value is suspect; count() returns how many pixels have it.
 template <class T, class Count> inline bool is_flat_top(T highest, const FlatAreaRule& rule, Count count) {
     if (double(highest) >= rule.largest) return true;
     return double(highest) >= rule.least && count() >= rule.count;

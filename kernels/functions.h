@@ -71,7 +71,7 @@ template <class L> SPOTFIT_INLINE L exponential(L x) {
     constexpr float EXP[] = {0.49999994f, 0.16666521f, 0.041668292f, 0.008368716f, 0.0013818698f};
     const L within = clamp(x, L(-87.0f), L(88.0f));
     const L n = nearest(within * LOG2_E);
-    // Less n ln(2), in two parts, of which the first has so few bits that the product is exact.
+    // Less n ln(2), in two parts; the first has few enough bits for an exact product.
     const L rest = multiply_add(n, L(-1.428606765330187e-6f), multiply_add(n, L(-0.693145751953125f), within));
     const L result = 1.0f + multiply_add(rest * rest, polynomial(EXP, rest), rest);
     return select(x > 88.0f, L(INFINITE), result * from_bits((to_ints(n) + 127) << 23));

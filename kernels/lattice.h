@@ -14,8 +14,8 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // Least squares begins at a second place along z if that explains so much of what the best one does, and settles to a
-// fraction of chi-square; maximum likelihood begins at both ends if the chi-square of one is at most so many times the
-// other's, so far apart, as a part of the depth.
+// fraction of chi-square; maximum likelihood begins at both ends if the chi-square of one is at most this multiple of
+// the other's, so far apart, as a part of the depth.
 constexpr float LEAST_SECOND = 0.3f, PLACE_DELTA = LIKELIHOOD_DELTA, RIVAL = 1.3f, APART = 0.03f;
 
 // The four B-splines that are not 0 at a fraction t behind a knot, and their derivatives.
@@ -174,7 +174,7 @@ template <class Variant, class L> struct SearchEnd {
         for (int j = 0; j < Variant::ALL; ++j) swap(state[POINT + j], point[j]);
         swap(later_chi, chi), swap(later_stop, stop);
     }
-    // Where it may yet be the better one, though least squares says otherwise.
+    // Where it may yet be the better one, against least squares.
     SPOTFIT_INLINE MaskOf<L> is_rival(State<L> state, L best_chi, const FitSettings& settings) const {
         constexpr int Z = MeasuredPsf::Z;
         const L apart = absolute(point[Z] - state[POINT + Z]);
@@ -208,7 +208,7 @@ template <class Variant, class L> SPOTFIT_INLINE void search_on(State<L> state, 
     start_search<Variant>(search, state, start, search.stop < STOP_INVALID);
 }
 
-// Begins a search by maximum likelihood anew where that is better: of least squares' two, which are about as good.
+// Restarts a search by maximum likelihood where that is better: of least squares' two, which are about as good.
 template <class Variant, class Before, class L, class Roi, class Minimize>
 SPOTFIT_INLINE void better_likelihood(Roi& roi, State<L> state, const SearchEnd<Before, L>& other, L best_chi,
                                       const FitSettings& given, Search<L, Variant::N>& search, Minimize minimize) {

@@ -89,7 +89,7 @@ struct Blocks {
 // Values that are exactly 0 do not count either; they belong to areas without noise, such as the
 // outside of a mask.
 
-// Values beyond so many standard deviations are left out, and the variance of a normal
+// Values beyond this many standard deviations are left out, and the variance of a normal
 // distribution within, over that of all of it.
 constexpr float CLIP = 1.5f;
 constexpr double KEPT_VARIANCE = 0.5515244157615512;

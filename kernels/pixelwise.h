@@ -266,7 +266,7 @@ SPOTFIT_INLINE L weighted_chi_square(Roi& roi, const L (&shape)[Variant::SHAPE],
     return roi.sum(chi);
 }
 
-// Where the data say nothing of a parameter: of the angle of a spot that is round.
+// Where the data do not determine a parameter: the angle of a spot that is round.
 template <class Variant, class L>
 SPOTFIT_INLINE MaskOf<L> is_undetermined(int j, L own, L ff, const FitSettings& settings) {
     if constexpr (Variant::Profile::TURNED) {

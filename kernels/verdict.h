@@ -1,4 +1,4 @@
-// What the numbers of one fit say against it; docs/trust.md and napari_spotfit.engine.quality.flags say why.
+// Quality flags of one fit from its numbers, explained in docs/trust.md and napari_spotfit.engine.quality.flags.
 #pragma once
 #include "lanes.h"
 #include "layouts/verdict_settings.h"
@@ -15,7 +15,7 @@ constexpr double OWN_NOISE = 0.5;
 
 // The numbers of a fit, NaN where they are unknown.
 struct FitNumbers {
-    // (z,) y and x from the ROI's first pixel, then what makes the width, each so many numbers after the one before.
+    // (z,) y and x from the ROI's first pixel, then what makes the width, each at a stride from the one before.
     const double* shape;
     int stride;
     double amplitude, background, photons, chi_square, reduced_chi_square, amplitude_error;
@@ -60,7 +60,7 @@ SPOTFIT_INLINE bool is_z_at_limit(const VerdictSettings& s, const FitNumbers& fi
 // Whether chi-square is more than the noise and the model's own tolerance explain. Least squares: the
 // pixels' variances v = slope h + that of a dark pixel, of which the sum of r^2 has the mean (N - p) <v> or less,
 // as the light draws the fit, and the variance sum (2 v^2 + slope^2 v); thrice the latter of an EMCCD. Maximum
-// likelihood: the deviance of so many photo-electrons, with its first correction.
+// likelihood: the deviance of a number of photo-electrons, with its first correction.
 SPOTFIT_INLINE bool is_poor(const VerdictSettings& s, const FitNumbers& fit) {
     const double degrees = no_more(fit.chi_square / fit.reduced_chi_square, s.pixels);
     const double light = fit.photons * s.photon, height = fit.amplitude;

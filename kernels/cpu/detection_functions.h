@@ -12,7 +12,7 @@ struct DetectionFunctions {
     long long (*strips)(const DetectionSettings&);
     long long (*most_maxima)(const DetectionSettings&);
     // Lists the maxima of both bands, in strips of all frames from the first on, while there is room for
-    // all that the next may have; says how many these are, and returns the strip that comes next.
+    // all that the next may have; sets their number, and returns the next strip.
     long long (*find_maxima)(const DetectionSource&, long long first, long long last, void* work, Maximum* found,
                              long long room, long long* count);
     // Puts those of one frame, of strips that are in order, in the order of row and column. `row_starts` is

@@ -3,7 +3,7 @@
 // depends on the shape alone, on the column or on the row alone is worked out before,
 // once for each trial. A GPU has the same program as C++, compiled when it is first needed.
 //
-// napari_spotfit/engine/cpu/expression.py makes the steps and says where their numbers are.
+// napari_spotfit/engine/cpu/expression.py makes the steps and places their numbers.
 #pragma once
 #include "../pixelwise.h"
 #include "interface.h"
@@ -105,7 +105,7 @@ __attribute__((noinline)) void run_steps(const ExpressionStep* steps, int count,
     }
 }
 
-// A program has fewer parameters than SHAPE where there is no code for just so many: the others
+// A program has fewer parameters than SHAPE where no code has exactly its number: the others
 // are held, and nothing depends on them.
 template <int SHAPE_> struct Interpreted : AtPixels {
     static constexpr int SHAPE = SHAPE_;

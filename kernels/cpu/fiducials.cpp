@@ -1,4 +1,4 @@
-// Fiducials followed from frame to frame: what the fits of a frame say of each, what they say together, and what
+// Fiducials followed from frame to frame: the displacement of each in a frame, that of all together, and what
 // is learnt from them. Compiled once for all machines.
 #include "interface.h"
 #include "shifts.h"
@@ -10,11 +10,11 @@ namespace {
 
 // Pixels from the border in which a fiducial does not count.
 constexpr double MARGIN = 3.0;
-// The place of a fiducial is the mean of its places in so many frames, less the displacements; later ones count as
-// the last of so many, so that a slow creep of its own is followed. Its light is known from so many.
+// The place of a fiducial is the mean of its places in this many frames, less the displacements; later ones count as
+// the last of this many, so that a slow creep of its own is followed. Its light is known from the second number.
 constexpr double PLACE_FRAMES = 1000, LIGHT_FRAMES = 30;
-// Light is odd that is off by this share of what it was, and by so many standard errors; for one fiducial or two, of
-// which a lamp may dim all, by that one. For so many frames on end; then it is the fiducial's own from now on.
+// Light is odd that is off by this share of what it was, and by this many standard errors; for one fiducial or two, of
+// which a lamp may dim all, by that one. After the last number of successive frames it becomes the fiducial's own.
 constexpr double ODD_LIGHT = 0.25, ODD_LIGHT_ERRORS = 8.0, ODD_LIGHT_OF_FEW = 0.6;
 constexpr long long PATIENCE = 30;
 // Half of all normal deviates are within this.
@@ -61,7 +61,7 @@ struct Following {
         least = n > 2 ? ODD_LIGHT : ODD_LIGHT_OF_FEW;
     }
 
-    // Says DIM or BRIGHT of a fiducial whose light is odd, else GOOD.
+    // Returns DIM or BRIGHT for a fiducial whose light is odd, else GOOD.
     Health judge_light(long long i, double common, double least) const {
         Health found = GOOD;
         if (!(common > 0)) return has_light(i) ? DIM : GOOD;
@@ -83,9 +83,9 @@ struct Following {
     // What a frame shows of each fiducial by itself.
     void judge() const {
         for (long long i = 0; i < f.count; ++i) {
-            const float told[2] = {f.y_stderr[i], f.x_stderr[i]};
+            const float stderrs[2] = {f.y_stderr[i], f.x_stderr[i]};
             for (int axis = 0; axis < 2; ++axis)
-                f.errors[2 * i + axis] = told[axis] > 0 ? f.scatter * double(told[axis]) : __builtin_nan("");
+                f.errors[2 * i + axis] = stderrs[axis] > 0 ? f.scatter * double(stderrs[axis]) : __builtin_nan("");
             f.shifts[2 * i] = f.y[i] - f.places[2 * i], f.shifts[2 * i + 1] = f.x[i] - f.places[2 * i + 1];
             const double known = f.errors[2 * i] + f.errors[2 * i + 1];
             f.health[i] = (f.flags[i] & unsigned(f.not_found)) != 0 || known != known ? LOST : GOOD;
@@ -152,14 +152,14 @@ struct Following {
 
 SPOTFIT_EXPORT long long spotfit_robust_mean(const Shifts* shifts) { return RobustMean(*shifts).find(); }
 
-// Says where the fiducials should be.
+// Predicts where the fiducials are.
 SPOTFIT_EXPORT void spotfit_expect_fiducials(Fiducials* all) { Following{*all}.expect(); }
 
 SPOTFIT_EXPORT void spotfit_judge_fiducials(Fiducials* all) { Following{*all}.judge(); }
 
 SPOTFIT_EXPORT long long spotfit_move_fiducials(Fiducials* all) { return Following{*all}.find_mean(); }
 
-// Learns from a frame, if any have counted, and says where the fiducials are.
+// Learns from a frame, if any have counted, and returns where the fiducials are.
 SPOTFIT_EXPORT void spotfit_learn_fiducials(Fiducials* all, int used, double usual) {
     const Following following{*all};
     if (used) following.learn(usual);

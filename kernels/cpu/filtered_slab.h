@@ -8,7 +8,7 @@
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
-// Planes that follow each other, of which the last so many are kept.
+// A ring of the last planes.
 struct RingOfPlanes {
     float* first;
     long long kept, stride;

@@ -43,7 +43,7 @@ struct Rectangle {
 
     long long height() const { return most(y1 - y0, 0); }
     long long width() const { return most(x1 - x0, 0); }
-    // With so many more on all sides, as far as the frame goes.
+    // With a margin on all sides, as far as the frame goes.
     Rectangle wider(long long by, const DetectionSettings& s) const {
         return {most(y0 - by, 0), least(y1 + by, s.height), most(x0 - by, 0), least(x1 + by, s.width)};
     }
@@ -86,7 +86,7 @@ template <class T> SPOTFIT_INLINE L differences(const T* from, T level) {
     else return __builtin_convertvector(pixels, L::Floats) - float(level);
 }
 
-// Copies pixels of a row less the level, and says whether there were bad ones, for which another
+// Copies pixels of a row less the level, and returns whether there were bad ones, for which another
 // number stands.
 template <class T> SPOTFIT_INLINE bool copy_row(const T* from, long long count, T level, float instead, float* to) {
     MaskOf<L> good(true);
@@ -140,7 +140,7 @@ template <class T> bool has_bad_pixels(const Frame<T>& frame, const DetectionSet
     return false;
 }
 
-// Rows that follow each other, of which the last so many are kept.
+// A ring of the last rows.
 struct RingOfRows {
     float* first;
     long long kept, stride;
@@ -356,7 +356,7 @@ SPOTFIT_INLINE void end_row(const Rectangle& inner, float* const (&to)[BANDS + 1
 // Before the first column of a filtered row: room for what lies outside of the frame.
 constexpr int BEFORE = W;
 
-// The same, of which the bands of the last rows are kept.
+// The same, with the bands of the last rows.
 template <class T> class FilteredStrip : public SmoothedStrip<T> {
   public:
     using SmoothedStrip<T>::inner;

@@ -6,7 +6,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// A tile hands so many fits that are still under way to a pool, where they run side by side.
+// Number of unfinished fits that a tile hands to a pool, where they run side by side.
 constexpr int STRAGGLERS = (LANES + 7) / 8;
 
 // The rows of a tile: pixels, what is known of them, the state of the fits, and their searches.
@@ -96,7 +96,7 @@ __attribute__((noinline)) void search_fits(TileRoi<LaneType> roi, State<LaneType
 }
 
 // Of a measured PSF: ends a search by least squares that was just begun, at the better of two places along z, and
-// returns the other one; and begins maximum likelihood anew at that which is better by it.
+// returns the other one; and restarts maximum likelihood at that which is better by it.
 template <class Variant, class L> struct SearchEnd;
 template <class Variant>
 SearchEnd<Variant, LaneType> search_along_z(TileRoi<LaneType> roi, State<LaneType> state,
@@ -109,7 +109,7 @@ void compare_likelihoods(TileRoi<LaneType> roi, State<LaneType> state, const Sea
 template <class Variant> struct TileFits {
     using L = LaneType;
     using Rows = TileRows<Variant>;
-    // Maximum likelihood begins with it, on weights of 0 where a variance says that a pixel does not count.
+    // Maximum likelihood begins with it, on weights of 0 where a pixel has no variance.
     using LeastSquares = FitVariant<typename Variant::Profile, false, Variant::PLANES, Variant::HELD>;
     static constexpr int S = Variant::SHAPE, AXES = Variant::Profile::AXES, ERRORS = Outputs<Variant>::ERRORS;
     static constexpr bool EXPRESSION = Variant::Profile::EXPRESSION;

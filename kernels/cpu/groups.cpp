@@ -12,7 +12,7 @@ constexpr long long NONE = -1;
 constexpr double FAR = 1e15;
 
 // The positions of one frame that have no group yet, in lists by cells of its last two axes, which are as large as the
-// reach at least. So the time follows the number of positions where few are in each other's reach, and, as whoever has
+// reach at least. So the time follows the number of positions where few are in each other's reach, and, as one that has
 // a group is in no list, where many are.
 class Ungrouped {
     const LinkedSpots& s;

@@ -35,7 +35,7 @@ struct VerdictFunctions;
 struct JointFunctions;
 struct RenderFunctions;
 
-// The fits of the built-in profiles are compiled in so many files, for compilers with many cores.
+// Number of files in which the fits of the built-in profiles are compiled, for compilers with many cores.
 constexpr int FIT_FILES = 4;
 
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
@@ -45,7 +45,7 @@ struct Functions {
     int lane_width;  // fits side by side in one vector
     // Memory that a thread needs for fits, in bytes.
     long long (*fit_bytes)(const RoiShape& roi, int expression_lanes);
-    // Of the built-in profiles, by their places in BuiltIn; each of several files has every so many.
+    // Of the built-in profiles, by their places in BuiltIn; each of several files has a share.
     int built_in;
     const ProfileFits* fits[FIT_FILES];
     // Of profiles with constants: of expressions, by their EXPRESSION_SIZES, and of measured PSFs.

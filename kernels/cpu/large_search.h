@@ -9,15 +9,15 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// A spot that shows in fewer cells is looked at more closely, within so many of its sigmas and so
-// many pixels at least.
+// A spot that shows in fewer cells is looked at more closely, within at least this many of its
+// sigmas and pixels.
 constexpr double ENOUGH_CELLS = 80.0, SIGMAS_AROUND = 5.0, PIXELS_AROUND = 12.0;
 
 // Rounding error of chi-square, or of the deviance, as a share of it. Where a model is flat, pixels
 // with equal counts have equal rounding errors, which do not average out.
 constexpr double HIDDEN = 4.0 * ROUNDING;
 
-// The first amplitudes come from so many rows around the spot.
+// Number of rows around the spot that the first amplitudes come from.
 constexpr int ROWS_OF_GUESS = 64;
 
 // Sums of rows that are one piece of work for a CPU; always the same, however many threads there are.

@@ -3,7 +3,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Points of one frame, each so many numbers after the one before; NaN is near to none. Planes count as pixels.
+// Points of one frame, each at a stride from the one before; NaN is near to none. Planes count as pixels.
 struct Points {
     const double *y, *x;
     int stride, count;
@@ -47,7 +47,7 @@ class NearPoints {
     // How many integers of memory sorting takes.
     static long long work(long long count) { return 2 * count + 2; }
 
-    // Of a frame of some height and width, of which so many points will be asked for.
+    // Of a frame of some height and width, for a number of requested points.
     NearPoints(const Points& points, double height, double width, double reach_y, double reach_x, int asked,
                int* memory)
         : p(points), far_y(reach_y * (1 + 1e-9)), far_x(reach_x * (1 + 1e-9)), starts(memory),
@@ -146,7 +146,7 @@ inline bool mark_near_in_order(const Points& p, double reach_y, double reach_x, 
     return true;
 }
 
-// The same of points in any order, with memory for so many integers as NearPoints::work says.
+// The same of points in any order, with memory for NearPoints::work integers.
 inline void mark_near(const Points& p, double height, double width, double reach_y, double reach_x, double reach_z,
                       int* memory, unsigned char* near) {
     if (mark_near_in_order(p, reach_y, reach_x, reach_z, near)) return;

@@ -6,10 +6,10 @@ namespace {
 
 using spotfit::Shifts;
 
-// Shifts count that lie within so many of their standard errors of the others, which include a little for what
+// Shifts count that lie within this many of their standard errors of the others, which include a little for what
 // no error covers: a few thousandths of a pixel.
 constexpr double SHIFTS_WITHIN = 4.0, SHIFT_BESIDES = 0.003;
-// From so many on the mean of all is looked at first.
+// From this number on the mean of all is tried first.
 constexpr long long MANY_SHIFTS = 8;
 // Medians are not as precise as means: so much more is allowed for at first.
 constexpr double OF_MEDIAN = 1.25;

@@ -1,4 +1,4 @@
-// What is said against fits, on the memory of their columns: what each instruction set has of it.
+// Quality flags of fits, in the memory of their columns: the functions of an instruction set.
 #pragma once
 #include "../layouts/verdicts.h"
 #include "interface.h"
@@ -20,7 +20,7 @@ struct VerdictFunctions {
     // of these, rows from one of the image on are here.
     void (*flag_long)(const FitColumns&, const VerdictSettings&, const ImageFits&, const void* frames, int pixel_type,
                       long long height, long long width, long long first, long long last);
-    // Lists the spots among them of which that is asked; returns how many there are.
+    // Lists the spots among them whose elongation is to be measured; returns their number.
     long long (*list_spots)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
                             long long last, FittedSpot* spots);
     void (*correct_errors)(const FilteredNoise&, const ErrorColumns&, long long first, long long last);

@@ -2,8 +2,9 @@
 //
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block), RUN (pixels of a row that a
 // warp filters, at most), ODD_ROWS (rows of 32 pixels in which a warp looks for odd ones). Warps of a block
-// know nothing of each other. A kernel may be launched in parts: `first_block` is the number of a
+// are independent. A kernel may be launched in parts: `first_block` is the number of a
 // part's first block.
+#include "../maxima.h"
 #include "detection_work.h"
 
 namespace spotfit::SPOTFIT_ISA {
@@ -136,7 +137,7 @@ SPOTFIT_INLINE void smooth_along_y(const DetectionSettings& s, const Run& run, C
     Warp::wait();
 }
 
-// Fills in the columns past the frame's border, of which some have been smoothed; what no kernel
+// Fills in the columns past the frame's border, some of which have been smoothed; what no kernel
 // reaches, but quads do, with zeros.
 SPOTFIT_INLINE void mirror_columns(const DetectionSettings& s, const Run& run, Smoothed& smoothed) {
     Warp::wait();

@@ -171,7 +171,7 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
 
   private:
     static constexpr int S = Variant::SHAPE;
-    // Threads take their next fits when so many of a warp are idle.
+    // Threads take their next fits when this many of a warp are idle.
     static constexpr int ENOUGH_IDLE = 24;
 
     static SPOTFIT_INLINE void run_once(Memory& memory, long long first, long long last, const RoiSource& source,

@@ -5,7 +5,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// What is known of ROIs when code is compiled. GATHER: they lie in frames, of which they are a
+// Compile-time properties of ROIs. GATHER: they lie in frames, of which they are a
 // part; else every frame is a ROI.
 template <class Pixel_, bool GATHER_, int DEPTH, int ROWS, int COLUMNS> struct RoiLayout {
     using Pixel = Pixel_;

@@ -62,7 +62,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
     }
 
   private:
-    // Takes every STRIDE-th of so many pixels of a ROI, and what is known of them. Several at a time,
+    // Takes every STRIDE-th of some pixels of a ROI, with their weights. Several at a time,
     // so that one does not wait for the other.
     template <int COUNT, int STRIDE, class There, class To>
     SPOTFIT_INLINE void take(const RoiSource& source, long long roi, long long plane, Pixel reference, int begin,

@@ -24,7 +24,7 @@ struct Volume : VolumeWork {
     }
 };
 
-// Calls use(z, row, x) for voxels of so many rows of each plane, a thread for one after the other.
+// Calls use(z, row, x) for voxels of some rows of each plane, a thread for one after the other.
 template <class Use> SPOTFIT_INLINE void each_voxel(const DetectionSettings& s, int rows, Use use) {
     const long long count = s.depth * rows * s.width, threads = (long long)gridDim.x * THREADS;
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads)

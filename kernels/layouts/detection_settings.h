@@ -50,7 +50,7 @@ struct DetectionSettings {
     // Weights of the kernels from their centres outwards, radius + 1 each.
     const float* kernels[WIDTHS];
     BandSettings bands[BANDS];
-    // Read-out variances of all pixels, beside what the noise below says; or null.
+    // Read-out variances of all pixels, in addition to the noise below; or null.
     const float* variance_map;
     double lowest_border;             // the least that the noise of a pixel is over that away from the border
     double least_score, shape_score;  // of a spot, as a deviate of a normal distribution
@@ -62,11 +62,11 @@ struct DetectionSettings {
     // Of a frame; and how many frames a volume has, 1 where each is by itself. Those of a volume are numbered one
     // after the other, before those of the next.
     long long height, width, depth;
-    double planes_per_pixel;       // between planes, a pixel is so many
+    double planes_per_pixel;       // a pixel over the distance of planes
     const VolumeSettings* volume;  // null of frames
     int radius[WIDTHS];
     int step, diagonal;  // of second differences
-    int row_step;        // noise is looked at in one row in so many
+    int row_step;        // noise is measured in every such row
     float sigma;
     // Of a lone pixel: its step from the highest neighbour over its height, at least, and how far
     // away its surroundings are looked at.
@@ -82,7 +82,7 @@ struct Maximum {
     float height, score;  // the height is that in the wide band
 };
 
-// What is said of a maximum, once its band counts no more: it has no other one too close; it is no spot of
+// State of a maximum, in place of its band: it has no other one too close; it is no spot of
 // its own; or another one may be too close.
 enum Mark { ALONE, DROPPED, CROWDED };
 

@@ -3,8 +3,8 @@
 
 namespace spotfit {
 
-// There is code for so many shape parameters; an expression gets that of the next size. Their numbers as profiles
-// come after those of the built-in ones.
+// Numbers of shape parameters that code is compiled for; an expression runs that of the next size. Their numbers as
+// profiles come after those of the built-in ones.
 constexpr int EXPRESSION_SIZES[] = {3, 4, 5, 6, 8, 12};
 
 enum Operation : unsigned char {
@@ -49,9 +49,9 @@ struct ExpressionProgram {
     int once, by_column, by_row, by_pixel;
     const float* constants;
     int constant_count, parameters;
-    int x, y;          // where the columns' and the rows' numbers are
-    int results;       // f at the pixels of some rows, and its derivatives behind
-    int rows_at_once;  // so many
+    int x, y;     // where the columns' and the rows' numbers are
+    int results;  // f at the pixels of some rows, and its derivatives behind
+    int rows_at_once;
     int pitch;         // how far the results are apart
     int fixed_origin;  // whether it depends on where it is in a ROI, not only on how far from the centre
 };

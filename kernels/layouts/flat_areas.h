@@ -6,8 +6,8 @@ namespace spotfit {
 // What a ROI is suspected of: bits.
 constexpr unsigned char FLAT_TOP = 1, FLAT_GROUND = 2;
 
-// A top: the largest value of the pixels' type, or so many of one value, no less than another. A ground: so far
-// below all other pixels at least, and by so many times what lies between the lowest of these and their median.
+// A top: the largest value of the pixels' type, or several pixels of one value, no less than another. A ground: so far
+// below all other pixels at least, and by a multiple of what lies between the lowest of these and their median.
 struct FlatAreaRule {
     double largest, least;
     double gap, times;

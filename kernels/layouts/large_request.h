@@ -38,7 +38,7 @@ struct LargeRequest {
     double level, scale;
     // See PixelNoise.
     float peak, flat, scale_squared;
-    // Cells of so many pixels a side, from a first row and column on. There are five numbers for
+    // Cells of this many pixels a side, from a first row and column on. There are five numbers for
     // each, cell by cell: how many pixels count, the lowest and highest and the mean, less the
     // level, and the sum of the weights.
     int top, left, cell, cell_rows, cell_columns;

@@ -39,7 +39,7 @@ struct Piece {
     const Launch* launches;
     const Move* received;
     int sent_count, launch_count, received_count;
-    int in_place;  // so many of those that are sent, the first ones, are in page-locked memory
+    int in_place;  // number of uploaded arrays, the first ones, that are in page-locked memory
 };
 
 // Numbers of one column that go to other rows, on a CPU or a GPU.

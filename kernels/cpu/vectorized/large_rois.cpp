@@ -8,10 +8,10 @@ namespace {
 using L = LaneType;
 using Doubles = double __attribute__((ext_vector_type(LANES)));
 
-// Blocks have so many vectors at most, and so many in a row: over those, squares are added up in
+// Largest number of vectors in a block, and in a row: over those, squares are added up in
 // single precision. Equal terms have equal rounding errors, the larger the longer a sum is.
 constexpr int VECTORS_OF_BLOCK = 256, VECTORS_OF_ROW = 32;
-// An axis is exact over so many pixels, as in a small ROI.
+// Number of pixels over which an axis is exact, as in a small ROI.
 constexpr int STRIP = 32;
 
 // A sum in double precision.

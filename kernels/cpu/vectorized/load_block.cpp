@@ -13,7 +13,7 @@ long long first_of_row(const HostRois& s, long long roi, int row, bool shared) {
     return ((shared ? 0 : c[0]) * s.height + c[1] + row) * s.width + c[2];
 }
 
-// The lanes of which `count` numbers are there; the others are 0.
+// Lanes with `count` numbers; the others are 0.
 template <class T> SPOTFIT_INLINE auto load(const T* from, int count) {
     using Vector = T __attribute__((ext_vector_type(LANES)));
     Vector values = {};

@@ -7,7 +7,7 @@
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
-// So many numbers on every machine, that all of them round alike.
+// The same number on every machine, so that all round alike.
 using Sums = Lanes<BLOCK>;
 using Doubles = double __attribute__((ext_vector_type(BLOCK)));
 
@@ -24,11 +24,11 @@ constexpr int BESIDE = REACH + 1, PADDING = 16;
 // Detail is not counted where a pixel so near is bad, which is most of what it is made of: others stand for such
 // pixels. Blocks with fewer places that count are left out.
 constexpr int NEAR_BAD = 2, LEAST_COUNTED = 96;
-// A bad pixel's neighbours stand for it if so many are good.
+// Least number of good neighbours that stand for a bad pixel.
 constexpr int LEAST_NEIGHBOURS = 4;
 // The calmer ones of a block's columns, of which this share is calmer, show by what pixels scatter: several
 // lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean. Where more than
-// one of so many pixels stands out, that is how sparse light looks, and the mean counts.
+// one of this many pixels stands out, that is how sparse light looks, and the mean counts.
 constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;
 constexpr int PIXELS_TO_A_LONE_ONE = 112;
 // The least variance of whole numbers is that of rounding.
@@ -86,7 +86,7 @@ template <class T> class RowOfBlocks {
         for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
         const double mean = sum(own.mean) / pixels, both = sum(own.both) / pixels;
         double spread = 0.0, rise = 0.0;
-        // Columns of which not all counts are not compared.
+        // Columns with pixels that do not count are not compared.
         for (int i = 0; i < BLOCK && pixels == BLOCK * BLOCK; ++i) {
             const double brighter = double(own.mean.v[i]) / BLOCK - mean;
             spread += brighter * brighter;
@@ -114,7 +114,7 @@ template <class T> class RowOfBlocks {
         return any_bad;
     }
 
-    // Neighbours stand for bad pixels that lie alone; `lost` says where any were.
+    // Neighbours stand for bad pixels that lie alone; `lost` marks where any were.
     void fill_bad_pixels() {
         for (int i = 0; i < ROWS; ++i)
             for (long long x = -REACH; x < s.width + REACH; ++x) {
@@ -322,7 +322,7 @@ void sample_ratios(const DetectionSource& source, long long number, long long st
 
 double clipped_deviation(const float* sample, long long size) {
     const SubnormalsAreZero here;
-    // So many numbers are added up in single precision.
+    // Number of values that are added up in single precision.
     constexpr long long AT_ONCE = 1 << 12;
     const auto at = [&](long long i) {
         Sums values(0.0f);

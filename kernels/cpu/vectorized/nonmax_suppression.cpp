@@ -1,4 +1,5 @@
 // Which maxima are one spot: those on one plateau, and those too close to each other.
+#include "../../maxima.h"
 #include "../detection_frame.h"
 #include "../instruction_set.h"
 
@@ -12,7 +13,7 @@ template <class T> class Flood {
           long long length)
         : s(settings), frame(pixels), visited(marks), queue(memory), room(length) {}
 
-    // Calls see(z, y, x) for each until it says that there is no need; marks them, or takes the marks away
+    // Calls see(z, y, x) for each until it returns false; marks them, or takes the marks away
     // again. False where the queue is too short for them.
     template <class See> bool walk(long long start, bool mark, See see) {
         long long first = 0, last = 0;
@@ -222,7 +223,7 @@ void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, lo
 
 namespace {
 
-// Keeps maxima in their order, of which keep(maximum) says so; returns how many.
+// Keeps maxima for which keep(maximum) is true, in their order; returns how many.
 template <class Keep> long long kept(Maximum* maxima, long long count, Keep keep) {
     long long left = 0;
     for (long long i = 0; i < count; ++i)
@@ -247,7 +248,7 @@ void sort_by_height(unsigned long long* numbers, unsigned long long* other, long
 
 Space space_of(const SpotChoice& c) { return {c.height, c.depth, c.planes_per_pixel}; }
 
-// Of crowded maxima, takes the mark from those without another one too close, where nobody has looked yet.
+// Of crowded maxima, takes the mark from those without another one too close, where that is not known yet.
 void look_for_neighbours(const SpotChoice& c, const Rows& rows, Maximum* maxima, long long count) {
     for (long long i = 0; i < count; ++i)
         if (maxima[i].band != CROWDED) return;

@@ -240,8 +240,8 @@ template <class T> constexpr T HIGHEST = MAY_BE_BAD<T> ? T(3e38f) : UNSIGNED<T> 
 // often equal. Below the last value, the top of a spot may be flat as it is rounded.
 constexpr int PLATEAU = 5;
 constexpr double LEAST_COUNT = 31, MANY_COUNTS = 255;
-// How far the lowest value is below all others, at least: so many times what lies between these and their median, and
-// so many steps, as the least of their differences is one.
+// How far the lowest value is below all others, at least: this multiple of what lies between these and their median,
+// and this many steps, as the least of their differences is one.
 constexpr double GAP = 0.5, STEPS = 4;
 
 // ROIs lie here and there in frames: processors cannot guess where the next ones are.

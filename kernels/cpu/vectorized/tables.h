@@ -13,7 +13,7 @@ extern const Functions functions;
 // Every FIT_FILES-th of the built-in profiles.
 struct FitsOfFile { ProfileFits of[(BuiltIn::COUNT + FIT_FILES - 1) / FIT_FILES]; };
 extern const FitsOfFile fits_0, fits_1, fits_2, fits_3;
-// For so many shape parameters at most.
+// Largest number of shape parameters.
 extern const ProfileFits expression_3, expression_4, expression_5, expression_6, expression_8, expression_12;
 extern const ProfileFits measured_psf;
 

@@ -1,4 +1,4 @@
-// What is said against fits, a part of their columns at a time.
+// Quality flags of fits, a part of their columns at a time.
 #include "../verdicts.h"
 
 #include "../../elongation.h"
@@ -353,7 +353,7 @@ class SpotWindow {
   public:
     SpotWindow(double sigma_of_psf) : sigma(sigma_of_psf), curvature_of_psf(float(1 / (sigma_of_psf * sigma_of_psf))) {}
 
-    // Takes the pixels of a frame around a spot, as far as so many sigma.
+    // Takes the pixels of a frame around a spot, within a number of sigma.
     template <class T>
     void take(const T* pixels, long long height, long long width, const FittedSpot& spot, double times) {
         reach = window_reach(sigma, times), pitch = (2 * reach + WIDTH) / WIDTH * WIDTH;
