@@ -3,10 +3,10 @@
 //
 // All pixels of a ROI have the same fractions of a pixel, so that the coefficients are contracted axis by axis: along z
 // to those of a plane and their derivative, along y to a line, along x to a pixel. Each machine has its own way from
-// coefficients to lines (cpu/lattice.h, cuda/lattice.h): LatticeLines, with or without derivatives.
+// coefficients to lines (cpu/lattice.h, cuda/lattice.h): LatticeLines.
 //
-// A search that begins far from a spot's z may end in a wrong minimum. So the spot is compared with the PSF at some
-// places along z, and least squares, which is quick to tell, begins at the best two; the better one goes on.
+// A search that begins far from a spot's z may end in a wrong minimum. So the spot is compared with images of the PSF
+// at some places along z (TemplateLines), and least squares begins at the best two; the better one goes on.
 #pragma once
 #include "initial_values.h"
 #include "layouts/psf_lattice.h"
@@ -59,75 +59,168 @@ SPOTFIT_INLINE int plane_before(const PsfLattice& psf, float place) {
     return knot < psf.planes - 4 ? knot : psf.planes - 4;
 }
 
-template <class L, class Roi, bool SLOPES> struct LatticeLines;
+// The pixel of a template's image at the first pixel of a ROI with the spot's centre at a pixel of it.
+template <class Roi> SPOTFIT_INLINE const float* template_image(const Roi& roi, int number, int row, int column) {
+    const int line = (2 * roi.lines + 1) * number + roi.lines - row;
+    return lattice_of(roi).template_images + line * (2 * roi.columns + 1) + roi.columns - column;
+}
+
+template <class L, class Roi> struct LatticeLines;
+template <class L, class Roi> struct TemplateLines;
 
 template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, false, true> {
-    LatticeLines<L, Roi, true> lines;
+    LatticeLines<L, Roi> lines;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&) : lines(roi, shape) {}
     SPOTFIT_INLINE void begin_line(int k) { lines.begin(k); }
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) { return lines.at(i, d); }
 };
 
-// What the PSF at a place takes off the sum of squares, with the best amplitude above 0 and background.
-template <class Variant, class L, class Roi>
-SPOTFIT_INLINE L explained_squares(Roi& roi, State<L> state, const L (&shape)[Variant::SHAPE]) {
-    LatticeLines<L, Roi, false> lines(roi, shape);
-    L f = 0.0f, ff = 0.0f, fg = 0.0f;
-    for (int k = 0; k < roi.own_lines(); ++k) {
-        if (!roi.has_line(k)) break;
-        lines.begin(k);
-        UNROLL_PIXELS
-        for (int i = 0; i < roi.own_columns(); ++i) {
-            const L own = lines.at(i), w = own * weight_at<Variant, L>(roi, k, i);
-            f += w, ff = multiply_add(w, own, ff), fg = multiply_add(w, roi.at(k, i), fg);
-        }
-    }
-    f = roi.sum(f), ff = roi.sum(ff), fg = roi.sum(fg);
-    const Amplitudes<L> best = free_amplitudes(valid_pixels<Variant, L>(roi, state), f, ff, fg);
-    return select(best.amplitude > 0.0f, best.amplitude * fg, L(0.0f));
-}
-
-// Where a search begins, and how good that is.
+// Where a search begins, by which template, and how good that is.
 template <class L> struct LatticeStart {
-    L shape[MeasuredPsf::SHAPE], score;
+    L shape[MeasuredPsf::SHAPE], number, score;
 
     SPOTFIT_INLINE void take(MaskOf<L> mask, const LatticeStart& other) {
         UNROLL
         for (int j = 0; j < MeasuredPsf::SHAPE; ++j) shape[j] = select(mask, other.shape[j], shape[j]);
-        score = select(mask, other.score, score);
+        number = select(mask, other.number, number), score = select(mask, other.score, score);
     }
 };
 
-// The best two of the places along z that are better than those around them. Several templates may have one z.
-template <class Variant, class L, class Roi>
-SPOTFIT_INLINE void best_starts(Roi& roi, State<L> state, const L (&start)[Variant::SHAPE], LatticeStart<L>& first,
-                                LatticeStart<L>& second) {
-    const PsfLattice& psf = lattice_of(roi);
-    LatticeStart<L> own = {{start[0], start[1], start[2]}, L(0.0f)}, last = own;
-    first = second = last;
-    L before = 0.0f;
-    const auto put = [&](MaskOf<L> is_peak) SPOTFIT_INLINE_LAMBDA {
-        const MaskOf<L> best = is_peak & (last.score > first.score);
-        second.take(best, first);
-        second.take(is_peak & !best & (last.score > second.score), last);
-        first.take(best, last);
-    };
-    for (int k = 0; k < psf.template_count; ++k) {
-        const PsfTemplate& at = psf.templates[k];
-        LatticeStart<L> next = {{start[0] - at.x, start[1] - at.y, L(at.z)}, L(0.0f)};
-        next.score = explained_squares<Variant>(roi, state, next.shape);
-        if (k > 0 && at.z == psf.templates[k - 1].z) {
-            own.take(next.score > own.score, next);
-            continue;
-        }
-        put((last.score >= before) & (last.score > own.score));
-        before = last.score, last = own, own = next;
+// Where a spot's centre is looked for along an axis of a ROI, `BATCH` pixels at a time. A lobe of a PSF may be all that
+// is in a small ROI, with the centre at its rim, and on either side: there, each pixel is tried.
+struct CoarseGrid {
+    static constexpr int BATCH = 3, LARGE = 16;
+    int first, last, step;
+
+    SPOTFIT_INLINE CoarseGrid(int pixels, bool has_lobes) : step(has_lobes && pixels <= LARGE ? 1 : 2) {
+        first = (pixels - 1) / 2 % step + (has_lobes || pixels < 9 ? 0 : step);
+        last = pixels - 1 - first;
     }
-    put((last.score >= before) & (last.score > own.score));
-    before = last.score, last = own;
-    put(last.score >= before);
+};
+
+// Where a parabola through three points at -1, 0 and 1 is highest, from -1 to 1; the higher end if it has no maximum.
+template <class L> SPOTFIT_INLINE L top_of_parabola(L before, L middle, L after) {
+    const L slope = after - before, bend = middle + middle - before - after;
+    const L top = clamp(slope * 0.5f / bend, L(-1.0f), L(1.0f));
+    const L end = select(slope > 0.0f, L(1.0f), L(-1.0f));
+    return select(bend > 0.0f, top, select(slope == 0.0f, L(0.0f), end));
 }
+
+// Compares a spot with templates.
+template <class Variant, class L, class Roi> struct TemplateSearch {
+    using Start = LatticeStart<L>;
+
+    Roi& roi;
+    const State<L> state;
+    const L given_x, given_y;  // NaN where it is to be found
+
+    // Sums over pixels of an image, and of its product with the spot.
+    struct Sums {
+        L f = 0.0f, ff = 0.0f, fg = 0.0f;
+
+        SPOTFIT_INLINE void add(L own, L weight, L g) {
+            const L w = own * weight;
+            f += w, ff = multiply_add(w, own, ff), fg = multiply_add(w, g, fg);
+        }
+    };
+    // Adds up pixels: `begin` is given a line's number, `add` a pixel's number in it, its weight and the spot's light.
+    template <class Begin, class Add> SPOTFIT_INLINE void for_each_pixel(Begin begin, Add add) const {
+        for (int k = 0; k < roi.own_lines(); ++k) {
+            if (!roi.has_line(k)) break;
+            begin(k);
+            UNROLL_PIXELS
+            for (int i = 0; i < roi.own_columns(); ++i) add(i, weight_at<Variant, L>(roi, k, i), roi.at(k, i));
+        }
+    }
+    // What an image takes off the sum of squares, with the best amplitude above 0 and background.
+    SPOTFIT_INLINE L explained_squares(Sums sums) const {
+        sums.f = roi.sum(sums.f), sums.ff = roi.sum(sums.ff), sums.fg = roi.sum(sums.fg);
+        const L count = valid_pixels<Variant, L>(roi, state);
+        const Amplitudes<L> best = free_amplitudes(count, sums.f, sums.ff, sums.fg);
+        return select(best.amplitude > 0.0f, best.amplitude * sums.fg, L(0.0f));
+    }
+    static SPOTFIT_INLINE MaskOf<L> may_be_at(L given, int place) {
+        return is_nan(given) | (absolute(given - float(place)) <= 2.0f);
+    }
+    // The best place of a template, on a grid all over the ROI: noise may have shown the wrong maximum of the light.
+    SPOTFIT_INLINE Start best_place(int number) const {
+        constexpr int BATCH = CoarseGrid::BATCH;
+        const bool has_lobes = lattice_of(roi).has_lobes;
+        const CoarseGrid rows(roi.lines, has_lobes), columns(roi.columns, has_lobes);
+        const int pitch = 2 * roi.columns + 1;
+        Start best = {{L(0.0f), L(0.0f), L(lattice_of(roi).template_z[number])}, L(float(number)), L(0.0f)};
+        for (int row = rows.first; row <= rows.last; row += rows.step)
+            for (int column = columns.first; column <= columns.last; column += BATCH * columns.step) {
+                int places[BATCH];
+                const float* lines[BATCH];
+                UNROLL
+                for (int n = 0; n < BATCH; ++n) {
+                    const int place = column + n * columns.step;
+                    places[n] = place < columns.last ? place : columns.last;
+                    lines[n] = template_image(roi, number, row, places[n]) + roi.first_line() * pitch;
+                }
+                Sums sums[BATCH];
+                for_each_pixel(
+                    [&](int k) SPOTFIT_INLINE_LAMBDA {
+                        UNROLL
+                        for (int n = 0; n < BATCH; ++n) lines[n] += k > 0 ? pitch : 0;
+                    },
+                    [&](int i, L weight, L g) SPOTFIT_INLINE_LAMBDA {
+                        UNROLL
+                        for (int n = 0; n < BATCH; ++n) sums[n].add(L(lines[n][i]), weight, g);
+                    });
+                UNROLL
+                for (int n = 0; n < BATCH; ++n) {
+                    const L score = explained_squares(sums[n]);
+                    const MaskOf<L> better =
+                        (score > best.score) & may_be_at(given_x, places[n]) & may_be_at(given_y, row);
+                    best.shape[0] = select(better, L(float(places[n])), best.shape[0]);
+                    best.shape[1] = select(better, L(float(row)), best.shape[1]);
+                    best.score = select(better, score, best.score);
+                }
+            }
+        return best;
+    }
+    // Moves a start by up to a pixel along y and x, to the maximum of parabolas through its and its neighbours' scores;
+    // where a place is given, to that.
+    SPOTFIT_INLINE void refine(Start& best) const {
+        TemplateLines<L, Roi> lines(roi, best.number, best.shape);
+        Sums here, above, below, left, right;
+        for_each_pixel([&](int k) SPOTFIT_INLINE_LAMBDA { lines.begin(k); },
+                       [&](int i, L weight, L g) SPOTFIT_INLINE_LAMBDA {
+                           here.add(lines.at(0, i), weight, g);
+                           above.add(lines.at(-1, i), weight, g), below.add(lines.at(1, i), weight, g);
+                           left.add(lines.at(0, i - 1), weight, g), right.add(lines.at(0, i + 1), weight, g);
+                       });
+        best.score = explained_squares(here);
+        // An image from one pixel on is that of a spot one pixel before.
+        best.shape[0] += top_of_parabola(explained_squares(right), best.score, explained_squares(left));
+        best.shape[1] += top_of_parabola(explained_squares(below), best.score, explained_squares(above));
+        best.shape[0] = select(is_nan(given_x), best.shape[0], given_x);
+        best.shape[1] = select(is_nan(given_y), best.shape[1], given_y);
+    }
+    // The best two of the places along z that are better than those around them.
+    SPOTFIT_INLINE void best_two(const L (&start)[Variant::SHAPE], Start& first, Start& second) const {
+        const Start none = {{start[0], start[1], start[2]}, L(0.0f), L(0.0f)};
+        Start last = none;
+        first = second = none;
+        L before = 0.0f;
+        const auto put = [&](MaskOf<L> is_peak) SPOTFIT_INLINE_LAMBDA {
+            const MaskOf<L> better = is_peak & (last.score > first.score);
+            second.take(better, first);
+            second.take(is_peak & !better & (last.score > second.score), last);
+            first.take(better, last);
+        };
+        for (int k = 0; k < lattice_of(roi).template_count; ++k) {
+            const Start own = best_place(k);
+            put((last.score >= before) & (last.score > own.score));
+            before = last.score, last = own;
+        }
+        put(last.score >= before);
+        refine(first), refine(second);
+    }
+};
 
 // Whether there is a search for z: it is fitted, and the caller has not said where to begin.
 template <class Variant, class L>
@@ -140,13 +233,13 @@ SPOTFIT_INLINE MaskOf<L> is_z_open(const L (&given)[Variant::SHAPE], const FitSe
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE LatticeStart<L> start_at_templates(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
                                                   const FitSettings& settings, Search<L, Variant::N>& search) {
-    LatticeStart<L> first, second = {{L(0.0f), L(0.0f), L(0.0f)}, L(0.0f)};
+    LatticeStart<L> first, second = {{L(0.0f), L(0.0f), L(0.0f)}, L(0.0f), L(0.0f)};
     const MaskOf<L> open = is_z_open<Variant>(given, settings);
     if (!roi.any_fit(open)) return second;
     L start[Variant::SHAPE];
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) start[j] = search.trial[j];
-    best_starts<Variant>(roi, state, start, first, second);
+    TemplateSearch<Variant, L, Roi>{roi, state, given[0], given[1]}.best_two(start, first, second);
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) {
         const L own = clamp(first.shape[j], L(settings.low[j]), L(settings.high[j]));

@@ -11,9 +11,14 @@ namespace spotfit::SPOTFIT_ISA {
 // Coefficients along a line of pixels, in whole vectors.
 SPOTFIT_INLINE int lattice_nodes(int columns) { return (columns + 3 + LANES - 1) / LANES * LANES; }
 
-template <bool SLOPES> struct LatticeLines<LaneType, TileRoi<LaneType>, SLOPES> {
+// The same columns of a row of each lane, whole vectors of them, from `stage`.
+SPOTFIT_INLINE void transpose_rows(const float* stage, int columns, LaneType* to) {
+    for (int block = 0; block < columns; block += LANES) transpose(stage + block, columns, to + block);
+}
+
+template <> struct LatticeLines<LaneType, TileRoi<LaneType>> {
     using L = LaneType;
-    static constexpr int KINDS = SLOPES ? 2 : 1;  // a coefficient of the plane, and its derivative along z
+    static constexpr int KINDS = 2;  // a coefficient of the plane, and its derivative along z
 
     const PsfLattice& psf;
     const int columns, nodes;
@@ -48,12 +53,10 @@ template <bool SLOPES> struct LatticeLines<LaneType, TileRoi<LaneType>, SLOPES> 
         const L *a = ring_row(k), *b = ring_row(k + 1), *c = ring_row(k + 2), *d = ring_row(k + 3);
         for (int i = 0; i < columns + 3; ++i) {
             line[i] = y.sum(a[i], b[i], c[i], d[i]);
-            if (!SLOPES) continue;
             line[nodes + i] = y.sum_of_slopes(a[i], b[i], c[i], d[i]);
             line[2 * nodes + i] = y.sum(a[nodes + i], b[nodes + i], c[nodes + i], d[nodes + i]);
         }
     }
-    SPOTFIT_INLINE L at(int i) const { return along_x(line + i); }
     SPOTFIT_INLINE L at(int i, L (&d)[MeasuredPsf::SHAPE]) const {
         const L* own = line + i;
         d[0] = -x.sum_of_slopes(own[0], own[1], own[2], own[3]);
@@ -81,13 +84,46 @@ template <bool SLOPES> struct LatticeLines<LaneType, TileRoi<LaneType>, SLOPES> 
                     __builtin_memcpy(&d, from + 3 * plane + i, sizeof(L));
                 const L value = multiply_add(v3, d, multiply_add(v2, c, multiply_add(v1, b, v0 * a)));
                 __builtin_memcpy(to + i, &value, sizeof(L));
-                if (!SLOPES) continue;
                 const L slope = multiply_add(s3, d, multiply_add(s2, c, multiply_add(s1, b, s0 * a)));
                 __builtin_memcpy(to + nodes + i, &slope, sizeof(L));
             }
         }
-        L* to = ring_row(row);
-        for (int block = 0; block < KINDS * nodes; block += LANES) transpose(stage + block, KINDS * nodes, to + block);
+        transpose_rows(stage, KINDS * nodes, ring_row(row));
+    }
+};
+
+// Three lines of each lane's image at a time, from a pixel before the ROI to one behind it.
+template <> struct TemplateLines<LaneType, TileRoi<LaneType>> {
+    using L = LaneType;
+
+    const int nodes, pitch;
+    float* stage;  // a line of the image of each lane
+    L *ring, *line[3];
+    const float* first[LANES];
+
+    SPOTFIT_INLINE TemplateLines(const TileRoi<L>& roi, L number, const L (&shape)[MeasuredPsf::SHAPE])
+        : nodes(lattice_nodes(roi.columns)), pitch(2 * roi.columns + 1), stage(reinterpret_cast<float*>(roi.numbers)),
+          ring(roi.numbers + nodes) {
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int row = int(shape[1].v[lane]), column = int(shape[0].v[lane]);
+            first[lane] = template_image(roi, int(number.v[lane]), row, column) - pitch - 1;
+        }
+    }
+    SPOTFIT_INLINE void begin(int k) {
+        if (k == 0) load_line(0), load_line(1);
+        load_line(k + 2);
+        for (int i = 0; i < 3; ++i) line[i] = ring_line(k + i) + 1;
+    }
+    SPOTFIT_INLINE L at(int row, int i) const { return line[row + 1][i]; }
+
+  private:
+    SPOTFIT_INLINE L* ring_line(int k) const { return ring + k % 3 * nodes; }
+
+    SPOTFIT_INLINE void load_line(int k) const {
+        for (int lane = 0; lane < LANES; ++lane)
+            for (int i = 0; i < nodes; i += LANES)
+                __builtin_memcpy(stage + lane * nodes + i, first[lane] + k * pitch + i, sizeof(L));
+        transpose_rows(stage, nodes, ring_line(k));
     }
 };
 

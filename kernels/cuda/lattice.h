@@ -8,7 +8,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 struct alignas(16) AlongZ { float a, b, c, d; };
 
-template <class Roi, bool SLOPES> struct LatticeLines<float, Roi, SLOPES> {
+template <class Roi> struct LatticeLines<float, Roi> {
     static constexpr int S = MeasuredPsf::SHAPE;
 
     const PsfLattice& psf;
@@ -18,7 +18,7 @@ template <class Roi, bool SLOPES> struct LatticeLines<float, Roi, SLOPES> {
     const int first_line;
     const AlongZ* line;  // where the next coefficients are
     // Of the last four coefficients along x: the value, and its derivatives along y and z.
-    float value[4], along_y[SLOPES ? 4 : 1], along_z[SLOPES ? 4 : 1];
+    float value[4], along_y[4], along_z[4];
 
     SPOTFIT_INLINE LatticeLines(const Roi& roi, const float (&shape)[S])
         : psf(lattice_of(roi)), place(roi, psf, shape), column(knot_before(place.x)), row(knot_before(place.y)),
@@ -32,16 +32,12 @@ template <class Roi, bool SLOPES> struct LatticeLines<float, Roi, SLOPES> {
         for (int i = 0; i < 3; ++i) next();
     }
     // For each pixel of the line in turn.
-    SPOTFIT_INLINE float at(int) {
+    SPOTFIT_INLINE float at(int, float (&d)[S]) {
         next();
-        return x.sum(value[0], value[1], value[2], value[3]);
-    }
-    SPOTFIT_INLINE float at(int i, float (&d)[S]) {
-        const float f = at(i);
         d[0] = -x.sum_of_slopes(value[0], value[1], value[2], value[3]);
         d[1] = -x.sum(along_y[0], along_y[1], along_y[2], along_y[3]);
         d[2] = x.sum(along_z[0], along_z[1], along_z[2], along_z[3]) * psf.planes_per_nm;
-        return f;
+        return x.sum(value[0], value[1], value[2], value[3]);
     }
 
   private:
@@ -50,23 +46,33 @@ template <class Roi, bool SLOPES> struct LatticeLines<float, Roi, SLOPES> {
     SPOTFIT_INLINE void next() {
         UNROLL
         for (int i = 0; i < 3; ++i) {
-            value[i] = value[i + 1];
-            if constexpr (SLOPES) along_y[i] = along_y[i + 1], along_z[i] = along_z[i + 1];
+            value[i] = value[i + 1], along_y[i] = along_y[i + 1], along_z[i] = along_z[i + 1];
         }
         float of_rows[4], slopes[4];
         UNROLL
         for (int i = 0; i < 4; ++i) {
             const AlongZ c = line[i * psf.columns * cells()];
             of_rows[i] = z.sum(c.a, c.b, c.c, c.d);
-            if constexpr (SLOPES) slopes[i] = z.sum_of_slopes(c.a, c.b, c.c, c.d);
+            slopes[i] = z.sum_of_slopes(c.a, c.b, c.c, c.d);
         }
         value[3] = y.sum(of_rows[0], of_rows[1], of_rows[2], of_rows[3]);
-        if constexpr (SLOPES) {
-            along_y[3] = y.sum_of_slopes(of_rows[0], of_rows[1], of_rows[2], of_rows[3]);
-            along_z[3] = y.sum(slopes[0], slopes[1], slopes[2], slopes[3]);
-        }
+        along_y[3] = y.sum_of_slopes(of_rows[0], of_rows[1], of_rows[2], of_rows[3]);
+        along_z[3] = y.sum(slopes[0], slopes[1], slopes[2], slopes[3]);
         line += cells();
     }
+};
+
+template <class Roi> struct TemplateLines<float, Roi> {
+    const int pitch;
+    const float *first, *line;
+
+    SPOTFIT_INLINE TemplateLines(const Roi& roi, float number, const float (&shape)[MeasuredPsf::SHAPE])
+        : pitch(2 * roi.columns + 1), first(template_image(roi, int(number), int(shape[1]), int(shape[0]))),
+          line(nullptr) {
+        first += roi.first_line() * pitch;
+    }
+    SPOTFIT_INLINE void begin(int k) { line = first + k * pitch; }
+    SPOTFIT_INLINE float at(int row, int i) const { return line[row * pitch + i]; }
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

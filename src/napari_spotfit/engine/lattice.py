@@ -9,18 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.lattice import Lattice
-from .cpu.layouts import PsfLattice, PsfTemplate
+from .cpu.layouts import PsfLattice
 from .kernel_arguments import address
 
-#: Numbers behind the coefficients that vectors may read.
+#: Numbers behind an array that vectors may read.
 _SLACK = 64
 
 
 class EncodedPsf(NamedTuple):
     """A measured PSF for ROIs of one size, as the kernels take it."""
 
-    coefficients: NDArray[np.float32]
-    templates: NDArray[np.void]
+    arrays: tuple[NDArray[Any], ...]
     program: PsfLattice
     #: Memory that it needs on a CPU, in lanes.
     lanes: int
@@ -50,24 +49,34 @@ class Reached(NamedTuple):
 def encode(psf: Lattice, roi_shape: tuple[int, ...], lane_width: int) -> EncodedPsf:
     """Return a PSF for ROIs of one size, for a CPU with lanes of this width."""
     reached = Reached.of(psf, roi_shape)
-    coefficients = np.concatenate([reached.coefficients.ravel(), np.zeros(_SLACK, np.float32)])
-    found = templates(psf)
-    program = program_of(psf, reached, address(coefficients), address(found), len(found))
+    places, images = templates(psf, roi_shape)
+    arrays = places, padded(reached.coefficients), images
     nodes = -(-(roi_shape[1] + 3) // lane_width) * lane_width
-    return EncodedPsf(coefficients, found, program, 13 * nodes)
+    return EncodedPsf(arrays, program_of(psf, reached, *arrays), 13 * nodes)
 
 
 def program_of(
-    psf: Lattice, reached: Reached, coefficients: int, starts: int, count: int
+    psf: Lattice, reached: Reached, places: Any, coefficients: Any, images: Any
 ) -> PsfLattice:
-    """Return the constants of a PSF, given where coefficients and templates are."""
+    """Return the constants of a PSF, given its arrays on a CPU or a GPU."""
     planes, rows, columns = reached.coefficients.shape
     return PsfLattice(
-        coefficients, planes, rows, columns, columns, rows * columns, reached.x, reached.y,
-        psf.plane, 1 / psf.nm_per_plane, 1 / psf.height, starts, count,
+        address(coefficients), planes, rows, columns, columns, rows * columns, reached.x, reached.y,
+        psf.plane, 1 / psf.nm_per_plane, 1 / psf.height, address(places), address(images),
+        len(places), bool(psf.starts[:, 1:3].any()),
     )  # fmt: skip
 
 
-def templates(psf: Lattice) -> NDArray[np.void]:
-    """Return where searches may begin."""
-    return np.array([(z, x, y) for z, y, x, _ in psf.starts], np.dtype(PsfTemplate))
+def templates(
+    psf: Lattice, roi_shape: tuple[int, ...]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return where searches may begin along z, in nm, and images there of height 1 at most."""
+    places = np.unique(psf.starts[:, 0])
+    y, x = (np.arange(-size, size + 1) for size in roi_shape)
+    images = psf.sample(places[:, None, None], y[:, None], x) / psf.height
+    return places.astype(np.float32), padded(images.astype(np.float32))
+
+
+def padded(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return numbers in one line, with those behind them that vectors may read."""
+    return np.concatenate([numbers.ravel(), np.zeros(_SLACK, np.float32)])

@@ -10,7 +10,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ...models.lattice import Lattice
-from ..kernel_arguments import address
 from ..lattice import Reached, program_of, templates
 from .compile import as_argument
 
@@ -33,11 +32,10 @@ def psf_on_device(psf: Lattice, roi_shape: tuple[int, ...], _device: int) -> Psf
 def laid_out(psf: Lattice, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevice:
     """Return a PSF in the layout of kernels/cuda/lattice.h, with arrays from ``upload``."""
     reached = Reached.of(psf, roi_shape)
-    coefficients, found = upload(taps_of(reached.coefficients)), templates(psf)
-    starts = upload(found.view(np.uint8))
-    program = program_of(psf, reached, address(coefficients), address(starts), len(found))
-    numbers = as_argument(program).reshape(1).view(np.uint8)
-    return PsfOnDevice(upload(numbers), (coefficients, starts))
+    places, images = templates(psf, roi_shape)
+    arrays = upload(places), upload(taps_of(reached.coefficients)), upload(images)
+    numbers = as_argument(program_of(psf, reached, *arrays)).reshape(1).view(np.uint8)
+    return PsfOnDevice(upload(numbers), arrays)
 
 
 def taps_of(coefficients: NDArray[np.float32]) -> NDArray[np.float32]:
