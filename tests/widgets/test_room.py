@@ -66,7 +66,8 @@ def test_no_size_cuts_the_form_off(docked, qtbot, make_movie):
 
 
 def test_no_sentence_among_more_settings_is_cut(docked, qtbot):
-    _, widget = docked(1024, 700)
+    viewer, widget = docked(1024, 700)
+    viewer.add_image(np.zeros((32, 32)))
     widget.settings.advanced.expand()
     qtbot.waitUntil(lambda: bool(widget.settings.device.text()))
     reason = widget.settings.why_no_gpu

@@ -17,6 +17,7 @@ from ..engine.fit_job import FitJob
 from ..engine.quality.verdicts import mean_sigma
 from ..estimation.estimates import without_map
 from ..models.stopping import ROUNDING
+from ..settings.options import settings_from
 from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
@@ -178,12 +179,14 @@ def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Set
 
     Picked spots may each have a size of the ROI and a camera offset of their own.
     """
-    known = Settings(**settings)
-    if np.isfinite(values.get("roi_size", np.nan)):
-        known = known.changed(roi_size=round(values["roi_size"]))
-    if np.isfinite(values.get("offset", np.nan)):
-        known = known.changed(offset=float(values["offset"]))
-    return known
+    known = settings_from(settings)
+    size, offset = (values.get(name, math.nan) for name in ("roi_size", "offset"))
+    own: dict[str, Any] = {}
+    if math.isfinite(size) and round(size) != known.roi_size:
+        own["roi_size"] = round(size)
+    if math.isfinite(offset) and offset != known.offset:
+        own["offset"] = float(offset)
+    return known.changed(**own) if own else known
 
 
 def camera_settings(settings: Settings, roles: Collection[str]) -> Settings:

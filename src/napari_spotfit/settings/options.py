@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
@@ -221,3 +222,20 @@ def with_roi(
     """Merge as :func:`merged` does, for functions with an argument for the ROI size."""
     given = options if roi_size is None else {**options, "roi_size": roi_size}
     return in_dimensions(merged(settings, given, function), None, given)
+
+
+#: The last mappings of plain values, and the settings that they are.
+_RECENT: deque[tuple[Mapping[str, Any], Settings]] = deque(maxlen=8)
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Return the settings of plain values, which are checked once for the same mapping.
+
+    All spots of a layer refer to one mapping, and to check it takes longer than to read a spot.
+    """
+    for known, settings in tuple(_RECENT):
+        if known is values:
+            return settings
+    made = Settings(**values)
+    _RECENT.appendleft((values, made))
+    return made

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...analysis.spot_sample import roi_of, settings_of
 from ...models.columns import REFIT, describe
 from ...results.meaning import units_of
-from ...settings.settings import Settings
+from ...settings.options import settings_from
 from ..layers.points import axes_of, is_result, settings_of_layer
 from ..layers.result_layers import REFITS, Row
 
@@ -99,11 +99,11 @@ def spot_as(content: Row, layer: Points, row: int) -> Spot:
     if refitted:
         # The layer's units belong to other fits: that of χ² may differ.
         units = {name: unit for name, unit in units.items() if "chi_square" not in name}
-        units |= units_of(Settings(**settings))
+        units |= units_of(settings_from(settings))
     fitted = all(
         math.isfinite(values.get(name, math.nan)) for name in (*names, "amplitude", "background")
     )
-    point, axes = content.point, Settings(**settings).profile.axes
+    point, axes = content.point, settings_from(settings).profile.axes
     place = [values.get(axis, math.nan) for axis in axes]
     return Spot(
         row=row,
@@ -190,7 +190,7 @@ def positions_around(layer: Points, spot: Spot, shape: tuple[int, ...]) -> NDArr
     shape : tuple of int
         That of the frame.
     """
-    roi, axes = roi_of(spot.values, spot.settings), Settings(**spot.settings).profile.axes
+    roi, axes = roi_of(spot.values, spot.settings), settings_from(spot.settings).profile.axes
     corner, own = np.array(roi.corner[-len(axes) :]), np.array(roi.shape[-len(axes) :])
     middle = corner + own // 2
     data, reach = layer.data, float(_FAR * max(roi.rows, roi.columns))
@@ -213,7 +213,7 @@ def positions_around(layer: Points, spot: Spot, shape: tuple[int, ...]) -> NDArr
 def _roi_sizes(layer: Points, rows: NDArray[np.intp], usual: NDArray[Any]) -> NDArray[np.int64]:
     """Return rows and columns of the ROI of some spots."""
     settings = layer.metadata.get("settings", {})
-    known = Settings(**settings).roi_shape if settings.get("roi_size") else usual
+    known = settings_from(settings).roi_shape if settings.get("roi_size") else usual
     sizes = np.tile(np.array(known, np.int64), (len(rows), 1))
     features = layer.features
     if "roi_size" in features:
@@ -221,7 +221,7 @@ def _roi_sizes(layer: Points, rows: NDArray[np.intp], usual: NDArray[Any]) -> ND
         sizes[np.isfinite(each)] = each[np.isfinite(each), None]
     elif REFIT in features:
         for number, one in enumerate(layer.metadata.get(REFITS, []), 1):
-            sizes[features[REFIT].to_numpy()[rows] == number] = Settings(**one).roi_shape
+            sizes[features[REFIT].to_numpy()[rows] == number] = settings_from(one).roi_shape
     return sizes
 
 

@@ -13,6 +13,7 @@ from ...files.history import steps
 from ...models.columns import IN_PLANE, as_column, index_of
 from ...models.stopping import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
+from ...settings.options import settings_from
 from ...settings.settings import Settings
 from ..napari_compat import follow_no_feature, is_points, refreshed_once, select_points
 from .appearance import (
@@ -260,7 +261,7 @@ def fits_of_features(
 def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:
     """Return the settings that a layer's spots were fitted with, if they are known."""
     settings = metadata.get("settings")
-    return Settings(**settings) if settings else None
+    return settings_from(settings) if settings else None
 
 
 def axes_of(settings: Settings | None) -> int:

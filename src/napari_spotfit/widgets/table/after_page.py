@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,6 @@ from qtpy.QtWidgets import (
     QApplication,
     QCheckBox,
     QComboBox,
-    QHBoxLayout,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -29,7 +28,7 @@ from ..layers.points import HISTORY, fits_of_features, points_arguments
 from ..layers.rendered_image import Looks, RenderedLayer
 from ..layers.result_layers import put_fits
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, ask_to_save, explain, fill, guard_wheel
+from ..parts.layout import Label, ask_to_save, explain, fill, flow, guard_wheel
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.work import Latest
 from .after_steps import Action, as_python, merging, run
@@ -314,15 +313,14 @@ class AfterPage(Page):
             guard_wheel(box)
         self.dark_frames.put(1)
         explain(self.dark_frames, _DARK.label, f"<p>{_DARK.doc}</p>")
-        self.merge.lay_out(Label(_DARK.label), self.dark_frames)
+        self.merge.lay_out((Label(_DARK.label), self.dark_frames))
         self.image.lay_out(
-            Label("as wide as"), self.by, self.one_width, Label("coloured by"), self.colours,
-            self.colour,
-        )  # fmt: skip
-        ends = fill(
-            QHBoxLayout(), self.run_button, self.python_button, 1, Label(_OVERSAMPLING.label),
-            self.oversampling, self.save_button,
-        )  # fmt: skip
+            (Label("Width"), self.by, self.one_width), (Label("Colour"), self.colours, self.colour)
+        )
+        ends = flow(
+            (self.run_button, self.python_button),
+            (Label(_OVERSAMPLING.label), self.oversampling, self.save_button),
+        )
         fill(
             QVBoxLayout(self), self.merge, self.image, self.hint, 1, ends,
             margins=(6, 6, 6, 6), spacing=4,
@@ -339,9 +337,11 @@ class _StepRow(QWidget):
         self.box.setToolTip(tip)
         self.button.setToolTip(tip)
 
-    def lay_out(self, *parts: QWidget) -> None:
+    def lay_out(self, *groups: Iterable[QWidget]) -> None:
         """Put what can be set between the tick and the button."""
-        fill(QHBoxLayout(self), self.box, *parts, 1, self.button)
+        row = flow((self.box,), *groups, (self.button,))
+        row.setContentsMargins(0, 0, 0, 0)
+        self.setLayout(row)
 
 
 class _Taken(NamedTuple):

@@ -17,7 +17,7 @@ from ...models.profiles import ALL_MODELS
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...results.units import Units
-from ...settings.settings import Settings
+from ...settings.options import settings_from
 from ..layers.images import axis_names, is_number, pixel_size
 from ..layers.points import HISTORY, axes_of, settings_of_layer
 
@@ -124,7 +124,7 @@ def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:
     """Return the shape parameters of the model that a layer was fitted with; none if unknown."""
     model = settings.get("model", "")
     if not isinstance(model, str):
-        profile = Settings(**settings).profile
+        profile = settings_from(settings).profile
     elif model in ALL_MODELS:
         profile = ALL_MODELS[model]
     else:
