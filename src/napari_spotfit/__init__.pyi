@@ -11,12 +11,18 @@ from .analysis.groups import summarize_groups as summarize_groups
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
 from .analysis.merging import merge_blinks as merge_blinks
+from .analysis.nena import LocalizationPrecision as LocalizationPrecision
+from .analysis.nena import nena as nena
 from .analysis.pairs import SpotPairs as SpotPairs
 from .analysis.pairs import pair_spots as pair_spots
 from .analysis.registration import ChannelRegistration as ChannelRegistration
 from .analysis.registration import register_channels as register_channels
 from .analysis.render import render as render
 from .analysis.report import save_report as save_report
+from .analysis.ring_correlation import RingCorrelation as RingCorrelation
+from .analysis.ring_correlation import (
+    fourier_ring_correlation as fourier_ring_correlation,
+)
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace
