@@ -1,6 +1,9 @@
 """The public names; ``__init__.py`` imports each from here when it is first used."""
 
 from .analysis.cells import cells_by_channel as cells_by_channel
+from .analysis.clusters import cluster as cluster
+from .analysis.clusters import mean_square_displacements as mean_square_displacements
+from .analysis.clusters import summarize_clusters as summarize_clusters
 from .analysis.drift import Drift as Drift
 from .analysis.drift import fiducial_drift as fiducial_drift
 from .analysis.drift import load_drift as load_drift
