@@ -126,6 +126,18 @@ def test_nothing_follows_the_spots_once_results_is_closed(viewer, widget, page, 
     assert before == pytest.approx(2000, rel=1e-4)
 
 
+def test_the_image_is_found_again_when_results_is_opened_again(viewer, widget, page, layer, qtbot):
+    press_render(page, qtbot)
+    viewer.window.remove_dock_widget(widget)
+    settle()
+    again = dock(viewer)
+    again.tabs.setCurrentWidget(again.after)
+    press_render(again.after, qtbot)
+    assert len(viewer.layers) == 3
+    layer.shown = layer.features["photons"] < 99.5
+    qtbot.waitUntil(lambda: light(viewer, again.after) < 101)
+
+
 def test_a_removed_image_is_made_again_by_its_button_only(viewer, page, layer, qtbot):
     press_render(page, qtbot)
     viewer.layers.remove(image_of(viewer))

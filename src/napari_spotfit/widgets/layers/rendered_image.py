@@ -118,8 +118,10 @@ class RenderedLayer(QObject):
     def __init__(self, viewer: Viewer, points: Points, looks: Looks, parent: QObject):
         super().__init__(parent)
         self._viewer, self.points, self.looks = viewer, points, looks
-        #: The layer; None until it is drawn first.
-        self.layer: Image | None = None
+        own = str(points.unique_id)
+        made = (one for one in viewer.layers if one.metadata.get(RENDERED) == own)
+        #: The layer, which may be there from before; None until it is drawn first.
+        self.layer: Image | None = next(made, None)
         self.image: RenderedImage | None = None
         self._rows: NDArray[np.intp] = np.zeros(0, np.intp)
         self._shown: NDArray[np.bool_] = np.zeros(0, bool)
