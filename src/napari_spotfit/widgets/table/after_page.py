@@ -86,8 +86,8 @@ _METHOD_TIP = (
     "<p>By overlap (AIM) is more precise; by cross-correlation of images (RCC) is a second "
     "opinion.</p>"
 )
-#: Height in pixels of the plot with its axes, at least.
-_LEAST = 90
+#: Width and height in pixels of the plot with its axes, at least.
+_LEAST = 160, 90
 _RUN_TIP = "<p>Take all steps that are ticked, from the top down.</p>"
 _PYTHON_TIP = "<p>Copy a script that takes the same steps without napari.</p>"
 _WHAT = "the steps after the fit"
@@ -348,7 +348,7 @@ class AfterPage(Page):
         self.method.addItems(list(_METHODS))
         explain(self.method, "Method", _METHOD_TIP)
         guard_wheel(self.method)
-        self.plot.setMinimumHeight(_LEAST)
+        self.plot.setMinimumSize(*_LEAST)
         explain(self.plot, "Drift over the frames", _DRIFT_TIP)
         self.drift.lay_out(self.method)
         self.merge.lay_out(Label(_DARK.label), self.dark_frames)
@@ -360,11 +360,9 @@ class AfterPage(Page):
             QHBoxLayout(), self.run_button, self.python_button, 1, Label(_OVERSAMPLING.label),
             self.oversampling, self.save_button,
         )  # fmt: skip
-        fill(
-            QVBoxLayout(self), self.merge, self.drift, self.image, self.hint, (self.plot, 4), 1,
-            ends,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        rows = fill(QVBoxLayout(), self.merge, self.drift, self.image, self.hint, 1, spacing=4)
+        body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2))
+        fill(QVBoxLayout(self), (body, 1), ends, margins=(6, 6, 6, 6), spacing=4)
 
 
 class _StepRow(QWidget):
