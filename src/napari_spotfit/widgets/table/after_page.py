@@ -248,7 +248,7 @@ class AfterPage(Page):
         if drift is not None:
             for curve, axis in zip(self._curves, "yx", strict=True):
                 errors = np.nan_to_num(getattr(drift, f"{axis}_stderr"))
-                curve.show(np.arange(len(drift)), getattr(drift, axis), errors)
+                curve.show(np.arange(float(len(drift))), getattr(drift, axis), errors)
             self.plot.autoRange()
 
     def _fail(self, error: Exception) -> None:
