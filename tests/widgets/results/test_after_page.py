@@ -282,6 +282,21 @@ def test_the_steps_are_copied_as_python(of_blinks, blinking, qtbot, tmp_path):
     np.testing.assert_allclose(made["image"], expected, atol=1e-5)
 
 
+def test_filters_are_among_the_steps(of_blinks, blinking, qtbot, tmp_path):
+    page = of_blinks.after
+    of_blinks.spots.set_filters(Filters({"photons": (0.0, 399.5)}))
+    settle()
+    qtbot.mouseClick(page.merge.button, LEFT)
+    qtbot.waitUntil(lambda: "events." in page.hint.text())
+    qtbot.mouseClick(page.python_button, LEFT)
+    script = QApplication.clipboard().text()
+    fits = localisations(blinks=4)
+    fits.save(tmp_path / "spots.spots.csv")
+    made = {}
+    exec(script.replace('"spots.spots.parquet"', repr(str(tmp_path / "spots.spots.csv"))), made)
+    assert len(made["fits"]) == len(blinking.data) == len(merge_blinks(fits[fits.photons < 399.5]))
+
+
 def test_merging_twice_is_refused_in_words(of_blinks, blinking, qtbot):
     page = of_blinks.after
     for _ in range(2):

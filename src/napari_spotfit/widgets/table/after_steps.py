@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,10 +17,12 @@ from ...files.settings_file import literal
 from ...results.spot_fits import SpotFits
 from ..layers.points import fits_of_features, points_arguments
 from ..layers.rendered_image import Looks
-from ..parts.messages import number
+from ..parts.messages import in_words, number
 
 #: Names of functions, as a history has them.
 _ESTIMATE, _SUBTRACT = "estimate_drift", "subtract_drift"
+#: The step that leaves out spots that are not shown: by filters, or only their number.
+_FILTER, _SHOWN = "filter", "shown"
 
 
 class Done(NamedTuple):
@@ -44,7 +46,7 @@ def run(actions: Iterable[Action], fits: SpotFits) -> Done:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             own = action(done.fits)
-        said = [f"{str(one.message).capitalize()}." for one in caught]
+        said = [f"{in_words(one.message)}." for one in caught]
         done = Done(own.fits, (*done.words, *own.words, *said), own.drift or done.drift)
     return done
 
@@ -89,6 +91,9 @@ def take(
 ) -> Taken:  # fmt: skip
     """Take steps on the spots that are shown."""
     fits = fits_of_features(features, metadata, ndim)[shown]
+    if not shown.all():
+        filters = metadata.get("filters") or {_SHOWN: len(fits)}
+        fits = fits.with_columns(fits.columns, Step(_FILTER, filters))
     done = run(actions, fits)
     face = metadata.get("face")
     arguments = None
@@ -141,6 +146,9 @@ def as_python(
             if before != _ESTIMATE:
                 lines.append(f'drift = {package}.load_drift("drift.csv")  # as it was saved')
             given = ", drift"
+        if step.name == _FILTER:
+            lines += _filter_as_python(step.arguments)
+            continue
         target = "drift" if step.name == _ESTIMATE else "fits"
         lines.append(f"{target} = {package}.{step.name}(fits{given})")
         before = step.name
@@ -151,3 +159,14 @@ def as_python(
         given = "".join(f", {name}={literal(value)}" for name, value in chosen.items())
         lines.append(f"image = {package}.render(fits, {oversampling!r}{given})")
     return "\n".join(lines)
+
+
+def _filter_as_python(filters: Mapping[str, Any]) -> list[str]:
+    """Return the lines that leave out the same spots."""
+    if _SHOWN in filters:
+        return [f"# Here {filters[_SHOWN]} of the fits were shown, and used: choose them"]
+    return [
+        "from napari_spotfit.analysis.filters import Filters",
+        f"filters = Filters.from_dict({literal(filters)})",
+        "fits = fits[filters.mask(fits.to_dataframe())]",
+    ]
