@@ -99,6 +99,21 @@ def test_the_next_finer_level_is_rendered_ahead_until_another_part_is_read(rng, 
     assert not parts
 
 
+def test_a_tile_of_spots_that_are_hidden_meanwhile_is_not_kept(rng):
+    index = RenderIndex(localisations(rng), shape=(40, 56))
+    image, part = RenderedImage(index), index.part
+
+    def hidden_meanwhile(*given):
+        drawn = part(*given)
+        index.part = part
+        image.show(np.zeros(3000, bool))
+        return drawn
+
+    index.part = hidden_meanwhile
+    assert image.levels[0][:100, :100].any()
+    assert not image.levels[0][:100, :100].any()
+
+
 @pytest.fixture
 def raw(viewer):
     """A raw movie that is scaled, moved and rotated."""

@@ -126,6 +126,18 @@ def test_nothing_follows_the_spots_once_results_is_closed(viewer, widget, page, 
     assert before == pytest.approx(2000, rel=1e-4)
 
 
+def test_the_image_is_found_again_when_results_is_opened_again(viewer, widget, page, layer, qtbot):
+    press_render(page, qtbot)
+    viewer.window.remove_dock_widget(widget)
+    settle()
+    again = dock(viewer)
+    again.tabs.setCurrentWidget(again.after)
+    press_render(again.after, qtbot)
+    assert len(viewer.layers) == 3
+    layer.shown = layer.features["photons"] < 99.5
+    qtbot.waitUntil(lambda: light(viewer, again.after) < 101)
+
+
 def test_a_removed_image_is_made_again_by_its_button_only(viewer, page, layer, qtbot):
     press_render(page, qtbot)
     viewer.layers.remove(image_of(viewer))
@@ -193,8 +205,57 @@ def test_only_spots_that_are_shown_are_merged_and_filters_come_back(of_blinks, b
     assert blinking.shown.sum() == 400
 
 
+@pytest.fixture
+def drifting(viewer, layer):
+    """Molecules that are seen again and again, while all of them move."""
+    rng = np.random.default_rng(2)
+    molecule, frame = rng.integers(0, 300, 20_000), np.sort(rng.integers(0, 1000, 20_000))
+    path = np.column_stack([0.001 * frame, np.sin(frame / 200)])
+    fixed = rng.uniform(3, 36, (300, 2))[molecule]
+    places = fixed + path + rng.normal(0, 0.05, (20_000, 2))
+    columns = {"y": places[:, 0], "x": places[:, 1], "frame": frame}
+    columns |= {f"{axis}_stderr": np.full(20_000, 0.05, np.float32) for axis in "yx"}
+    columns |= {"photons": np.full(20_000, 500.0, np.float32), "fixed": fixed[:, 0]}
+    columns |= {
+        "stop_condition": np.full(20_000, 2, np.uint8),
+        "flags": np.zeros(20_000, np.uint32),
+    }
+    viewer.layers.clear()
+    raw = viewer.add_image(np.zeros((1000, 40, 40), np.uint8), name="movie")
+    return viewer.add_layer(to_points_layer(SpotFits(columns, ("frame",)), raw))
+
+
+def test_drift_is_subtracted_drawn_and_taken_back(viewer, drifting, qtbot):
+    widget = dock(viewer)
+    widget.tabs.setCurrentWidget(widget.after)
+    page = widget.after
+    press_render(page, qtbot)
+    blurred = page.rendered.image.limit
+    before = drifting.data.copy()
+    assert page.plot.isHidden()
+    qtbot.mouseClick(page.drift.button, LEFT)
+    qtbot.waitUntil(lambda: "subtracted" in page.hint.text())
+    apart = drifting.features["y"] - drifting.features["fixed"]
+    assert apart.std() < 0.06
+    assert np.abs(drifting.data[:, 1] - drifting.features["y"]).max() < 1e-9
+    assert not page.plot.isHidden()
+    assert len(page._curves[0].line.getData()[0]) == 1000
+    assert [step["name"] for step in drifting.metadata["history"]] == [
+        "estimate_drift", "subtract_drift",
+    ]  # fmt: skip
+    qtbot.waitUntil(lambda: page.rendered.image.limit > 1.5 * blurred)
+    qtbot.mouseClick(page.python_button, LEFT)
+    lines = QApplication.clipboard().text().splitlines()
+    assert "drift = napari_spotfit.estimate_drift(fits, method='aim')" in lines
+    assert "fits = napari_spotfit.subtract_drift(fits, drift)" in lines
+    page._history.undo()
+    settle()
+    np.testing.assert_array_equal(drifting.data, before)
+
+
 def test_one_button_takes_all_steps(viewer, of_blinks, blinking, qtbot):
     page = of_blinks.after
+    page.drift.box.setChecked(False)
     qtbot.mouseClick(page.run_button, LEFT)
     qtbot.waitUntil(lambda: "rendered." in page.hint.text())
     events = len(blinking.data)
@@ -207,6 +268,7 @@ def test_one_button_takes_all_steps(viewer, of_blinks, blinking, qtbot):
 
 def test_the_steps_are_copied_as_python(of_blinks, blinking, qtbot, tmp_path):
     page = of_blinks.after
+    page.drift.box.setChecked(False)
     qtbot.mouseClick(page.run_button, LEFT)
     qtbot.waitUntil(lambda: "rendered." in page.hint.text())
     page.oversampling.put(4)
@@ -218,6 +280,21 @@ def test_the_steps_are_copied_as_python(of_blinks, blinking, qtbot, tmp_path):
     exec(script, made)
     expected = render(merge_blinks(localisations(blinks=4)), 4, shape=(40, 56))
     np.testing.assert_allclose(made["image"], expected, atol=1e-5)
+
+
+def test_filters_are_among_the_steps(of_blinks, blinking, qtbot, tmp_path):
+    page = of_blinks.after
+    of_blinks.spots.set_filters(Filters({"photons": (0.0, 399.5)}))
+    settle()
+    qtbot.mouseClick(page.merge.button, LEFT)
+    qtbot.waitUntil(lambda: "events." in page.hint.text())
+    qtbot.mouseClick(page.python_button, LEFT)
+    script = QApplication.clipboard().text()
+    fits = localisations(blinks=4)
+    fits.save(tmp_path / "spots.spots.csv")
+    made = {}
+    exec(script.replace('"spots.spots.parquet"', repr(str(tmp_path / "spots.spots.csv"))), made)
+    assert len(made["fits"]) == len(blinking.data) == len(merge_blinks(fits[fits.photons < 399.5]))
 
 
 def test_merging_twice_is_refused_in_words(of_blinks, blinking, qtbot):

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...analysis.render import RenderIndex
+from ...files.exchange.image_info import nanometres_of
 from ...models.columns import STDERR
 from ...results.spot_fits import SpotFits
 from ..parts.work import Latest, delayed
-from .images import PLACE, RENDERED, matrix_of
+from .images import PLACE, RENDERED, matrix_of, pixel_size
 from .points import fits_of_features
 from .rendered_levels import RenderedImage
 
@@ -118,8 +119,10 @@ class RenderedLayer(QObject):
     def __init__(self, viewer: Viewer, points: Points, looks: Looks, parent: QObject):
         super().__init__(parent)
         self._viewer, self.points, self.looks = viewer, points, looks
-        #: The layer; None until it is drawn first.
-        self.layer: Image | None = None
+        own = str(points.unique_id)
+        made = (one for one in viewer.layers if one.metadata.get(RENDERED) == own)
+        #: The layer, which may be there from before; None until it is drawn first.
+        self.layer: Image | None = next(made, None)
         self.image: RenderedImage | None = None
         self._rows: NDArray[np.intp] = np.zeros(0, np.intp)
         self._shown: NDArray[np.bool_] = np.zeros(0, bool)
@@ -223,3 +226,12 @@ def _indexed(
     visible = shown[known.rows]
     index.show(None if visible.all() else visible)
     return RenderedImage(index, ahead=True), known, shown
+
+
+def rendered_nm(layer: Points, oversampling: float) -> list[float] | None:
+    """Return the height and width of a rendered pixel in nm, if that of the camera is known."""
+    pixel = pixel_size(layer)
+    unit = None if pixel is None else nanometres_of(pixel.unit)
+    if pixel is None or unit is None:
+        return None
+    return [pixel.y * unit / oversampling, pixel.x * unit / oversampling]

@@ -135,7 +135,8 @@ class RenderedImage:
         self.index.show(rows)
         with self._lock:
             self._reads += 1
-            self._tiles.clear()
+            # Tiles that another thread renders at the moment go to the old ones.
+            self._tiles = OrderedDict()
             self._bytes = 0
 
     def read(self, level: int, rows: tuple[int, int], columns: tuple[int, int]) -> Pixels:
@@ -176,12 +177,12 @@ class RenderedImage:
     def _row_of_tiles(self, level: int, row: int, first: int, end: int) -> list[tuple[int, Pixels]]:
         """Return tiles side by side; those in between that are missing are rendered at once."""
         with self._lock:
-            found = {}
+            tiles, found = self._tiles, {}
             for column in range(first, end):
-                tile = self._tiles.get(_Key(level, row, column))
+                tile = tiles.get(_Key(level, row, column))
                 if tile is not None:
                     found[column] = tile
-                    self._tiles.move_to_end(_Key(level, row, column))
+                    tiles.move_to_end(_Key(level, row, column))
         missing = [column for column in range(first, end) if column not in found]
         if missing:
             drawn = self._draw(
@@ -191,12 +192,14 @@ class RenderedImage:
             for column in missing:
                 left = (column - missing[0]) * TILE
                 found[column] = np.ascontiguousarray(drawn[:, left : left + TILE])
-                self._keep(_Key(level, row, column), found[column])
+                self._keep(tiles, _Key(level, row, column), found[column])
         return sorted(found.items())
 
-    def _keep(self, key: _Key, tile: Pixels) -> None:
+    def _keep(self, tiles: OrderedDict[_Key, Pixels], key: _Key, tile: Pixels) -> None:
         with self._lock:
-            self._tiles[key] = tile
+            if tiles is not self._tiles or key in tiles:
+                return
+            tiles[key] = tile
             self._bytes += tile.nbytes
             while self._bytes > _MOST_BYTES:
                 _, oldest = self._tiles.popitem(last=False)

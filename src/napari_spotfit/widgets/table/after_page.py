@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from qtpy.QtWidgets import (
     QApplication,
     QCheckBox,
@@ -18,20 +17,20 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ...files.exchange.image_info import nanometres_of
+from ...analysis.drift import Drift
 from ...files.history import steps
 from ...files.rendered_file import write_rendered
 from ...settings.parameter import Parameter
 from ..layers.history import History
-from ..layers.images import pixel_size
-from ..layers.points import HISTORY, fits_of_features, points_arguments
-from ..layers.rendered_image import Looks, RenderedLayer
+from ..layers.points import HISTORY
+from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
 from ..layers.result_layers import put_fits
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, ask_to_save, explain, fill, flow, guard_wheel
 from ..parts.messages import StatusLine, in_words, number
+from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
-from .after_steps import Action, as_python, merging, run
+from .after_steps import Taken, as_python, correcting, merging, take
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 
@@ -76,6 +75,18 @@ _MERGE_TIP = (
     "<p>Merge the fits of the same molecule in successive frames to one event, which is more "
     "precise. The spots that are shown are replaced by their events; <i>Undo</i> takes it back.</p>"
 )
+_DRIFT_TIP = (
+    "<p>Estimate the drift from molecules that are seen again and again, without markers, and "
+    "subtract it; beads are for the page Drift. The band is one standard error.</p>"
+)
+#: Ways to estimate drift, as they are called and as `estimate_drift` calls them.
+_METHODS: dict[str, Literal["aim", "rcc"]] = {"by overlap": "aim", "by correlation": "rcc"}
+_METHOD_TIP = (
+    "<p>By overlap (AIM) is more precise; by cross-correlation of images (RCC) is a second "
+    "opinion.</p>"
+)
+#: Width and height in pixels of the plot with its axes, at least.
+_LEAST = 160, 90
 _RUN_TIP = "<p>Take all steps that are ticked, from the top down.</p>"
 _PYTHON_TIP = "<p>Copy a script that takes the same steps without napari.</p>"
 _WHAT = "the steps after the fit"
@@ -99,6 +110,9 @@ class AfterPage(Page):
         self._viewer, self._history = viewer, history
         self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP)
         self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames")
+        self.drift, self.method = _StepRow("Drift", "Subtract", _DRIFT_TIP), QComboBox()
+        self.plot = Plot("frame", "drift [px]")
+        self._curves = [Band(self.plot, color) for color in (BLUE, ORANGE)]
         self.image = _StepRow("Image", "Render", _RENDER_TIP)
         self.by, self.one_width = QComboBox(), NumberBox(_WIDTH, sample="0.00 px")
         self.colours, self.colour = QComboBox(), FeatureChoice(spots, "frame")
@@ -133,7 +147,7 @@ class AfterPage(Page):
 
     def run_all(self) -> None:
         """Take all steps that are ticked."""
-        ticked = [row for row in (self.merge, self.image) if row.box.isChecked()]
+        ticked = [row for row in (self.merge, self.drift, self.image) if row.box.isChecked()]
         if ticked:
             self.take(ticked)
 
@@ -142,7 +156,11 @@ class AfterPage(Page):
         layer = self._spots.layer
         if layer is None:
             return
-        actions = [merging(int(self.dark_frames.get() or 0))] if self.merge in rows else []
+        actions = []
+        if self.merge in rows:
+            actions.append(merging(int(self.dark_frames.get() or 0)))
+        if self.drift in rows:
+            actions.append(correcting(_METHODS[self.method.currentText()]))
         if not actions:
             self.render_spots()
             return
@@ -150,7 +168,7 @@ class AfterPage(Page):
             self.hint.fail(_NONE_SHOWN)
             return
         job = partial(
-            _taken, actions, layer.features, dict(layer.metadata), layer.ndim,
+            take, actions, layer.features, dict(layer.metadata), layer.ndim,
             np.array(layer.shown), self.image in rows,
         )  # fmt: skip
         self.hint.say("Working…")
@@ -199,7 +217,7 @@ class AfterPage(Page):
         if rendered is None or rendered.image is None or layer is None:
             return
         index, finer = rendered.image.index, float(self.oversampling.get() or 1)
-        nm = _in_nm(layer, finer)
+        nm = rendered_nm(layer, finer)
 
         def save() -> tuple[Path, tuple[int, ...]]:
             image = index.render(finer)
@@ -209,18 +227,28 @@ class AfterPage(Page):
         self.hint.say(f"Writing {path.name}…")
         self._writing.ask(save)
 
-    def _on_done(self, done: tuple[Points, _Taken]) -> None:
+    def _on_done(self, done: tuple[Points, Taken]) -> None:
         layer, taken = done
         self._enable(True)
         if layer not in self._viewer.layers:
             return
         if taken.arguments is not None:
             put_fits(layer, taken.arguments, self._history, _WHAT)
-        self._words = " ".join(taken.words)
+        self._words = " ".join(taken.done.words)
         self.hint.say(self._words)
+        self._show_drift(taken.done.drift)
         if taken.renders and layer is self._spots.layer:
             self._spots.read_now()
             self.render_spots()
+
+    def _show_drift(self, drift: Drift | None) -> None:
+        """Draw the drift that was subtracted."""
+        self.plot.setVisible(drift is not None)
+        if drift is not None:
+            for curve, axis in zip(self._curves, "yx", strict=True):
+                errors = np.nan_to_num(getattr(drift, f"{axis}_stderr"))
+                curve.show(np.arange(float(len(drift))), getattr(drift, axis), errors)
+            self.plot.autoRange()
 
     def _fail(self, error: Exception) -> None:
         self._enable(True)
@@ -244,7 +272,8 @@ class AfterPage(Page):
 
     def _enable(self, some: bool) -> None:
         for button in (
-            self.merge.button, self.image.button, self.run_button, self.python_button,
+            *(row.button for row in (self.merge, self.drift, self.image)), self.run_button,
+            self.python_button,
         ):  # fmt: skip
             button.setEnabled(some)
 
@@ -263,6 +292,7 @@ class AfterPage(Page):
         if self._spots.layer is not self._of:
             self._of = self._spots.layer
             self.hint.say(_HINT)
+            self._show_drift(None)
         self._show_state()
 
     def _on_looks(self, *_: Any) -> None:
@@ -280,6 +310,7 @@ class AfterPage(Page):
 
     def _connect(self) -> None:
         self.merge.button.clicked.connect(lambda: self.take([self.merge]))
+        self.drift.button.clicked.connect(lambda: self.take([self.drift]))
         self.image.button.clicked.connect(lambda: self.take([self.image]))
         self.run_button.clicked.connect(self.run_all)
         self.python_button.clicked.connect(self.copy_python)
@@ -313,6 +344,12 @@ class AfterPage(Page):
             guard_wheel(box)
         self.dark_frames.put(1)
         explain(self.dark_frames, _DARK.label, f"<p>{_DARK.doc}</p>")
+        self.method.addItems(list(_METHODS))
+        explain(self.method, "Method", _METHOD_TIP)
+        guard_wheel(self.method)
+        self.plot.setMinimumSize(*_LEAST)
+        explain(self.plot, "Drift over the frames", _DRIFT_TIP)
+        self.drift.lay_out((self.method,))
         self.merge.lay_out((Label(_DARK.label), self.dark_frames))
         self.image.lay_out(
             (Label("Width"), self.by, self.one_width), (Label("Colour"), self.colours, self.colour)
@@ -321,10 +358,9 @@ class AfterPage(Page):
             (self.run_button, self.python_button),
             (Label(_OVERSAMPLING.label), self.oversampling, self.save_button),
         )
-        fill(
-            QVBoxLayout(self), self.merge, self.image, self.hint, 1, ends,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        rows = fill(QVBoxLayout(), self.merge, self.drift, self.image, self.hint, 1, spacing=4)
+        body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2))
+        fill(QVBoxLayout(self), (body, 1), ends, margins=(6, 6, 6, 6), spacing=4)
 
 
 class _StepRow(QWidget):
@@ -342,42 +378,3 @@ class _StepRow(QWidget):
         row = flow((self.box,), *groups, (self.button,))
         row.setContentsMargins(0, 0, 0, 0)
         self.setLayout(row)
-
-
-class _Taken(NamedTuple):
-    """What steps have made of the spots of a layer."""
-
-    #: Of the layer's update; None if no spot has changed.
-    arguments: dict[str, Any] | None
-    words: list[str]
-    #: Whether the spots are to be rendered next.
-    renders: bool
-
-
-def _taken(
-    actions: Sequence[Action], features: Any, metadata: dict[str, Any], ndim: int,
-    shown: NDArray[np.bool_], renders: bool,
-) -> _Taken:  # fmt: skip
-    """Take steps on the spots that are shown."""
-    fits = fits_of_features(features, metadata, ndim)[shown]
-    done = run(actions, fits)
-    face = metadata.get("face")
-    arguments = None
-    if done.fits is not fits:
-        arguments = points_arguments(
-            done.fits, face if face in done.fits else None, everything=True
-        )
-        # The maps that described the pixels are the same.
-        arguments["metadata"] |= {
-            name: metadata[name] for name in ("maps", "map_names") if name in metadata
-        }
-    return _Taken(arguments, done.words, renders)
-
-
-def _in_nm(layer: Points, oversampling: float) -> list[float] | None:
-    """Return the height and width of a rendered pixel in nm, if that of the camera is known."""
-    pixel = pixel_size(layer)
-    unit = None if pixel is None else nanometres_of(pixel.unit)
-    if pixel is None or unit is None:
-        return None
-    return [pixel.y * unit / oversampling, pixel.x * unit / oversampling]

@@ -2,45 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analysis.drift import Drift, subtract_drift
+from ...analysis.drift_estimate import estimate_drift
 from ...analysis.merging import merge_blinks
 from ...files.history import Step
 from ...files.settings_file import literal
 from ...results.spot_fits import SpotFits
+from ..layers.points import fits_of_features, points_arguments
 from ..layers.rendered_image import Looks
-from ..parts.messages import number
+from ..parts.messages import in_words, number
 
-#: Changes spots, or measures something in them, and says what came out.
-Action = Callable[[SpotFits], tuple[SpotFits, str]]
+#: Names of functions, as a history has them.
+_ESTIMATE, _SUBTRACT = "estimate_drift", "subtract_drift"
+#: The step that leaves out spots that are not shown: by filters, or only their number.
+_FILTER, _SHOWN = "filter", "shown"
 
 
 class Done(NamedTuple):
     """What steps have made of spots."""
 
     fits: SpotFits
-    #: A sentence of each step.
-    words: list[str]
+    #: A sentence of each step, and warnings.
+    words: tuple[str, ...] = ()
+    #: The drift that was subtracted.
+    drift: Drift | None = None
+
+
+#: Changes spots, or measures something in them, and says what came out.
+Action = Callable[[SpotFits], Done]
 
 
 def run(actions: Iterable[Action], fits: SpotFits) -> Done:
     """Take steps, one after the other."""
-    words = []
+    done = Done(fits)
     for action in actions:
-        fits, sentence = action(fits)
-        words.append(sentence)
-    return Done(fits, words)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            own = action(done.fits)
+        said = [f"{in_words(one.message)}." for one in caught]
+        done = Done(own.fits, (*done.words, *own.words, *said), own.drift or done.drift)
+    return done
 
 
 def merging(max_dark_frames: int) -> Action:
     """Return the step that merges blinks to events."""
 
-    def merge(fits: SpotFits) -> tuple[SpotFits, str]:
+    def merge(fits: SpotFits) -> Done:
         events = merge_blinks(fits, max_dark_frames)
-        return events, f"{number(len(fits))} spots are {number(len(events))} events."
+        return Done(events, (f"{number(len(fits))} spots are {number(len(events))} events.",))
 
     return merge
+
+
+def correcting(method: Literal["aim", "rcc"]) -> Action:
+    """Return the step that estimates the drift and subtracts it."""
+
+    def correct(fits: SpotFits) -> Done:
+        drift = estimate_drift(fits, method)
+        known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
+        way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
+        error = float(np.nanmedian(np.hypot(drift.y_stderr, drift.x_stderr)))
+        words = f"A drift over {way:.3g} px, ± {error:.2g} px, is subtracted."
+        return Done(subtract_drift(known, drift), (words,), drift)
+
+    return correct
+
+
+class Taken(NamedTuple):
+    """What steps have made of the spots of a layer."""
+
+    #: Of the layer's update; None if no spot has changed.
+    arguments: dict[str, Any] | None
+    done: Done
+    #: Whether the spots are to be rendered next.
+    renders: bool
+
+
+def take(
+    actions: Sequence[Action], features: Any, metadata: dict[str, Any], ndim: int,
+    shown: NDArray[np.bool_], renders: bool,
+) -> Taken:  # fmt: skip
+    """Take steps on the spots that are shown."""
+    fits = fits_of_features(features, metadata, ndim)[shown]
+    if not shown.all():
+        filters = metadata.get("filters") or {_SHOWN: len(fits)}
+        fits = fits.with_columns(fits.columns, Step(_FILTER, filters))
+    done = run(actions, fits)
+    face = metadata.get("face")
+    arguments = None
+    if done.fits is not fits:
+        arguments = points_arguments(
+            done.fits, face if face in done.fits else None, everything=True
+        )
+        # The maps that described the pixels are the same.
+        arguments["metadata"] |= {
+            name: metadata[name] for name in ("maps", "map_names") if name in metadata
+        }
+    return Taken(arguments, done, renders)
 
 
 def as_python(
@@ -74,9 +139,19 @@ def as_python(
         f"import {package}", "",
         f'fits = {package}.load_fits("spots.spots.parquet")  # as they were fitted',
     ]  # fmt: skip
+    before = ""
     for step in history:
         given = "".join(f", {name}={literal(value)}" for name, value in step.arguments.items())
-        lines.append(f"fits = {package}.{step.name}(fits{given})")
+        if step.name == _SUBTRACT:
+            if before != _ESTIMATE:
+                lines.append(f'drift = {package}.load_drift("drift.csv")  # as it was saved')
+            given = ", drift"
+        if step.name == _FILTER:
+            lines += _filter_as_python(step.arguments)
+            continue
+        target = "drift" if step.name == _ESTIMATE else "fits"
+        lines.append(f"{target} = {package}.{step.name}(fits{given})")
+        before = step.name
     if looks is not None:
         chosen = {} if shape is None else {"shape": tuple(shape)}
         usual = Looks()._asdict()
@@ -84,3 +159,14 @@ def as_python(
         given = "".join(f", {name}={literal(value)}" for name, value in chosen.items())
         lines.append(f"image = {package}.render(fits, {oversampling!r}{given})")
     return "\n".join(lines)
+
+
+def _filter_as_python(filters: Mapping[str, Any]) -> list[str]:
+    """Return the lines that leave out the same spots."""
+    if _SHOWN in filters:
+        return [f"# Here {filters[_SHOWN]} of the fits were shown, and used: choose them"]
+    return [
+        "from napari_spotfit.analysis.filters import Filters",
+        f"filters = Filters.from_dict({literal(filters)})",
+        "fits = fits[filters.mask(fits.to_dataframe())]",
+    ]
