@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import tifffile
 from commands import run
 
 from napari_spotfit import (
@@ -137,6 +138,18 @@ def test_volumes_and_two_leading_axes(tmp_path):
     fits = localize(volume, model="gaussian_3d", sigma=1.3, sigma_z=1.4, false_spots=10_000)
     save_report(fits, tmp_path / "b.html", volume)
     assert len(Page(tmp_path / "b.html").pictures) >= 2
+
+
+def test_one_channel_of_an_image(tmp_path):
+    movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=12, seed=2)
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif", np.stack([movie[::-1], movie], 1), metadata={"axes": "TCYX"}
+    )
+    localize(tmp_path / "a.ome.tif", channel=1).save(tmp_path / "a.spots.csv")
+    place = ("report", tmp_path / "a.spots.csv", "--image", tmp_path / "a.ome.tif")
+    assert "or its channel" in run(*place, code=1).stderr
+    run(*place, "--channel", 1)
+    assert "no light" in run(*place, "--channel", 0, code=1).stderr
 
 
 def test_the_drift_of_tracks(tmp_path):

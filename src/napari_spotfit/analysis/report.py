@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..engine.quality.flags import NOT_GOOD, RULES, main_reasons, thousands
 from ..files.writing import unfinished
+from ..images.channels import NO_MAPS, channel_of
 from ..images.files.opening import opened
 from ..models.columns import IN_PLANE, STDERR, describe
 from ..results.spot_fits import SpotFits
@@ -42,7 +43,12 @@ img{image-rendering:pixelated;display:block}h2{margin-top:2em}"""
 
 
 def save_report(
-    fits: SpotFits, path: str | os.PathLike[str], image: Any = None, *, title: str = ""
+    fits: SpotFits,
+    path: str | os.PathLike[str],
+    image: Any = None,
+    *,
+    channel: int | str | None = None,
+    title: str = "",
 ) -> None:
     """Write a report of fits as one HTML file, which needs nothing else to be read.
 
@@ -57,6 +63,8 @@ def save_report(
         The file, ``.html``.
     image : array, shape (…, Y, X), or path, optional
         The image that was fitted, of which examples are cut out.
+    channel : int or str, optional
+        The channel that was fitted, of an image with several; not if all were.
     title : str
         The heading; by default that it is a report of spots.
 
@@ -84,6 +92,8 @@ def save_report(
         raise ValueError(f"the name of a report must end in .html; got “{place.name}”")
     fits = fits.to_host()
     source = None if image is None else opened(image)
+    if channel is not None:
+        source = channel_of(source, channel, NO_MAPS).image
     if source is not None:
         _check_image(fits, source)
     title = title or "Report of spots"
@@ -230,7 +240,7 @@ def _check_image(fits: SpotFits, image: Any) -> None:
     if len(leading) != len(fits.index_names):
         raise ValueError(
             f"the image has shape {shape}, and the table indices {list(fits.index_names)} before "
-            f"{', '.join(fits.axes)}: choose the image that was fitted"
+            f"{', '.join(fits.axes)}: choose the image that was fitted, or its channel"
         )
     names = (*fits.index_names, *fits.axes)
     for name, side in zip(names, shape, strict=True):
