@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..models.calibration import Calibration
 from ..models.columns import COLUMNS
 from ..settings.settings import Settings
-
-if TYPE_CHECKING:
-    from .spot_fits import SpotFits
 
 #: Settings on which the meaning of columns depends.
 _MEANINGFUL = ("model", "pixel", "estimator", "offset", "gain")
@@ -48,8 +45,8 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     return {name: unit for name, unit in units.items() if unit}
 
 
-def check_alike(first: SpotFits, other: SpotFits) -> None:
-    """Raise a ValueError unless fits have the same columns with the same meaning."""
+def check_alike(first: Any, other: Any) -> None:
+    """Raise a ValueError unless two SpotFits have the same columns with the same meaning."""
     only = sorted(set(first.columns) ^ set(other.columns))
     if only:
         raise ValueError(f"fits with different columns cannot be joined: some have no {only[0]}")
