@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import struct
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
+from .drift_estimate import estimate_drift
 from .render import render
 from .summary import per_frame, summarize
 
@@ -53,7 +55,7 @@ def save_report(
     """Write a report of fits as one HTML file, which needs nothing else to be read.
 
     It has the counts with the reasons of doubtful fits, six examples of each, the precision, the
-    drift if the fits have tracks of fiducials, a picture and all settings.
+    drift that is left, a picture and all settings.
 
     Parameters
     ----------
@@ -146,18 +148,18 @@ def _precision(fits: SpotFits) -> Iterator[str]:
 
 
 def _drift(fits: SpotFits) -> Iterator[str]:
-    """Yield the drift by fiducials."""
+    """Yield the drift by fiducials, if there are tracks, or by molecules that are seen again."""
     yield "<h2>Drift</h2>"
-    if "track" not in fits.columns:
-        yield "<p>Not measured: these spots are not linked into tracks of fiducials.</p>"
-        return
+    has_tracks = "track" in fits.columns
     try:
-        drift = fiducial_drift(fits)
+        with warnings.catch_warnings(record=True):  # what is interpolated is only drawn here
+            drift = fiducial_drift(fits) if has_tracks else estimate_drift(fits)
     except ValueError as error:
         yield f"<p>Not measured: {escape(str(error))}</p>"
         return
     way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
-    yield f"<p>{way:.3g} px in all, by {np.median(drift.used):g} fiducials in most frames.</p>"
+    yield f"<p>{way:.3g} px in all, by {np.median(drift.used):.0f} "
+    yield f"{'fiducials' if has_tracks else 'spots that are seen again'} in most frames.</p>"
     yield from _plot(np.arange(len(drift)), {"y": drift.y, "x": drift.x}, "drift by frame, px")
 
 
