@@ -12,6 +12,7 @@ from qtpy.QtWidgets import (
     QApplication,
     QCheckBox,
     QComboBox,
+    QHBoxLayout,
     QPushButton,
     QVBoxLayout,
     QWidget,
