@@ -6,7 +6,7 @@
 // M/pi, in volumes the cube root of M/(4 pi/3). The other parameters follow from sigma, as the table of models says; a
 // turned Gaussian's from the second moments of the light that stands out.
 #pragma once
-#include "likelihood.h"
+#include "slopes.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -227,6 +227,7 @@ SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)
         if (j >= AXES) start[j] = select(is_nan(start[j]), own, start[j]);
         start[j] = clamp(start[j], L(settings.low[j]), L(settings.high[j]));
     }
+    if constexpr (AXES == 3) take_slopes_off<Variant>(roi, state, start, settings);
     MaskOf<L> usable = pixels.usable;
     if (Variant::PLANES) usable = usable & (state[VALID] > settings.fitted);
     start_search<Variant>(search, state, start, usable);

@@ -13,6 +13,8 @@ struct FitSettings {
     // caller says: a number, and a multiple of the sigma that is estimated from the data.
     float low[MAX_SHAPE], high[MAX_SHAPE];
     float start[MAX_SHAPE], start_per_sigma[MAX_SHAPE];
+    // The PSF's widths in a volume, in pixels and in planes; 0 where they are not known.
+    float sigma, sigma_z;
     // Bounds in counts, the camera's offset included in the background's.
     float amplitude_min, amplitude_max, background_min, background_max;
     // What the results' background counts from, and how many counts are one of their photons.

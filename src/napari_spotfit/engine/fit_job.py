@@ -67,6 +67,8 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, ...]) -> FitSett
         high=tuple(high for _, high in ends),
         start=tuple(shape[name].start[0] for name in names),
         start_per_sigma=tuple(shape[name].start[1] for name in names),
+        sigma=settings.sigma or 0.0,
+        sigma_z=settings.sigma_z or 0.0,
         amplitude_min=light[0],
         amplitude_max=light[1],
         background_min=light[2] + (zero if settings.background_min is None else offset),
