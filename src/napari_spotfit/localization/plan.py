@@ -14,6 +14,7 @@ from ..engine.backend import Backend, Load
 from ..engine.block import Block, Positions
 from ..engine.fit_job import FitJob
 from ..engine.groups import rows_of, scores_of
+from ..engine.hidden import with_hidden
 from ..engine.joint import fit_crowds
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
@@ -129,7 +130,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = Block.of(calibration, chunk.block, chunk.pixels)
         block.mask, block.noise_map = chunk.mask, variances
-        found = backend.detect(block, detection)
+        found = with_hidden(backend, job, block, detection, backend.detect(block, detection))
         numbers, places = places_of(found, chunk.block)
         positions = Positions(places, found.frame)
         columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))
