@@ -25,6 +25,8 @@ from .batch.localize_files import localize_files as localize_files
 from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration
 from .calibration.measure_psf import calibrate_psf as calibrate_psf
+from .calibration.microscope_quality import MicroscopeQuality as MicroscopeQuality
+from .calibration.microscope_quality import microscope_quality as microscope_quality
 from .engine.errors import BackendFallbackWarning as BackendFallbackWarning
 from .engine.errors import BackendUnavailableError as BackendUnavailableError
 from .engine.quality.flags import Flag as Flag

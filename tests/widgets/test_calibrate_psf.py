@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from psfs import measured_psf
 from qtpy.QtCore import Qt
 
-from napari_spotfit import Settings, load_calibration
+from napari_spotfit import Settings, load_calibration, simulate_beads
+from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
 from napari_spotfit.widgets import samples
 from napari_spotfit.widgets.calibrate_psf import CalibratePsf
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.depth_choice import KNOWN, DepthChoice
 from napari_spotfit.widgets.fitting.settings_menu import control_values
+from napari_spotfit.widgets.inspecting.depth_curve import DepthCurve
 from napari_spotfit.widgets.inspecting.numbers import quantities
-from napari_spotfit.widgets.inspecting.spot import spot_of
+from napari_spotfit.widgets.inspecting.spot import Spot, spot_of
+from napari_spotfit.widgets.parts.plots import BLUE
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +144,54 @@ def test_a_file_is_chosen(qtbot, tmp_path):
     assert "“a.h5” cannot be opened" in said[0]
     choice.put({"calibration": "fisheye"})
     assert choice.calibration is None
+
+
+def test_widths_of_beads_are_shown_beside_theory(widget, viewer, qtbot, press, tmp_path):
+    beads, _ = simulate_beads(range(-1000, 1001, 100), count=9, seed=1)
+    widget.stack.layer = viewer.add_image(beads, name="plain beads")
+    widget.dz.value, widget.aperture.value, widget.wave.value = 100, 1.4, 670
+    press(widget.quality_button)
+    qtbot.waitUntil(lambda: widget.quality.quality is not None and not widget._widths.busy)
+    page = widget.quality
+    assert widget.pages.currentWidget() is page
+    assert "x 22" in page.status.text()
+    assert "(theory 228)" in page.status.text()
+    x, _ = page.dots.getData()
+    assert len(x) == page.quality.beads.used.sum() == 9
+    page.axis.setCurrentIndex(2)
+    assert np.array(page.dots.data["data"], float) == pytest.approx(600, abs=30)
+    page.save(tmp_path / "widths")
+    table = pd.read_csv(tmp_path / "widths.csv")
+    assert table.fwhm_z[table.used] == pytest.approx(table.theory_z[table.used], rel=0.05)
+    # A stack without beads fails, and leaves what was calibrated.
+    widget.calibration = "kept"
+    widget.stack.layer = viewer.add_image(np.full((9, 64, 64), 7, np.uint16), name="dark")
+    press(widget.quality_button)
+    qtbot.waitUntil(lambda: widget.status.failed)
+    assert widget.calibration == "kept"
+
+
+def test_the_place_of_a_spot_on_the_curve_is_inspected(qtbot, layers):
+    lens, psf = lens_of(), measured_psf()
+    for model, names in ((lens, ["sigma_x", "sigma_y"]), (psf, ["z_stderr"])):
+        values = {"z": 120.0, "sigma_x": 1.2, "sigma_y": 1.9, "z_stderr": 9.0}
+        values |= {"photons": 2000.0, "background": 10.0}
+        spot = Spot(0, 1, (0,), values, "", {"model": model}, {}, True, False)
+        curve = DepthCurve()
+        qtbot.addWidget(curve)
+        curve.show_spot(spot)
+        assert not curve.isHidden()
+        z, own = curve.dots.getData()
+        assert list(own) == [values[name] for name in names]
+        assert set(z) == {120.0}
+        at, line = curve.curves[BLUE].getData()
+        assert (at[0], at[-1]) == model.range
+        expected = model.x(at) if model is lens else model.precision(2000, 10, z=at).z_stderr
+        assert line == pytest.approx(expected)
+    curve.show_spot(Spot(0, 1, (0,), values, "", {}, {}, True, False))
+    assert curve.isHidden()
+
+
+def lens_of():
+    x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
+    return AstigmatismCalibration(x, y, -400.0, 400.0)

@@ -23,6 +23,7 @@ from ..models.columns import IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
 from ..settings.camera_noise import electrons_of
 from ..settings.settings import Settings
+from .plane_order import check_order
 
 Array = NDArray[np.float64]
 
@@ -147,6 +148,7 @@ def checked_stack(stack: Any) -> NDArray[Any]:
                 f"plane {', '.join(map(str, wrong[:_NAMED]))}{' …' * (len(wrong) > _NAMED)} has "
                 "pixels that are no numbers: leave it out, and give the heights of the others (dz)"
             )
+    check_order(planes)
     return planes
 
 
@@ -195,14 +197,8 @@ def fit_beads(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the camera come with the fits in the planes
         projection = planes.max(axis=0)
-        if chosen is None:
-            found = localize(projection, settings=plain)
-            # Of one bead, aberrations may make several maxima near each other.
-            width = _width_of(found)
-            wide = plain.changed(sigma=_SMOOTH * width, min_distance=_APART * width)
-            chosen = detect_spots(projection, settings=wide)
-        found = fit_at(projection, chosen, settings=plain)
-    width, places = _width_of(found), chosen
+        found, places = bead_places(projection, plain, chosen)
+    width = _width_of(found)
     roi = settings.roi_size
     if roi is None:
         side = int(np.clip(_ROI_WIDTHS * width, _ROI_LEAST, min(_ROI_MOST, *projection.shape)))
@@ -217,6 +213,20 @@ def fit_beads(
         fits.reasons = [why if why.startswith("at the edge") else "" for why in fits.reasons]
     _fit(fits)
     return fits
+
+
+def bead_places(
+    projection: NDArray[Any], settings: Settings, chosen: Array | None = None
+) -> tuple[SpotFits, Array]:
+    """Return fits of the beads in a maximum projection, and their places.
+
+    Of one bead, aberrations may make several maxima near each other: they are one.
+    """
+    if chosen is None:
+        width = _width_of(localize(projection, settings=settings))
+        wide = settings.changed(sigma=_SMOOTH * width, min_distance=_APART * width)
+        chosen = detect_spots(projection, settings=wide).astype(float)
+    return fit_at(projection, chosen, settings=settings), chosen
 
 
 def _width_of(found: SpotFits) -> float:

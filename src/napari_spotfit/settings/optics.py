@@ -49,6 +49,15 @@ def check_aperture(settings: HasOptics) -> None:
         )
 
 
+def optics_of(settings: HasOptics) -> tuple[float, float, float] | None:
+    """Return aperture, wavelength and refractive index, if known; by default the usual index."""
+    aperture, wavelength = settings.numerical_aperture, settings.wavelength
+    if aperture is None or wavelength is None:
+        return None
+    index = settings.refractive_index or _immersion(aperture)
+    return aperture, wavelength, index
+
+
 def expected_widths(settings: HasOptics) -> Widths | None:
     """Return the widths of a point in a widefield microscope; None where too little is known.
 
@@ -62,12 +71,10 @@ def expected_widths(settings: HasOptics) -> Widths | None:
     >>> [round(width, 2) for width in expected_widths(oil)]
     [1.0, 1.0]
     """
-    voxel, aperture, wavelength = (
-        settings.voxel_size, settings.numerical_aperture, settings.wavelength
-    )  # fmt: skip
-    if voxel is None or aperture is None or wavelength is None:
+    voxel, optics = settings.voxel_size, optics_of(settings)
+    if voxel is None or optics is None:
         return None
-    index = settings.refractive_index or _immersion(aperture)
+    aperture, wavelength, index = optics
     c, wave = math.sqrt(1 - (aperture / index) ** 2), 2 * math.pi * index / wavelength
     s = c**1.5
     lateral = math.sqrt(7 * (1 - s) / (4 - 7 * s + 3 * c**3.5)) / wave

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from magicgui.widgets import FloatSpinBox, SpinBox, Widget
-from numpy.typing import NDArray
-from qtpy.QtWidgets import QHBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QTabWidget
 
 from ..calibration.astigmatism import calibrate_astigmatism
+from ..calibration.microscope_quality import microscope_quality
 from ..models.astigmatism import AstigmatismCalibration
 from ..settings.settings import Settings
 from .calibrating.bead_table import BeadTable
 from .calibrating.plots import CalibrationPlots
+from .calibrating.quality import QualityPage
 from .fitting.depth_choice import KNOWN
 from .layers.images import full_resolution
 from .napari_compat import is_image
@@ -52,13 +54,19 @@ _INDEX_TIP = (
     "<p>What heights in the sample are of those of the stage, for a sample that refracts less than "
     "the immersion: 1 for beads on the glass. z and its error are multiplied by it.</p>"
 )
+_APERTURE_TIP = (
+    "<p>Numerical aperture of the objective; 0: unknown. With the wavelength it gives the widths "
+    "of beads behind perfect optics, beside which <b>Quality</b> shows those measured.</p>"
+)
+_WAVE_TIP = "<p>Wavelength of the light that the camera sees; 0: unknown.</p>"
+_REFRACTION_TIP = "<p>Refractive index of the immersion; 0: the usual one of this aperture.</p>"
 
 
 @dataclass
 class Found:
-    """A calibration, and what was warned of meanwhile."""
+    """A calibration, or widths of beads, and what was warned of meanwhile."""
 
-    calibration: AstigmatismCalibration
+    what: Any
     warnings: list[str]
 
 
@@ -92,15 +100,23 @@ class CalibratePsf(Docked):
         self.index = FloatSpinBox(
             label="Index factor", value=1, min=0.1, max=2, step=0.05, tooltip=_INDEX_TIP
         )
+        self.aperture = FloatSpinBox(label="NA", value=0, min=0, max=1.7, step=0.05)
+        self.wave = FloatSpinBox(label="Wavelength [nm]", value=0, min=0, max=2000, step=10)
+        self.refraction = FloatSpinBox(label="Immersion index", value=0, min=0, max=2, step=0.01)
         self.calibrate_button = button("Calibrate", _CALIBRATE_TIP, self.calibrate)
         self.save_button = button("Save…", "Save the calibration as a file (.h5).", self._ask_save)
         self.use_button = button("Use in Fit spots", "Let Fit spots take z from it.", self._on_use)
+        self.quality_button = button(
+            "Quality", "Measure the beads' widths along x, y and z.", self.measure_quality
+        )
         self.beads, self.plots, self.status = BeadTable(), CalibrationPlots(), StatusLine()
+        self.quality, self.pages = QualityPage(), QTabWidget()
         #: The calibration that is shown.
         self.calibration: AstigmatismCalibration | None = None
         self._shown: Image | None = None
         self._points: Points | None = None
         self._latest = Latest(self, self._on_done, self._on_failed)
+        self._widths = Latest(self, self._on_widths, self._on_no_widths)
         self._lay_out()
         self._connect()
         self._allow()
@@ -113,6 +129,7 @@ class CalibratePsf(Docked):
     def leave_viewer(self) -> None:
         """Stop what runs, and leave no callback behind."""
         self._latest.drop()
+        self._widths.drop()
         self.stack.unbind()
 
     def calibrate(self) -> None:
@@ -133,7 +150,32 @@ class CalibratePsf(Docked):
             return
         self.status.say(f"Fitting the beads of “{layer.name}” in all planes…")
         self._latest.ask(
-            partial(_calibrated, full_resolution(layer), self.dz.value, chosen, settings)
+            partial(
+                _warned, calibrate_astigmatism, full_resolution(layer), self.dz.value,
+                beads=chosen, settings=settings,
+            )
+        )  # fmt: skip
+        self._allow()
+
+    def measure_quality(self) -> None:
+        """Measure the widths of the beads along x, y and z."""
+        layer = self.stack.layer
+        if not is_image(layer):
+            self.status.fail("Choose a z-stack of beads first: an image layer of three axes.")
+            return
+        try:
+            settings = self._settings().changed(
+                numerical_aperture=self.aperture.value or None, roi_size=None,
+                wavelength=self.wave.value or None,
+                refractive_index=self.refraction.value or None,
+            )  # fmt: skip
+        except (TypeError, ValueError) as error:
+            self.status.fail(str(error))
+            return
+        self.status.say(f"Fitting the beads of “{layer.name}” in three dimensions…")
+        voxel = settings.voxel_size
+        self._widths.ask(
+            partial(_warned, microscope_quality, full_resolution(layer), voxel, settings=settings)
         )
         self._allow()
 
@@ -158,7 +200,8 @@ class CalibratePsf(Docked):
         )  # fmt: skip
 
     def _on_done(self, found: Found) -> None:
-        lens = found.calibration.with_index(self.index.value)
+        self.pages.setCurrentWidget(self.plots)
+        lens: AstigmatismCalibration = found.what.with_index(self.index.value)
         self.calibration = lens
         self.beads.show_beads(lens.beads, keep=True)
         self.plots.show_calibration(lens)
@@ -168,6 +211,17 @@ class CalibratePsf(Docked):
         warned = "".join(f" ⚠ {text}" for text in found.warnings)
         words = f"{lens.words[0].upper()}{lens.words[1:]}; they scatter by {scatter:.1f} nm in z."
         self.status.say(words + warned)
+        self._allow()
+
+    def _on_widths(self, found: Found) -> None:
+        self.quality.show_quality(found.what)
+        self.pages.setCurrentWidget(self.quality)
+        warned = "".join(f" ⚠ {text}" for text in found.warnings)
+        self.status.say(f"The widths of the beads are under Quality.{warned}")
+        self._allow()
+
+    def _on_no_widths(self, error: Exception) -> None:
+        self.status.fail(str(error))
         self._allow()
 
     def _on_failed(self, error: Exception) -> None:
@@ -207,7 +261,8 @@ class CalibratePsf(Docked):
             self.save(chosen[0])
 
     def _allow(self) -> None:
-        self.calibrate_button.setEnabled(not self._latest.busy)
+        for one in (self.calibrate_button, self.quality_button):
+            one.setEnabled(not (self._latest.busy or self._widths.busy))
         for one in (self.save_button, self.use_button):
             one.setEnabled(self.calibration is not None and not self._latest.busy)
 
@@ -217,27 +272,34 @@ class CalibratePsf(Docked):
     def _lay_out(self) -> None:
         rows: tuple[Widget, ...] = (
             self.dz, self.gain, self.offset, self.pixel, self.roi_size, self.index,
+            self.aperture, self.wave, self.refraction,
         )  # fmt: skip
-        tips = (_DZ_TIP, _GAIN_TIP, _OFFSET_TIP, _PIXEL_TIP, _ROI_TIP, _INDEX_TIP)
+        tips = (
+            _DZ_TIP, _GAIN_TIP, _OFFSET_TIP, _PIXEL_TIP, _ROI_TIP, _INDEX_TIP, _APERTURE_TIP,
+            _WAVE_TIP, _REFRACTION_TIP,
+        )  # fmt: skip
         for row, tip in zip(rows, tips, strict=True):
             row.tooltip = tip
         form = explained_rows(rows)
         explain(self.stack, "Bead stack", _STACK_TIP)
         explain(self.beads, "Beads", _BEADS_TIP)
-        buttons = fill(QHBoxLayout(), self.calibrate_button, self.save_button, self.use_button)
+        buttons = fill(
+            QHBoxLayout(), self.calibrate_button, self.quality_button, self.save_button,
+            self.use_button,
+        )  # fmt: skip
+        self.pages.addTab(self.plots, "Calibration")
+        self.pages.addTab(self.quality, "Quality")
         parts = (self.stack, Scrolled(form.native, least=60), buttons, self.status)
-        TwoParts(self, (*parts, (self.beads, 1)), self.plots, (1, 2))
+        TwoParts(self, (*parts, (self.beads, 1)), self.pages, (1, 2))
 
 
 def _is_stack(layer: Layer) -> bool:
     return is_image(layer) and layer.ndim == 3 and not layer.rgb
 
 
-def _calibrated(
-    stack: Any, dz: float, beads: NDArray[np.float64] | None, settings: Settings
-) -> Found:
-    """Calibrate, and catch warnings; in a worker thread."""
+def _warned(measure: Callable[..., Any], *given: Any, **known: Any) -> Found:
+    """Calibrate, or measure, and catch warnings; in a worker thread."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = calibrate_astigmatism(stack, dz, beads=beads, settings=settings)
+        found = measure(*given, **known)
     return Found(found, [str(one.message) for one in caught])

@@ -27,6 +27,7 @@ from ..layers.appearance import good_rows
 from ..parts.layout import Label, explain, fill, scroll_upright, sentence
 from ..parts.messages import number
 from ..parts.work import delayed
+from .depth_curve import DepthCurve
 from .numbers import Comparison, Numbers
 from .pictures import EXCLUDED_TIP, NEW_TITLES, Pictures, Profiles
 from .refit import RefitBar
@@ -115,6 +116,13 @@ class InspectPanel(QWidget):
             self._planes.addWidget(pictures, 1)
         return made
 
+    @cached_property
+    def curve(self) -> DepthCurve:
+        """The place of a spot on the curves of its calibration, made for the first one."""
+        made = DepthCurve()
+        self._views.addWidget(made, 2)
+        return made
+
     def unbind(self) -> None:
         """Draw at once what still waits for it."""
         self._still.stop()
@@ -151,6 +159,8 @@ class InspectPanel(QWidget):
         self.pictures.show_sample(sample)
         self.profiles.show_sample(sample)
         self._show_cuts(sample.cuts)
+        if "z_stderr" in spot.values or "curve" in vars(self):
+            self.curve.show_spot(spot)
         chi_square = spot.values.get("chi_square")
         # χ² with weights, or of a likelihood, does not follow from the residual alone.
         plain = ESTIMATORS[spot.settings.get("estimator", "lse")].chi_is_of_residual
@@ -171,6 +181,8 @@ class InspectPanel(QWidget):
         self.comparison.show_fits(old[0], new[0], new_is_kept=new_is_kept)
         self._compare(True)
         self._show_cuts(())
+        if "curve" in vars(self):
+            self.curve.hide()
         self._ask_width()
 
     def say(self, text: str) -> None:

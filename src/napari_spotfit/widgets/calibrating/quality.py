@@ -1,0 +1,120 @@
+"""Microscope quality: the widths of beads as a table and a map, beside theory."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyqtgraph as pg
+from qtpy.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QHBoxLayout,
+    QPushButton,
+    QTableWidget,
+    QTableWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ...calibration.microscope_quality import MicroscopeQuality
+from ..parts.layout import explain, fill, guard_wheel, show_whole_rows
+from ..parts.messages import MISSING, StatusLine
+from ..parts.plots import Plot
+
+_TITLES = ("bead", "x (nm)", "y (nm)", "z (nm)", "")
+_AXES, _ROW, _DOT, _LEAST = "xyz", 22, 12, 140
+_MAP_TIP = (
+    "<p>The full width at half maximum of each bead that is used, where it lies: yellow is wide, "
+    "blue narrow. One side wider than the other: tilt, or a field that is not flat.</p>"
+)
+
+
+class QualityPage(QWidget):
+    """Widths of beads: medians beside theory, a map over the field, a table, a CSV file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quality: MicroscopeQuality | None = None
+        self.status, self.map = StatusLine(), Plot("x (px)", "y (px)")
+        self.map.setMinimumHeight(_LEAST)
+        self.map.invertY(True)
+        self.map.setAspectLocked(True)
+        self.dots = pg.ScatterPlotItem(size=_DOT, pen=None, hoverable=True, tip=_tip)
+        self.map.addItem(self.dots)
+        self.axis, self.save_button = QComboBox(), QPushButton("Save CSV…")
+        self.axis.addItems([f"width along {axis}" for axis in _AXES])
+        self.table = QTableWidget(0, len(_TITLES))
+        self.table.setHorizontalHeaderLabels(_TITLES)
+        show_whole_rows(self.table, _ROW)
+        header = self.table.horizontalHeader()
+        assert header is not None
+        header.setStretchLastSection(True)
+        guard_wheel(self.axis)
+        explain(self.map, "Map of widths", _MAP_TIP)
+        explain(self.axis, "Axis of the map", "<p>Along which axis the map shows widths.</p>")
+        explain(self.save_button, "Save CSV", "<p>Save all beads and theory as a CSV file.</p>")
+        self.axis.currentIndexChanged.connect(lambda: self._draw())
+        self.save_button.clicked.connect(lambda: self._ask_save())
+        row = fill(QHBoxLayout(), self.axis, self.save_button)
+        fill(QVBoxLayout(self), self.status, row, (self.map, 2), (self.table, 1))
+
+    def show_quality(self, quality: MicroscopeQuality) -> None:
+        """Show what was measured."""
+        self.quality = quality
+        summary, beads = quality.summary(), quality.beads
+        words = []
+        for axis in _AXES:
+            width, theory = summary.fwhm[axis], summary.theory[axis]
+            known = f" (theory {theory:.0f})" if math.isfinite(theory) else ""
+            words.append(f"{axis} {width:.0f} ± {summary.spread[axis]:.0f}{known}")
+        text = f"Full widths at half maximum of {beads.used.sum()} beads in nm: {', '.join(words)}."
+        if not np.isfinite(summary.theory).all():
+            text += " Set NA and wavelength for theory."
+        self.status.say(text)
+        self.table.setRowCount(len(beads))
+        for row, bead in enumerate(beads.itertuples()):
+            widths = [getattr(bead, f"fwhm_{axis}") for axis in _AXES]
+            texts = [
+                f"{bead.y:.0f}, {bead.x:.0f}",
+                *(f"{width:.0f}" if bead.used else MISSING for width in widths), bead.reason,
+            ]  # fmt: skip
+            for column, words_of in enumerate(texts):
+                self.table.setItem(row, column, QTableWidgetItem(words_of))
+        self.table.resizeColumnsToContents()
+        self._draw()
+
+    def save(self, path: Path) -> None:
+        """Save the beads, with theory beside them."""
+        if self.quality is None:
+            return
+        place = path if path.suffix else path.with_suffix(".csv")
+        theory = {f"theory_{axis}": width for axis, width in self.quality.theory.items()}
+        try:
+            self.quality.beads.assign(**theory).to_csv(place, index=False)
+        except OSError as error:
+            self.status.fail(str(error))
+            return
+        self.status.say(f"Saved “{place.name}”.")
+
+    def _draw(self) -> None:
+        if self.quality is None:
+            return
+        used = self.quality.beads[self.quality.beads.used]
+        widths = used[f"fwhm_{_AXES[self.axis.currentIndex()]}"].to_numpy(float)
+        low, high = widths.min(), widths.max()
+        colors = pg.colormap.get("viridis").map((widths - low) / max(high - low, 1e-9))
+        self.dots.setData(
+            x=used.x.to_numpy(float), y=used.y.to_numpy(float), data=widths,
+            brush=[pg.mkBrush(*color) for color in colors],
+        )  # fmt: skip
+
+    def _ask_save(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(self, "Save widths", "widths.csv", "Table (*.csv)")
+        if path:
+            self.save(Path(path))
+
+
+def _tip(x: float, y: float, data: float) -> str:
+    return f"y {y:.0f}, x {x:.0f}: {data:.0f} nm"
