@@ -13,6 +13,7 @@ from ..engine.quality.flags import Flag
 from ..images.arrays import to_host
 from ..models.calibration import Calibration
 from ..models.columns import STDERR
+from ..models.measured_psf import MeasuredPsf
 from ..results.spot_fits import SpotFits
 from ..settings.camera_noise import noise_of
 from ..settings.noise_model import UNLIKE
@@ -32,8 +33,9 @@ _SHOWN = 4.0
 _FEWEST_ELECTRONS = 200.0
 #: A spot's shape may be off by so much of its height, which is no noise.
 _SHAPE = 0.05
-#: Spots that go with their calibration are seldom less probable; and the share of others at most.
-_IMPROBABLE, _UNLIKE_SPOTS = 1e-3, 0.5
+#: Spots that go with their calibration are seldom less probable; the share of others at most; and
+#: χ² per pixel by maximum likelihood of half of the spots, if they look like their PSF.
+_IMPROBABLE, _UNLIKE_SPOTS, _UNLIKE_CHI = 1e-3, 0.5, 1.35
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
 
@@ -60,6 +62,8 @@ class CameraCheck:
     #: Fits with z, and those whose widths do not go with their calibration.
     located: int = 0
     unlike: int = 0
+    #: χ² per pixel of fits by maximum likelihood with a measured PSF.
+    chi: list[NDArray[np.float64]] = field(default_factory=list)
 
     def add(self, fits: SpotFits) -> None:
         """Look at some fits."""
@@ -68,6 +72,8 @@ class CameraCheck:
             return
         if isinstance(settings.model, Calibration) and "z_p_value" in fits:
             self._compare_widths(fits.to_host())
+        elif isinstance(settings.model, MeasuredPsf):
+            self._compare_images(fits.to_host(), settings)
         # Wide wings take the background down.
         if not settings.profile.name.startswith("gaussian"):
             return
@@ -98,9 +104,27 @@ class CameraCheck:
         self.located += int(known.sum())
         self.unlike += int((known & (beyond | (fits.z_p_value < _IMPROBABLE))).sum())
 
+    def _compare_images(self, fits: SpotFits, settings: Settings) -> None:
+        """Count fits of single spots whose residual is more than noise."""
+        doubtful = Flag.WEAK | Flag.NEGATIVE | Flag.NEIGHBOUR | Flag.EDGE | Flag.SATURATED
+        known = fits.converged & ((fits.flags & int(doubtful)) == 0)
+        self.located += int(known.sum())
+        self.unlike += int((known & ((fits.flags & int(Flag.POOR_FIT)) != 0)).sum())
+        if settings.gain is not None and settings.estimator_kind.is_likelihood:
+            self.chi.append(np.asarray(fits.reduced_chi_square[known], float))
+
     def _of_calibration(self) -> str:
-        if self.located < _LEAST_FITS or self.unlike < _UNLIKE_SPOTS * self.located:
+        chi = np.concatenate(self.chi) if self.chi else np.empty(0)
+        poor = len(chi) >= _LEAST_FITS and float(np.median(chi)) > _UNLIKE_CHI
+        if self.located < _LEAST_FITS or (self.unlike < _UNLIKE_SPOTS * self.located and not poor):
             return ""
+        if isinstance(self.given.model, MeasuredPsf):
+            return (
+                "most spots do not look like the measured PSF at any z: it may be of another pixel "
+                "size or lens, the image may be mirrored or turned against the beads', or the gain "
+                "is another one; z is wrong then, even of good fits. Show a bead at both ends of "
+                "z, and calibrate again with the camera as it is now"
+            )
         return (
             f"the widths of {self.unlike / self.located:.0%} of the spots do not go with the "
             "calibration: it may be of another pixel size, lens or orientation of the camera, or "

@@ -33,8 +33,6 @@ _Z = replace(
 P_VALUE = COLUMNS["z_p_value"]
 #: Heights where the search begins; spots at a time.
 _BEGINNINGS, _PIECE = 41, 1 << 14
-#: The part by which pixels may differ from those of the calibration.
-_SAME_PIXEL = 0.01
 #: No spot has less background for its light, and no z scatters less than this part of its error.
 _STEPS, _LEAST_LEVEL, _LEAST_EXCESS = 12, 1e-9, 0.5
 #: Steps in nm that no longer matter.
@@ -227,14 +225,7 @@ class AstigmatismCalibration(Calibration):
                     f"{name} must be {own!r}, as in the fits of the beads: widths depend on it; "
                     f"got {given[name]!r}. Calibrate with this {name}, or leave it out"
                 )
-        voxel = given.get("voxel_size")
-        if voxel is not None and self.pixel_size is not None:
-            worst = max(abs(side / self.pixel_size - 1) for side in voxel[1:])
-            if worst > _SAME_PIXEL:
-                raise ValueError(
-                    f"the calibration is of pixels of {self.pixel_size:g} nm, the image has "
-                    f"{voxel[1]:g} × {voxel[2]:g} nm: calibrate with the camera as it is now"
-                )
+        super().check(given)
         shape = {"sigma_x", "sigma_y", "angle"}
         limited = shape & {*given.get("fixed", ()), *given.get("bounds", ())}
         if limited or {"sigma_min", "sigma_max"} & given.keys():

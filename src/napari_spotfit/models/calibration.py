@@ -34,6 +34,8 @@ FORMAT, FORMAT_NAME = 1, "napari-spotfit calibration"
 #: The key of the kind in dictionaries, and those of an array.
 #: No field has that name: in files it is the text of all that is no array.
 _KIND, _ARRAY = "calibration", {"dtype", "shape", "zlib"}
+#: The part by which pixels may differ from those of the calibration.
+_SAME_PIXEL = 0.01
 #: No array of a calibration has more bytes.
 _LARGEST = 1 << 30
 
@@ -82,6 +84,14 @@ class Calibration:
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Raise a ValueError if settings, of those by name, do not go with it."""
+        voxel, pixel = given.get("voxel_size"), getattr(self, "pixel_size", None)
+        if voxel is not None and pixel is not None:
+            worst = max(abs(side / pixel - 1) for side in voxel[1:])
+            if worst > _SAME_PIXEL:
+                raise ValueError(
+                    f"the calibration is of pixels of {pixel:g} nm, the image has {voxel[1]:g} × "
+                    f"{voxel[2]:g} nm: calibrate with the camera as it is now"
+                )
 
     @cached_property
     def digest(self) -> str:
