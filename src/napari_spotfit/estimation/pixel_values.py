@@ -367,8 +367,9 @@ def check_scale(frames: NDArray[Any]) -> None:
     )
 
 
-#: Stripes are no farther apart, have so many times the power of other periods near theirs, which
-#: begin so many numbers beside, and such an amplitude in deviations of neighbouring pixels.
+#: Stripes are no farther apart (those of two pixels are a mosaic), have so many times the power of
+#: other periods near theirs, which begin so many numbers beside, and such an amplitude,
+#: in deviations of neighbouring pixels.
 _MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 16, 50.0, 0.5, 4
 
 
@@ -389,7 +390,10 @@ def stripes(frames: NDArray[Any]) -> float:
         if size < _LEAST_REPEATS * _MOST_APART or not np.isfinite(profile).all():
             continue
         first = -(-size // _MOST_APART)
-        power = abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size)))[first:] ** 2
+        power = (
+            abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size)))[first : 2 * size // 5]
+            ** 2
+        )
         highest = int(np.argmax(power))
         amplitude = 4 * math.sqrt(power[highest]) / size
         noise = float(np.mean(abs(np.diff(across[0].astype(float)))))
