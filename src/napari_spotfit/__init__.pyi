@@ -1,6 +1,9 @@
 """The public names; ``__init__.py`` imports each from here when it is first used."""
 
 from .analysis.cells import cells_by_channel as cells_by_channel
+from .analysis.clusters import cluster as cluster
+from .analysis.clusters import mean_square_displacements as mean_square_displacements
+from .analysis.clusters import summarize_clusters as summarize_clusters
 from .analysis.drift import Drift as Drift
 from .analysis.drift import fiducial_drift as fiducial_drift
 from .analysis.drift import load_drift as load_drift
@@ -11,12 +14,18 @@ from .analysis.groups import summarize_groups as summarize_groups
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
 from .analysis.merging import merge_blinks as merge_blinks
+from .analysis.nena import LocalizationPrecision as LocalizationPrecision
+from .analysis.nena import nena as nena
 from .analysis.pairs import SpotPairs as SpotPairs
 from .analysis.pairs import pair_spots as pair_spots
 from .analysis.registration import ChannelRegistration as ChannelRegistration
 from .analysis.registration import register_channels as register_channels
 from .analysis.render import render as render
 from .analysis.report import save_report as save_report
+from .analysis.ring_correlation import RingCorrelation as RingCorrelation
+from .analysis.ring_correlation import (
+    fourier_ring_correlation as fourier_ring_correlation,
+)
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from blinking import table_of
+from blinking import blinking, molecules_of, table_of
 from click.testing import CliRunner
 
 from napari_spotfit import estimate_drift, load_drift, load_fits, merge_blinks
@@ -77,3 +79,26 @@ def test_drift_without_markers(drifting: Path, tmp_path: Path, method: str) -> N
 def test_drift_says_what_is_wrong(blinks: Path, tmp_path: Path) -> None:
     text = refused("drift", blinks, "--method", "aim", "-o", tmp_path / "a.spots.csv")
     assert "4 of 4 fits" in text
+
+
+def test_precision(tmp_path: Path) -> None:
+    frame, molecule = blinking(500, 1000, 3.0, 100.0).rows()
+    places = np.random.default_rng(0).uniform(0, 30, (500, 2))
+    path = tmp_path / "blinks.spots.parquet"
+    molecules_of(places, frame, molecule, 0.1).save(path)
+    text = run("precision", path, "--pixel-size", 100)
+    assert (
+        re.search(r"precision 0\.(10|09)\d* px, (10|9)\.?\d* nm", text)
+        or "precision 0.1 px" in text
+    )
+    assert "times as much as their standard errors say" in text
+    assert "resolution" in text
+    text = run("precision", path, "--json")
+    numbers = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert numbers["precision"] == pytest.approx(0.1, rel=0.03)
+    assert numbers["kappa"] == pytest.approx(1, abs=0.03)
+    assert numbers["resolution"] > 0
+
+
+def test_precision_says_what_is_wrong(blinks: Path) -> None:
+    assert "pairs of spots" in refused("precision", blinks)

@@ -25,6 +25,7 @@ from .output import (
     write_summary,
 )
 from .pairs import pairs
+from .precision import precision
 from .render import render
 from .report import report
 from .simulate import simulate
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 for command in (
-    localize, calibrate, pairs, info, convert, drift, merge, render, report, simulate,
-    benchmark, demo,
+    localize, calibrate, pairs, info, convert, drift, merge, precision, render, report,
+    simulate, benchmark, demo,
 ):  # fmt: skip
     main.add_command(command)

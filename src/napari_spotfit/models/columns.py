@@ -28,7 +28,7 @@ REGISTERED = "registered"
 CHANNEL, PLANE = "channel", "plane"
 GROUP, GROUP_SIZE = "group", "group_size"
 DISTANCE, EVIDENCE = "neighbour_distance", "evidence"
-DETECTIONS, PARENT = "n_detections", "parent"
+DETECTIONS, PARENT, CLUSTER = "n_detections", "parent", "cluster"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
@@ -327,6 +327,10 @@ ROWS = (
     ),
     Column(
         PARENT, "", "Row of the event that the fit was merged to; -1 for none.", "int64",
+        "analysis", optional=True,
+    ),
+    Column(
+        CLUSTER, "", "Number of the cluster that the spot belongs to; -1 for none.", "int64",
         "analysis", optional=True,
     ),
     Column(

@@ -1,0 +1,74 @@
+"""``napari-spotfit precision``: measure precision and resolution of a table of spots."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import click
+
+from ..analysis.merging import merge_blinks
+from ..analysis.nena import nena
+from ..analysis.ring_correlation import fourier_ring_correlation
+from ..models.columns import DETECTIONS
+from ..results.saving import load_fits
+from .options import AboveZero
+from .output import USUAL, warnings_written, write_message, write_summary
+
+
+@click.command()
+@click.argument(
+    "source", metavar="TABLE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for results in nm, too."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write the numbers as JSON.")
+def precision(source: Path, pixel_size: float | None, as_json: bool) -> None:
+    """Measure how precise the spots of a movie are, and the resolution of their image.
+
+    The precision follows from the distances of spots in successive frames (NeNA), and says whether
+    their standard errors hold. The resolution follows from the correlation of two halves of the
+    movie (FRC), after blinks are merged. Subtract drift before.
+    """
+    numbers: dict[str, float] = {}
+    try:
+        with warnings_written(source):
+            fits = load_fits(source, pixel_size=pixel_size)
+            if DETECTIONS not in fits:
+                found = nena(fits)
+                names = ("precision", "y", "x", "kappa", "pairs", "share")
+                numbers |= {name: getattr(found, name) for name in names}
+                errors = (
+                    "the fits have no standard errors" if math.isnan(found.kappa) else
+                    f"spots scatter {found.kappa:.2f} times as much as their standard errors say"
+                )  # fmt: skip
+                _write(source, "precision", found.precision, pixel_size)
+                write_message(
+                    f"{source}: {errors}; {found.pairs} pairs, {found.share:.0%} of one molecule",
+                    USUAL,
+                )
+                fits = merge_blinks(fits, radius=3 * math.sqrt(2) * found.precision)
+            rings = fourier_ring_correlation(fits)
+        numbers |= {
+            "resolution": rings.resolution, "resolution_stderr": rings.resolution_stderr
+        }  # fmt: skip
+        _write(source, "resolution", rings.resolution, pixel_size, rings.resolution_stderr)
+    except (ImportError, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        write_summary({name: None if value != value else value for name, value in numbers.items()})
+
+
+def _write(
+    source: Path, what: str, value: float, pixel_size: float | None, error: float | None = None
+) -> None:
+    """Write a length as a message, in pixels and in nm where the pixel is known."""
+    parts = [(value, error, "px")]
+    if pixel_size is not None:
+        parts.append((value * pixel_size, error and error * pixel_size, "nm"))
+    texts = [
+        f"{length:.3g}{'' if spread is None else f' ± {spread:.1g}'} {unit}"
+        for length, spread, unit in parts
+    ]
+    write_message(f"{source}: {what} {', '.join(texts)}", USUAL)
