@@ -381,9 +381,9 @@ class AfterPage(Page):
             QHBoxLayout(), self.run_button, self.python_button, 1, Label(_OVERSAMPLING.label),
             self.oversampling, self.save_button,
         )  # fmt: skip
-        rows = fill(QVBoxLayout(), *self._rows, self.hint, 1, spacing=4)
+        rows = fill(QVBoxLayout(), *self._rows, 1, spacing=4)
         body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2), (self.rings, 2))
-        fill(QVBoxLayout(self), (body, 1), ends, margins=(6, 6, 6, 6), spacing=4)
+        fill(QVBoxLayout(self), (body, 1), self.hint, ends, margins=(6, 6, 6, 6), spacing=4)
 
 
 class _StepRow(QWidget):
