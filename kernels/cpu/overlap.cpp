@@ -8,9 +8,9 @@ using namespace spotfit;
 
 namespace {
 
-constexpr int BINS = 15, STEPS = 10;
+constexpr int BINS = 15, STEPS = 6;
 // Of the points in a cell, those added last are compared.
-constexpr int MOST_IN_CELL = 32;
+constexpr int MOST_IN_CELL = 12;
 // Weights end at this many widths; exp(-u) by a table in steps of 1/64.
 constexpr float REACH = 4, TABLE_STEP = 1.0f / 64;
 constexpr int TABLE = 4 * 64 + 2;

@@ -195,6 +195,17 @@ def test_doubtful_and_invalid_rows_are_left_out() -> None:
     assert np.abs(apart - apart.mean()).max() < 0.03
 
 
+def test_parts_are_as_the_whole() -> None:
+    fits = molecules(20_000, 300, 0.1, 7, simulated_drift(7, 0.5))
+    flags = np.where(np.arange(len(fits)) % 50, 0, 2**31 - 1).astype(np.uint32)
+    fits = fits.with_columns(fits.columns | {"flags": flags})
+    part = fits.frame // 900
+    parts = (fits[part == number] for number in range(5))
+    found, whole = estimate_drift(parts, frames=FRAMES), estimate_drift(fits, frames=FRAMES)
+    assert np.array_equal(found.y, whole.y)
+    assert np.array_equal(found.x_stderr, whole.x_stderr)
+
+
 def test_one_channel_only() -> None:
     fits = molecules(20_000, 300, 0.1)
     channels = np.arange(len(fits)) % 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +22,10 @@ from .shifts import spans
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: Columns of which drift depends.
+_NEEDED = (
+    "file", "frame", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr", "stop_condition",
+)  # fmt: skip
 #: Frames of a segment, and least number of localisations in it, where no other is asked for.
 _FRAMES, _ENOUGH = 100, 500
 #: Segments of cross-correlation.
@@ -48,7 +53,7 @@ class Segments(NamedTuple):
 
 
 def estimate_drift(
-    fits: SpotFits,
+    fits: SpotFits | Iterable[SpotFits],
     method: Literal["aim", "rcc"] = "aim",
     frames: int | None = None,
     *,
@@ -62,9 +67,10 @@ def estimate_drift(
 
     Parameters
     ----------
-    fits : SpotFits
-        Fits of one movie and channel, with standard errors. Only good fits are used, or spots that
-        another program has found.
+    fits : SpotFits, or iterable of SpotFits
+        Fits of one movie and channel, with standard errors, or their parts, such as those of
+        :func:`load_parts`, of which only frames and positions are kept in memory. Only good fits
+        are used, or spots that another program has found.
     method : {"aim", "rcc"}
         ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,
         along y and x only.
@@ -109,6 +115,8 @@ def estimate_drift(
     """
     if method not in ("aim", "rcc"):
         raise ValueError(f'method must be "aim" or "rcc"; got {method!r}')
+    if not isinstance(fits, SpotFits):
+        fits = SpotFits.concatenate([_positions(part.to_host()) for part in fits])
     fits = of_one_channel(fits)
     count = _check(fits, frames, segment)
     if method == "rcc" and segment is None:
@@ -116,6 +124,14 @@ def estimate_drift(
     found = _segments(fits, segment)
     drift, errors, used = (_of_pairs if method == "rcc" else _of_halves)(found)
     return _of_frames(found, drift, errors, used, count)
+
+
+def _positions(part: SpotFits) -> SpotFits:
+    """Return the good fits of a part with no more columns than are needed."""
+    good = part.accepted
+    kept = {name: part.columns[name][good] for name in part.columns if name in _NEEDED}
+    kept |= {name: part.columns[name][good] for name in part.index_names}
+    return part.with_columns(kept | {"flags": np.zeros(np.count_nonzero(good), np.uint32)})
 
 
 def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:

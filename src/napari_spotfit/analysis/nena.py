@@ -48,6 +48,13 @@ class LocalizationPrecision:
         Their distances in pixels.
     reach : float
         Largest distance along an axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = LocalizationPrecision(0.1, 0.1, 0.1, 1.0, 500, 0.9, np.zeros(500), 0.7)
+    >>> found.density(np.array([0.1])).round(1)  # per pixel
+    array([3.5])
     """
 
     precision: float

@@ -48,6 +48,12 @@ class RingCorrelation:
         Spatial frequencies in periods per pixel.
     correlation : ndarray of float64
         The correlation of the two halves at each, averaged over the splits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> RingCorrelation(0.3, 0.01, np.array([0.0, 3.3]), np.array([1.0, 1 / 7]))
+    RingCorrelation(resolution=0.3, resolution_stderr=0.01)
     """
 
     resolution: float
