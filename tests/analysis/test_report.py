@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import tifffile
 from commands import run
 
 from napari_spotfit import (
     Flag,
     SimulatedMicroscope,
+    SpotFits,
     link_spots,
     load_fits,
     localize,
@@ -139,6 +141,18 @@ def test_volumes_and_two_leading_axes(tmp_path):
     assert len(Page(tmp_path / "b.html").pictures) >= 2
 
 
+def test_one_channel_of_an_image(tmp_path):
+    movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=12, seed=2)
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif", np.stack([movie[::-1], movie], 1), metadata={"axes": "TCYX"}
+    )
+    localize(tmp_path / "a.ome.tif", channel=1).save(tmp_path / "a.spots.csv")
+    place = ("report", tmp_path / "a.spots.csv", "--image", tmp_path / "a.ome.tif")
+    assert "or its channel" in run(*place, code=1).stderr
+    run(*place, "--channel", 1)
+    assert "no light" in run(*place, "--channel", 0, code=1).stderr
+
+
 def test_the_drift_of_tracks(tmp_path):
     pytest.importorskip("trackpy")
     scope = SimulatedMicroscope(5, (128, 128), drift=(0.05, 0.0), seed=3)
@@ -146,6 +160,21 @@ def test_the_drift_of_tracks(tmp_path):
     linked = link_spots(localize(movie, sigma=1.3), max_distance=2)
     save_report(linked, tmp_path / "a.html", movie)
     assert "fiducials in most frames" in Page(tmp_path / "a.html").text
+
+
+def test_the_drift_of_molecules_that_are_seen_again(tmp_path):
+    random = np.random.default_rng(1)
+    count = 20_000
+    molecule, frame = random.integers(0, 300, count), np.sort(random.integers(0, 1000, count))
+    y, x = (random.uniform(0, 64, 300)[molecule] + random.normal(0, 0.1, count) for _ in "yx")
+    columns = {"frame": frame, "y": y + 0.002 * frame, "x": x, "photons": np.full(count, 1e3)}
+    columns |= {f"{axis}_stderr": np.full(count, 0.1) for axis in "yx"}
+    columns |= {"stop_condition": np.full(count, 2), "flags": np.zeros(count, np.uint32)}
+    save_report(SpotFits(columns, ["frame"]), tmp_path / "a.html")
+    found = re.search(
+        r"<p>([\d.]+) px in all, by \d+\s+spots that", Page(tmp_path / "a.html").source
+    )
+    assert float(found[1]) == pytest.approx(2, abs=0.1)
 
 
 def test_the_command(crowd, tmp_path, monkeypatch):

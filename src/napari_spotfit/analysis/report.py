@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import struct
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,12 +18,14 @@ from numpy.typing import NDArray
 
 from ..engine.quality.flags import NOT_GOOD, RULES, main_reasons, thousands
 from ..files.writing import unfinished
+from ..images.channels import NO_MAPS, channel_of
 from ..images.files.opening import opened
 from ..models.columns import IN_PLANE, STDERR, describe
 from ..results.spot_fits import SpotFits
 from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
+from .drift_estimate import estimate_drift
 from .render import render
 from .summary import per_frame, summarize
 
@@ -42,12 +45,17 @@ img{image-rendering:pixelated;display:block}h2{margin-top:2em}"""
 
 
 def save_report(
-    fits: SpotFits, path: str | os.PathLike[str], image: Any = None, *, title: str = ""
+    fits: SpotFits,
+    path: str | os.PathLike[str],
+    image: Any = None,
+    *,
+    channel: int | str | None = None,
+    title: str = "",
 ) -> None:
     """Write a report of fits as one HTML file, which needs nothing else to be read.
 
     It has the counts with the reasons of doubtful fits, six examples of each, the precision, the
-    drift if the fits have tracks of fiducials, a picture and all settings.
+    drift that is left, a picture and all settings.
 
     Parameters
     ----------
@@ -57,6 +65,8 @@ def save_report(
         The file, ``.html``.
     image : array, shape (…, Y, X), or path, optional
         The image that was fitted, of which examples are cut out.
+    channel : int or str, optional
+        The channel that was fitted, of an image with several; not if all were.
     title : str
         The heading; by default that it is a report of spots.
 
@@ -84,6 +94,8 @@ def save_report(
         raise ValueError(f"the name of a report must end in .html; got “{place.name}”")
     fits = fits.to_host()
     source = None if image is None else opened(image)
+    if channel is not None:
+        source = channel_of(source, channel, NO_MAPS).image
     if source is not None:
         _check_image(fits, source)
     title = title or "Report of spots"
@@ -136,18 +148,18 @@ def _precision(fits: SpotFits) -> Iterator[str]:
 
 
 def _drift(fits: SpotFits) -> Iterator[str]:
-    """Yield the drift by fiducials."""
+    """Yield the drift by fiducials, if there are tracks, or by molecules that are seen again."""
     yield "<h2>Drift</h2>"
-    if "track" not in fits.columns:
-        yield "<p>Not measured: these spots are not linked into tracks of fiducials.</p>"
-        return
+    has_tracks = "track" in fits.columns
     try:
-        drift = fiducial_drift(fits)
+        with warnings.catch_warnings(record=True):  # what is interpolated is only drawn here
+            drift = fiducial_drift(fits) if has_tracks else estimate_drift(fits)
     except ValueError as error:
         yield f"<p>Not measured: {escape(str(error))}</p>"
         return
     way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
-    yield f"<p>{way:.3g} px in all, by {np.median(drift.used):g} fiducials in most frames.</p>"
+    yield f"<p>{way:.3g} px in all, by {np.median(drift.used):.0f} "
+    yield f"{'fiducials' if has_tracks else 'spots that are seen again'} in most frames.</p>"
     yield from _plot(np.arange(len(drift)), {"y": drift.y, "x": drift.x}, "drift by frame, px")
 
 
@@ -230,7 +242,7 @@ def _check_image(fits: SpotFits, image: Any) -> None:
     if len(leading) != len(fits.index_names):
         raise ValueError(
             f"the image has shape {shape}, and the table indices {list(fits.index_names)} before "
-            f"{', '.join(fits.axes)}: choose the image that was fitted"
+            f"{', '.join(fits.axes)}: choose the image that was fitted, or its channel"
         )
     names = (*fits.index_names, *fits.axes)
     for name, side in zip(names, shape, strict=True):

@@ -14,7 +14,6 @@ from ..engine.backend import Backend, Load
 from ..engine.block import Block, Positions
 from ..engine.fit_job import FitJob
 from ..engine.groups import rows_of, scores_of
-from ..engine.hidden import with_hidden
 from ..engine.joint import fit_crowds
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
@@ -29,6 +28,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
 from .fit_at import check_counts, checked_reader, collected, leading_indices
+from .hidden import with_hidden
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over

@@ -41,7 +41,6 @@ _STACK_TIP = (
     "<p>A z-stack of beads (planes, rows, columns) through the astigmatic lens, recorded in steps "
     "of 10 to 50 nm from below to above the focus.</p>"
 )
-_QUALITY_TIP = "Measure the beads' widths along x, y and z."
 _CALIBRATE_TIP = "Find the beads and fit them in all planes; again with those that are ticked."
 _BEADS_TIP = (
     "<p>The beads that were found: untick those that are not to count, and calibrate again.</p>"
@@ -55,8 +54,6 @@ _INDEX_TIP = (
     "<p>What heights in the sample are of those of the stage, for a sample that refracts less than "
     "the immersion: 1 for beads on the glass. z and its error are multiplied by it.</p>"
 )
-
-
 _APERTURE_TIP = (
     "<p>Numerical aperture of the objective; 0: unknown. With the wavelength it gives the widths "
     "of beads behind perfect optics, beside which <b>Quality</b> shows those measured.</p>"
@@ -103,22 +100,17 @@ class CalibratePsf(Docked):
         self.index = FloatSpinBox(
             label="Index factor", value=1, min=0.1, max=2, step=0.05, tooltip=_INDEX_TIP
         )
-        self.aperture = FloatSpinBox(
-            label="NA", value=0, min=0, max=1.7, step=0.05, tooltip=_APERTURE_TIP
-        )
-        self.wave = FloatSpinBox(
-            label="Wavelength [nm]", value=0, min=0, max=2000, step=10, tooltip=_WAVE_TIP
-        )
-        self.refraction = FloatSpinBox(
-            label="Immersion index", value=0, min=0, max=2, step=0.01, tooltip=_REFRACTION_TIP
-        )
+        self.aperture = FloatSpinBox(label="NA", value=0, min=0, max=1.7, step=0.05)
+        self.wave = FloatSpinBox(label="Wavelength [nm]", value=0, min=0, max=2000, step=10)
+        self.refraction = FloatSpinBox(label="Immersion index", value=0, min=0, max=2, step=0.01)
         self.calibrate_button = button("Calibrate", _CALIBRATE_TIP, self.calibrate)
         self.save_button = button("Save…", "Save the calibration as a file (.h5).", self._ask_save)
         self.use_button = button("Use in Fit spots", "Let Fit spots take z from it.", self._on_use)
-        self.quality_button = button("Quality", _QUALITY_TIP, self.measure_quality)
-        self.pages = QTabWidget()
+        self.quality_button = button(
+            "Quality", "Measure the beads' widths along x, y and z.", self.measure_quality
+        )
         self.beads, self.plots, self.status = BeadTable(), CalibrationPlots(), StatusLine()
-        self.quality = QualityPage()
+        self.quality, self.pages = QualityPage(), QTabWidget()
         #: The calibration that is shown.
         self.calibration: AstigmatismCalibration | None = None
         self._shown: Image | None = None
@@ -208,7 +200,6 @@ class CalibratePsf(Docked):
         )  # fmt: skip
 
     def _on_done(self, found: Found) -> None:
-        warned = "".join(f" ⚠ {text}" for text in found.warnings)
         self.pages.setCurrentWidget(self.plots)
         lens: AstigmatismCalibration = found.what.with_index(self.index.value)
         self.calibration = lens
@@ -217,6 +208,7 @@ class CalibratePsf(Docked):
         self._show_points()
         quality = lens.quality
         scatter = np.median(quality.scatter) if quality is not None else np.nan
+        warned = "".join(f" ⚠ {text}" for text in found.warnings)
         words = f"{lens.words[0].upper()}{lens.words[1:]}; they scatter by {scatter:.1f} nm in z."
         self.status.say(words + warned)
         self._allow()
@@ -279,20 +271,13 @@ class CalibratePsf(Docked):
 
     def _lay_out(self) -> None:
         rows: tuple[Widget, ...] = (
-            self.dz, self.gain, self.offset, self.pixel, self.roi_size, self.index, self.aperture,
-            self.wave, self.refraction,
+            self.dz, self.gain, self.offset, self.pixel, self.roi_size, self.index,
+            self.aperture, self.wave, self.refraction,
         )  # fmt: skip
         tips = (
-            _DZ_TIP,
-            _GAIN_TIP,
-            _OFFSET_TIP,
-            _PIXEL_TIP,
-            _ROI_TIP,
-            _INDEX_TIP,
-            _APERTURE_TIP,
-            _WAVE_TIP,
-            _REFRACTION_TIP,
-        )
+            _DZ_TIP, _GAIN_TIP, _OFFSET_TIP, _PIXEL_TIP, _ROI_TIP, _INDEX_TIP, _APERTURE_TIP,
+            _WAVE_TIP, _REFRACTION_TIP,
+        )  # fmt: skip
         for row, tip in zip(rows, tips, strict=True):
             row.tooltip = tip
         form = explained_rows(rows)

@@ -295,7 +295,16 @@ def to_image_layer(
     ------
     ValueError
         As :func:`render`.
+
+    Examples
+    --------
+    >>> from napari_spotfit import localize, simulate_movie, to_image_layer
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> fits = localize(movie)
+    >>> to_image_layer(fits[fits.good]).name
+    'rendered'
     """
+    _check_napari()
     from napari.layers import Image
 
     from ..analysis.render import RenderIndex

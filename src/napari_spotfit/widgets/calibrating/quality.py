@@ -19,8 +19,9 @@ from qtpy.QtWidgets import (
 )
 
 from ...calibration.microscope_quality import MicroscopeQuality
+from ...results.numbers import MISSING
 from ..parts.layout import explain, fill, guard_wheel, show_whole_rows
-from ..parts.messages import MISSING, StatusLine
+from ..parts.messages import StatusLine
 from ..parts.plots import Plot
 
 _TITLES = ("bead", "x (nm)", "y (nm)", "z (nm)", "")

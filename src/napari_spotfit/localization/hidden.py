@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.backend import Backend, Columns
+from ..engine.block import Block, Positions
+from ..engine.detection.candidates import Candidates, joined
+from ..engine.fit_job import FitJob
+from ..engine.quality.flags import NOT_GOOD
 from ..images.arrays import to_host
 from ..results.model_image import light_image
 from ..settings.camera_noise import noise_of
 from ..settings.settings import Settings
-from .backend import Backend, Columns
-from .block import Block, Positions
-from .detection.candidates import Candidates, joined
-from .fit_job import FitJob
-from .quality.flags import NOT_GOOD
 
 #: Where fewer than this share of the spots have another one so many widths away, none are hidden
 #: that are worth a second search.
