@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tifffile
@@ -253,9 +255,46 @@ def test_drift_is_subtracted_drawn_and_taken_back(viewer, drifting, qtbot):
     np.testing.assert_array_equal(drifting.data, before)
 
 
+def test_precision_and_resolution_are_measured_in_the_layers_units(viewer, layer, qtbot):
+    rng = np.random.default_rng(4)
+    viewer.layers.remove(layer)
+    count = 3000
+    where = rng.uniform(3, 36, (count // 5, 2))
+    places = np.repeat(where[rng.permutation(np.repeat(np.arange(count // 5), 5))], 4, axis=0)
+    columns = dict(zip("yx", (places + rng.normal(0, 0.05, places.shape)).T, strict=True))
+    columns |= {"frame": (np.repeat(rng.integers(0, 10_000, count), 4) + np.tile(range(4), count))}
+    columns |= {f"{axis}_stderr": np.full(4 * count, 0.04, np.float32) for axis in "yx"}
+    columns |= {"photons": np.full(4 * count, 500.0, np.float32)}
+    columns |= {
+        "stop_condition": np.full(4 * count, 2, np.uint8),
+        "flags": np.zeros(4 * count, "u4"),
+    }
+    layer = viewer.add_layer(to_points_layer(SpotFits(columns, ("frame",)), viewer.layers["movie"]))
+    widget = dock(viewer)
+    widget.tabs.setCurrentWidget(widget.after)
+    page = widget.after
+    widget.units.setCurrentIndex(1)
+    for row in (page.drift, page.image):
+        row.box.setChecked(False)
+    qtbot.mouseClick(page.run_button, LEFT)
+    qtbot.waitUntil(lambda: "Resolution" in page.hint.text())
+    found = re.search(r"Precision ([\d.]+) µm \(NeNA\), ([\d.]+) times", page.hint.text())
+    assert float(found[1]) == pytest.approx(0.005, rel=0.05)
+    assert float(found[2]) == pytest.approx(1.25, rel=0.05)
+    assert not page.rings.isHidden()
+    assert len(page._ring_curve.getData()[0]) > 10
+    # Merged spots have no pairs in successive frames any more, but a resolution.
+    page.hint.say("")
+    qtbot.mouseClick(page.precision.button, LEFT)
+    qtbot.waitUntil(lambda: "Resolution" in page.hint.text())
+    assert "No precision" in page.hint.text()
+    assert len(layer.data) < 2 * count
+
+
 def test_one_button_takes_all_steps(viewer, of_blinks, blinking, qtbot):
     page = of_blinks.after
-    page.drift.box.setChecked(False)
+    for row in (page.drift, page.precision):
+        row.box.setChecked(False)
     qtbot.mouseClick(page.run_button, LEFT)
     qtbot.waitUntil(lambda: "rendered." in page.hint.text())
     events = len(blinking.data)
@@ -268,7 +307,8 @@ def test_one_button_takes_all_steps(viewer, of_blinks, blinking, qtbot):
 
 def test_the_steps_are_copied_as_python(of_blinks, blinking, qtbot, tmp_path):
     page = of_blinks.after
-    page.drift.box.setChecked(False)
+    for row in (page.drift, page.precision):
+        row.box.setChecked(False)
     qtbot.mouseClick(page.run_button, LEFT)
     qtbot.waitUntil(lambda: "rendered." in page.hint.text())
     page.oversampling.put(4)

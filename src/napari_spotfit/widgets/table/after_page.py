@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyqtgraph as pg
 from qtpy.QtWidgets import (
     QApplication,
     QCheckBox,
     QComboBox,
     QHBoxLayout,
-    QPushButton,
     QVBoxLayout,
     QWidget,
 )
 
 from ...analysis.drift import Drift
+from ...analysis.ring_correlation import RingCorrelation
 from ...files.history import steps
 from ...files.rendered_file import write_rendered
 from ...settings.parameter import Parameter
@@ -27,11 +28,11 @@ from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
 from ..layers.result_layers import put_fits
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, ask_to_save, explain, fill, flow, guard_wheel
+from ..parts.layout import Label, ask_to_save, button, explain, fill, flow, guard_wheel
 from ..parts.messages import StatusLine, in_words, number
-from ..parts.plots import BLUE, ORANGE, Band, Plot
+from ..parts.plots import BLUE, GREY, ORANGE, Band, Plot
 from ..parts.work import Latest
-from .after_steps import Taken, as_python, correcting, merging, take
+from .after_steps import Taken, as_python, correcting, measuring, merging, take
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 
@@ -86,8 +87,16 @@ _METHOD_TIP = (
     "<p>By overlap (AIM) is more precise; by cross-correlation of images (RCC) is a second "
     "opinion.</p>"
 )
+_PRECISION_TIP = (
+    "<p>Measure how precise the spots are, by pairs in successive frames before merging (NeNA), "
+    "and the resolution of the image, by the correlation of two halves of it (FRC).</p>"
+)
+_RINGS_TIP = (
+    "<p>How much two halves of the localisations agree, from coarse to fine. The resolution is "
+    "where they agree by 1/7.</p>"
+)
 #: Width and height in pixels of the plot with its axes, at least.
-_LEAST = 160, 90
+_LEAST = 140, 90
 _RUN_TIP = "<p>Take all steps that are ticked, from the top down.</p>"
 _PYTHON_TIP = "<p>Copy a script that takes the same steps without napari.</p>"
 _WHAT = "the steps after the fit"
@@ -114,13 +123,19 @@ class AfterPage(Page):
         self.drift, self.method = _StepRow("Drift", "Subtract", _DRIFT_TIP), QComboBox()
         self.plot = Plot("frame", "drift [px]")
         self._curves = [Band(self.plot, color) for color in (BLUE, ORANGE)]
+        self.precision = _StepRow("Precision and resolution", "Measure", _PRECISION_TIP)
+        self.rings = Plot("periods per px", "correlation")
+        self._ring_curve = pg.PlotDataItem(pen=pg.mkPen(BLUE, width=1.5))
+        self.rings.addItem(self._ring_curve)
+        self.rings.addItem(pg.InfiniteLine(1 / 7, 0, pen=pg.mkPen(GREY)))
         self.image = _StepRow("Image", "Render", _RENDER_TIP)
         self.by, self.one_width = QComboBox(), NumberBox(_WIDTH, sample="0.00 px")
         self.colours, self.colour = QComboBox(), FeatureChoice(spots, "frame")
         self.hint = StatusLine()
         self.oversampling = NumberBox(_OVERSAMPLING, sample="000.0")
-        self.run_button, self.save_button = QPushButton("Run all"), QPushButton("Save image…")
-        self.python_button = QPushButton("Copy as Python")
+        self.run_button = button("Run all", _RUN_TIP, self.run_all)
+        self.python_button = button("Copy as Python", _PYTHON_TIP, self.copy_python)
+        self.save_button = button("Save image…", _SAVE_TIP, self._ask_where)
         self.work, self._writing = Latest(self), Latest(self)
         self._rendered: dict[Points, RenderedLayer] = {}
         #: The layer that the hint is about.
@@ -148,7 +163,7 @@ class AfterPage(Page):
 
     def run_all(self) -> None:
         """Take all steps that are ticked."""
-        ticked = [row for row in (self.merge, self.drift, self.image) if row.box.isChecked()]
+        ticked = [row for row in self._rows if row.box.isChecked()]
         if ticked:
             self.take(ticked)
 
@@ -162,6 +177,8 @@ class AfterPage(Page):
             actions.append(merging(int(self.dark_frames.get() or 0)))
         if self.drift in rows:
             actions.append(correcting(_METHODS[self.method.currentText()]))
+        if self.precision in rows:
+            actions.append(measuring(self._spots.units))
         if not actions:
             self.render_spots()
             return
@@ -237,13 +254,21 @@ class AfterPage(Page):
             put_fits(layer, taken.arguments, self._history, _WHAT)
         self._words = " ".join(taken.done.words)
         self.hint.say(self._words)
-        self._show_drift(taken.done.drift)
+        self._draw(taken.done.drift, taken.done.rings)
         if taken.renders and layer is self._spots.layer:
             self._spots.read_now()
             self.render_spots()
 
-    def _show_drift(self, drift: Drift | None) -> None:
-        """Draw the drift that was subtracted."""
+    @property
+    def _rows(self) -> tuple[_StepRow, ...]:
+        return self.merge, self.drift, self.precision, self.image
+
+    def _draw(self, drift: Drift | None, rings: RingCorrelation | None) -> None:
+        """Draw the drift that was subtracted, and the correlation of two halves."""
+        self.rings.setVisible(rings is not None)
+        if rings is not None:
+            self._ring_curve.setData(rings.frequency, rings.correlation)
+            self.rings.autoRange()
         self.plot.setVisible(drift is not None)
         if drift is not None:
             for curve, axis in zip(self._curves, "yx", strict=True):
@@ -272,11 +297,11 @@ class AfterPage(Page):
         self.hint.say(f"{path.name} saved: {number(rows)} × {number(columns)} pixels.")
 
     def _enable(self, some: bool) -> None:
-        for button in (
-            *(row.button for row in (self.merge, self.drift, self.image)), self.run_button,
+        for one in (
+            *(row.button for row in self._rows), self.run_button,
             self.python_button,
         ):  # fmt: skip
-            button.setEnabled(some)
+            one.setEnabled(some)
 
     def _show_state(self) -> None:
         self._enable(self._spots.layer is not None and not self.work.busy)
@@ -293,7 +318,7 @@ class AfterPage(Page):
         if self._spots.layer is not self._of:
             self._of = self._spots.layer
             self.hint.say(_HINT)
-            self._show_drift(None)
+            self._draw(None, None)
         self._show_state()
 
     def _on_looks(self, *_: Any) -> None:
@@ -312,10 +337,8 @@ class AfterPage(Page):
     def _connect(self) -> None:
         self.merge.button.clicked.connect(lambda: self.take([self.merge]))
         self.drift.button.clicked.connect(lambda: self.take([self.drift]))
+        self.precision.button.clicked.connect(lambda: self.take([self.precision]))
         self.image.button.clicked.connect(lambda: self.take([self.image]))
-        self.run_button.clicked.connect(self.run_all)
-        self.python_button.clicked.connect(self.copy_python)
-        self.save_button.clicked.connect(self._ask_where)
         self.by.activated.connect(self._on_looks)
         self.one_width.changed.connect(self._on_looks)
         self.colours.activated.connect(self._on_looks)
@@ -336,11 +359,6 @@ class AfterPage(Page):
         explain(self.colours, "Colour", _COLOUR_TIP)
         explain(self.colour, "Quantity", _COLOUR_TIP)
         explain(self.oversampling, _OVERSAMPLING.label, f"<p>{_OVERSAMPLING.doc}</p>")
-        for button, tip in (
-            (self.run_button, _RUN_TIP), (self.python_button, _PYTHON_TIP),
-            (self.save_button, _SAVE_TIP),
-        ):  # fmt: skip
-            button.setToolTip(tip)
         for box in (self.by, self.colours):
             guard_wheel(box)
         self.dark_frames.put(1)
@@ -348,7 +366,10 @@ class AfterPage(Page):
         self.method.addItems(list(_METHODS))
         explain(self.method, "Method", _METHOD_TIP)
         guard_wheel(self.method)
-        self.plot.setMinimumSize(*_LEAST)
+        for plot in (self.plot, self.rings):
+            plot.setMinimumSize(*_LEAST)
+        explain(self.rings, "Correlation of two halves", _RINGS_TIP)
+        self.precision.lay_out()
         explain(self.plot, "Drift over the frames", _DRIFT_TIP)
         self.drift.lay_out((self.method,))
         self.merge.lay_out((Label(_DARK.label), self.dark_frames))
@@ -359,9 +380,9 @@ class AfterPage(Page):
             (self.run_button, self.python_button),
             (Label(_OVERSAMPLING.label), self.oversampling, self.save_button),
         )
-        rows = fill(QVBoxLayout(), self.merge, self.drift, self.image, self.hint, 1, spacing=4)
-        body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2))
-        fill(QVBoxLayout(self), (body, 1), ends, margins=(6, 6, 6, 6), spacing=4)
+        rows = fill(QVBoxLayout(), *self._rows, 1, spacing=4)
+        body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2), (self.rings, 2))
+        fill(QVBoxLayout(self), (body, 1), self.hint, ends, margins=(6, 6, 6, 6), spacing=4)
 
 
 class _StepRow(QWidget):
@@ -369,10 +390,9 @@ class _StepRow(QWidget):
 
     def __init__(self, title: str, verb: str, tip: str):
         super().__init__()
-        self.box, self.button = QCheckBox(title), QPushButton(verb)
+        self.box, self.button = QCheckBox(title), button(verb, tip)
         self.box.setChecked(True)
         self.box.setToolTip(tip)
-        self.button.setToolTip(tip)
 
     def lay_out(self, *groups: Iterable[QWidget]) -> None:
         """Put what can be set between the tick and the button."""

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from ...analysis.drift import Drift, subtract_drift
 from ...analysis.drift_estimate import estimate_drift
 from ...analysis.merging import merge_blinks
+from ...analysis.nena import nena
+from ...analysis.ring_correlation import RingCorrelation, fourier_ring_correlation
 from ...files.history import Step
 from ...files.settings_file import literal
 from ...results.spot_fits import SpotFits
+from ...results.units import Units
 from ..layers.points import fits_of_features, points_arguments
 from ..layers.rendered_image import Looks
 from ..parts.messages import in_words, number
@@ -31,12 +34,13 @@ class Done(NamedTuple):
     fits: SpotFits
     #: A sentence of each step, and warnings.
     words: tuple[str, ...] = ()
-    #: The drift that was subtracted.
+    #: The drift that was subtracted, and the correlation of two halves.
     drift: Drift | None = None
+    rings: RingCorrelation | None = None
 
 
-#: Changes spots, or measures something in them, and says what came out.
-Action = Callable[[SpotFits], Done]
+#: Changes spots, or measures something in them or in those before all steps.
+Action = Callable[[SpotFits, SpotFits], Done]
 
 
 def run(actions: Iterable[Action], fits: SpotFits) -> Done:
@@ -45,16 +49,17 @@ def run(actions: Iterable[Action], fits: SpotFits) -> Done:
     for action in actions:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            own = action(done.fits)
+            own = action(done.fits, fits)
         said = [f"{in_words(one.message)}." for one in caught]
-        done = Done(own.fits, (*done.words, *own.words, *said), own.drift or done.drift)
+        words = (*done.words, *own.words, *said)
+        done = Done(own.fits, words, own.drift or done.drift, own.rings or done.rings)
     return done
 
 
 def merging(max_dark_frames: int) -> Action:
     """Return the step that merges blinks to events."""
 
-    def merge(fits: SpotFits) -> Done:
+    def merge(fits: SpotFits, _: SpotFits) -> Done:
         events = merge_blinks(fits, max_dark_frames)
         return Done(events, (f"{number(len(fits))} spots are {number(len(events))} events.",))
 
@@ -64,7 +69,7 @@ def merging(max_dark_frames: int) -> Action:
 def correcting(method: Literal["aim", "rcc"]) -> Action:
     """Return the step that estimates the drift and subtracts it."""
 
-    def correct(fits: SpotFits) -> Done:
+    def correct(fits: SpotFits, _: SpotFits) -> Done:
         drift = estimate_drift(fits, method)
         known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
         way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
@@ -73,6 +78,31 @@ def correcting(method: Literal["aim", "rcc"]) -> Action:
         return Done(subtract_drift(known, drift), (words,), drift)
 
     return correct
+
+
+def measuring(units: Units) -> Action:
+    """Return the step that measures precision and resolution, and says both in some units."""
+    factor, unit = units.factor("x"), units.unit("x") or "px"
+
+    def measure(fits: SpotFits, before: SpotFits) -> Done:
+        words, rings = [], None
+        try:
+            found = nena(before)
+            words.append(
+                f"Precision {factor * found.precision:.3g} {unit} (NeNA), {found.kappa:.2f} times "
+                "the standard errors."
+            )
+        except ValueError as error:
+            words.append(f"No precision: {error}.")
+        try:
+            rings = fourier_ring_correlation(fits)
+            width, error_ = factor * rings.resolution, factor * rings.resolution_stderr
+            words.append(f"Resolution {width:.3g} ± {error_:.1g} {unit} (FRC).")
+        except ValueError as error:
+            words.append(f"No resolution: {error}.")
+        return Done(fits, tuple(words), None, rings)
+
+    return measure
 
 
 class Taken(NamedTuple):
