@@ -98,6 +98,11 @@ class Drift:
         return pd.DataFrame({"frame": np.arange(len(self))} | self._columns())
 
     @property
+    def step(self) -> Step:
+        """Its subtraction as a step in the history of fits."""
+        return Step("subtract_drift", {"drift": self.fingerprint})
+
+    @property
     def fingerprint(self) -> str:
         """A text that only equal displacements have, by which a history knows a drift."""
         columns = self._columns()
@@ -257,10 +262,9 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
                 "of planes and subtract it from the column z"
             )
         moved["z"] = fits.z - drift.z[frame]
-    step = Step("subtract_drift", {"drift": drift.fingerprint})
-    if step in fits.history:
+    if drift.step in fits.history:
         warn_caller("this drift was subtracted from these fits before: now it is, twice")
-    return fits.with_columns(fits.columns | moved, step)
+    return fits.with_columns(fits.columns | moved, drift.step)
 
 
 def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:

@@ -335,8 +335,12 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
         data[:, axis] -= shift
         if name in features:
             features[name] = features[name].to_numpy() - shift
+    # Undo restores what the metadata had; a key that was missing would stay.
+    layer.metadata = {HISTORY: [], **layer.metadata}
     with history.change(layer, "the subtraction of the drift"):
         put_points(layer, data, features)
+        done = [*layer.metadata[HISTORY], drift.step.plain()]
+        layer.metadata = {**layer.metadata, HISTORY: done}
 
 
 def _refuse_unknown(frame: NDArray[np.int64], known: int) -> None:
