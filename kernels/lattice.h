@@ -140,8 +140,9 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
         const Amplitudes<L> best = free_amplitudes(count, sums.f, sums.ff, sums.fg);
         return select(best.amplitude > 0.0f, best.amplitude * sums.fg, L(0.0f));
     }
-    static SPOTFIT_INLINE MaskOf<L> may_be_at(L given, int place) {
-        return is_nan(given) | (absolute(given - float(place)) <= 2.0f);
+    // A given place is the middle of the light, of which a lobe may be far from the centre.
+    SPOTFIT_INLINE MaskOf<L> may_be_at(L given, int place) const {
+        return MaskOf<L>(bool(lattice_of(roi).has_lobes)) | is_nan(given) | (absolute(given - float(place)) <= 2.0f);
     }
     // The best place of a template, on a grid all over the ROI: noise may have shown the wrong maximum of the light.
     SPOTFIT_INLINE Start best_place(int number) const {
@@ -197,8 +198,6 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
         // An image from one pixel on is that of a spot one pixel before.
         best.shape[0] += top_of_parabola(explained_squares(right), best.score, explained_squares(left));
         best.shape[1] += top_of_parabola(explained_squares(below), best.score, explained_squares(above));
-        best.shape[0] = select(is_nan(given_x), best.shape[0], given_x);
-        best.shape[1] = select(is_nan(given_y), best.shape[1], given_y);
     }
     // The best two of the places along z that are better than those around them.
     SPOTFIT_INLINE void best_two(const L (&start)[Variant::SHAPE], Start& first, Start& second) const {

@@ -194,6 +194,7 @@ def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
 def test_extras(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {
         "all",
+        "analysis",
         "cuda12",
         "cuda13",
         "dask",

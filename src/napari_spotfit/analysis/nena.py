@@ -33,6 +33,8 @@ _LEAST, _LEAST_SHARE, _GAIN = 100, 0.05, 10.0
 class LocalizationPrecision:
     """How precise localisations are, by those of one molecule in successive frames.
 
+    Threads: any number may share it, as it is immutable.
+
     Attributes
     ----------
     precision, y, x : float

@@ -37,6 +37,8 @@ _LEAST = 100
 class RingCorrelation:
     """The resolution of localisations, and the correlation that it follows from.
 
+    Threads: any number may share it, as it is immutable.
+
     Attributes
     ----------
     resolution : float

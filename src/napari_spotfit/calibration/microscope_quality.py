@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ _LIGHT, _BESIDE = 1e5, 6
 @dataclass(frozen=True)
 class MicroscopeQuality:
     """Widths of beads in a z-stack.
+
+    Threads: any number may share it, as it is immutable.
 
     Attributes
     ----------
@@ -135,7 +138,9 @@ def microscope_quality(
 
 def _centers(planes: NDArray[Any], settings: Settings) -> NDArray[np.float64]:
     """Return z, y and x of the brightest pixel of each bead."""
-    _, places = bead_places(planes.max(axis=0), settings.changed(model="gaussian"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a maximum of planes has less noise than the camera
+        _, places = bead_places(planes.max(axis=0), settings.changed(model="gaussian"))
     height, width = planes.shape[1:]
     y, x = np.clip(np.rint(places).astype(int), 1, (height - 2, width - 2)).T
     light = sum(

@@ -28,7 +28,6 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
 from .fit_at import check_counts, checked_reader, collected, leading_indices
-from .hidden import with_hidden
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
@@ -130,7 +129,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = Block.of(calibration, chunk.block, chunk.pixels)
         block.mask, block.noise_map = chunk.mask, variances
-        found = with_hidden(backend, job, block, detection, backend.detect(block, detection))
+        found = backend.detect(block, detection)
         numbers, places = places_of(found, chunk.block)
         positions = Positions(places, found.frame)
         columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))

@@ -20,7 +20,6 @@ def light_image(
     names: tuple[str, ...],
     settings: Settings,
     shape: tuple[int, ...],
-    far: float = _REACH,
 ) -> NDArray[np.float32]:
     """Return the light of all spots, without their background, as an image of a shape.
 
@@ -34,8 +33,6 @@ def light_image(
         What the fits were made with.
     shape : tuple of int
         Of the image.
-    far : float
-        How far the light of spots is drawn, in units of their width.
 
     Raises
     ------
@@ -53,7 +50,7 @@ def light_image(
     flat, widths = image.reshape(-1), [columns[name] for name in profile.widths]
     reach = [side // 2 for side in settings.roi_shape]
     if profile.has_widths and widths and there.any():
-        widest = math.ceil(far * float(max(np.abs(width[there]).max() for width in widths)))
+        widest = math.ceil(_REACH * float(max(np.abs(width[there]).max() for width in widths)))
         reach = [max(least, min(widest, 8 * least + 8)) for least in reach]
     window = np.indices([2 * one + 1 for one in reach]) - np.reshape(reach, (-1, *[1] * len(axes)))
     rows = np.flatnonzero(there)

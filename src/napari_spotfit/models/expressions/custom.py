@@ -23,7 +23,8 @@ MAX_PARAMETERS = 12
 RESERVED = COMMON | {
     "settings", "converged", "valid", "columns", "index_names", "axes", "points", "to_dataframe",
     "to_host", "stop_counts", "concatenate", "mean_sigma", "units", "flag_counts", "save",
-    "to_table", "copy", "judged", "accepted", "model_image", "residual_image",
+    "to_table", "copy", "judged", "accepted", "history", "with_columns",
+    "model_image", "residual_image",
     # Together with a width, it is a parameter of the Moffat profile.
     "exponent",
 }  # fmt: skip
