@@ -159,7 +159,7 @@ def test_what_does_not_tell_it_is_said_once(image):
 
 
 def test_an_image_of_nan_is_said_besides():
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="NaN|1.3 px") as said:
         fits = localize(np.full((30, 30), np.nan))
     assert {one.filename for one in said} == {__file__}
     texts = sorted(str(one.message) for one in said)

@@ -87,7 +87,7 @@ def test_legend_and_face_choice(viewer, widget, fit, make_movie):
 
 def test_a_message_without_an_image(widget, press):
     press(widget.fit_button)
-    assert "no raw image" in widget.status.text()
+    assert "no image" in widget.status.text()
 
 
 def test_no_spots(viewer, widget, fit):

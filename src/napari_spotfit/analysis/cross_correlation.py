@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, ndimage
 
 from ..engine.threads import available
 
@@ -41,6 +40,8 @@ def correlated_drift(
     segments : int
         Number of segments.
     """
+    from scipy import fft  # here, as SciPy takes its time to import
+
     side = max(_PIXEL, float(places.max()) / _MOST_PIXELS)
     pixels = (places / side).astype(np.int64)
     sizes = [fft.next_fast_len(int(axis.max()) + 1 + 2 * _REACH, real=True) for axis in pixels]
@@ -64,6 +65,8 @@ def correlated_drift(
 
 def _shift(one: NDArray[np.complex64], other: NDArray[np.complex64], sizes: list[int]) -> Floats:
     """Return by how many pixels the other segment is shifted."""
+    from scipy import fft, ndimage  # here, as SciPy takes its time to import
+
     found = fft.irfft2(np.conj(one) * other, sizes, workers=available())
     reach = np.arange(-_REACH, _REACH + 1)
     near = found[np.ix_(reach, reach)].astype(float)

@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from ..caller import warn_caller
 from ..models.columns import STDERR
@@ -283,6 +282,8 @@ def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:
 
 def _of_frames(found: Segments, drift: Floats, errors: Floats, used: Integers, count: int) -> Drift:
     """Return the drift of each frame, interpolated between the middles of segments."""
+    from scipy.interpolate import PchipInterpolator  # here, as SciPy takes its time to import
+
     known = np.flatnonzero(used)
     knots = found.middles[known]
     values = drift[known]

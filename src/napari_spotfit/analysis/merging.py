@@ -10,7 +10,6 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
 
 from ..caller import warn_caller
 from ..engine import threads
@@ -298,6 +297,8 @@ def _link_part(
     max_dark, radius, greedy
         As for :func:`link_events`.
     """
+    from scipy.special import chdtri  # here, as SciPy takes its time to import
+
     functions, frames = load().functions, memory[0]
     places, errors = memory[1 : 1 + axes], memory[1 + axes : -3]
     given = EventFits(

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.spatial import cKDTree
-from scipy.special import erf
 
 from ..models.columns import DETECTIONS, IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
@@ -198,6 +195,8 @@ def _pairs(
     reach: float,
 ) -> tuple[Integers, Integers]:
     """Return the rows of pairs that are no farther apart than the reach along each axis."""
+    from scipy.spatial import cKDTree  # here, as SciPy takes its time to import
+
     one, other = (
         cKDTree(np.column_stack([number * 4 * reach, places[rows]])) for rows, number in
         (first, second)
@@ -238,6 +237,9 @@ def _fitted(apart: Floats, errors: Floats, reach: float) -> tuple[float, Floats]
     reach : float
         The largest difference.
     """
+    from scipy.optimize import minimize  # here, as SciPy takes its time to import
+    from scipy.special import erf
+
     uniform = 1 / (2 * reach) ** 2
 
     def surprise(values: Floats) -> float:

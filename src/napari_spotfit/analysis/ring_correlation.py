@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
-from scipy.signal.windows import tukey
 
 from ..engine import threads
 from ..models.columns import IN_PLANE
@@ -151,6 +149,9 @@ def _curves(
     places: list[Floats], block: NDArray[np.int32], halves: list[NDArray[Any]], pixel: float
 ) -> tuple[Floats, list[Floats]]:
     """Return frequencies, and the correlation at each for every split."""
+    from scipy import fft  # here, as SciPy takes its time to import
+    from scipy.signal.windows import tukey
+
     tiles = _tiles(places, block, pixel)
     radius = np.hypot(
         np.fft.fftfreq(_SIDE)[:, np.newaxis] * _SIDE, np.fft.rfftfreq(_SIDE)[np.newaxis] * _SIDE

@@ -49,6 +49,14 @@ class MicroscopeQuality:
     theory : dict of str to float
         The same by axis of such a bead behind perfect optics, in nm; NaN where the optics are not
         known.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> bead = {f"fwhm_{axis}": [250.0] for axis in "zyx"} | {"used": [True]}
+    >>> quality = MicroscopeQuality(pd.DataFrame(bead), dict.fromkeys("zyx", 200.0))
+    >>> float(quality.summary().ratio["x"])
+    1.25
     """
 
     beads: pd.DataFrame

@@ -205,8 +205,10 @@ def _calm_square(frames: Numbers) -> float:
     """Return the mean square of what lies in calm squares of frames."""
     rows, columns = (size // _SIDE * _SIDE for size in frames.shape[1:])
     blocks = frames[:, :rows, :columns].reshape(-1, rows // _SIDE, _SIDE, columns // _SIDE, _SIDE)
-    squares = np.nanmean(np.square(blocks), axis=(2, 4))
-    return float(np.nanquantile(squares, _CALM))
+    known = np.isfinite(blocks)
+    count = known.sum(axis=(2, 4))
+    squares = np.where(known, np.square(blocks), 0).sum(axis=(2, 4))[count > 0] / count[count > 0]
+    return float(np.quantile(squares, _CALM)) if len(squares) else math.nan
 
 
 def _is_same(noise: NoiseModel, slope: _Slope) -> bool:

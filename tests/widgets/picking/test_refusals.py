@@ -39,7 +39,7 @@ def test_no_image_and_a_colour_image(viewer, widget, hand, settle):
     hand.hover(QPointF(100, 100), SHIFT)
     hand.press(QPointF(100, 100), SHIFT)
     hand.release(QPointF(100, 100), SHIFT)
-    assert "no raw image" in widget.status.text()
+    assert "no image" in widget.status.text()
 
 
 def test_an_invalid_fit_is_explained_and_not_drawn(viewer, widget, hand, settle, make_movie, spots):

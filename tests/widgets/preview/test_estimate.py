@@ -36,7 +36,7 @@ def test_sigma_is_estimated_from_other_frames_if_one_has_too_few(viewer, widget,
 
 def test_sigma_without_spots_gets_a_message(viewer, widget, press, qtbot):
     press(widget.settings.estimate_button)
-    assert "no raw image" in widget.status.text()
+    assert "no image" in widget.status.text()
     viewer.add_image(np.random.default_rng(0).normal(100, 2, (40, 40)), name="noise")
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "needs 3 good fits" in widget.status.text(), timeout=120_000)
