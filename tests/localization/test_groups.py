@@ -217,6 +217,7 @@ def test_frames_in_tiles_have_the_rows_of_whole_frames(joint, monkeypatch, tmp_p
         assert_same(SpotFits.concatenate(parts), whole)
 
 
+@pytest.mark.filterwarnings("ignore:the image has stripes")
 def test_a_chain_that_no_block_has_whole_loses_no_spot(joint, monkeypatch):
     movie = columns_of_spots(3 * [range(10, 2390, 5)])
     joint()

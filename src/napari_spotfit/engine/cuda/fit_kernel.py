@@ -309,7 +309,7 @@ def _shared(code: FitCode) -> Threads:
 def _shared_blocks(code: FitCode, lanes: int) -> int:
     """Return the number of blocks of 64 threads per multiprocessor."""
     if code.profile.lattice is not None:
-        return 6 if code.likelihood and code.pixel_bytes < 8 else 4
+        return 6 if code.likelihood and code.pixel_bytes < 8 and not code.planes else 4
     if not code.profile.separable:
         return 6 if lanes == 1 else 8
     if code.likelihood:
