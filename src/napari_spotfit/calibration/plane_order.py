@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 #: Pixels that show beads are this part of the way from the background to the highest.
 _LIGHT = 0.1
+#: Median deviations of the background beyond which the highest pixel is a bead's.
+_BEAD = 12.0
 #: The most pixels that are compared, and the fewest.
 _PIXELS, _FEWEST = 20_000, 9
 #: A plane lies between its neighbours: it differs from their mean by less than so many times what
@@ -48,6 +50,8 @@ def odd_planes(planes: NDArray[Any]) -> NDArray[np.int64]:
     """
     top = planes.max(axis=0).astype(float)
     level = float(np.median(top))
+    if top.max() - level < _BEAD * float(np.median(np.abs(top - level))):
+        return np.empty(0, np.int64)  # noise alone has no order
     bright = np.flatnonzero(top.ravel() > level + _LIGHT * (top.max() - level))
     if len(bright) < _FEWEST:
         return np.empty(0, np.int64)
