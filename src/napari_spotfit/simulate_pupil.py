@@ -53,7 +53,7 @@ def simulate_psf(
     *,
     y: ArrayLike = 0.0,
     x: ArrayLike = 0.0,
-    pixel_size: float = 100.0,
+    pixel_size: float | tuple[float, float] = 100.0,
     numerical_aperture: float = 1.4,
     wavelength: float = 670.0,
     refractive_index: float = 1.518,
@@ -69,8 +69,8 @@ def simulate_psf(
         Pixels along each axis, or rows and columns.
     y, x : float or array, shape (n,)
         Where the point is, in pixels from the centre of the ROI, for all heights or for each.
-    pixel_size : float
-        Side of a pixel in nm.
+    pixel_size : float or (float, float)
+        Side of a pixel in nm, or its height and width.
     numerical_aperture : float
         That of the objective.
     wavelength : float
@@ -108,7 +108,8 @@ def simulate_psf(
     heights, down, right = np.broadcast_arrays(*points)
     if heights.ndim != 1 or not heights.size:
         raise ValueError(f"z must be heights, a list of at least one; got shape {heights.shape}")
-    pixel_size = number("pixel_size", pixel_size, 0, above=True)
+    height, width = pixel_size if isinstance(pixel_size, tuple) else (pixel_size, pixel_size)
+    pixel = [number("pixel_size", side, 0, above=True) for side in (height, width)]
     wavelength = number("wavelength", wavelength, 0, above=True)
     index = number("refractive_index", refractive_index, 1)
     aperture = number("numerical_aperture", numerical_aperture, 0, above=True)
@@ -122,13 +123,14 @@ def simulate_psf(
     waves = _waves(rho, np.arctan2(*np.meshgrid(across, across, indexing="ij")), zernike or {})
     axial = index / wavelength * np.sqrt(1 - sine**2)
     field = (rho < 1) * (1 - sine**2) ** -0.25 * np.exp(2j * np.pi * waves)
-    frequency: Array = across * aperture / wavelength * pixel_size  # in periods per pixel
+    # In periods per pixel.
+    down_y, along_x = (across * aperture / wavelength * side for side in pixel)
     psf = np.empty((heights.size, *shape))
     for first in range(0, heights.size, _PIECE):
         part = slice(first, first + _PIECE)
         fields = field * np.exp(2j * np.pi * axial * heights[part, None, None])
-        rows = _waves_at(shape[0], down[part], frequency)
-        columns = _waves_at(shape[1], right[part], frequency)
+        rows = _waves_at(shape[0], down[part], down_y)
+        columns = _waves_at(shape[1], right[part], along_x)
         psf[part] = _light(rows @ fields @ columns.transpose(0, 2, 1), shape)
     psf /= psf.sum((1, 2)).max()
     return psf

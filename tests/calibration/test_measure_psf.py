@@ -156,6 +156,8 @@ WRONG = {
     "one plane": (lambda s: (s[:1], 50.0), "at least"),
     "no stack": (lambda s: (s[0], 50.0), "planes, rows, columns"),
     "step of 0": (lambda s: (s, 0.0), "above 0"),
+    "step in µm": (lambda s: (s, 0.05), "dz is in nm"),
+    "not that of the voxels": (lambda s: (s, 100.0), "100 nm apart, and voxels 50 nm high"),
     "falling": (lambda s: (s, -50.0), r"stack\[::-1\]"),
     "out of order": (lambda s: (s, Z[np.r_[1, 0, 2 : len(Z)]]), "argsort"),
     "uneven": (lambda s: (s, Z + 20 * (np.arange(len(Z)) % 2)), "even distances"),

@@ -43,6 +43,17 @@ def test_voxels_scale_and_unknown_optics_have_no_theory(beads):
         assert np.isnan(twice.theory[axis])
 
 
+def test_theory_has_the_pixel_of_each_axis():
+    fine, _ = simulate_beads(
+        PLANES, (256, 256), count=9, pixel_size=50.0, photons=40000, seed=3, **LENS
+    )
+    binned = fine.reshape(len(fine), 128, 2, 256).sum(axis=2)
+    found = microscope_quality(
+        binned, (100.0, 100.0, 50.0), settings=OPTICS.changed(offset=200.0)
+    ).summary()
+    assert found.ratio[["y", "x"]].to_numpy() == pytest.approx(1, abs=0.03)
+
+
 @pytest.mark.parametrize(
     ("stack", "error"),
     [

@@ -12,13 +12,18 @@ from napari_spotfit import (
     Controller,
     Displacement,
     FrameQueue,
+    Settings,
     SimulatedMicroscope,
     StageCalibration,
     Tracker,
     TrackingLog,
     TrackingSession,
+    calibrate_astigmatism,
+    calibrate_psf,
     calibrate_stage,
     read_log,
+    simulate_beads,
+    simulate_psf,
 )
 from napari_spotfit.models.astigmatism import AstigmatismCalibration
 from napari_spotfit.models.curve import Curve
@@ -169,6 +174,62 @@ def test_one_beyond_the_range_has_no_z_until_it_is_back():
     assert not health.any()
     # It belongs where it was seen first, less the displacement there.
     assert heights.references[1] == pytest.approx(390)
+
+
+BEADS = [(30, 30), (30, 90), (90, 60)]
+
+
+@pytest.fixture(scope="module")
+def calibrations():
+    z = np.arange(-600.0, 601.0, 25.0)
+    stack, _ = simulate_beads(z, (128, 128), count=9, seed=0, zernike={"astigmatism": 0.1})
+    known = Settings(gain=1.0, offset=100.0, backend="cpu")
+    return {
+        "lens": calibrate_astigmatism(stack, 25.0, settings=known),
+        "measured PSF": calibrate_psf(stack, 25.0, settings=known),
+    }
+
+
+def beads_at(height, photons=20000):
+    """Return a frame of three beads at a height."""
+    light = np.full((128, 128), 20.0)
+    psf = simulate_psf([height], 33, zernike={"astigmatism": 0.1})[0]
+    for y, x in BEADS:
+        light[y - 16 : y + 17, x - 16 : x + 17] += photons * psf
+    return (np.random.default_rng(abs(int(height)) + 7).poisson(light) + 100).astype(np.uint16)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("end", [-1300, -900, 900, 1200, 1300])
+@pytest.mark.parametrize("steps", [1, 13])
+def test_beyond_the_range_z_is_unknown_until_it_is_back(calibrations, model, end, steps):
+    there = np.linspace(0, end, steps + 1)
+    path = np.concatenate([there, [end] * 3, there[::-1]])
+    with Tracker(BEADS, model=calibrations[model], estimator="mle", **KNOWN) as tracker:
+        found = np.array([tracker.update(beads_at(z + i / 9)).z for i, z in enumerate(path)])
+    assert np.isnan(found[np.abs(path) > 650]).all()
+    known = np.isfinite(found)
+    assert found[known] == pytest.approx(path[known], abs=25)
+    assert known[0]
+    assert known[-1] or steps == 1
+
+
+def test_z_returns_by_the_limit_it_left_by():
+    heights, at_limit = Heights(3, (-400.0, 400.0)), 1 << 18
+    rises = [
+        heights.measure(fits_of([z] * 3, flags=flags), np.zeros(3, np.uint8), 1.0).z
+        for z, flags in [(0, 0), (90, 0), (400, at_limit), (-200, 0), (350, 0), (200, 0), (9, 0)]
+    ]
+    assert rises == pytest.approx([0, 90, math.nan, math.nan, 350, 200, 9], nan_ok=True)
+
+
+def test_a_jump_is_believed_with_the_next_frame():
+    heights = Heights(3, (-400.0, 400.0))
+    rises = [
+        heights.measure(fits_of([z] * 3), np.zeros(3, np.uint8), 1.0).z
+        for z in (0, 300, 0, -300, -290, -280)
+    ]
+    assert rises == pytest.approx([0, math.nan, 0, math.nan, -290, -280], nan_ok=True)
 
 
 def test_two_that_do_not_agree_say_nothing():

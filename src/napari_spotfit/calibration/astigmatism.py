@@ -109,7 +109,7 @@ def calibrate_astigmatism(
     if isinstance(given.model, Calibration):
         given = given.changed(model="gaussian", estimator="lse", roi_size=None, sigma=None)
     planes = checked_stack(stack)
-    fits = fit_beads(planes, checked_heights(dz, len(planes)), given, camera, beads)
+    fits = fit_beads(planes, checked_heights(dz, len(planes), given), given, camera, beads)
     if not fits.used.any():
         raise ValueError(no_beads(fits))
     _check_order(fits)

@@ -42,6 +42,9 @@ _LEAST_ANGLE, _ANGLE_ERRORS, _LEAST_RATIO = 1.0, 4.0, 1.15
 _SPOILT = (
     Flag.NOT_CONVERGED | Flag.AT_BOUND | Flag.WEAK | Flag.NEGATIVE | Flag.MOVED | Flag.SATURATED
 )
+#: The height in nm below which a stack tells no z: dz is in another unit. The part of a voxel by
+#: which steps differ from it.
+_LOWEST_STACK, _UNLIKE = 200.0, 0.05
 #: The least background over light that is told from none.
 _LEAST_LEVEL = 1e-6
 #: The part of the beads and planes that has no more of it than the least level of a calibration.
@@ -152,8 +155,31 @@ def checked_stack(stack: Any) -> NDArray[Any]:
     return planes
 
 
-def checked_heights(dz: ArrayLike, planes: int) -> Array:
-    """Return the height of each plane in nm, or raise an error that states what is accepted."""
+def checked_heights(dz: ArrayLike, planes: int, settings: Settings) -> Array:
+    """Return the height of each plane in nm, or raise an error that states what is accepted.
+
+    Parameters
+    ----------
+    dz : float or ndarray
+        Distance of the planes, or the height of each, in nm.
+    planes : int
+        How many there are.
+    settings : Settings
+        Those whose voxels, if they are known, must be as high as dz says.
+    """
+    heights = _heights(dz, planes)
+    if settings.voxel_size is not None and planes > 1:
+        step, voxel = float(np.diff(heights).mean()), settings.voxel_size[0]
+        if abs(step - voxel) > _UNLIKE * voxel:
+            raise ValueError(
+                f"dz and voxel_size contradict each other: the planes are {step:g} nm apart, and "
+                f"voxels {voxel:g} nm high. Give the distance of the planes for both"
+            )
+    return heights
+
+
+def _heights(dz: ArrayLike, planes: int) -> Array:
+    """Return the height of each plane in nm."""
     given = np.asarray(dz, float) if np.ndim(dz) else None
     if given is None:
         step = number("dz", dz)
@@ -162,7 +188,7 @@ def checked_heights(dz: ArrayLike, planes: int) -> Array:
                 f"dz must be above 0 nm: z rises with the number of the plane; got {step:g}. Of a "
                 "stack that was recorded downwards, give stack[::-1] and the step without its sign"
             )
-        return step * np.arange(float(planes))
+        return _in_nm(step * np.arange(float(planes)))
     if given.shape != (planes,) or not np.isfinite(given).all():
         raise ValueError(
             f"dz must be the step in nm, or the height of each of the {planes} planes; got "
@@ -173,7 +199,17 @@ def checked_heights(dz: ArrayLike, planes: int) -> Array:
             "the heights of the planes must rise. Order both by them: order = numpy.argsort(z), "
             "stack[order], z[order]; of several planes at one height, give the mean"
         )
-    heights: Array = given - given[0]
+    return _in_nm(given - given[0])
+
+
+def _in_nm(heights: Array) -> Array:
+    """Return heights, or raise an error if they are too low to be in nm."""
+    if len(heights) > 1 and heights[-1] < _LOWEST_STACK:
+        raise ValueError(
+            f"dz is in nm: the stack would be {heights[-1]:g} nm high, which is less than "
+            f"{_LOWEST_STACK:g} nm, in steps of {heights[-1] / (len(heights) - 1):g} nm. Is dz in "
+            "µm? Then multiply it by 1000"
+        )
     return heights
 
 
@@ -194,10 +230,8 @@ def fit_beads(
     if camera is not None:
         known = PixelCalibration(planes.shape, settings, camera=camera)
         planes, settings = known.corrected(np.arange(len(planes)), planes), known.fitted
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the camera come with the fits in the planes
-        projection = planes.max(axis=0)
-        found, places = bead_places(projection, plain, chosen)
+    projection = planes.max(axis=0)
+    found, places = bead_places(projection, plain, chosen)
     width = _width_of(found)
     roi = settings.roi_size
     if roi is None:
@@ -222,11 +256,14 @@ def bead_places(
 
     Of one bead, aberrations may make several maxima near each other: they are one.
     """
-    if chosen is None:
-        width = _width_of(localize(projection, settings=settings))
-        wide = settings.changed(sigma=_SMOOTH * width, min_distance=_APART * width)
-        chosen = detect_spots(projection, settings=wide).astype(float)
-    return fit_at(projection, chosen, settings=settings), chosen
+    with warnings.catch_warnings():
+        # Maxima of many planes have other noise than the camera; its warnings come with the planes.
+        warnings.simplefilter("ignore")
+        if chosen is None:
+            width = _width_of(localize(projection, settings=settings))
+            wide = settings.changed(sigma=_SMOOTH * width, min_distance=_APART * width)
+            chosen = detect_spots(projection, settings=wide).astype(float)
+        return fit_at(projection, chosen, settings=settings), chosen
 
 
 def _width_of(found: SpotFits) -> float:

@@ -100,7 +100,7 @@ def calibrate_psf(
     settings = settings or Settings()
     index_factor = number("index_factor", index_factor, 0, above=True)
     planes = checked_stack(stack)
-    step = _step_of(checked_heights(dz, len(planes)))
+    step = _step_of(checked_heights(dz, len(planes), settings))
     roi_size = ROI_OF_BOUND if settings.roi_size is None else max(settings.roi_shape)
     cut = cut_beads(planes, roi_size + 2 * _MARGIN, camera, settings, beads)
     registered = _registered(cut, step)

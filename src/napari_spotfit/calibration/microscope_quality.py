@@ -196,14 +196,13 @@ def _theory(settings: Settings, planes: int, diameter: float) -> dict[str, float
     if optics is None:
         return dict.fromkeys(_AXES, math.nan)
     middle = planes // 2
-    side = max(settings.roi_shape[1:]) + 2 * _BESIDE
+    rows, columns = (side + 2 * _BESIDE for side in settings.roi_shape[1:])
     psf = simulate_psf(
-        voxel[0] * (np.arange(planes) - middle), side,
-        pixel_size=math.sqrt(voxel[1] * voxel[2]), numerical_aperture=optics[0],
-        wavelength=optics[1], refractive_index=optics[2],
+        voxel[0] * (np.arange(planes) - middle), (rows, columns), pixel_size=voxel[1:],
+        numerical_aperture=optics[0], wavelength=optics[1], refractive_index=optics[2],
     )  # fmt: skip
     perfect = (_LIGHT * psf).astype(np.float32)
-    center = [middle, side // 2, side // 2]
+    center = [middle, rows // 2, columns // 2]
     fit = fit_at(perfect, [center], settings=settings.changed(gain=None, offset=0.0, noise=None))
     return {
         axis: _FWHM * math.hypot(

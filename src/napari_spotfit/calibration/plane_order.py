@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Times the noise that the highest pixel is above the background where there are beads at all.
-_BEADS = 12
 #: Pixels that show beads are this part of the way from the background to the highest.
 _LIGHT = 0.1
+#: Median deviations of the background beyond which the highest pixel is a bead's.
+_BEAD = 12.0
 #: The most pixels that are compared, and the fewest.
 _PIXELS, _FEWEST = 20_000, 9
 #: A plane lies between its neighbours: it differs from their mean by less than so many times what
@@ -43,16 +43,15 @@ def odd_planes(planes: NDArray[Any]) -> NDArray[np.int64]:
     Examples
     --------
     >>> z, x = np.arange(12.0)[:, None, None], np.arange(21.0) - 10
-    >>> width = 2 + z / 2
+    >>> width = 2 + np.abs(z - 5) / 2
     >>> stack = 1000 * np.exp(-(x**2 + x[:, None] ** 2) / width**2) / width**2
-    >>> odd_planes(stack), odd_planes(stack[[0, 1, 2, 9, 4, 5, 6, 7, 8, 3, 10, 11]])
-    (array([], dtype=int64), array([4, 9]))
+    >>> odd_planes(stack), odd_planes(stack[[0, 1, 2, 3, 4, 6, 5, 7, 8, 9, 10, 11]])
+    (array([], dtype=int64), array([5, 6]))
     """
     top = planes.max(axis=0).astype(float)
     level = float(np.median(top))
-    noise = np.median(np.abs(np.diff(planes[:2].astype(float), axis=0)))
-    if top.max() - level <= _BEADS * noise:
-        return np.empty(0, np.int64)
+    if top.max() - level < _BEAD * float(np.median(np.abs(top - level))):
+        return np.empty(0, np.int64)  # noise alone has no order
     bright = np.flatnonzero(top.ravel() > level + _LIGHT * (top.max() - level))
     if len(bright) < _FEWEST:
         return np.empty(0, np.int64)

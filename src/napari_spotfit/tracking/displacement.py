@@ -51,7 +51,8 @@ WORDS = {
     Health.DIM: "has lost light, as if it blinked",
     Health.BRIGHT: "has more light than before, as if another passed by",
     Health.APART: "has moved apart from the others",
-    Health.NO_Z: "takes part in y and x only: z is at an end of the calibration, or not known",
+    Health.NO_Z: "takes part in y and x only: z is at an end of the calibration or beyond, or not "
+    "known",
     Health.APART_Z: "takes part in y and x only: it has moved apart from the others along z",
 }
 

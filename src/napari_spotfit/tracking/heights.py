@@ -19,13 +19,21 @@ from .fiducials import HALF_OF_DEVIATES, Scatter
 
 Floats = NDArray[np.float64]
 
+_CHI = "reduced_chi_square"
+
 #: Fiducials count within this many standard errors, or scaled median absolute deviations, of the
 #: median of all; of two, each has to agree with the other.
 _WITHIN, _DEVIATION = 4.0, 1.4826
 #: Standard deviations of χ² beyond which the error of the mean grows with it.
 _MOST_CHI = 3.0
-#: Frames of which a reference is the mean at most.
-_FRAMES = 1000
+#: Frames of which a reference is the mean at most; and of which the usual light and χ² are.
+_FRAMES, _USUAL_FRAMES = 1000, 30
+#: Far beyond the range, images look like dim ones within it. z of a fiducial with less than this
+#: part of its usual light is not believed, nor with a poor fit of so many times its usual χ².
+_LEAST_LIGHT, _MOST_USUAL_CHI = 0.4, 2.0
+#: The part of the range by which z may change in a frame, unless the next one agrees within so many
+#: nm; and the frames after which z is believed that has not come back by the limit it left by.
+_JUMP, _AGREE, _PATIENCE = 0.25, 100.0, 30
 
 
 class Rise(NamedTuple):
@@ -36,6 +44,17 @@ class Rise(NamedTuple):
     used: int = 0
 
 
+class _Course(NamedTuple):
+    """What is known of z from earlier frames."""
+
+    #: The last rise; by which limit z left the range, -1 or 1; the frames for which it has seemed
+    #: back elsewhere; and the rise after a jump that nothing confirms yet.
+    rise: float = 0.0
+    side: int = 0
+    waited: int = 0
+    jumped: float = math.nan
+
+
 class Heights:
     """References of fiducials along z, in nm.
 
@@ -43,6 +62,8 @@ class Heights:
     ----------
     count : int
         Number of fiducials.
+    ends : (float, float), optional
+        The calibration's range of z; without it, any change of z is believed.
 
     Attributes
     ----------
@@ -62,13 +83,21 @@ class Heights:
     (6.0, [0, 0, 9])
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, ends: tuple[float, float] | None = None) -> None:
         self.references, self.jitter = np.full(count, math.nan), 0.0
+        self._usual = {name: np.full(count, math.nan) for name in ("photons", _CHI)}
+        self._fits_well, self._ends = np.zeros(count, bool), ends
+        self._course = self._course_before = _Course()
         self._frames = np.ones(count)
         self._scatter = Scatter()
 
     def measure(
-        self, columns: Mapping[str, Any], health: NDArray[np.uint8], scatter: float
+        self,
+        columns: Mapping[str, Any],
+        health: NDArray[np.uint8],
+        scatter: float,
+        *,
+        again: bool = False,
     ) -> Rise:
         """Return the displacement in a frame, and learn from it.
 
@@ -80,14 +109,21 @@ class Heights:
             :class:`Health` of each by y and x; those that are good, but not along z, are marked.
         scatter : float
             Factor for standard errors.
+        again : bool
+            Whether these are other fits of the same frame.
         """
+        if again:
+            self._course = self._course_before
+        self._course_before = self._course
         good = health == Health.GOOD
         z, errors = (np.asarray(columns[name], float) for name in ("z", "z_stderr"))
         limited = (columns["flags"] & int(Flag.Z_AT_LIMIT)) != 0
-        known = good & ~limited & np.isfinite(z) & (errors > 0)
+        alike = self._are_as_usual(columns)
+        known = good & ~limited & np.isfinite(z) & (errors > 0) & alike
         health[good & ~known] = Health.NO_Z
         # Where half lie beyond the range, noise decides which ones still lie within: all too low.
         if 2 * np.count_nonzero(good & limited) >= np.count_nonzero(good):
+            self._leave(z[good & limited & alike])
             return Rise()
         if not np.isfinite(self.references).any():
             self.references[known] = z[known]
@@ -101,15 +137,61 @@ class Heights:
             return Rise()
         weights = 1 / variances[taken]
         mean, least = float(np.average(shifts[taken], weights=weights)), float(1 / weights.sum())
+        if not self._is_believed(mean, float(np.median(z[taken]))):
+            health[taken] = Health.NO_Z
+            return Rise()
         free = used - 1
         squares = (shifts[taken] - mean) ** 2
         chi = float((squares * weights).sum()) / free if free else 1.0
         if chi < 1 + _MOST_CHI * math.sqrt(2 / max(free, 1)):
             chi = 1.0
         self._learn(z - mean, known & (taken | np.isnan(shifts)))
+        self._learn_usual(columns, taken)
         if free:
             self._learn_jitter(squares, own[taken], free / used)
         return Rise(mean, math.sqrt(chi * least), used)
+
+    def _are_as_usual(self, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return which fits have about the light and χ² that they have within the range."""
+        alike = np.ones(len(self.references), bool)
+        if "photons" in columns:
+            alike &= ~(columns["photons"] < _LEAST_LIGHT * self._usual["photons"])
+        if _CHI in columns:
+            poor = self._fits_well & ((columns["flags"] & int(Flag.POOR_FIT)) != 0)
+            alike &= ~(poor & (columns[_CHI] > _MOST_USUAL_CHI * self._usual[_CHI]))
+        return alike
+
+    def _leave(self, z: Floats) -> None:
+        """Note by which limit fiducials leave the range."""
+        side = self._course.side
+        if len(z) and not side and self._ends is not None:
+            side = 1 if np.median(z) > sum(self._ends) / 2 else -1
+        self._course = self._course._replace(side=side, waited=0, jumped=math.nan)
+
+    def _is_believed(self, rise: float, z: float) -> bool:
+        """Whether z, and how much it has changed, follow from what was before."""
+        if self._ends is None:
+            return True
+        course, (low, high) = self._course, self._ends
+        if course.side * (z - (low + high) / 2) < 0 and course.waited < _PATIENCE:
+            self._course = course._replace(waited=course.waited + 1)
+            return False
+        jumps = not course.side and abs(rise - course.rise) > _JUMP * (high - low)
+        if jumps and not abs(rise - course.jumped) < _AGREE:
+            self._course = course._replace(jumped=rise)
+            return False
+        self._course = _Course(rise)
+        return True
+
+    def _learn_usual(self, columns: Mapping[str, Any], taken: NDArray[np.bool_]) -> None:
+        """Follow light and χ² of fiducials whose z is believed."""
+        for name in self._usual.keys() & columns.keys():
+            usual, now = self._usual[name], np.asarray(columns[name], float)
+            new = taken & np.isnan(usual)
+            usual[new] = now[new]
+            usual[taken] += (now - usual)[taken] / _USUAL_FRAMES
+            if name == _CHI:
+                self._fits_well[new] = ((columns["flags"] & int(Flag.POOR_FIT)) == 0)[new]
 
     def _learn(self, places: Floats, which: NDArray[np.bool_]) -> None:
         """Improve the references; one that is seen for the first time belongs where it is."""

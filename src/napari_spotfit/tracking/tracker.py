@@ -53,7 +53,9 @@ class Tracker:
     weights by standard errors, without fiducials that are lost, blink, bleach, saturate, are too
     close to another, or move apart; the selection does not change the displacement. Lost ones are
     searched at their expected positions, and after a common jump in the whole frame. With a
-    calibration as the model, z is measured, too; fiducials beyond its range do not count for z.
+    calibration as the model, z is measured, too; fiducials beyond its range do not count for z, nor
+    those with less than 0.4 of their light, or a fit that is poor as it was not before. Once they
+    have left the range, z is unknown until they come back by the same limit.
 
     Parameters
     ----------
@@ -248,9 +250,9 @@ class Tracker:
         places[~found] = self._start[~found]
         photons = np.where(found, fits.photons, math.nan).astype(float)
         self.positions = places
-        self._all, self._heights = (
-            Fiducials(places, photons, found, frame.shape), Heights(len(places))
-        )  # fmt: skip
+        self._all = Fiducials(places, photons, found, frame.shape)
+        ends = settings.model.range if isinstance(settings.model, Calibration) else None
+        self._heights = Heights(len(places), ends)
         self._row = int(np.clip(np.rint(self._start[0, 0]), 0, frame.shape[0] - 1))
         self._is_as_before(frame)
         first = self._displacement(fits, time)
@@ -261,7 +263,9 @@ class Tracker:
         assert self._fitter is not None
         return self._fitter.fit_at(frame, places)
 
-    def _displacement(self, fits: SpotFits, time: float | None) -> Displacement:
+    def _displacement(
+        self, fits: SpotFits, time: float | None, *, again: bool = False
+    ) -> Displacement:
         """Return the common displacement of the fits, and update the fiducials."""
         fiducials = self._all
         assert fiducials is not None
@@ -280,7 +284,8 @@ class Tracker:
         self.health, self.positions = fiducials.health.copy(), fiducials.positions.copy()
         rise = Rise()
         if self.measures_z:
-            rise = self._heights.measure(fits.columns, self.health, self._scatter.factor)
+            factor = self._scatter.factor
+            rise = self._heights.measure(fits.columns, self.health, factor, again=again)
         return Displacement(
             self._count, time, shift[0], shift[1], rise.z, spread[0], spread[1], rise.error,
             *common[2:], used, rise.used, self.health, self.positions,
@@ -323,7 +328,7 @@ class Tracker:
             return None
         before = fiducials.shift.copy()
         fiducials.shift[:] = shift
-        found = self._displacement(self._fits(frame, fiducials.expected()), time)
+        found = self._displacement(self._fits(frame, fiducials.expected()), time, again=True)
         if not found.used:
             fiducials.shift[:] = before
             return None
