@@ -95,3 +95,14 @@ def test_few_blocks_tell_a_camera_that_is_far_too_noisy(side):
         warnings.simplefilter("error")
         localize(image, **known, gain=1.0, offset=100.0, variance=1.0)
         localize(image, **known, gain=1.0, offset=100.0)
+
+
+@pytest.mark.parametrize("neighbours", ["joint", "auto", "exclude"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_dense_spots_with_the_right_gain(neighbours, seed):
+    """χ² of joint fits is that of all their spots; the gain was doubted by it."""
+    movie, _ = simulate_movie(20, (64, 64), spots_per_frame=60, seed=seed)
+    how = {"sigma": 1.3, "offset": OFFSET, "neighbours": neighbours}
+    assert not said_of(lambda: localize(movie, gain=1.0, **how))
+    for gain in (0.3, 3.0):
+        assert "counts per electron" in said_of(lambda gain=gain: localize(movie, gain=gain, **how))

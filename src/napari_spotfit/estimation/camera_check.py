@@ -223,6 +223,8 @@ def _slopes(good: SpotFits) -> NDArray[np.float64]:
     below = noise.variance(columns["background"] + settings.offset)
     slopes = (columns["chi_square"] - degrees * below) / (left * light)
     alone = (columns["flags"] & np.uint32(Flag.NEIGHBOUR | Flag.EDGE | Flag.BAD_PIXELS)) == 0
+    if "group_size" in columns:  # χ² of a joint fit is that of all its spots
+        alone &= columns["group_size"] == 1
     usable = alone & np.isfinite(slopes)
     of_shape = _SHAPE**2 / 2 / left * height
     # Where the image seems noisier than the camera, what was measured may be more than noise.
