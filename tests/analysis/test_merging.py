@@ -10,7 +10,14 @@ import pytest
 from blinking import blinking, molecules_of, table_of
 from numpy.typing import NDArray
 
-from napari_spotfit import Flag, SpotFits, merge_blinks
+from napari_spotfit import (
+    Flag,
+    SpotFits,
+    estimate_drift,
+    fourier_ring_correlation,
+    merge_blinks,
+    nena,
+)
 from napari_spotfit.analysis.tracks import movies_of
 
 GATE = -2 * math.log(0.001)
@@ -379,3 +386,45 @@ def test_events_and_fits_of_one_image_are_refused() -> None:
     columns = {name: values for name, values in fits.columns.items() if name != "frame"}
     with pytest.raises(ValueError, match="no column frame"):
         merge_blinks(SpotFits(columns))
+
+
+@pytest.mark.parametrize("first", [np.nan, np.inf, -np.inf, 0.5, -(2**63), 2**62, "a"])
+@pytest.mark.parametrize("read", [merge_blinks, nena, estimate_drift, fourier_ring_correlation])
+def test_frames_are_whole_numbers(first: Any, read: Any) -> None:
+    fits = single_molecules()
+    frame = np.array([first, *fits.frame[1:].tolist()], None if first != "a" else object)
+    with pytest.raises(ValueError, match="column frame must"):
+        read(fits.with_columns(fits.columns | {"frame": frame}))
+
+
+def test_frames_as_real_numbers() -> None:
+    fits = single_molecules()
+    real = fits.with_columns(fits.columns | {"frame": fits.frame.astype(float)})
+    assert merge_blinks(real).n_frames.tolist() == merge_blinks(fits).n_frames.tolist()
+
+
+def test_too_many_dark_frames_are_refused() -> None:
+    fits = table_of([0, 1, 2**40], [5, 5, 5], [5, 5, 5])
+    with pytest.raises(ValueError, match="max_dark_frames must be at most"):
+        merge_blinks(fits, 2**50)
+    assert parents(fits).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["axis_0", "position"])
+def test_any_other_index_separates_movies(name: str) -> None:
+    once = table_of([0, 1, 2, 0], [5, 5, 5, 9], [5, 5, 5, 9])
+    fits = SpotFits(once.columns | {name: np.array([0, 1, 0, 1])}, (name, "frame"))
+    assert parents(fits).tolist() == [0, 2, 0, 1]
+    with pytest.raises(ValueError, match=f"2 positions on {name}"):
+        estimate_drift(fits)
+    with pytest.raises(ValueError, match=f"2 positions on {name}"):
+        fourier_ring_correlation(fits)
+
+
+def test_fits_that_do_not_say_why_they_ended() -> None:
+    fits = single_molecules(count=50)
+    bare = {name: fits.columns[name] for name in ("frame", "y", "x", "y_stderr", "x_stderr")}
+    unknown = SpotFits(bare, ("frame",))
+    assert parents(unknown).tolist() == parents(fits).tolist()
+    assert not unknown.judged.any()
+    assert unknown.accepted.all()

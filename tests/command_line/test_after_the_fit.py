@@ -50,7 +50,7 @@ def test_merge_says_what_is_wrong(blinks: Path, tmp_path: Path) -> None:
     output = tmp_path / "events.spots.csv"
     assert "needs a radius" in refused("merge", blinks, "-o", output, "--rule", "picasso")
     run("merge", blinks, "-o", output)
-    assert "merged before" in refused("merge", output, "-o", output)
+    assert "merged before" in refused("merge", output, "-o", tmp_path / "again.spots.csv")
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +102,30 @@ def test_precision(tmp_path: Path) -> None:
 
 def test_precision_says_what_is_wrong(blinks: Path) -> None:
     assert "pairs of spots" in refused("precision", blinks)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "ending"),
+    [("merge", "--members", "spots.csv"), ("drift", "--save-drift", "csv")],
+)
+def test_outputs_do_not_replace_each_other(
+    blinks: Path, tmp_path: Path, command: str, option: str, ending: str
+) -> None:
+    before, output = blinks.read_bytes(), tmp_path / f"out.{ending}"
+    text = refused(command, blinks, "-o", output, option, tmp_path / "." / output.name)
+    assert f"{option} would be written over -o" in text
+    text = refused(command, blinks, "-o", output, option, blinks)
+    assert f"{option} would be written over the input" in text
+    text = refused(command, blinks, "-o", blinks)
+    assert "-o would be written over the input" in text
+    assert not output.exists()
+    assert blinks.read_bytes() == before
+
+
+@pytest.mark.parametrize("more", [("--method", "aim"), ("--segment", 5), ("--memory", 5)])
+def test_a_known_drift_needs_no_method(blinks: Path, tmp_path: Path, more: tuple[str, int]) -> None:
+    known = tmp_path / "a.csv"
+    known.write_text("")
+    assert f"{more[0]} says how" in refused(
+        "drift", blinks, "--drift", known, *more, "-o", tmp_path / "o.csv"
+    )

@@ -198,6 +198,13 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
         if name not in fits:
             raise ValueError(f"these fits have no column {name}: call link_spots")
     columns = fits.columns
+    tracks = np.unique([columns["track"], movies_of(fits)], axis=1)[0]
+    tracks = tracks[tracks >= 0]
+    if len(np.unique(tracks)) < len(tracks):
+        raise ValueError(
+            "some tracks are of several files, channels or positions: call link_spots, which gives "
+            "the tracks of each their own numbers"
+        )
     places = np.stack([columns[axis] for axis in fits.axes], axis=1).astype(float)
     rows = np.flatnonzero((columns["track"] >= 0) & np.isfinite(places).all(axis=1))
     rows = rows[np.lexsort((columns["frame"][rows], columns["track"][rows]))]

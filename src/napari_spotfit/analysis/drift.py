@@ -25,7 +25,7 @@ from ..models.columns import PLANES, TRACK
 from ..results.spot_fits import SpotFits
 from ..untrusted import named
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
-from .tracks import leading_axes
+from .tracks import frames_of, leading_axes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,12 +161,13 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     >>> fiducial_drift(fits).x.round(2).tolist()
     [0.0, 1.0, 2.0]
     """
-    columns = fits.to_host().columns
+    fits = fits.to_host()
+    columns = fits.columns
     for name, how in ((TRACK, "call link_spots"), ("y_stderr", "fit with errors=True")):
         if name not in columns:
             raise ValueError(f"these fits have no column {name}: {how}")
-    refuse_several_movies(columns)
-    count = frames if frames is not None else int(columns["frame"].max(initial=-1)) + 1
+    refuse_several_movies(fits)
+    count = frames if frames is not None else int(frames_of(fits).max(initial=-1)) + 1
     places, errors = by_track(columns, count, least_share)
     known = np.asarray(np.isfinite(places + errors).all(axis=2))
     if not known.any():
@@ -181,10 +182,10 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     return Drift(y, x, spread[:, 0], spread[:, 1], used)
 
 
-def refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
+def refuse_several_movies(fits: SpotFits) -> None:
     """Raise a ValueError if fits are of several files or positions, which drift differently."""
-    for name in ("file", *leading_axes(columns)):
-        values = columns[name] if name in columns else np.empty(0)
+    for name in ("file", *leading_axes(fits)):
+        values = fits.columns.get(name, np.empty(0))
         kinds = dict.fromkeys(values.tolist())
         if len(kinds) > 1:
             what = "files" if name == "file" else f"positions on {name}"
@@ -247,11 +248,12 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
         raise ValueError(
             "these fits have no column frame: drift can be subtracted from the fits of a movie only"
         )
-    refuse_several_movies(fits.columns)
-    frame = fits.columns["frame"].astype(np.int64)
+    refuse_several_movies(fits)
+    frame = frames_of(fits)
     if len(frame) and (frame.min() < 0 or frame.max() >= len(drift)):
         raise ValueError(
-            f"the drift is of {len(drift)} frames, the fits are of frames up to {frame.max()}"
+            f"the drift is of {len(drift)} frames from 0 on, the fits are of frames "
+            f"{frame.min()} to {frame.max()}"
         )
     moved = {"y": fits.y - drift.y[frame], "x": fits.x - drift.x[frame]}
     if drift.z is not None and "z" in fits.columns:

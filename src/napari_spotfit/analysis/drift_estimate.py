@@ -17,13 +17,14 @@ from .merging import event_means, link_events
 from .overlap import WINDOW, refined_drift, start_drift
 from .pairing import of_one_channel
 from .shifts import spans
+from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: Columns of which drift depends.
 _NEEDED = (
-    "file", "frame", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr", "stop_condition",
+    "file", "channel", "frame", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr", "stop_condition",
 )  # fmt: skip
 #: Frames of a segment, and least number of localisations in it, where no other is asked for.
 _FRAMES, _ENOUGH = 100, 500
@@ -142,12 +143,13 @@ def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
     ):
         if name not in fits:
             raise ValueError(f"these fits have no column {name}: {how}")
-    refuse_several_movies(fits.columns)
+    refuse_several_movies(fits)
     if segment is not None and segment < 1:
         raise ValueError(f"segment must be a number of frames, 1 or above; got {segment!r}")
     if not len(fits):
         raise ValueError("there are no fits, so their drift is unknown")
-    first, last = int(fits.frame.min()), int(fits.frame.max())
+    frame = frames_of(fits)
+    first, last = int(frame.min()), int(frame.max())
     if first == last:
         raise ValueError(f"all fits are of frame {first}, but drift is that of several frames")
     count = last + 1 if frames is None else frames
@@ -173,10 +175,10 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
             f"{len(rows)} of {len(fits)} fits are good and have standard errors above 0 of "
             f"{', '.join(axes)}, but drift needs thousands"
         )
-    names = ["frame", "stop_condition", *axes, *(axis + STDERR for axis in axes)]
+    names = ["frame", *axes, *(axis + STDERR for axis in axes)]
     flags = {"flags": np.zeros(len(rows), np.uint32)}
     chosen = SpotFits({name: columns[name][rows] for name in names} | flags, ["frame"])
-    frame = chosen.frame.astype(np.int64)
+    frame = frames_of(chosen)
     first, span = int(frame.min()), int(frame.max() - frame.min()) + 1
     length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))
     count = max(round(span / length), 1)

@@ -19,7 +19,7 @@ from ..engine.kernel_arguments import address
 from ..files.history import Step
 from ..models.columns import DETECTIONS, PARENT, STDERR, describe
 from ..results.spot_fits import SpotFits
-from .tracks import movies_of
+from .tracks import frames_of, movies_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -28,6 +28,8 @@ Integers = NDArray[np.int64]
 MISSED = 0.001
 #: Mean number of fits and events within each other's gates, above which events are ambiguous.
 _MOST_PAIRS, _FEW = 50, 1_000_000
+#: Most frames within an event in which the molecule is dark, as each has a list of pairs.
+_MOST_DARK = 1_000_000
 #: Columns that are added up; and those of angles, which come again after half a turn.
 _SUMMED, _ANGLES = ("photons",), ("angle",)
 
@@ -205,7 +207,7 @@ def link_events(
     columns = fits.columns
     known, axes, errors = _linkable(fits, radius)
     part = movies_of(fits) if part is None else part
-    frame = columns["frame"].astype(np.int64, copy=False)
+    frame = frames_of(fits)
     rows = _in_order(known, part, frame)
     parts = part[rows]
     inner = np.flatnonzero(np.diff(parts)) + 1
@@ -300,12 +302,18 @@ def _link_part(
     from scipy.special import chdtri  # here, as SciPy takes its time to import
 
     functions, frames = load().functions, memory[0]
+    dark = min(max_dark, int(frames[-1] - frames[0]))
+    if dark > _MOST_DARK:
+        raise ValueError(
+            f"max_dark_frames must be at most {_MOST_DARK} for fits over so many frames; got "
+            f"{max_dark}"
+        )
     places, errors = memory[1 : 1 + axes], memory[1 + axes : -3]
     given = EventFits(
         address(frames),
         *(address(places[axis]) if axis < len(places) else 0 for axis in range(3)),
         *(address(errors[axis]) if axis < len(errors) else 0 for axis in range(3)),
-        len(frames), min(max_dark, int(frames[-1] - frames[0])), radius or 0.0,
+        len(frames), dark, radius or 0.0,
         float(chdtri(1 if radius else axes, MISSED)), *map(address, memory[-3:]),
     )  # fmt: skip
     if greedy:
@@ -346,7 +354,7 @@ def _joined(fits: SpotFits, links: Links, summed: tuple[str, ...]) -> dict[str, 
         flags = columns["flags"][links.rows]
         flagged = np.flatnonzero(flags)
         np.bitwise_or.at(made["flags"], links.event[flagged], flags[flagged])
-    frames = columns["frame"][links.rows]
+    frames = frames_of(fits)[links.rows]
     detections = np.bincount(links.event, minlength=count)
     lasting = frames[links.last] - frames[links.first] + 1
     with np.errstate(all="ignore"):

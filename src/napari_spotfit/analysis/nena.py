@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..models.columns import DETECTIONS, IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
-from .tracks import movies_of
+from .tracks import frames_of, movies_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -167,7 +167,7 @@ def _successive(
     Of long movies, pairs of frames are chosen evenly.
     """
     rows = np.flatnonzero(fits.accepted & known)
-    movie, frame = movies_of(fits)[rows], fits.columns["frame"][rows].astype(np.int64)
+    movie, frame = movies_of(fits)[rows], frames_of(fits)[rows]
     order = np.lexsort((frame, movie))
     rows, movie, frame = rows[order], movie[order], frame[order]
     new = np.flatnonzero((np.diff(frame) != 0) | (np.diff(movie) != 0)) + 1

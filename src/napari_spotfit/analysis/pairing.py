@@ -86,7 +86,7 @@ def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
 
 def of_one_channel(fits: SpotFits) -> SpotFits:
     """Return fits of one channel without an index of channels; ValueError if there are several."""
-    if CHANNEL not in fits.index_names:
+    if CHANNEL not in fits:
         return fits.to_host()
     channels = split_channels(fits)
     if len(channels) > 1:

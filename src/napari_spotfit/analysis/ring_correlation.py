@@ -14,6 +14,7 @@ from ..models.columns import IN_PLANE
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
 from .pairing import of_one_channel
+from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 
@@ -106,7 +107,7 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
         raise ValueError(
             "these fits have no column frame: the halves that are compared are frames of a movie"
         )
-    refuse_several_movies(fits.columns)
+    refuse_several_movies(fits)
     known = fits.accepted & np.isfinite(fits.columns["y"]) & np.isfinite(fits.columns["x"])
     rows = np.flatnonzero(known)
     if len(rows) < _LEAST:
@@ -114,7 +115,7 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
             f"{len(rows)} of {len(fits)} fits are good and have positions, but at least {_LEAST} "
             "are needed"
         )
-    frame = fits.columns["frame"][rows].astype(np.int64)
+    frame = frames_of(fits)[rows]
     span = int(frame.max() - frame.min()) + 1
     if span < 2:
         raise ValueError(f"all fits are of frame {frame[0]}, but its halves are several frames")

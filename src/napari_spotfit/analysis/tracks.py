@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +16,8 @@ NO_TRACK = -1
 
 #: Largest distance in pixels: no frame is as wide, and larger squares overflow.
 _FARTHEST = 1e6
+#: Numbers of frames are below this, so that real numbers have all of them.
+_MOST = 2**53
 
 
 def link_spots(
@@ -90,15 +91,44 @@ def link_spots(
     return fits.with_columns({**fits.columns, TRACK: number}, step)
 
 
-def leading_axes(columns: Iterable[str]) -> list[str]:
-    """Return the columns of indices along axes before that of frames."""
-    return [name for name in columns if name.startswith("axis_")][:-1]
+def frames_of(fits: SpotFits) -> NDArray[np.int64]:
+    """Return the frame of each fit; ValueError if these are no whole numbers."""
+    given = fits.columns["frame"]
+    try:
+        values = given if given.dtype.kind in "iu" else given.astype(float)
+    except (TypeError, ValueError):
+        raise ValueError(f"the column frame must be of whole numbers; got {given.dtype}") from None
+    with np.errstate(invalid="ignore"):
+        wrong = ~((values > -_MOST) & (values < _MOST) & (values == np.floor(values)))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"the column frame must have whole numbers between -2**53 and 2**53; got "
+            f"{values[row]} in row {row}, and {np.count_nonzero(wrong)} such rows: leave them out"
+        )
+    return values.astype(np.int64, copy=False)
+
+
+def leading_axes(fits: SpotFits) -> list[str]:
+    """Return the columns of indices along axes before that of frames, such as of positions."""
+    index, columns = fits.index_names, fits.columns
+    axes = [name for name in columns if name in index or name.startswith("axis_")]
+    numbered = [name for name in axes if name.startswith("axis_")]
+    if "frame" not in index and len(numbered) > 1:
+        # The last of several numbered axes is that of frames.
+        axes.remove(numbered[-1])
+    frame = columns.get("frame", np.empty(0))
+    return [
+        name for name in axes
+        if name not in ("frame", CHANNEL)
+        and (name in index or not np.array_equal(columns[name], frame))
+    ]  # fmt: skip
 
 
 def movies_of(fits: SpotFits) -> NDArray[np.int64]:
     """Return the number of each fit's movie: its file, channel, and indices along leading axes."""
     movie = np.zeros(len(fits), np.int64)
-    for name in ("file", CHANNEL, *leading_axes(fits.columns)):
+    for name in ("file", CHANNEL, *leading_axes(fits)):
         if name in fits.columns:
             own = fits.columns[name]
             if own.dtype.kind not in "iu":
@@ -118,8 +148,7 @@ def _linked(
         raise ImportError(
             'linking needs trackpy, which is missing: pip install "napari-spotfit[tracking]"'
         ) from None
-    columns = fits.columns
-    frame = columns["frame"][rows].astype(np.int64)
+    frame = frames_of(fits)[rows]
     # Give each movie its own frames, far from those of others.
     frame = frame + movies_of(fits[rows]) * (int(frame.max()) + memory + 2)
     order = np.argsort(frame, kind="stable")

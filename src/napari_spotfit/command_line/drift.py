@@ -7,13 +7,14 @@ from typing import Literal
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.drift_estimate import estimate_drift
 from ..analysis.tracks import link_spots
 from ..results.saving import load_fits
 from .options import AboveZero
-from .output import USUAL, warnings_written, write_message
+from .output import USUAL, refuse_equal_paths, warnings_written, write_message
 
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -80,6 +81,15 @@ def drift(
         raise click.UsageError(
             "nothing would be written: pass -o for the table, --save-drift for the drift, or both"
         )
+    refuse_equal_paths(source, {"-o": output, "--save-drift": target})
+    if known is not None:
+        source_of = click.get_current_context().get_parameter_source
+        for name in ("method", "segment", "max_distance", "memory", "least_share"):
+            if source_of(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} says how to find a drift, but --drift gives one: "
+                    "leave one of them out"
+                )
     try:
         with warnings_written(source):
             fits = load_fits(source, pixel_size=pixel_size)

@@ -10,7 +10,7 @@ import click
 from ..analysis.merging import merge_blinks
 from ..results.saving import load_fits
 from .options import AboveZero
-from .output import USUAL, warnings_written, write_message
+from .output import USUAL, refuse_equal_paths, warnings_written, write_message
 
 
 @click.command()
@@ -54,6 +54,7 @@ def merge(
     Good fits in TABLE are merged if they are as near to each other as their standard errors let
     expect: their photons are added up, and their positions averaged. Subtract drift before.
     """
+    refuse_equal_paths(source, {"-o": output, "--members": target})
     try:
         with warnings_written(source):
             fits = load_fits(source, pixel_size=pixel_size)

@@ -50,6 +50,28 @@ def escaped(text: str) -> str:
     )
 
 
+def refuse_equal_paths(source: Path, outputs: Mapping[str, Path | None]) -> None:
+    """Raise a UsageError if an output would be written over another one, or the input.
+
+    Parameters
+    ----------
+    source : Path
+        The input.
+    outputs : mapping of str to Path
+        Files by the option that names them; None for those that are not written.
+    """
+    taken = {source.resolve(): "the input"}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in taken:
+            raise click.UsageError(
+                f"{option} would be written over {taken[place]}, “{path}”: give it another name"
+            )
+        taken[place] = option
+
+
 @contextmanager
 def warnings_written(table: Path) -> Iterator[None]:
     """Write warnings as messages about a table."""

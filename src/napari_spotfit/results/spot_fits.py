@@ -199,20 +199,30 @@ class SpotFits:
         return there
 
     @property
+    def _stops(self) -> NDArray[np.uint8]:
+        """Why each fit ended; of a table that does not say, UNKNOWN where there is a position."""
+        if "stop_condition" in self._columns:
+            return self._columns["stop_condition"]
+        there = np.isfinite(to_host(self._columns["y"])) & np.isfinite(to_host(self._columns["x"]))
+        codes = np.where(there, StopCondition.UNKNOWN, StopCondition.INVALID).astype(np.uint8)
+        found: NDArray[np.uint8] = like(codes, self._columns["y"])
+        return found
+
+    @property
     def converged(self) -> NDArray[np.bool_]:
         """Mask of the fits that converged to a minimum."""
         first, last = min(CONVERGED), max(CONVERGED)
-        return (self.stop_condition >= first) & (self.stop_condition <= last)
+        return (self._stops >= first) & (self._stops <= last)
 
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Mask of the fits with parameters, which did not end INVALID."""
-        return np.not_equal(self.stop_condition, int(StopCondition.INVALID))
+        return np.not_equal(self._stops, int(StopCondition.INVALID))
 
     @property
     def judged(self) -> NDArray[np.bool_]:
         """Mask of the fits with a known stop condition; most other programs give none."""
-        return np.not_equal(self.stop_condition, int(StopCondition.UNKNOWN))
+        return np.not_equal(self._stops, int(StopCondition.UNKNOWN))
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
@@ -228,9 +238,10 @@ class SpotFits:
         """
         if "flags" in self._columns:
             return self._columns["flags"]
-        found = flags_from_columns(self.to_host()._columns, self.settings, self._roi_shape)
+        columns = self.to_host().columns | {"stop_condition": to_host(self._stops)}
+        found = flags_from_columns(columns, self.settings, self._roi_shape)
         found[~to_host(self.judged)] = 0
-        there: NDArray[np.uint32] = like(found, self._columns["stop_condition"])
+        there: NDArray[np.uint32] = like(found, self._columns["y"])
         return there
 
     @property
@@ -269,7 +280,7 @@ class SpotFits:
 
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return the number of fits with each stop condition."""
-        counts = np.bincount(self.to_host().stop_condition, minlength=len(StopCondition))
+        counts = np.bincount(self.to_host()._stops, minlength=len(StopCondition))
         return {condition: int(counts[condition]) for condition in StopCondition}
 
     def points(self) -> NDArray[np.float64]:
