@@ -65,6 +65,11 @@ template <class Roi> SPOTFIT_INLINE const float* template_image(const Roi& roi, 
     return lattice_of(roi).template_images + line * (2 * roi.columns + 1) + roi.columns - column;
 }
 
+// The pixel of a ROI nearest to a place along an axis; that of no number is the last one.
+SPOTFIT_INLINE int pixel_near(float place, int pixels) {
+    return place < float(pixels - 1) ? knot_before(place + 0.5f) : pixels - 1;
+}
+
 template <class L, class Roi> struct LatticeLines;
 template <class L, class Roi> struct TemplateLines;
 
@@ -87,14 +92,14 @@ template <class L> struct LatticeStart {
     }
 };
 
-// Where a spot's centre is looked for along an axis of a ROI, `BATCH` pixels at a time. A lobe of a PSF may be all that
-// is in a small ROI, with the centre at its rim, and on either side: there, each pixel is tried.
+// Where the centre of a spot with lobes is looked for along an axis of a ROI, `BATCH` pixels at a time. In a small ROI,
+// a lobe may be all that there is, with the centre at its rim and on either side: there, each pixel is tried.
 struct CoarseGrid {
     static constexpr int BATCH = 3, LARGE = 16;
     int first, last, step;
 
-    SPOTFIT_INLINE CoarseGrid(int pixels, bool has_lobes) : step(has_lobes && pixels <= LARGE ? 1 : 2) {
-        first = (pixels - 1) / 2 % step + (has_lobes || pixels < 9 ? 0 : step);
+    SPOTFIT_INLINE explicit CoarseGrid(int pixels) : step(pixels <= LARGE ? 1 : 2) {
+        first = (pixels - 1) / 2 % step;
         last = pixels - 1 - first;
     }
 };
@@ -113,7 +118,7 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
 
     Roi& roi;
     const State<L> state;
-    const L given_x, given_y;  // NaN where it is to be found
+    const L x, y;  // the middle of the light
 
     // Sums over pixels of an image, and of its product with the spot.
     struct Sums {
@@ -140,15 +145,10 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
         const Amplitudes<L> best = free_amplitudes(count, sums.f, sums.ff, sums.fg);
         return select(best.amplitude > 0.0f, best.amplitude * sums.fg, L(0.0f));
     }
-    // A given place is the middle of the light, of which a lobe may be far from the centre.
-    SPOTFIT_INLINE MaskOf<L> may_be_at(L given, int place) const {
-        return MaskOf<L>(bool(lattice_of(roi).has_lobes)) | is_nan(given) | (absolute(given - float(place)) <= 2.0f);
-    }
-    // The best place of a template, on a grid all over the ROI: noise may have shown the wrong maximum of the light.
+    // The best place of a template all over the ROI: of lobes, noise may have shown the wrong one.
     SPOTFIT_INLINE Start best_place(int number) const {
         constexpr int BATCH = CoarseGrid::BATCH;
-        const bool has_lobes = lattice_of(roi).has_lobes;
-        const CoarseGrid rows(roi.lines, has_lobes), columns(roi.columns, has_lobes);
+        const CoarseGrid rows(roi.lines), columns(roi.columns);
         const int pitch = 2 * roi.columns + 1;
         Start best = {{L(0.0f), L(0.0f), L(lattice_of(roi).template_z[number])}, L(float(number)), L(0.0f)};
         for (int row = rows.first; row <= rows.last; row += rows.step)
@@ -174,8 +174,7 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
                 UNROLL
                 for (int n = 0; n < BATCH; ++n) {
                     const L score = explained_squares(sums[n]);
-                    const MaskOf<L> better =
-                        (score > best.score) & may_be_at(given_x, places[n]) & may_be_at(given_y, row);
+                    const MaskOf<L> better = score > best.score;
                     best.shape[0] = select(better, L(float(places[n])), best.shape[0]);
                     best.shape[1] = select(better, L(float(row)), best.shape[1]);
                     best.score = select(better, score, best.score);
@@ -183,8 +182,14 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
             }
         return best;
     }
-    // Moves a start by up to a pixel along y and x, to the maximum of parabolas through its and its neighbours' scores;
-    // where a place is given, to that.
+    // The middle of the pixel of a ROI nearest to a place.
+    static SPOTFIT_INLINE L nearest(L place, int pixels) {
+        L pixel;
+        for (int lane = 0; lane < int(sizeof(L) / sizeof(float)); ++lane)
+            reinterpret_cast<float*>(&pixel)[lane] = float(pixel_near(reinterpret_cast<float*>(&place)[lane], pixels));
+        return pixel;
+    }
+    // Moves a start by up to a pixel along y and x, to the maximum of parabolas through its and its neighbours' scores.
     SPOTFIT_INLINE void refine(Start& best) const {
         TemplateLines<L, Roi> lines(roi, best.number, best.shape);
         Sums here, above, below, left, right;
@@ -194,10 +199,18 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
                            above.add(lines.at(-1, i), weight, g), below.add(lines.at(1, i), weight, g);
                            left.add(lines.at(0, i - 1), weight, g), right.add(lines.at(0, i + 1), weight, g);
                        });
-        best.score = explained_squares(here);
         // An image from one pixel on is that of a spot one pixel before.
-        best.shape[0] += top_of_parabola(explained_squares(right), best.score, explained_squares(left));
-        best.shape[1] += top_of_parabola(explained_squares(below), best.score, explained_squares(above));
+        const L middle = explained_squares(here);
+        const L before[] = {explained_squares(right), explained_squares(below)};
+        const L after[] = {explained_squares(left), explained_squares(above)};
+        const L place[] = {nearest(best.shape[0], roi.columns), nearest(best.shape[1], roi.lines)};
+        best.score = middle;
+        UNROLL
+        for (int j = 0; j < 2; ++j) {
+            const L step = top_of_parabola(before[j], middle, after[j]);
+            best.shape[j] = place[j] + step;
+            best.score += (after[j] - before[j]) * step * 0.25f;
+        }
     }
     // The best two of the places along z that are better than those around them.
     SPOTFIT_INLINE void best_two(const L (&start)[Variant::SHAPE], Start& first, Start& second) const {
@@ -212,12 +225,13 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
             first.take(better, last);
         };
         for (int k = 0; k < lattice_of(roi).template_count; ++k) {
-            const Start own = best_place(k);
+            Start own = {{x, y, L(lattice_of(roi).template_z[k])}, L(float(k)), L(0.0f)};
+            if (lattice_of(roi).has_lobes) own = best_place(k);
+            refine(own), refine(own);
             put((last.score >= before) & (last.score > own.score));
             before = last.score, last = own;
         }
         put(last.score >= before);
-        refine(first), refine(second);
     }
 };
 
@@ -238,7 +252,7 @@ SPOTFIT_INLINE LatticeStart<L> start_at_templates(Roi& roi, State<L> state, cons
     L start[Variant::SHAPE];
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) start[j] = search.trial[j];
-    TemplateSearch<Variant, L, Roi>{roi, state, given[0], given[1]}.best_two(start, first, second);
+    TemplateSearch<Variant, L, Roi>{roi, state, start[0], start[1]}.best_two(start, first, second);
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) {
         const L own = clamp(first.shape[j], L(settings.low[j]), L(settings.high[j]));

@@ -105,7 +105,7 @@ template <> struct TemplateLines<LaneType, TileRoi<LaneType>> {
         : nodes(lattice_nodes(roi.columns)), pitch(2 * roi.columns + 1), stage(reinterpret_cast<float*>(roi.numbers)),
           ring(roi.numbers + nodes) {
         for (int lane = 0; lane < LANES; ++lane) {
-            const int row = int(shape[1].v[lane]), column = int(shape[0].v[lane]);
+            const int row = pixel_near(shape[1].v[lane], roi.lines), column = pixel_near(shape[0].v[lane], roi.columns);
             first[lane] = template_image(roi, int(number.v[lane]), row, column) - pitch - 1;
         }
     }

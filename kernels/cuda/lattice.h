@@ -67,7 +67,8 @@ template <class Roi> struct TemplateLines<float, Roi> {
     const float *first, *line;
 
     SPOTFIT_INLINE TemplateLines(const Roi& roi, float number, const float (&shape)[MeasuredPsf::SHAPE])
-        : pitch(2 * roi.columns + 1), first(template_image(roi, int(number), int(shape[1]), int(shape[0]))),
+        : pitch(2 * roi.columns + 1),
+          first(template_image(roi, int(number), pixel_near(shape[1], roi.lines), pixel_near(shape[0], roi.columns))),
           line(nullptr) {
         first += roi.first_line() * pitch;
     }

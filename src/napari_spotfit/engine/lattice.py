@@ -63,7 +63,7 @@ def program_of(
     return PsfLattice(
         address(coefficients), planes, rows, columns, columns, rows * columns, reached.x, reached.y,
         psf.plane, 1 / psf.nm_per_plane, 1 / psf.height, address(places), address(images),
-        len(places), bool(psf.starts[:, 1:3].any()),
+        len(places), psf.lobes > 0,
     )  # fmt: skip
 
 
