@@ -14,6 +14,7 @@ from ..models.columns import STDERR
 from ..results.spot_fits import SpotFits
 from .cross_correlation import correlated_drift
 from .drift import Drift, refuse_several_movies
+from .drift_jumps import has_jumps, jumps
 from .merging import event_means, link_events
 from .overlap import WINDOW, refined_drift, start_drift
 from .pairing import of_one_channel
@@ -39,6 +40,8 @@ _SCALES = (1.0, 2.0, 4.0)
 _LEAST = 10
 #: Least contrast of a segment's overlap with the others, and how much one point has by chance.
 _LEAST_CONTRAST, _BY_CHANCE = 0.05, 1.5
+#: Least step that is none of a steady motion, in errors of a localisation and of the drift.
+_JUMP = 3.0
 #: Largest number of frames, as a drift has one number for each.
 _MOST_FRAMES = 100_000_000
 
@@ -242,6 +245,9 @@ def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats,
     """
     places, count = _scaled(found), len(found.middles)
     start = start_drift(places, found.segment, count)
+    if has_jumps(places - start[found.segment].T, found.segment, count):
+        large = jumps(places, found.segment, count)
+        start = large + start_drift(places - large[found.segment].T, found.segment, count)
     refined = refined_drift(places, group, count, np.concatenate([start, start]))
     partnered = refined.partnered.reshape(2, count)
     seen = np.maximum(partnered.sum(axis=0), 1)
@@ -299,13 +305,43 @@ def _of_frames(found: Segments, drift: Floats, errors: Floats, used: Integers, c
     spread = np.stack(
         [np.interp(numbers, found.middles[known], one) for one in errors[known].T], axis=1
     )
+    _widen_at_jumps(spread, found, known, drift[known], errors[known])
     of_frame = np.clip(np.searchsorted(found.frames, numbers, side="right") - 1, 0, len(used) - 1)
-    bridged = used[of_frame] == 0
+    # A segment may begin and end without spots, but no more frames than it has.
+    first, last = found.frames[[0, -1]]
+    length = (last - first) / len(used)
+    used = np.where((numbers < first - length) | (numbers >= last + length), 0, used[of_frame])
+    bridged = used == 0
     spread[bridged] = np.nan
     if bridged.any():
         warn_caller(
             f"too few molecules are seen again in {spans(np.flatnonzero(bridged))}: the drift "
-            "there is interpolated"
+            "there is interpolated, or that of the nearest frame with some"
         )
     along_z = (curve[:, 2], spread[:, 2]) if curve.shape[1] > 2 else (None, None)
-    return Drift(curve[:, 0], curve[:, 1], spread[:, 0], spread[:, 1], used[of_frame], *along_z)
+    return Drift(curve[:, 0], curve[:, 1], spread[:, 0], spread[:, 1], used, *along_z)
+
+
+def _widen_at_jumps(
+    spread: Floats, found: Segments, known: Integers, drift: Floats, errors: Floats
+) -> None:
+    """Add to errors that it is unknown in which frame between two segments the sample jumps."""
+    steps = np.diff(drift, axis=0)
+    if len(steps) < 3:
+        return
+    # A fast, but steady motion is no jump.
+    usual = np.median([steps[:-2], steps[1:-1], steps[2:]], axis=0)
+    more = np.abs(steps - np.concatenate([usual[:1], usual, usual[-1:]]))
+    scale = found.errors[: drift.shape[1]]
+    more[(more < _JUMP * scale) | (more < _JUMP * (errors[1:] + errors[:-1]))] = 0
+    for number in np.flatnonzero(more.any(axis=1)):
+        first, last = found.middles[known[number]], found.middles[known[number + 1]]
+        spread[int(np.ceil(first)) : int(last) + 1] += more[number] / 2
+    far = np.flatnonzero((more > WINDOW * scale).any(axis=1))
+    if len(far):
+        where = found.frames[known[far] + 1].tolist()
+        warn_caller(
+            f"the sample jumps near frame {', '.join(map(str, where[:3]))}"
+            f"{' and others' if len(where) > 3 else ''}: the drift is interpolated over the "
+            f"frames of a segment there; shorter ones, segment=…, tell the frame better"
+        )
