@@ -300,3 +300,16 @@ def test_frames_after_the_last_spots_are_unknown() -> None:
     assert np.isnan(found.y_stderr[700:]).all()
     assert not found.used[700:].any()
     assert np.isfinite(found.y_stderr[:500]).all()
+
+
+@pytest.mark.parametrize("method", ["aim", "rcc"])
+@pytest.mark.parametrize("far", [1e6, -1e9])
+def test_a_stray_row_is_left_out(method: Any, far: float) -> None:
+    fits = molecules(20_000, 300, 0.1)
+    x = fits.x.copy()
+    x[7] = far
+    with pytest.warns(UserWarning, match="1 of 20000 fits are far outside"):
+        found = estimate_drift(fits.with_columns(fits.columns | {"x": x}), method, frames=FRAMES)
+    whole = estimate_drift(fits, method, frames=FRAMES)
+    assert np.abs(found.y - whole.y).max() < 0.01
+    assert np.median(found.used) > 0.95 * np.median(whole.used)
