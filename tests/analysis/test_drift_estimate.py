@@ -313,3 +313,19 @@ def test_a_stray_row_is_left_out(method: Any, far: float) -> None:
     whole = estimate_drift(fits, method, frames=FRAMES)
     assert np.abs(found.y - whole.y).max() < 0.01
     assert np.median(found.used) > 0.95 * np.median(whole.used)
+
+
+def test_errors_of_cross_correlation() -> None:
+    truth = simulated_drift(3, 0.5)
+    fits = molecules(20_000, 300, 0.1, 3, truth)
+    found = estimate_drift(fits, "rcc", frames=FRAMES)
+    curve, middles = np.stack([found.y, found.x], axis=1)[100::200], slice(100, None, 200)
+    apart = curve - truth.reshape(-1, 200, 2).mean(axis=1)
+    apart -= apart.mean(axis=0)
+    stated = np.stack([found.y_stderr, found.x_stderr], axis=1)[middles]
+    assert 0.5 < np.sqrt(np.mean(apart**2) / np.mean(stated**2)) < 2
+
+
+def test_cross_correlation_of_random_places_is_refused() -> None:
+    with pytest.raises(ValueError, match="seen again"):
+        estimate_drift(molecules(20_000, 10, 0.1, background=1.0), "rcc")

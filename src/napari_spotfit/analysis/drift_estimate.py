@@ -79,7 +79,7 @@ def estimate_drift(
         are used, or spots that another program has found.
     method : {"aim", "rcc"}
         ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,
-        along y and x only.
+        along y and x only; its errors follow from the two halves of the field, too.
     frames : int, optional
         Number of frames of the movie; by default up to the last one with a spot.
     segment : int, optional
@@ -220,21 +220,14 @@ def _in_field(columns: dict[str, NDArray[Any]], rows: Integers) -> Integers:
             f"{np.count_nonzero(outside)} of {len(rows)} fits are far outside of the field of all "
             "others, and left out"
         )
-        return rows[~outside]
+        rows = np.compress(~outside, rows)
     return rows
 
 
 def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
     """Return drift and errors of each segment, NaN if unknown, and the number of spots used."""
     count = len(found.middles)
-    size = np.ptp(_scaled(found)[:2], axis=1)
-    if size.max() < 2 * WINDOW:
-        raise ValueError(
-            f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "
-            "of the field cannot be compared: use fiducial_drift"
-        )
-    across = found.places[int(size.argmax())]
-    group = found.segment + count * (across > np.median(across)).astype(np.int32)
+    group = found.segment + count * _half(found)
     # Molecules may scatter by more than the standard errors.
     for scale in _SCALES:
         wider = found._replace(errors=found.errors * scale)
@@ -290,8 +283,29 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
             f"the {count} segments of the movie have {used.min()} spots or more each, but 3 of "
             f"{_LEAST} are needed: take longer or shorter ones, segment=…"
         )
-    drift, errors = correlated_drift(_scaled(found)[:2], found.segment, count)
-    return drift * found.errors[:2], errors * found.errors[:2], used
+    # What the overlap does not see again, a correlation shows as peaks of noise.
+    _of_halves(found)
+    half = _half(found)
+    places = _scaled(found)[:2]
+    drift = correlated_drift(places, found.segment, count)
+    one, other = (
+        correlated_drift(places[:, half == which], found.segment[half == which], count)
+        for which in (0, 1)
+    )
+    variance = _running_mean(((one - other) / 2) ** 2, np.ones(count, bool))
+    return drift * found.errors[:2], np.sqrt(variance) * found.errors[:2], used
+
+
+def _half(found: Segments) -> NDArray[np.int32]:
+    """Return in which half of the field each event is, 0 or 1."""
+    size = np.ptp(_scaled(found)[:2], axis=1)
+    if size.max() < 2 * WINDOW:
+        raise ValueError(
+            f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "
+            "of the field cannot be compared: use fiducial_drift"
+        )
+    across = found.places[int(size.argmax())]
+    return np.where(across > np.median(across), np.int32(1), np.int32(0))
 
 
 def _scaled(found: Segments) -> Floats:
