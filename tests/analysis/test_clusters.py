@@ -99,3 +99,14 @@ def test_diffusion() -> None:
     with pytest.raises(ValueError, match="no column track"):
         mean_square_displacements(table_of([0], [1], [1]))
     assert len(mean_square_displacements(fits[:0])) == 0
+
+
+def test_heights_in_nm_are_left_out_with_a_warning() -> None:
+    pytest.importorskip("sklearn")
+    z = np.tile([0.0, 400.0], 10)
+    fits = table_of(np.arange(20), np.zeros(20), np.zeros(20), z=z)
+    with pytest.warns(UserWarning, match="z is left out"):
+        found = cluster(fits, radius=1.0, least=5)
+    assert (found.cluster == 0).all()
+    flat = fits.with_columns(fits.columns | {"z": np.zeros(20)})
+    assert (cluster(flat, radius=1.0, least=5).cluster == 0).all()

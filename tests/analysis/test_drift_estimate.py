@@ -260,3 +260,72 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 def test_cross_correlation_of_few_spots_is_refused() -> None:
     with pytest.raises(ValueError, match="segments of the movie have"):
         estimate_drift(FEW[:100], "rcc")
+
+
+def jumping(
+    at: dict[int, float], speed: float = 0.0, frames: int = 1000
+) -> tuple[SpotFits, Floats]:
+    """Return 20 localisations a frame of 300 molecules that move along y, and how far."""
+    truth = np.zeros((frames, 2))
+    truth[:, 0] = speed * np.arange(frames)
+    for first, step in at.items():
+        truth[first:, 0] += step
+    return molecules(20_000, 300, 0.1, 1, truth, background=0.0, frames=frames), truth
+
+
+@pytest.mark.parametrize("at", [{500: 2.0}, {530: -2.0}, {300: 5.0, 600: -8.0}], ids=str)
+def test_large_jumps_are_followed(at: dict[int, float]) -> None:
+    fits, truth = jumping(at)
+    with pytest.warns(UserWarning, match=f"jumps near frame {min(at) // 100 * 100}"):
+        found = estimate_drift(fits, frames=1000, segment=100)
+    near = np.min([np.abs(np.arange(1000) - first) for first in at], axis=0) < 100
+    assert np.abs(found.y - truth[:, 0])[~near].max() < 0.03
+    # In between it is not known in which frame.
+    deviates = np.abs(found.y - truth[:, 0]) > np.maximum(4 * found.y_stderr, 0.03)
+    assert deviates.mean() < 0.05
+
+
+@pytest.mark.parametrize("speed", [0.01, -0.03])
+def test_fast_motion_is_followed(speed: float) -> None:
+    fits, truth = jumping({}, speed)
+    found = estimate_drift(fits, frames=1000, segment=100)
+    assert found.y[-1] == pytest.approx(truth[-1, 0], abs=0.15)
+    assert np.abs(found.x).max() < 0.05
+
+
+def test_frames_after_the_last_spots_are_unknown() -> None:
+    fits = molecules(20_000, 300, 0.1, frames=500)
+    with pytest.warns(UserWarning, match="in frames 600–999"):
+        found = estimate_drift(fits, frames=1000)
+    assert np.isnan(found.y_stderr[700:]).all()
+    assert not found.used[700:].any()
+    assert np.isfinite(found.y_stderr[:500]).all()
+
+
+@pytest.mark.parametrize("method", ["aim", "rcc"])
+@pytest.mark.parametrize("far", [1e6, -1e9])
+def test_a_stray_row_is_left_out(method: Any, far: float) -> None:
+    fits = molecules(20_000, 300, 0.1)
+    x = fits.x.copy()
+    x[7] = far
+    with pytest.warns(UserWarning, match="1 of 20000 fits are far outside"):
+        found = estimate_drift(fits.with_columns(fits.columns | {"x": x}), method, frames=FRAMES)
+    whole = estimate_drift(fits, method, frames=FRAMES)
+    assert np.abs(found.y - whole.y).max() < 0.01
+    assert np.median(found.used) > 0.95 * np.median(whole.used)
+
+
+def test_errors_of_cross_correlation() -> None:
+    truth = simulated_drift(3, 0.5)
+    fits = molecules(20_000, 300, 0.1, 3, truth)
+    found = estimate_drift(fits, "rcc", frames=FRAMES)
+    curve, middles = np.stack([found.y, found.x], axis=1)[100::200], slice(100, None, 200)
+    apart = curve - truth.reshape(-1, 200, 2).mean(axis=1)
+    apart -= apart.mean(axis=0)
+    stated = np.stack([found.y_stderr, found.x_stderr], axis=1)[middles]
+    assert 0.5 < np.sqrt(np.mean(apart**2) / np.mean(stated**2)) < 2
+
+
+def test_cross_correlation_of_random_places_is_refused() -> None:
+    with pytest.raises(ValueError, match="seen again"):
+        estimate_drift(molecules(20_000, 10, 0.1, background=1.0), "rcc")

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from napari_spotfit import estimate_drift, load_drift, load_fits, merge_blinks
 from napari_spotfit.command_line.main import main
+from napari_spotfit.files.formats import FormatWarning
 
 
 def run(*words: object) -> str:
@@ -129,3 +130,20 @@ def test_a_known_drift_needs_no_method(blinks: Path, tmp_path: Path, more: tuple
     assert f"{more[0]} says how" in refused(
         "drift", blinks, "--drift", known, *more, "-o", tmp_path / "o.csv"
     )
+
+
+@pytest.mark.parametrize("command", [("merge",), ("drift", "--drift")])
+def test_picassos_image_is_kept(blinks: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    pytest.importorskip("h5py")
+    source, output = tmp_path / "a.hdf5", tmp_path / "b.hdf5"
+    with pytest.warns(FormatWarning):
+        load_fits(blinks).save(source, pixel_size=130.0, shape=(50, 256, 512))
+    known = tmp_path / "d.csv"
+    known.write_text("frame,y,x,y_stderr,x_stderr,used\n" + "".join(
+        f"{frame},0,0,0,0,1\n" for frame in range(50)
+    ))  # fmt: skip
+    more = [known] if len(command) > 1 else []
+    run(command[0], source, *command[1:], *more, "-o", output)
+    info = json.loads(output.with_suffix(".yaml").read_text().split("\n---\n")[0])
+    kept = [info[name] for name in ("Frames", "Height", "Width", "Pixelsize")]
+    assert kept == [50, 256, 512, 130.0]

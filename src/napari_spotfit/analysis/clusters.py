@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..files.history import Step
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits
@@ -36,7 +37,8 @@ def cluster(
     method : {"dbscan", "hdbscan"}
         ``"dbscan"`` needs a radius; ``"hdbscan"`` finds clusters of different densities.
     radius : float, optional
-        Largest distance of neighbours in pixels.
+        Largest distance of neighbours in pixels, along y and x; along z only where z was fitted in
+        a stack, in planes.
     least : int, default 10
         Least number of spots: within the radius, or for ``"hdbscan"`` in a cluster.
 
@@ -51,6 +53,11 @@ def cluster(
         If scikit-learn is missing.
     ValueError
         If an argument is out of range, or missing.
+
+    Warns
+    -----
+    UserWarning
+        If z is known in other units and left out.
 
     Examples
     --------
@@ -73,6 +80,13 @@ def cluster(
             '"napari-spotfit[analysis]"'
         ) from None
     fits = fits.to_host()
+    if "z" in fits and "z" not in fits.axes:
+        depth = fits.columns["z"]
+        if np.unique(depth[np.isfinite(depth)]).size > 1:
+            warn_caller(
+                "z is left out: spots at different heights may be in one cluster, as only y and x "
+                "are in pixels"
+            )
     places = np.stack([fits.columns[axis] for axis in fits.axes], axis=1).astype(float)
     known = fits.accepted & np.isfinite(places).all(axis=1)
     movie, number = movies_of(fits), np.full(len(fits), NO_CLUSTER, np.int64)

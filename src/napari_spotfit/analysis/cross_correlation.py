@@ -23,10 +23,8 @@ _ROUNDS, _CAUCHY = 5, 3.0
 _MAD = 0.6745
 
 
-def correlated_drift(
-    places: Floats, segment: NDArray[np.int32], segments: int
-) -> tuple[Floats, Floats]:
-    """Return drift and standard error of each segment along y and x.
+def correlated_drift(places: Floats, segment: NDArray[np.int32], segments: int) -> Floats:
+    """Return the drift of each segment along y and x.
 
     The shift of every pair of segments is measured, and the drift is what agrees best with all:
     pairs that deviate have less weight.
@@ -34,7 +32,7 @@ def correlated_drift(
     Parameters
     ----------
     places : ndarray of float64, shape (2, n)
-        Positions along y and x in units of their errors, from 0 on.
+        Positions along y and x in units of their errors.
     segment : ndarray of int32, shape (n,)
         The segment of each.
     segments : int
@@ -42,6 +40,7 @@ def correlated_drift(
     """
     from scipy import fft  # here, as SciPy takes its time to import
 
+    places = places - places.min(axis=1, keepdims=True)
     side = max(_PIXEL, float(places.max()) / _MOST_PIXELS)
     pixels = (places / side).astype(np.int64)
     sizes = [fft.next_fast_len(int(axis.max()) + 1 + 2 * _REACH, real=True) for axis in pixels]
@@ -56,11 +55,7 @@ def correlated_drift(
     design = np.zeros((len(pairs), segments))
     rows = np.arange(len(pairs))
     design[rows, [a for a, _ in pairs]], design[rows, [b for _, b in pairs]] = -1, 1
-    solved = [_agreeing(design, axis) for axis in shifts.T]
-    return (
-        np.stack([drift for drift, _ in solved], axis=1),
-        np.stack([errors for _, errors in solved], axis=1),
-    )
+    return np.stack([_agreeing(design, axis) for axis in shifts.T], axis=1)
 
 
 def _shift(one: NDArray[np.complex64], other: NDArray[np.complex64], sizes: list[int]) -> Floats:
@@ -83,14 +78,13 @@ def _shift(one: NDArray[np.complex64], other: NDArray[np.complex64], sizes: list
     return peak
 
 
-def _agreeing(design: Floats, shifts: Floats) -> tuple[Floats, Floats]:
-    """Return what the shifts of pairs are differences of, its mean 0, and its errors."""
+def _agreeing(design: Floats, shifts: Floats) -> Floats:
+    """Return what the shifts of pairs are differences of, its mean 0."""
     weights = np.ones(len(shifts))
     for _ in range(_ROUNDS):
         normal = design.T @ (weights[:, np.newaxis] * design)
-        inverse = np.linalg.pinv(normal)
-        found = inverse @ (design.T @ (weights * shifts))
+        found: Floats = np.linalg.pinv(normal) @ (design.T @ (weights * shifts))
         residuals = shifts - design @ found
         scatter = max(float(np.median(np.abs(residuals))) / _MAD, 1e-9)
         weights = 1 / (1 + (residuals / (_CAUCHY * scatter)) ** 2)
-    return found, scatter * np.sqrt(np.diagonal(inverse))
+    return found

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..models.columns import STDERR
+from ..models.columns import IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
 from .cross_correlation import correlated_drift
 from .drift import Drift, refuse_several_movies
+from .drift_jumps import has_jumps, jumps
 from .merging import event_means, link_events
 from .overlap import WINDOW, refined_drift, start_drift
 from .pairing import of_one_channel
@@ -38,6 +39,10 @@ _SCALES = (1.0, 2.0, 4.0)
 _LEAST = 10
 #: Least contrast of a segment's overlap with the others, and how much one point has by chance.
 _LEAST_CONTRAST, _BY_CHANCE = 0.05, 1.5
+#: Least step that is none of a steady motion, in errors of a localisation and of the drift.
+_JUMP = 3.0
+#: Quantiles between which the field is.
+_FIELD = (0.01, 0.99)
 #: Largest number of frames, as a drift has one number for each.
 _MOST_FRAMES = 100_000_000
 
@@ -73,7 +78,7 @@ def estimate_drift(
         are used, or spots that another program has found.
     method : {"aim", "rcc"}
         ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,
-        along y and x only.
+        along y and x only; its errors follow from the two halves of the field, too.
     frames : int, optional
         Number of frames of the movie; by default up to the last one with a spot.
     segment : int, optional
@@ -97,7 +102,8 @@ def estimate_drift(
     Warns
     -----
     UserWarning
-        If the drift of some frames is interpolated.
+        If the drift of some frames is interpolated, the sample jumps, or some fits are far outside
+        of the field of all others.
 
     Examples
     --------
@@ -169,7 +175,7 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
     for axis in axes:
         error = columns[axis + STDERR]
         known &= np.isfinite(columns[axis]) & np.isfinite(error) & (error > 0)
-    rows = np.flatnonzero(known)
+    rows = _in_field(columns, np.flatnonzero(known))
     if len(rows) < 2 * _LEAST:
         raise ValueError(
             f"{len(rows)} of {len(fits)} fits are good and have standard errors above 0 of "
@@ -197,17 +203,30 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
     return Segments(places, errors, segment.astype(np.int32), middles, ends)
 
 
+def _in_field(columns: dict[str, NDArray[Any]], rows: Integers) -> Integers:
+    """Return rows without those far from the field of all others, whose cells would be too large.
+
+    The field is that of 98 % of the rows, and as much around it.
+    """
+    if not len(rows):
+        return rows
+    places = np.stack([columns[axis][rows] for axis in IN_PLANE])
+    low, high = np.quantile(places, _FIELD, axis=1)[..., np.newaxis]
+    margin = (high - low).max()
+    outside = ((places < low - margin) | (places > high + margin)).any(axis=0)
+    if margin > 0 and outside.any():
+        warn_caller(
+            f"{np.count_nonzero(outside)} of {len(rows)} fits are far outside of the field of all "
+            "others, and left out"
+        )
+        rows = np.compress(~outside, rows)
+    return rows
+
+
 def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
     """Return drift and errors of each segment, NaN if unknown, and the number of spots used."""
     count = len(found.middles)
-    size = np.ptp(_scaled(found)[:2], axis=1)
-    if size.max() < 2 * WINDOW:
-        raise ValueError(
-            f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "
-            "of the field cannot be compared: use fiducial_drift"
-        )
-    across = found.places[int(size.argmax())]
-    group = found.segment + count * (across > np.median(across)).astype(np.int32)
+    group = found.segment + count * _half(found)
     # Molecules may scatter by more than the standard errors.
     for scale in _SCALES:
         wider = found._replace(errors=found.errors * scale)
@@ -241,6 +260,9 @@ def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats,
     """
     places, count = _scaled(found), len(found.middles)
     start = start_drift(places, found.segment, count)
+    if has_jumps(places - start[found.segment].T, found.segment, count):
+        large = jumps(places, found.segment, count)
+        start = large + start_drift(places - large[found.segment].T, found.segment, count)
     refined = refined_drift(places, group, count, np.concatenate([start, start]))
     partnered = refined.partnered.reshape(2, count)
     seen = np.maximum(partnered.sum(axis=0), 1)
@@ -260,8 +282,29 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
             f"the {count} segments of the movie have {used.min()} spots or more each, but 3 of "
             f"{_LEAST} are needed: take longer or shorter ones, segment=…"
         )
-    drift, errors = correlated_drift(_scaled(found)[:2], found.segment, count)
-    return drift * found.errors[:2], errors * found.errors[:2], used
+    # What the overlap does not see again, a correlation shows as peaks of noise.
+    _of_halves(found)
+    half = _half(found)
+    places = _scaled(found)[:2]
+    drift = correlated_drift(places, found.segment, count)
+    one, other = (
+        correlated_drift(places[:, half == which], found.segment[half == which], count)
+        for which in (0, 1)
+    )
+    variance = _running_mean(((one - other) / 2) ** 2, np.ones(count, bool))
+    return drift * found.errors[:2], np.sqrt(variance) * found.errors[:2], used
+
+
+def _half(found: Segments) -> NDArray[np.int32]:
+    """Return in which half of the field each event is, 0 or 1."""
+    size = np.ptp(_scaled(found)[:2], axis=1)
+    if size.max() < 2 * WINDOW:
+        raise ValueError(
+            f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "
+            "of the field cannot be compared: use fiducial_drift"
+        )
+    across = found.places[int(size.argmax())]
+    return np.where(across > np.median(across), np.int32(1), np.int32(0))
 
 
 def _scaled(found: Segments) -> Floats:
@@ -300,13 +343,43 @@ def _of_frames(found: Segments, drift: Floats, errors: Floats, used: Integers, c
     spread = np.stack(
         [np.interp(numbers, found.middles[known], one) for one in errors[known].T], axis=1
     )
+    _widen_at_jumps(spread, found, known, drift[known], errors[known])
     of_frame = np.clip(np.searchsorted(found.frames, numbers, side="right") - 1, 0, len(used) - 1)
-    bridged = used[of_frame] == 0
+    # A segment may begin and end without spots, but no more frames than it has.
+    first, last = found.frames[[0, -1]]
+    length = (last - first) / len(used)
+    used = np.where((numbers < first - length) | (numbers >= last + length), 0, used[of_frame])
+    bridged = used == 0
     spread[bridged] = np.nan
     if bridged.any():
         warn_caller(
             f"too few molecules are seen again in {spans(np.flatnonzero(bridged))}: the drift "
-            "there is interpolated"
+            "there is interpolated, or that of the nearest frame with some"
         )
     along_z = (curve[:, 2], spread[:, 2]) if curve.shape[1] > 2 else (None, None)
-    return Drift(curve[:, 0], curve[:, 1], spread[:, 0], spread[:, 1], used[of_frame], *along_z)
+    return Drift(curve[:, 0], curve[:, 1], spread[:, 0], spread[:, 1], used, *along_z)
+
+
+def _widen_at_jumps(
+    spread: Floats, found: Segments, known: Integers, drift: Floats, errors: Floats
+) -> None:
+    """Add to errors that it is unknown in which frame between two segments the sample jumps."""
+    steps = np.diff(drift, axis=0)
+    if len(steps) < 3:
+        return
+    # A fast, but steady motion is no jump.
+    usual = np.median([steps[:-2], steps[1:-1], steps[2:]], axis=0)
+    more = np.abs(steps - np.concatenate([usual[:1], usual, usual[-1:]]))
+    scale = found.errors[: drift.shape[1]]
+    more[(more < _JUMP * scale) | (more < _JUMP * (errors[1:] + errors[:-1]))] = 0
+    for number in np.flatnonzero(more.any(axis=1)):
+        first, last = found.middles[known[number]], found.middles[known[number + 1]]
+        spread[int(np.ceil(first)) : int(last) + 1] += more[number] / 2
+    far = np.flatnonzero((more > WINDOW * scale).any(axis=1))
+    if len(far):
+        where = found.frames[known[far] + 1].tolist()
+        warn_caller(
+            f"the sample jumps near frame {', '.join(map(str, where[:3]))}"
+            f"{' and others' if len(where) > 3 else ''}: the drift is interpolated over the "
+            f"frames of a segment there; shorter ones, segment=…, tell the frame better"
+        )

@@ -12,7 +12,9 @@ from click.core import ParameterSource
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.drift_estimate import estimate_drift
 from ..analysis.tracks import link_spots
-from ..results.saving import load_fits
+from ..files.exchange.image_info import as_pixel_size, image_info_of
+from ..files.formats import read
+from ..results.saving import fits_of
 from .options import AboveZero
 from .output import USUAL, refuse_equal_paths, warnings_written, write_message
 
@@ -92,7 +94,8 @@ def drift(
                 )
     try:
         with warnings_written(source):
-            fits = load_fits(source, pixel_size=pixel_size)
+            whole = read(source, pixel_size=pixel_size)
+            fits, image = fits_of(whole), image_info_of(whole, as_pixel_size(pixel_size), None)
         if known is not None:
             found = load_drift(known, pixel_size=pixel_size)
         else:
@@ -114,7 +117,7 @@ def drift(
         if output is not None:
             still = subtract_drift(fits, found)
             with warnings_written(output):
-                still.save(output, pixel_size=pixel_size)
+                still.save(output, pixel_size=image.pixel_size, shape=image.shape)
             write_message(f"{output}: {len(fits)} spots", USUAL)
     except (ImportError, OSError, ValueError) as error_:
         raise click.ClickException(str(error_)) from None

@@ -8,7 +8,9 @@ from typing import Literal
 import click
 
 from ..analysis.merging import merge_blinks
-from ..results.saving import load_fits
+from ..files.exchange.image_info import as_pixel_size, image_info_of
+from ..files.formats import read
+from ..results.saving import fits_of
 from .options import AboveZero
 from .output import USUAL, refuse_equal_paths, warnings_written, write_message
 
@@ -57,12 +59,13 @@ def merge(
     refuse_equal_paths(source, {"-o": output, "--members": target})
     try:
         with warnings_written(source):
-            fits = load_fits(source, pixel_size=pixel_size)
+            whole = read(source, pixel_size=pixel_size)
+            fits, image = fits_of(whole), image_info_of(whole, as_pixel_size(pixel_size), None)
             events, members = merge_blinks(fits, max_dark_frames, radius, True, rule)
         for table, path in ((events, output), (members, target)):
             if path is not None:
                 with warnings_written(path):
-                    table.save(path, pixel_size=pixel_size)
+                    table.save(path, pixel_size=image.pixel_size, shape=image.shape)
         write_message(f"{output}: {len(events)} events of {len(fits)} spots", USUAL)
     except (ImportError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
