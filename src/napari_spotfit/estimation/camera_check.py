@@ -39,6 +39,8 @@ _IMPROBABLE, _UNLIKE_SPOTS, _UNLIKE_CHI = 1e-3, 0.5, 1.35
 #: Beads far beyond the range are two lobes: so many pairs at least, which this part of the fits is
 #: in, and whose distances differ by so many pixels at most.
 _LEAST_PAIRS, _IN_PAIRS, _SAME = 3, 0.8, 0.7
+#: Of fewer fits than show a share, all must be unlike their calibration, and so many at least.
+_ALL_OF = 3
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
 
@@ -156,7 +158,9 @@ class CameraCheck:
     def _of_calibration(self) -> str:
         chi = np.concatenate(self.chi) if self.chi else np.empty(0)
         poor = len(chi) >= _LEAST_FITS and float(np.median(chi)) > _UNLIKE_CHI
-        if self.located < _LEAST_FITS or (self.unlike < _UNLIKE_SPOTS * self.located and not poor):
+        few = self.located < _LEAST_FITS
+        least = self.located if few else _UNLIKE_SPOTS * self.located
+        if self.located < _ALL_OF or (self.unlike < least and (few or not poor)):
             return ""
         if isinstance(self.given.model, MeasuredPsf):
             return (
