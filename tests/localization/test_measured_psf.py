@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from psfs import PSFS, measured_psf
@@ -9,11 +11,13 @@ from psfs import PSFS, measured_psf
 from napari_spotfit import (
     Fitter,
     Flag,
+    MeasuredPsf,
     fit_at,
     load_settings,
     localize,
     save_settings,
     simulate_movie,
+    simulate_psf,
 )
 
 
@@ -96,3 +100,24 @@ def test_settings_with_a_psf_are_saved(tmp_path):
     fits = localize(movie[:2], model=measured_psf())
     save_settings(fits.settings, tmp_path / "own.toml")
     assert load_settings(tmp_path / "own.toml") == fits.settings
+
+
+@pytest.mark.parametrize(
+    ("height", "words"),
+    [(0, ""), (300, ""), (1100, "do not look"), (1200, "two lobes"), (-1200, "two lobes")],
+)
+def test_spots_beyond_the_range_are_warned_of(height, words):
+    """They look like dim ones within the range, or each of their two lobes does."""
+    light = np.full((128, 128), 20.0)
+    lens = {"astigmatism": 0.1}
+    psf = 20000 * simulate_psf([height], 33, zernike=lens)[0]
+    for y, x in ((30, 30), (30, 90), (90, 60)):
+        light[y - 16 : y + 17, x - 16 : x + 17] += psf
+    frame = (np.random.default_rng(1).poisson(light) + 100).astype(np.uint16)
+    planes = simulate_psf(np.arange(-600, 601, 40), 21, zernike=lens)
+    model = MeasuredPsf.from_planes(planes, 40.0, plane=15)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        localize(frame, model=model, estimator="mle", gain=1.0, offset=100.0, backend="cpu")
+    assert len(caught) == bool(words)
+    assert all(words in str(one.message) for one in caught)

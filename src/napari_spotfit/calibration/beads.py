@@ -42,9 +42,9 @@ _LEAST_ANGLE, _ANGLE_ERRORS, _LEAST_RATIO = 1.0, 4.0, 1.15
 _SPOILT = (
     Flag.NOT_CONVERGED | Flag.AT_BOUND | Flag.WEAK | Flag.NEGATIVE | Flag.MOVED | Flag.SATURATED
 )
-#: The height in nm below which a stack tells no z: dz is in another unit. The part of a voxel by
+#: Height of a stack and its steps in nm below which dz is in another unit. The part of a voxel by
 #: which steps differ from it.
-_LOWEST_STACK, _UNLIKE = 200.0, 0.05
+_LOWEST_STACK, _LEAST_STEP, _UNLIKE = 100.0, 1.0, 0.05
 #: The least background over light that is told from none.
 _LEAST_LEVEL = 1e-6
 #: The part of the beads and planes that has no more of it than the least level of a calibration.
@@ -204,11 +204,12 @@ def _heights(dz: ArrayLike, planes: int) -> Array:
 
 def _in_nm(heights: Array) -> Array:
     """Return heights, or raise an error if they are too low to be in nm."""
-    if len(heights) > 1 and heights[-1] < _LOWEST_STACK:
+    step = heights[-1] / max(len(heights) - 1, 1)
+    if len(heights) > 1 and (heights[-1] < _LOWEST_STACK or step < _LEAST_STEP):
         raise ValueError(
-            f"dz is in nm: the stack would be {heights[-1]:g} nm high, which is less than "
-            f"{_LOWEST_STACK:g} nm, in steps of {heights[-1] / (len(heights) - 1):g} nm. Is dz in "
-            "µm? Then multiply it by 1000"
+            f"dz is in nm: steps must be {_LEAST_STEP:g} nm at least, and the stack of beads "
+            f"{_LOWEST_STACK:g} nm high; got steps of {step:g} nm, {heights[-1]:g} nm in all. Is "
+            "dz in µm? Then multiply it by 1000"
         )
     return heights
 
