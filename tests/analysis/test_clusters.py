@@ -77,6 +77,12 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
         cluster(clusters(1), **arguments)
 
 
+@pytest.mark.parametrize("least", [2.5, "3", None])
+def test_least_is_a_whole_number(least: Any) -> None:
+    with pytest.raises(TypeError, match="least must be a whole number from 2"):
+        cluster(clusters(1), radius=1, least=least)
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ImportError, match=r"pip install \"napari-spotfit\[analysis\]\""):

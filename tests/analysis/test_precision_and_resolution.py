@@ -146,6 +146,17 @@ def test_resolution_of_random_molecules(count: int, number: int, size: float, er
     assert np.abs(np.convolve(apart[5:], np.ones(9) / 9, "valid")).max() < 0.12
 
 
+@pytest.mark.parametrize(("frames", "known"), [(2, False), (1000, True)])
+def test_two_frames_have_one_pair_of_halves(frames: int, known: bool) -> None:
+    rng = np.random.default_rng(2)
+    frame = np.sort(rng.integers(0, frames, 20_000))
+    places = rng.uniform(0, 40, (1000, 2))
+    fits = molecules_of(places, frame, rng.integers(0, 1000, 20_000), 0.1)
+    found = fourier_ring_correlation(fits)
+    assert found.resolution > 0
+    assert np.isfinite(found.resolution_stderr) == known
+
+
 def test_resolution_does_not_depend_on_rows_or_place() -> None:
     rng = np.random.default_rng(2)
     frame = np.sort(rng.integers(0, 1000, 20_000))

@@ -220,7 +220,7 @@ def test_parts_are_added(rng):
 @pytest.mark.parametrize(
     ("change", "arguments", "message"),
     [
-        (lambda fits: fits[:0], {}, "table is empty"),
+        (lambda fits: fits[:0], {}, r"table is empty.*fits\[fits\.accepted\]"),
         (lambda fits: SpotFits(fits.columns | {"y": np.full(500, np.nan)}), {}, "no positions"),
         (lambda fits: SpotFits({"y": fits.y, "x": fits.x}), {}, "no column y_stderr.*errors=True"),
         (
@@ -233,7 +233,13 @@ def test_parts_are_added(rng):
         (lambda fits: fits, {"by": -1.0}, "by must be"),
         (lambda fits: fits, {"oversampling": 0}, "oversampling must be"),
         (lambda fits: fits, {"oversampling": np.nan}, "oversampling must be"),
-        (lambda fits: fits, {"oversampling": (1, 2)}, "no column z"),
+        (lambda fits: fits, {"oversampling": (1, 2)}, "oversampling must be"),
+        (lambda fits: fits, {"oversampling": (1, 2, 3)}, "no column z"),
+        (lambda fits: fits, {"oversampling": 1e-9}, "raise the oversampling"),
+        (
+            lambda fits: SpotFits(fits.columns | {"y": np.append(fits.y[:-1], 1e300)}), {},
+            "pass the shape",
+        ),
         (lambda fits: fits, {"oversampling": 1e5}, "lower the oversampling"),
         (lambda fits: fits, {"colour_by": "depth"}, "no column depth"),
         (lambda fits: fits, {"shape": (24,)}, "shape must be"),
@@ -243,6 +249,12 @@ def test_parts_are_added(rng):
 def test_what_is_missing_or_wrong_is_said(rng, change, arguments, message):
     with pytest.raises(ValueError, match=message):
         render(change(table(rng)), **arguments)
+
+
+@pytest.mark.parametrize("oversampling", ["10", "123", None, True, np.array(5.0)])
+def test_what_is_no_oversampling_is_refused(rng, oversampling):
+    with pytest.raises(TypeError, match="oversampling must be a finite number above 0"):
+        render(table(rng), oversampling)
 
 
 def test_colours_of_unknown_values_are_refused(rng):

@@ -129,6 +129,17 @@ def test_of_nothing_and_of_what_is_not_good(crowd, tmp_path):
         save_report(fits, tmp_path / "a.pdf")
 
 
+@pytest.mark.parametrize("axis", ["y", "x"])
+def test_spots_without_positions_have_no_picture(crowd, tmp_path, axis):
+    movie, fits = crowd
+    lost = fits.with_columns(fits.columns | {axis: np.full(len(fits), np.nan, np.float32)})
+    for image in (movie, None):
+        save_report(lost, tmp_path / "a.html", image)
+        page = Page(tmp_path / "a.html")
+        assert "no good spot has a position" in page.text
+        assert not page.pictures
+
+
 def test_volumes_and_two_leading_axes(tmp_path):
     movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=12, seed=2)
     stack = movie.reshape(2, 3, 64, 64)

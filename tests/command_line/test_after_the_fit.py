@@ -94,15 +94,19 @@ def test_precision(tmp_path: Path) -> None:
     )
     assert "times as much as their standard errors say" in text
     assert "resolution" in text
-    text = run("precision", path, "--json")
+    text = run("precision", path, "--json", "--pixel-size", 100)
     numbers = json.loads(text[text.index("{") : text.rindex("}") + 1])
     assert numbers["precision"] == pytest.approx(0.1, rel=0.03)
     assert numbers["kappa"] == pytest.approx(1, abs=0.03)
     assert numbers["resolution"] > 0
+    for name in ("precision", "y", "x", "resolution", "resolution_stderr"):
+        assert numbers[f"{name}_nm"] == pytest.approx(100 * numbers[name])
 
 
 def test_precision_says_what_is_wrong(blinks: Path) -> None:
     assert "pairs of spots" in refused("precision", blinks)
+    text = refused("precision", blinks, "--json")
+    assert "pairs of spots" in json.loads(text[text.index("{") : text.rindex("}") + 1])["error"]
 
 
 @pytest.mark.parametrize(

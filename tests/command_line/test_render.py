@@ -59,6 +59,14 @@ def test_options(table, tmp_path):
         assert file.asarray().shape == (96, 128, 3)
 
 
+def test_those_outside_of_the_image_are_counted_apart(table, tmp_path):
+    fits = load_fits(table)
+    inside = int((fits.good & (fits.y < 9.5) & (fits.x < 9.5)).sum())
+    assert 0 < inside < 200
+    result = run(table, "-o", tmp_path / "a.tif", "--shape", 10, 10)
+    assert f"{inside} localisations, 100 × 100 pixels; {200 - inside} more" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..files.history import Step
+from ..models.bounds import whole
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits
 from .tracks import movies_of
@@ -51,8 +52,8 @@ def cluster(
     ------
     ImportError
         If scikit-learn is missing.
-    ValueError
-        If an argument is out of range, or missing.
+    TypeError, ValueError
+        If an argument is out of range, missing, or `least` no whole number.
 
     Warns
     -----
@@ -70,8 +71,7 @@ def cluster(
         raise ValueError(f'"dbscan" needs a radius in pixels above 0; got radius={radius!r}')
     if method == "hdbscan" and radius is not None:
         raise ValueError('"hdbscan" has no radius: leave it out, or take "dbscan"')
-    if least < 2:
-        raise ValueError(f"least must be a number of spots, 2 or above; got {least!r}")
+    least = whole("least", least, 2)
     try:
         from sklearn import cluster as methods
     except ImportError:

@@ -85,7 +85,9 @@ def render(
     ------
     ValueError
         If there are no localisations, their widths are missing or not above 0, or the image would
-        be too large.
+        be too large, or have no pixels.
+    TypeError
+        If `oversampling` is neither a number nor three.
 
     Examples
     --------
@@ -101,11 +103,26 @@ def render(
                 "parts are rendered with a shape=(rows, columns), and without colour_by"
             )
         return _sum_of_parts(fits, oversampling, shape=shape, by=by, pixel_size=pixel_size)
-    volume = not isinstance(oversampling, (int, float, np.number))
+    volume = _is_of_volume(oversampling)
     index = RenderIndex(
         fits, shape=shape, by=by, colour_by=colour_by, pixel_size=pixel_size, volume=volume
     )
     return index.render(oversampling)
+
+
+def _is_of_volume(oversampling: Any) -> bool:
+    """Return whether there are three numbers, not one; raise an error if it is neither."""
+    if isinstance(oversampling, (int, float, np.number)):
+        return False
+    wrong = (
+        "oversampling must be a finite number above 0, or for a volume three of them, (z, y, x); "
+        f"got {oversampling!r}"
+    )
+    if isinstance(oversampling, str) or np.ndim(oversampling) != 1:
+        raise TypeError(wrong)
+    if len(oversampling) != 3:
+        raise ValueError(wrong)
+    return True
 
 
 def _sum_of_parts(parts: Iterable[SpotFits], oversampling: Any, **arguments: Any) -> Floats:
@@ -159,8 +176,14 @@ class RenderIndex:
         positions = [_column(fits, axis, np.float64) for axis in axes]
         there = np.logical_and.reduce([np.isfinite(one) for one in positions])
         if not there.any():
-            what = "these localisations have no positions" if len(fits) else "the table is empty"
-            raise ValueError(f"{what}: there is nothing to render")
+            if len(fits):
+                raise ValueError(
+                    "these localisations have no positions: there is nothing to render"
+                )
+            raise ValueError(
+                "the table is empty: there is nothing to render. Spots of other programs have no "
+                "verdict, so none is good: choose them by fits[fits.accepted]"
+            )
         if volume:  # rows without z are left out like those without y
             positions[0] = np.where(there, positions[0], np.nan)
         sigma = _widths(fits, axes, by, there)
@@ -174,6 +197,11 @@ class RenderIndex:
         self.shape = (0.5 + extents[0].last, 0.5 + extents[1].last)
         if sides is not None:
             self.shape = (float(sides[-2]), float(sides[-1]))
+        elif max(self.shape) > _MOST_PIXELS:
+            raise ValueError(
+                f"there are localisations {max(self.shape):.3g} camera pixels away from the first "
+                "pixel: pass the shape of the fitted image, or leave them out"
+            )
         self._depth = None
         if volume:
             per_unit, first, last = _depth(fits, extents[2], sides, self._pixel_size)
@@ -259,10 +287,7 @@ class RenderIndex:
             along_x = number("oversampling", oversampling, 0, above=True)
             size = self._pixel_size or (1.0, 1.0)
             return along_x * size[0] / size[1], along_x
-        scale = tuple(number("oversampling", one, 0, above=True) for one in np.ravel(oversampling))
-        if len(scale) != 3:
-            raise ValueError(f"oversampling of a volume must be (z, y, x); got {oversampling!r}")
-        return scale
+        return tuple(number("oversampling", one, 0, above=True) for one in np.ravel(oversampling))
 
     def _coloured(self, fits: SpotFits, name: str) -> tuple[NDArray[np.uint8], Floats]:
         """Return the colour of each localisation in the index, and the palette."""
@@ -404,6 +429,11 @@ def _depth(
 def _check_size(sides: Sequence[int], most: int) -> None:
     """Raise a ValueError if an image would be too large."""
     words = " × ".join(map(str, sides))
+    if min(sides) < 1:
+        raise ValueError(
+            f"the image would have {words} pixels: raise the oversampling, the number of rendered "
+            "pixels per camera pixel"
+        )
     if math.prod(sides) > most:
         raise ValueError(
             f"the image would have {words} pixels, the most is {most}: lower the oversampling, or "

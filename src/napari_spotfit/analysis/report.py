@@ -165,10 +165,11 @@ def _drift(fits: SpotFits) -> Iterator[str]:
 
 def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
     """Yield a picture of where the spots are, and the frame with most of them."""
-    kept = fits[fits.accepted & fits.valid]
+    kept = _placed(fits)
     yield "<h2>Picture</h2>"
     if not len(kept):
-        yield "<p>There are no good spots to show.</p>"
+        lacking = "no good spot has a position" if fits.accepted.any() else "no spot is good"
+        yield f"<p>There is no picture, as {lacking}.</p>"
         return
     sides = (kept.y.max() + 1, kept.x.max() + 1) if image is None else image.shape[-2:]
     finer = _LONGEST / max(sides)
@@ -205,9 +206,9 @@ def _example(fits: SpotFits, row: int, image: Any) -> str:
     words = ", ".join(f"{name} {fits.columns[name][row]:.5g}" for name in names)
     more = [RULES[flag].word for flag in RULES if fits.flags[row] & int(flag)][1:]
     words += f"; also {', '.join(more)}" if more else ""
-    y, x = (fits.columns[axis][row] for axis in IN_PLANE)
-    if image is None or not np.isfinite((y, x)).all():
+    if image is None or not np.isfinite([fits.columns[axis][row] for axis in fits.axes]).all():
         return f"<p>{escape(words)}</p>"
+    y, x = (fits.columns[axis][row] for axis in IN_PLANE)
     frame = np.asarray(image[_indices(fits[row : row + 1], image)[0]])
     box = tuple(
         slice(max(0, min(round(float(at)), side - 1) - _REACH), round(float(at)) + _REACH + 1)
@@ -252,7 +253,7 @@ def _check_image(fits: SpotFits, image: Any) -> None:
                 f"the image has {side} along {describe(name).name}, and the table spots at "
                 f"{values.max():.0f}: choose the image that was fitted"
             )
-    kept = fits[fits.accepted & fits.valid]
+    kept = _placed(fits)
     if len(kept) < _ENOUGH or "amplitude" not in kept.columns:
         return
     index = _fullest(kept, image)
@@ -264,6 +265,12 @@ def _check_image(fits: SpotFits, image: Any) -> None:
         raise ValueError(
             "the image has no light where the table has spots: choose the image that was fitted"
         )
+
+
+def _placed(fits: SpotFits) -> SpotFits:
+    """Return the good spots that have a position."""
+    places = [np.isfinite(fits.columns[axis]) for axis in fits.axes]
+    return fits[np.logical_and.reduce([fits.accepted, fits.valid, *places])]
 
 
 def _fullest(fits: SpotFits, image: Any) -> tuple[int, ...]:

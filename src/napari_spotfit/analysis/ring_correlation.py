@@ -44,7 +44,7 @@ class RingCorrelation:
         Length in pixels below which two halves of the localisations do not agree: the inverse of
         the frequency at which their correlation falls to 1/7.
     resolution_stderr : float
-        Standard deviation for different halves.
+        Standard deviation for different halves; NaN where there is one way to halve the frames.
     frequency : ndarray of float64
         Spatial frequencies in periods per pixel.
     correlation : ndarray of float64
@@ -126,7 +126,9 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
     if not size > 0:
         raise ValueError("all fits are in one place, so there is no image to resolve")
     rng = np.random.default_rng(0)
-    halves: list[NDArray[Any]] = [rng.permutation(blocks) % 2 for _ in range(_SPLITS)]
+    drawn = [rng.permutation(blocks) % 2 for _ in range(_SPLITS)]
+    # Of few frames some splits are the same, but for the names of the halves.
+    halves: list[NDArray[Any]] = list(np.unique([half ^ half[0] for half in drawn], axis=0))
     pixel = size / (4 * _SIDE)
     for _ in range(_TRIALS):  # with one split
         frequency, curves = _curves(places, block, halves[:1], pixel)
@@ -143,7 +145,8 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
     frequency, curves = _curves(places, block, halves, pixel)
     found = np.array([_resolution(frequency, curve) for curve in curves])
     resolution = float(found.mean())
-    return RingCorrelation(resolution, float(found.std(ddof=1)), frequency, np.mean(curves, axis=0))
+    error = float(found.std(ddof=1)) if len(found) > 1 else math.nan
+    return RingCorrelation(resolution, error, frequency, np.mean(curves, axis=0))
 
 
 def _curves(

@@ -58,7 +58,7 @@ class _Program(click.Group):
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note whether a program reads the output, as it gets even usage errors as JSON."""
+        """Note whether a program reads the output, as it gets errors as JSON, too."""
         ctx.meta[_FOR_PROGRAMS] = "--json" in args
         return super().parse_args(ctx, args)
 
@@ -67,7 +67,7 @@ class _Program(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if ctx.meta[_FOR_PROGRAMS] and isinstance(error, click.UsageError):
+            if ctx.meta[_FOR_PROGRAMS]:
                 write_summary({"version": __version__, "error": error.format_message()})
             vars(error)["message"] = escaped(error.message)  # it may quote names of files
             raise

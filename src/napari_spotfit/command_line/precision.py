@@ -15,6 +15,9 @@ from ..results.saving import load_fits
 from .options import AboveZero
 from .output import USUAL, warnings_written, write_message, write_summary
 
+#: Numbers in pixels, which are written in nm, too, where the pixel's size is known.
+_LENGTHS = ("precision", "y", "x", "resolution", "resolution_stderr")
+
 
 @click.command()
 @click.argument(
@@ -56,6 +59,10 @@ def precision(source: Path, pixel_size: float | None, as_json: bool) -> None:
         _write(source, "resolution", rings.resolution, pixel_size, rings.resolution_stderr)
     except (ImportError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
+    if pixel_size is not None:
+        numbers |= {
+            f"{name}_nm": numbers[name] * pixel_size for name in _LENGTHS if name in numbers
+        }
     if as_json:
         write_summary({name: None if value != value else value for name, value in numbers.items()})
 
@@ -68,7 +75,7 @@ def _write(
     if pixel_size is not None:
         parts.append((value * pixel_size, error and error * pixel_size, "nm"))
     texts = [
-        f"{length:.3g}{'' if spread is None else f' ± {spread:.1g}'} {unit}"
+        f"{length:.3g}{'' if spread is None or math.isnan(spread) else f' ± {spread:.1g}'} {unit}"
         for length, spread, unit in parts
     ]
     write_message(f"{source}: {what} {', '.join(texts)}", USUAL)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import numpy as np
 
 from ..analysis.render import render as render_fits
 from ..files.exchange.image_info import image_info_of
 from ..files.formats import read
 from ..files.rendered_file import ENDINGS, write_rendered
+from ..models.columns import IN_PLANE
 from ..results.saving import fits_of
+from ..results.spot_fits import SpotFits
 from .options import AboveZero
 from .output import USUAL, write_message
 
@@ -80,7 +84,19 @@ def render(
     except (ImportError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     rows, columns = image.shape[:2]
-    write_message(f"{output}: {len(chosen)} localisations, {rows} × {columns} pixels", USUAL)
+    sides = (rows / oversampling, columns / oversampling) if field is None else field[-2:]
+    inside, outside = _inside(chosen, sides)
+    more = f"; {outside} more lie outside" if outside else ""
+    write_message(f"{output}: {inside} localisations, {rows} × {columns} pixels{more}", USUAL)
+
+
+def _inside(fits: SpotFits, sides: Sequence[float]) -> tuple[int, int]:
+    """Return how many localisations lie in a field of this height and width, and outside of it."""
+    places = np.stack([fits.columns[axis] for axis in IN_PLANE]).astype(float)
+    there = np.isfinite(places).all(axis=0)
+    inside = (places >= -0.5) & (places < np.array(sides)[:, np.newaxis] - 0.5)
+    count = int(np.count_nonzero(inside.all(axis=0)))
+    return count, int(np.count_nonzero(there)) - count
 
 
 def _width(text: str) -> str | float:

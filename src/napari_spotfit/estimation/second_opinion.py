@@ -205,6 +205,9 @@ def _by_band(
         return replace(noise, correlation=noise.correlation * math.sqrt(high)), high
     variances = ratio * noise.variance(band.level)
     slope, level, variance = _line(band.level, variances)
+    if slope == 0 and not by_band_alone and noise.slope_error is not None:
+        # The band shows no slope: light is at least as noisy as fine detail says.
+        slope = noise.slope
     intercept, least = variance - slope * level, _LEAST_LEFT * float(variances.min())
     line = np.maximum(slope * band.level + intercept, least)
     most = max(float((variances / line).max()), 1.0)  # the worse counts

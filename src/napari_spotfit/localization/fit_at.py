@@ -18,6 +18,7 @@ from ..engine.joint import fit_crowds
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
+from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of
@@ -157,6 +158,8 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, outer:]])
     calibration = estimated(reader, calibration, places=known)
+    if calibration.camera_noise is None:  # else errors go by the camera
+        warn_of_noise(reader, calibration, given)
     detection, _ = for_detection(calibration)
     settings, one = calibration.settings, _only_frame(reader, numbers)
     worth = is_on_device(image) or gpu_pays_off_for_fits(

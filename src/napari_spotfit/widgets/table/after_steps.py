@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -97,7 +98,8 @@ def measuring(units: Units) -> Action:
         try:
             rings = fourier_ring_correlation(fits)
             width, error_ = factor * rings.resolution, factor * rings.resolution_stderr
-            words.append(f"Resolution {width:.3g} ± {error_:.1g} {unit} (FRC).")
+            spread = "" if math.isnan(error_) else f" ± {error_:.1g}"
+            words.append(f"Resolution {width:.3g}{spread} {unit} (FRC).")
         except ValueError as error:
             words.append(f"No resolution: {error}.")
         return Done(fits, tuple(words), None, rings)
