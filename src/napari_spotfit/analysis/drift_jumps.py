@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, ndimage
 
 from ..engine.threads import available
 from .overlap import WINDOW
@@ -30,6 +29,8 @@ class _Images:
     """Images of parts of a movie, and their correlation with the sum of those before."""
 
     def __init__(self, places: Floats) -> None:
+        from scipy import fft  # here, as SciPy takes its time to import
+
         self.side = max(_PIXEL, float(np.ptp(places, axis=1).max()) / _MOST_PIXELS)
         self.reach = math.ceil(REACH / self.side)
         low, high = places.min(axis=1), places.max(axis=1)
@@ -55,6 +56,8 @@ class _Images:
 
         It is 0 where the highest peak is near that, and its position in errors otherwise.
         """
+        from scipy import fft, ndimage  # here, as SciPy takes its time to import
+
         one, other = (fft.rfft2(each, workers=available()) for each in (self.sum, image))
         found = fft.irfft2(np.conj(one) * other, self.sizes, workers=available())
         reach = np.arange(-self.reach, self.reach + 1)
