@@ -121,30 +121,6 @@ def test_many_bad_pixels(scene, share):
         assert noise.variance(110) == pytest.approx(noise_model(image).variance(110), rel=0.15)
 
 
-@pytest.mark.parametrize("side", [24, 64])
-@pytest.mark.parametrize("count", [1, 10])
-def test_few_bad_pixels_of_a_small_frame(side, count):
-    """It has few blocks; nearly half of the spots were lost."""
-    spots = 60 * side**2 // 64**2
-    movie, _ = simulate_movie(1, (side, side), spots_per_frame=spots, seed=0)
-    bad = np.zeros((side, side), bool)
-    bad.ravel()[np.random.default_rng(0).choice(bad.size, count - 1, replace=False)] = True
-    bad[0, 0] = True
-    whole = localize(movie, sigma=1.3)
-    for options in ({}, {"gain": 1.0, "offset": 100.0}):
-        for image, more in (movie, {"bad_pixels": bad}), (np.where(bad, np.nan, movie), {}):
-            assert len(localize(image, sigma=1.3, **options, **more)) >= len(whole) - 1
-
-
-@pytest.mark.parametrize("side", [64, 96])
-def test_half_a_frame_without_pixels(side):
-    movie, truth = simulate_movie(1, (side, side), spots_per_frame=60 * side**2 // 64**2, seed=1)
-    image = movie.astype(float)
-    image[..., : side // 2] = np.nan
-    there = np.count_nonzero(truth["x"] > side / 2)
-    assert len(localize(image, sigma=1.3)) > 0.7 * there
-
-
 def test_rows_and_columns_of_bad_pixels(scene):
     image, places = scene
     bad = np.zeros(image.shape, bool)

@@ -183,8 +183,8 @@ _ENOUGH_BLOCKS = 4096
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
-#: Where pixels are bad, noise is not measured in fewer blocks, if they are less than this part.
-_FEW_BLOCKS, _LEAST_PART = 32, 1 / 8
+#: Where pixels are bad, noise is not measured in fewer blocks.
+_FEW_BLOCKS = 32
 #: Steps between values that are surely no rounding of smooth noise.
 _ABOVE_ROUNDING = 2.0
 #: Spots of a narrower PSF have fine detail of their own.
@@ -239,8 +239,7 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     recorded, frames, blocks, step = measured
     shape = recorded.shape[1:]
-    enough = min(_FEW_BLOCKS, _LEAST_PART * blocks.size)
-    if np.count_nonzero(is_usable(blocks)) < enough and not np.isfinite(frames).all():
+    if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
         blocks = blocks.copy()
         blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
     model = _line_through(blocks, step, settings)
