@@ -254,7 +254,10 @@ def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
     assert fit_at(movie, places[:3], noise=NOISE).settings.noise == NOISE
 
 
-@pytest.mark.filterwarnings("ignore:all pixels in which the noise is measured are NaN")
+@pytest.mark.filterwarnings(
+    "ignore:all pixels in which the noise is measured are NaN",
+    "ignore:the image probably was filtered",
+)
 @pytest.mark.parametrize("image", [np.full((64, 64), 7.0), np.full((64, 64), np.nan)])
 def test_an_image_without_noise_does_no_harm(image):
     image = image.copy()
