@@ -150,7 +150,7 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
         constexpr int BATCH = CoarseGrid::BATCH;
         const CoarseGrid rows(roi.lines), columns(roi.columns);
         const int pitch = 2 * roi.columns + 1;
-        Start best = {{L(0.0f), L(0.0f), L(lattice_of(roi).template_z[number])}, L(float(number)), L(0.0f)};
+        Start best = {{L(0.0f), L(0.0f), L(lattice_of(roi).template_z[3 * number])}, L(float(number)), L(0.0f)};
         for (int row = rows.first; row <= rows.last; row += rows.step)
             for (int column = columns.first; column <= columns.last; column += BATCH * columns.step) {
                 int places[BATCH];
@@ -224,10 +224,21 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
             second.take(is_peak & !better & (last.score > second.score), last);
             first.take(better, last);
         };
-        for (int k = 0; k < lattice_of(roi).template_count; ++k) {
-            Start own = {{x, y, L(lattice_of(roi).template_z[k])}, L(float(k)), L(0.0f)};
-            if (lattice_of(roi).has_lobes) own = best_place(k);
-            refine(own), refine(own);
+        const PsfLattice& psf = lattice_of(roi);
+        for (int k = 0; k < psf.template_count;) {
+            const float z = psf.template_z[3 * k];
+            Start own = none;
+            if (psf.has_lobes) {
+                own = best_place(k);
+                refine(own), refine(own);
+            }
+            for (; k < psf.template_count && psf.template_z[3 * k] == z; ++k) {
+                if (psf.has_lobes) continue;
+                Start next = {
+                    {x - psf.template_z[3 * k + 1], y - psf.template_z[3 * k + 2], L(z)}, L(float(k)), L(0.0f)};
+                refine(next), refine(next);
+                own.take(next.score > own.score, next);
+            }
             put((last.score >= before) & (last.score > own.score));
             before = last.score, last = own;
         }

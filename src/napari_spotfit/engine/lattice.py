@@ -70,11 +70,15 @@ def program_of(
 def templates(
     psf: Lattice, roi_shape: tuple[int, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return where searches may begin along z, in nm, and images there of height 1 at most."""
-    places = np.unique(psf.starts[:, 0])
+    """Return where searches may begin: z in nm, and x and y of the light from the centre.
+
+    And images of the PSF at each of these z, of height 1 at most.
+    """
+    starts = psf.starts
     y, x = (np.arange(-size, size + 1) for size in roi_shape)
-    images = psf.sample(places[:, None, None], y[:, None], x) / psf.height
-    return places.astype(np.float32), padded(images.astype(np.float32))
+    images = psf.sample(starts[:, 0, None, None], y[:, None], x) / psf.height
+    places = np.ascontiguousarray(starts[:, [0, 2, 1]], np.float32)
+    return places, padded(images.astype(np.float32))
 
 
 def padded(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
