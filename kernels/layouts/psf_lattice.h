@@ -13,8 +13,8 @@ struct PsfLattice {
     float x, y, z;        // where the PSF's centre is, from the first pixel and plane
     float planes_per_nm;  // along z
     float light;          // the sum over a plane
-    // Templates: the PSF at places along z, in nm, where searches may begin. Each has an image of 2 rows + 1 by
-    // 2 columns + 1 pixels of a ROI, centred in its middle.
+    // Templates: z in nm where searches may begin, x and y of the light from the centre there, three numbers each; and
+    // the PSF at that z, an image of 2 rows + 1 by 2 columns + 1 pixels of a ROI, centred in its middle.
     const float *template_z, *template_images;
     int template_count, has_lobes;  // whether there is a maximum of the light away from the centre
 };
