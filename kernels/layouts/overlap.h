@@ -30,7 +30,9 @@ struct DriftStart {
     double* pairs_of;  // is written: pairs in the peak, for each segment
 };
 
-// Points in the order of cells, and others that they are compared with, by segment.
+// Points in the order of cells, and others that they are compared with, by segment; of these some are read at once, so
+// memory goes on by OVERLAP_PADDING numbers after the last one.
+constexpr int OVERLAP_PADDING = 3;
 struct Overlap {
     SegmentPoints points, others;
     FieldCells cells;     // of the others
