@@ -8,9 +8,10 @@ using namespace spotfit;
 
 namespace {
 
-constexpr int BINS = 15, STEPS = 6;
-// Of the points in a cell, those added last are compared.
-constexpr int MOST_IN_CELL = 12;
+constexpr int BINS = 15, STEPS = 4;
+// Of the points in a cell, those added last are compared; those of a segment are evenly taken in as many turns, until
+// there are enough pairs.
+constexpr int MOST_IN_CELL = 12, TURNS = 8;
 // Weights exp(-u) end here.
 constexpr float REACH = 4;
 
@@ -58,26 +59,30 @@ class Starting {
     float part(long long pair, int axis) const { return s.pairs[3 * pair + axis]; }
     int bin(float x) const { return static_cast<int>((x / s.reach + 1) * (0.5f * BINS)); }
 
+    void add_pairs(float y, float x, float z) {
+        const SegmentPoints& p = s.points;
+        each_row(s.cells, y, x, [&](int c, int last) {
+            for (; c <= last; ++c) {
+                int left = MOST_IN_CELL;
+                for (int j = s.cells.starts[c]; j >= 0 && left > 0 && pairs < s.most_pairs; j = s.next[j], --left) {
+                    const float down = y - p.y[j], across = x - p.x[j], deep = p.z ? z - p.z[j] : 0;
+                    if (!(down < s.reach && down > -s.reach && across < s.reach && across > -s.reach)) continue;
+                    float* pair = s.pairs + 3 * pairs++;
+                    pair[0] = down, pair[1] = across, pair[2] = deep;
+                }
+            }
+        });
+    }
+
     void find_pairs(long long first, long long end, const double* drift) {
         const SegmentPoints& p = s.points;
         const float dy = static_cast<float>(drift[0]), dx = static_cast<float>(drift[1]);
         const float dz = static_cast<float>(drift[2]);
         const long long step = (end - first + s.queries - 1) / s.queries;
         pairs = 0;
-        for (long long i = first; i < end; i += step) {
-            const float y = p.y[i] - dy, x = p.x[i] - dx, z = p.z ? p.z[i] - dz : 0;
-            each_row(s.cells, y, x, [&](int c, int last) {
-                for (; c <= last; ++c) {
-                    int left = MOST_IN_CELL;
-                    for (int j = s.cells.starts[c]; j >= 0 && left > 0 && pairs < s.most_pairs; j = s.next[j], --left) {
-                        const float down = y - p.y[j], across = x - p.x[j], deep = p.z ? z - p.z[j] : 0;
-                        if (!(down < s.reach && down > -s.reach && across < s.reach && across > -s.reach)) continue;
-                        float* pair = s.pairs + 3 * pairs++;
-                        pair[0] = down, pair[1] = across, pair[2] = deep;
-                    }
-                }
-            });
-        }
+        for (int turn = 0; turn < TURNS; ++turn)
+            for (long long i = first + turn * step; i < end && pairs < s.most_pairs; i += TURNS * step)
+                add_pairs(p.y[i] - dy, p.x[i] - dx, p.z ? p.z[i] - dz : 0);
     }
 
     // The fullest bins, three side by side along each axis.
@@ -197,7 +202,7 @@ SPOTFIT_EXPORT void spotfit_add_overlap(const Overlap* overlap, long long first,
     const SegmentPoints &p = o.points, &q = o.others;
     const FourInts lanes = {0, 1, 2, 3};
     const float scale = 1 / (4 * o.width * o.width);
-    for (long long i = first; i < last; ++i) {
+    for (long long i = first; i < last; i += o.stride) {
         const int group = p.group[i], segment = group < o.segments ? group : group - o.segments;
         const float* own = o.shifts + 3 * group;
         const float y = p.y[i] - own[0], x = p.x[i] - own[1], z = p.z ? p.z[i] - own[2] : 0;

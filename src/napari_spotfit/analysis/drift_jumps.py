@@ -8,6 +8,7 @@ far apart as they are: large fields need no large images.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,11 @@ from .overlap import WINDOW, Groups, Singles, start_drift, without_drift
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Spectra = NDArray[np.complex64]
 
-#: Side of a pixel in errors of a localisation, and most pixels along an axis.
-_PIXEL, _MOST_PIXELS = 3.0, 512
+#: Side of a pixel in errors of a localisation, and most pixels along an axis: to see whether there
+#: are jumps, and to find them.
+_PIXEL, _FEW_PIXELS, _MOST_PIXELS = 3.0, 192, 1024
 #: Largest jump, in errors, and in pixels.
 REACH = 100.0
 _FAR = math.ceil(REACH / _PIXEL)
@@ -34,55 +37,56 @@ _LEAST, _HIGHER = 8.0, 5.0
 class _Images:
     """Images of parts of a movie along y and x."""
 
-    def __init__(self, places: Singles) -> None:
+    def __init__(self, places: Singles, most: int) -> None:
         from scipy import fft  # here, as SciPy takes its time to import
 
         pixels = np.ptp(places, axis=1) / _PIXEL
         self.sizes = [
-            min(fft.next_fast_len(int(one) + 2 + _FAR, real=True), _MOST_PIXELS) for one in pixels
+            min(fft.next_fast_len(int(one) + 2 + _FAR, real=True), most) for one in pixels
         ]
-        self.sum: NDArray[np.complex64] | float = 0.0
 
-    def spectrum(self, places: Singles) -> NDArray[np.complex64]:
-        """Return the spectrum of the image of some positions."""
+    def spectra(self, places: Singles, part: Integers | int, parts: int) -> Spectra:
+        """Return the spectra of the images of some parts."""
         from scipy import fft  # here, as SciPy takes its time to import
 
-        pixels = _pixels(places) % np.array(self.sizes)[:, np.newaxis]
-        index = pixels[0] * self.sizes[1] + pixels[1]
-        counts = np.bincount(index, minlength=self.sizes[0] * self.sizes[1])
-        image = counts.reshape(self.sizes).astype(np.float32)
-        found: NDArray[np.complex64] = fft.rfft2(image, workers=available())
+        down, across = (
+            _pixels(axis) % size for axis, size in zip(places, self.sizes, strict=True)
+        )
+        index = (part * self.sizes[0] + down) * self.sizes[1] + across
+        counts = np.bincount(index, minlength=parts * self.sizes[0] * self.sizes[1])
+        images = counts.reshape(parts, *self.sizes).astype(np.float32)
+        found: Spectra = fft.rfft2(images, workers=available())
         return found
 
-    def shift(self, spectrum: NDArray[np.complex64]) -> Floats | None:
-        """Return how far an image is shifted from those before it; see `_peak`."""
+    def shifts(self, before: Spectra | float, spectra: Spectra) -> Floats:
+        """Return how far images are shifted from others; see `_peaks`."""
         from scipy import fft  # here, as SciPy takes its time to import
 
-        found = fft.irfft2(np.conj(self.sum) * spectrum, self.sizes, workers=available())
+        found = fft.irfft2(np.conj(before) * spectra, self.sizes, workers=available())
         reach = np.arange(-_FAR, _FAR + 1)
-        return _peak(found[np.ix_(reach, reach)].astype(float))
+        return _peaks(found[:, reach[:, np.newaxis], reach])
 
 
 class _Depths:
     """What lies along z in each pixel along y and x."""
 
     def __init__(self) -> None:
-        self.sum = np.zeros((_COLUMNS**2, _BINS), np.float32)
+        self._counts = np.zeros((_COLUMNS**2, _BINS), np.float32)
 
     def add(self, places: Singles) -> None:
         """Add some positions."""
-        np.add.at(self.sum, self._bins(places), 1)
+        np.add.at(self._counts, self._bins(places), 1)
 
-    def shift(self, places: Singles) -> Floats | None:
-        """Return how far positions are shifted along z from those before them; see `_peak`."""
+    def shift(self, places: Singles) -> float:
+        """Return how far positions are shifted along z from those before them; see `_peaks`."""
         column, depth = self._bins(places[:, :: -(-places.shape[1] // _SPOTS) or 1])
         shifted = (depth[:, np.newaxis] - np.arange(-_FAR, _FAR + 1)) % _BINS
         # By chance, there are as many as half of the field away.
         here, there = (
-            self.sum[(column[:, np.newaxis] + apart) % _COLUMNS**2, shifted].sum(axis=0)
+            self._counts[(column[:, np.newaxis] + apart) % _COLUMNS**2, shifted].sum(axis=0)
             for apart in (0, _COLUMNS * (_COLUMNS + 1) // 2)
         )
-        return _peak((here - there).astype(float))
+        return float(_peaks((here - there)[np.newaxis])[0, 0])
 
     @staticmethod
     def _bins(places: Singles) -> tuple[Integers, Integers]:
@@ -94,28 +98,35 @@ def _pixels(places: Singles) -> Integers:
     return np.floor(places / np.float32(_PIXEL)).astype(np.int64)
 
 
-def _peak(scores: Floats) -> Floats | None:
-    """Return the shift of the highest score in errors along each axis; None if that is noise.
+def _peaks(scores: NDArray[np.float32]) -> Floats:
+    """Return the shift of each part's highest score along each axis in errors; NaN if it is noise.
 
     It is 0 where the highest peak is near that. The middle of the scores is that of no shift.
     """
     from scipy import ndimage  # here, as SciPy takes its time to import
 
-    scores = ndimage.uniform_filter(scores, 3)
-    middle = np.median(scores)
-    noise = 1.4826 * float(np.median(np.abs(scores - middle)))
+    axes = scores.ndim - 1
+    scores = ndimage.uniform_filter(scores, (0, *[3] * axes))
+    flat = scores.reshape(len(scores), -1)
+    middle = np.median(flat, axis=1, keepdims=True)
+    noise = 1.4826 * np.median(np.abs(flat - middle), axis=1, keepdims=True)
     # Of few pairs, most scores are equal; but these are counts, too.
-    few = math.sqrt(max(float(middle), 3.0**-scores.ndim) / 3**scores.ndim)
-    heights = (scores - middle) / max(noise, few)
-    near = math.floor(WINDOW / _PIXEL)
-    inside = float(heights[(slice(_FAR - near, _FAR + near + 1),) * scores.ndim].max())
-    if heights.max() < _LEAST:
-        return None
-    if heights.max() < inside + _HIGHER:
-        return np.zeros(scores.ndim)
+    few = np.sqrt(np.maximum(middle, 3.0**-axes) / 3**axes)
+    heights = ((flat - middle) / np.maximum(noise, few)).reshape(scores.shape)
+    near = slice(_FAR - math.floor(WINDOW / _PIXEL), _FAR + math.floor(WINDOW / _PIXEL) + 1)
+    return np.stack([_peak(own, float(own[(near,) * axes].max())) for own in heights])
+
+
+def _peak(heights: NDArray[np.float32], inside: float) -> Floats:
+    """Return the same for one part, and its largest height near no shift."""
+    highest = float(heights.max())
+    if highest < _LEAST:
+        return np.full(heights.ndim, np.nan)
+    if highest < inside + _HIGHER:
+        return np.zeros(heights.ndim)
     peak = np.unravel_index(heights.argmax(), heights.shape)
     around = tuple(slice(max(int(one) - 2, 0), int(one) + 3) for one in peak)
-    weights = np.maximum(heights[around] - 0.3 * heights.max(), 0)
+    weights = np.maximum(heights[around] - 0.3 * highest, 0)
     centre = [float((weights * axis).sum() / weights.sum()) for axis in np.mgrid[around]]
     shift: Floats = (np.array(centre) - _FAR) * _PIXEL
     return shift
@@ -133,19 +144,14 @@ def has_jumps(places: Singles, segment: Groups, segments: int) -> bool:
     segments : int
         Number of segments.
     """
-    images, depths = _Images(places[:2]), _Depths() if len(places) > 2 else None
     parts = min(_PARTS, segments)
     part = segment.astype(np.int64) * parts // segments
-    for number, own in enumerate(_split(places, part, parts)):
-        spectrum = images.spectrum(own[:2])
-        found = [images.shift(spectrum)] if number else []
-        images.sum = images.sum + spectrum
-        if depths:
-            found += [depths.shift(own)] if number else []
-            depths.add(own)
-        if any(shift is not None and shift.any() for shift in found):
-            return True
-    return False
+    images = _Images(places[:2], _FEW_PIXELS)
+    spectra = images.spectra(places[:2], part, parts)
+    shifts = images.shifts(np.cumsum(spectra[:-1], axis=0), spectra[1:])
+    if (np.nan_to_num(shifts) != 0).any():
+        return True
+    return len(places) > 2 and _jumps_in_depth(places, part, parts).any()
 
 
 def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
@@ -158,16 +164,16 @@ def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
     segment, segments
         As for :func:`has_jumps`.
     """
-    images = _Images(places[:2])
+    images = _Images(places[:2], _MOST_PIXELS)
     drift = np.zeros((segments, len(places)))
-    now = np.zeros(2, np.float32)
+    now, before = np.zeros(2, np.float32), 0.0
     for number, own in enumerate(_split(places[:2], segment, segments)):
-        spectrum = images.spectrum(own - now[:, np.newaxis])
-        shift = images.shift(spectrum) if number else None
-        if shift is not None and shift.any():
+        spectrum = images.spectra(own - now[:, np.newaxis], 0, 1)
+        shift = np.nan_to_num(images.shifts(before, spectrum)[0] if number else np.zeros(2))
+        if shift.any():
             now = (now + shift).astype(np.float32)
-            spectrum = images.spectrum(own - now[:, np.newaxis])
-        images.sum = images.sum + spectrum
+            spectrum = images.spectra(own - now[:, np.newaxis], 0, 1)
+        before = before + spectrum
         drift[number, :2] = now
     if len(places) > 2:
         in_plane = without_drift(places[:2], drift[:, :2], segment)
@@ -176,21 +182,21 @@ def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
     return drift
 
 
-def _jumps_in_depth(places: Singles, segment: Groups, segments: int) -> Floats:
+def _jumps_in_depth(places: Singles, part: NDArray[Any], parts: int) -> Floats:
     """Return the same along z, of positions without drift along y and x."""
     depths = _Depths()
-    drift, now = np.zeros(segments), 0.0
-    for number, own in enumerate(_split(places, segment, segments)):
+    drift, now = np.zeros(parts), 0.0
+    for number, own in enumerate(_split(places, part, parts)):
         own = own - np.array([[0], [0], [now]], np.float32)
-        shift = depths.shift(own) if number else None
-        if shift is not None and shift.any():
-            own[2] -= np.float32(shift[0])
-            now += float(shift[0])
+        shift = np.nan_to_num(depths.shift(own) if number else 0.0)
+        if shift:
+            own[2] -= np.float32(shift)
+            now += shift
         depths.add(own)
         drift[number] = now
     return drift
 
 
-def _split(places: Singles, part: NDArray[np.integer], parts: int) -> list[Singles]:
+def _split(places: Singles, part: NDArray[Any], parts: int) -> list[Singles]:
     """Return the positions of each part, whose numbers rise."""
     return np.split(places, np.searchsorted(part, np.arange(1, parts)), axis=1)

@@ -24,22 +24,23 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Groups = NDArray[np.int32]
 
-#: Widths of the overlap, in errors of a localisation, and the most sweeps at each.
-_WIDTHS, _SWEEPS = (2.5, 1.25), (3, 12)
+#: Widths of the overlap, in errors of a localisation, and the most sweeps at each. The first one
+#: is of a part of the points, as a rough drift will do.
+_WIDTHS, _SWEEPS, _ENOUGH, _MOST_STRIDE = (2.5, 1.25), (2, 12), 100, 16
 #: Reach of the overlap in widths, as the kernel has it.
 _REACH = 4.0
 #: Part of the step to the minimum of a parabola that is taken, and least part of its curvature.
 _DAMPING, _LEAST_CURVATURE = 0.75, 0.25
 #: Curvature of the overlap of uniform densities in a plane and in space, as weights end somewhere.
 _BY_CHANCE = {2: 0.0746, 3: 0.1155}
-#: Largest mean step, in errors of a segment, at which sweeps end.
-_SETTLED = 0.05
+#: Largest mean step, in errors of a segment, at which sweeps end: a next one would be much smaller.
+_SETTLED = 0.2
 #: Largest drift from one segment to the next, in errors of a localisation.
 WINDOW = 7.5
 #: Mean number of partners of a point, above which it is compared with a part of them.
 _PARTNERS = 16
 #: Points of a segment that the search begins with, and most pairs of them.
-_QUERIES, _PAIRS = 500, 1 << 17
+_QUERIES, _PAIRS = 500, 1 << 12
 #: Shares of the threads.
 _SHARES, _SHARE = 64, 1 << 13
 
@@ -106,9 +107,12 @@ def refined_drift(places: Singles, group: Groups, segments: int, drift: Floats) 
         other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
         others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
         shifts = np.zeros((len(drift), 3), np.float32)
+        stride = 1
+        if width != _WIDTHS[-1]:
+            stride = min(max(count // (len(drift) * _ENOUGH), 1), _MOST_STRIDE)
         given = Overlap(
             _points(sorted_places, sorted_group), _points(others, other_segment), cells,
-            address(shifts), segments, width,
+            address(shifts), segments, stride, width,
         )  # fmt: skip
         for _ in range(sweeps):
             sums = _summed(given, count, len(drift))
