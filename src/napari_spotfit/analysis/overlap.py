@@ -38,7 +38,7 @@ _SETTLED = 0.2
 #: Largest drift from one segment to the next, in errors of a localisation.
 WINDOW = 7.5
 #: Mean number of partners of a point, above which it is compared with a part of them.
-_PARTNERS = 16
+_PARTNERS = 32
 #: Points of a segment that the search begins with, and most pairs of them.
 _QUERIES, _PAIRS = 500, 1 << 12
 #: Shares of the threads.
