@@ -93,7 +93,8 @@ class _Depths:
 
 
 def _pixels(places: Singles) -> Integers:
-    return np.floor(places / np.float32(_PIXEL)).astype(np.int64)
+    pixels: Integers = np.floor(places / np.float32(_PIXEL)).astype(np.int64)
+    return pixels
 
 
 def _peaks(scores: NDArray[np.float32]) -> Floats:
@@ -153,7 +154,7 @@ def has_jumps(places: Singles, segment: Groups, segments: int) -> bool:
     shifts = images.shifts(others, spectra)
     if (np.nan_to_num(shifts) != 0).any():
         return True
-    return len(places) > 2 and _jumps_in_depth(places, part, parts).any()
+    return len(places) > 2 and bool(_jumps_in_depth(places, part, parts).any())
 
 
 def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
@@ -168,7 +169,8 @@ def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
     """
     images = _Images(places[:2], _MOST_PIXELS)
     drift = np.zeros((segments, len(places)))
-    now, before = np.zeros(2, np.float32), 0.0
+    now = np.zeros(2, np.float32)
+    before: Spectra | float = 0.0
     for number, own in enumerate(_split(places[:2], segment, segments)):
         spectrum = images.spectra(own - now[:, np.newaxis], 0, 1)
         shift = np.nan_to_num(images.shifts(before, spectrum)[0] if number else np.zeros(2))

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.cpu.layouts import (
-    OVERLAP_PADDING, DriftStart, FieldCells, Overlap, OverlapSum, SegmentPoints,
+    OVERLAP_PADDING,
+    DriftStart,
+    FieldCells,
+    Overlap,
+    OverlapSum,
+    SegmentPoints,
 )  # fmt: skip
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
@@ -144,7 +149,7 @@ def without_drift(places: Singles, drift: Floats, group: Groups) -> Singles:
 
 
 def _relative(step: Floats, weight: Floats, segments: int) -> Floats:
-    """Return the steps of the groups of each part less their mean, which the overlap cannot tell."""
+    """Return the steps of groups less their mean in each part, which the overlap cannot tell."""
     parts = np.nan_to_num(step).reshape(-1, segments, step.shape[1])
     weights = weight.reshape(-1, segments, 1)
     means = (parts * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
