@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..models.columns import IN_PLANE, STDERR
+from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .cross_correlation import correlated_drift
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
-from .merging import event_means, link_events
+from .event_columns import event_means
+from .event_links import link_events
 from .overlap import WINDOW, refined_drift, start_drift, without_drift
 from .pairing import of_one_channel
 from .shifts import spans
@@ -121,23 +123,13 @@ def estimate_drift(
     """
     if method not in ("aim", "rcc"):
         raise ValueError(f'method must be "aim" or "rcc"; got {method!r}')
-    if not isinstance(fits, SpotFits):
-        fits = SpotFits.concatenate([_positions(part.to_host()) for part in fits])
-    fits = of_one_channel(fits)
+    fits = of_one_channel(gathered(fits, _NEEDED))
     count = _check(fits, frames, segment)
     if method == "rcc" and segment is None:
         segment = max((int(fits.frame.max()) - int(fits.frame.min()) + 1) // _WINDOWS, 1)
     found = _segments(fits, segment)
     drift, errors, used = (_of_pairs if method == "rcc" else _of_halves)(found)
     return _of_frames(found, drift, errors, used, count)
-
-
-def _positions(part: SpotFits) -> SpotFits:
-    """Return the good fits of a part with no more columns than are needed."""
-    good = part.accepted
-    kept = {name: part.columns[name][good] for name in part.columns if name in _NEEDED}
-    kept |= {name: part.columns[name][good] for name in part.index_names}
-    return part.with_columns(kept | {"flags": np.zeros(np.count_nonzero(good), np.uint32)})
 
 
 def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:

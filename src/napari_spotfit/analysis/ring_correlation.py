@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..models.columns import IN_PLANE
+from ..models.columns import CHANNEL, IN_PLANE, STOP
+from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
 from .pairing import of_one_channel
@@ -18,6 +20,8 @@ from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 
+#: Columns of which the resolution depends.
+_NEEDED = ("file", CHANNEL, "frame", *IN_PLANE, STOP)
 #: Pixels of a tile along an axis, and most tiles, which are chosen evenly.
 _SIDE, _MOST_TILES = 512, 100
 #: Most tiles along an axis, with and without localisations.
@@ -73,7 +77,7 @@ class _Tiles(NamedTuple):
     ends: NDArray[np.int64]  # of each tile
 
 
-def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
+def fourier_ring_correlation(fits: SpotFits | Iterable[SpotFits]) -> RingCorrelation:
     """Measure the resolution by the correlation of two halves of the localisations.
 
     Blocks of frames are split into halves at random, several times, and both halves are rendered
@@ -81,9 +85,9 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
 
     Parameters
     ----------
-    fits : SpotFits
+    fits : SpotFits, or iterable of SpotFits
         Fits of one movie and channel. Only good fits are used, or spots that another program has
-        found.
+        found. Of parts, such as of :func:`load_parts`, only frames and positions are in memory.
 
     Raises
     ------
@@ -104,7 +108,7 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
     >>> bool(abs(found.resolution / (2 * np.pi * 0.1 / np.sqrt(np.log(60))) - 1) < 0.05)
     True
     """
-    fits = of_one_channel(fits)
+    fits = of_one_channel(gathered(fits, _NEEDED))
     if "frame" not in fits:
         raise ValueError(
             "these fits have no column frame: the halves that are compared are frames of a movie"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Unpack
@@ -17,8 +17,8 @@ from ..files.table import UnreadableFileError
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of
 from ..images.frames import FrameSelection
+from ..results.fit_parts import FitParts
 from ..results.saving import load_fits
-from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .lazy import lazy_stored
@@ -135,7 +135,7 @@ def localize_to_folder(
     return written
 
 
-def load_parts(folder: str | os.PathLike[str]) -> Iterator[SpotFits]:
+def load_parts(folder: str | os.PathLike[str]) -> FitParts:
     """Return the fits of a folder of parts, one part after the other.
 
     Parameters
@@ -145,9 +145,9 @@ def load_parts(folder: str | os.PathLike[str]) -> Iterator[SpotFits]:
 
     Returns
     -------
-    iterator of SpotFits
-        ``save_fits(load_parts(folder), path)`` makes one file of them, the same to the bit as if it
-        had been written at once.
+    iterable of SpotFits
+        It can be iterated again and again. ``save_fits(load_parts(folder), path)`` makes one file
+        of them, the same to the bit as if it had been written at once.
 
     Raises
     ------
@@ -180,4 +180,4 @@ def load_parts(folder: str | os.PathLike[str]) -> Iterator[SpotFits]:
             f"first is {missing[0]}; call localize_to_folder again with the same image and "
             "settings to go on"
         )
-    return (load_fits(path) for path in paths)
+    return FitParts(paths, lambda paths: map(load_fits, paths))
