@@ -83,6 +83,23 @@ def test_it_is_subtracted_and_taken_back(page, layer, qtbot, viewer):
     assert not np.array_equal(layer.data, before)
 
 
+def test_the_page_says_when_a_drift_is_subtracted_again(page, layer, qtbot):
+    data, features = layer.data.copy(), layer.features.copy()
+    find(page, qtbot)
+    assert "subtracted before" not in page.hint.text()
+    press(page.subtract_button, qtbot)
+    assert "twice" not in page.hint.text()
+    find(page, qtbot)
+    assert page.hint.text().endswith("A drift was subtracted before: this is what is left")
+    # The spots of another table of the movie, but with this history.
+    layer.data, layer.features = data, features
+    settle()
+    find(page, qtbot)
+    assert page.hint.text().endswith("This drift was subtracted before")
+    press(page.subtract_button, qtbot)
+    assert "moved by twice the drift. Undo takes it back" in page.hint.text()
+
+
 def test_a_new_fit_clears_the_drift_of_the_last_one(viewer, make_movie, widget, fit, qtbot):
     viewer.add_image(make_movie(10), name="movie")
     (axis,) = widget.settings.frames.axes

@@ -13,10 +13,11 @@ from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
+from ...files.history import steps
 from ...results.units import Units
 from ...settings.parameter import Parameter
 from ..layers.history import History
-from ..layers.points import fits_of_features
+from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
@@ -150,14 +151,18 @@ class DriftPage(Page):
         layer = self._spots.layer
         if self._found is None or layer is None or layer is not self._of:
             return
-        file = self._found.file
+        file, drift = self._found.file, self._found.drift
+        again = drift.step in steps(layer.metadata.get(HISTORY))
         try:
-            subtract(layer, self._found.drift, self._history, file)
+            subtract(layer, drift, self._history, file)
         except ValueError as error:
             self._fail(error)
             return
         whose = "of this layer" if file is None else f"of {file}"
-        self._show_nothing(f"Subtracted from all spots {whose}. Undo takes it back.")
+        text = f"Subtracted from all spots {whose}"
+        if again:
+            text += ", but it was subtracted before: now they have moved by twice the drift"
+        self._show_nothing(f"{text}. Undo takes it back.", failed=again)
 
     def save_to(self, path: Path) -> None:
         """Write the drift to a file."""
@@ -202,7 +207,13 @@ class DriftPage(Page):
             values, errors = (getattr(drift, one) * factor for one in (name, f"{name}_stderr"))
             curve.show(np.arange(len(values), dtype=float), values, errors)
         self.plot.autoRange()
-        self.hint.say(_in_words(found, units))
+        text, layer = _in_words(found, units), self._spots.layer
+        before = () if layer is None else steps(layer.metadata.get(HISTORY))
+        if drift.step in before:
+            text += ". This drift was subtracted before"
+        elif any(step.name == drift.step.name for step in before):
+            text += ". A drift was subtracted before: this is what is left"
+        self.hint.say(text)
         self._offer(True)
 
     def _fail(self, error: Exception) -> None:
