@@ -99,6 +99,12 @@ class Drift:
         return pd.DataFrame({"frame": np.arange(len(self))} | self._columns())
 
     @property
+    def extent(self) -> tuple[float, float]:
+        """How far the sample has moved, and the median of the errors, in pixels."""
+        error = np.nanmedian(np.hypot(self.y_stderr, self.x_stderr))
+        return float(np.hypot(np.ptp(self.y), np.ptp(self.x))), float(error)
+
+    @property
     def step(self) -> Step:
         """Its subtraction as a step in the history of fits."""
         return Step("subtract_drift", {"drift": self.fingerprint})

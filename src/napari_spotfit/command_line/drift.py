@@ -101,8 +101,7 @@ def drift(
                 raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
         what = "fiducials" if method == "fiducials" else "molecules of a segment"
         used = f"{np.median(found.used):g} {what} in most frames"
-        way = np.hypot(np.ptp(found.y), np.ptp(found.x))
-        error = np.nanmedian(np.hypot(found.y_stderr, found.x_stderr))
+        way, error = found.extent
         write_message(f"{source}: a drift over {way:.2f} px, ± {error:.3g} px, by {used}", USUAL)
     if target is not None:
         save_drift(found, target)

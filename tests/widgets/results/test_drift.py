@@ -53,12 +53,12 @@ def test_drift_is_found_and_drawn_in_the_layers_units(page, qtbot, viewer):
     assert page.plot.height() >= 90
     assert page.hint.text().startswith("4 fiducials: ")
     assert "30 frames" in page.hint.text()
-    x, y = page._curves[0].line.getData()
+    x, y = page.plot.curves[0].line.getData()
     assert x.tolist() == list(range(30))
     assert y[-1] == pytest.approx(0.4 * 29 / 20 * 10, abs=0.1)
     page._spots.set_physical(True)
     settle()
-    assert page._curves[0].line.getData()[1][-1] == pytest.approx(0.4 * 29 / 20, abs=0.01)
+    assert page.plot.curves[0].line.getData()[1][-1] == pytest.approx(0.4 * 29 / 20, abs=0.01)
     assert "µm of drift" in page.hint.text()
 
 
