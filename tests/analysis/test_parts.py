@@ -67,12 +67,9 @@ def movies() -> SpotFits:
 def with_a_bead() -> SpotFits:
     fits = blinks()
     every = table_of(np.arange(600), np.full(600, 50.0), np.full(600, 50.0), 0.1)
-    both = SpotFits.concatenate([fits[list(range(0))], fits])
-    more = {
-        name: np.concatenate([values, every.columns.get(name, values[:600])[:600]])
-        for name, values in both.columns.items()
-    }
-    return fits.with_columns(more)[np.argsort(more["frame"], kind="stable")]
+    bead = {name: every.columns.get(name, fits.columns[name][:600]) for name in fits.columns}
+    both = SpotFits.concatenate([fits, fits.with_columns(bead)])
+    return both[np.argsort(both.frame, kind="stable")]
 
 
 def with_unknown_rows() -> SpotFits:
@@ -115,6 +112,8 @@ def test_parts_may_be_empty() -> None:
     assert_same(SpotFits.concatenate(list(merge_blinks(parts))), whole)
     assert not len(SpotFits.concatenate(list(merge_blinks([empty, empty]))))
     assert not len(SpotFits.concatenate(list(merge_blinks([fits[fits.flags > 0]]))))
+    nowhere = fits.with_columns(fits.columns | {"y": np.full(len(fits), np.nan)})
+    assert not len(SpotFits.concatenate(list(merge_blinks(cut(nowhere, 400)))))
 
 
 def test_precision_and_resolution_of_parts_are_those_of_the_whole() -> None:

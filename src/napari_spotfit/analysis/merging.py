@@ -168,8 +168,11 @@ class _EventsOfParts:
         self._event[rows] = links.event
         self._place = np.zeros(count, np.int64)
         self._place[rows] = np.arange(len(rows))
-        self._last_row = np.full(len(truncated), -1, np.int64)
-        np.maximum.at(self._last_row, links.event, rows)
+        last_row = np.full(len(truncated), -1, np.int64)
+        np.maximum.at(last_row, links.event, rows)
+        # Of each row the last one of its event, and none of those without.
+        self._last = np.full(count, count, np.int64)
+        self._last[rows] = last_row[links.event]
         self._truncated, self._step = truncated, step
 
     def merged(self, parts: Iterable[SpotFits]) -> Iterator[SpotFits]:
@@ -185,7 +188,7 @@ class _EventsOfParts:
                 raise ValueError("there are more good fits in the parts than when they were linked")
             table = good if waiting is None else SpotFits.concatenate([waiting, good])
             event = self._event[rows]
-            over = (event >= 0) & (self._last_row[event] < end)
+            over = self._last[rows] < end
             yield self._events(table[over], rows[over])
             waits = (event >= 0) & ~over
             waiting, rows = table[waits], rows[waits]

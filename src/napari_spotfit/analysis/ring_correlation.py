@@ -15,6 +15,7 @@ from ..models.columns import CHANNEL, IN_PLANE, STOP
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
+from .field import in_field
 from .pairing import of_one_channel
 from .tracks import frames_of
 
@@ -95,6 +96,11 @@ def fourier_ring_correlation(fits: SpotFits | Iterable[SpotFits]) -> RingCorrela
         If the fits are not of one movie, are too few, all in one place, or their halves do not
         agree on anything.
 
+    Warns
+    -----
+    UserWarning
+        If some fits are far outside of the field of all others, and left out.
+
     Examples
     --------
     >>> import numpy as np
@@ -115,7 +121,7 @@ def fourier_ring_correlation(fits: SpotFits | Iterable[SpotFits]) -> RingCorrela
         )
     refuse_several_movies(fits)
     known = fits.accepted & np.isfinite(fits.columns["y"]) & np.isfinite(fits.columns["x"])
-    rows = np.flatnonzero(known)
+    rows = in_field(fits.columns, np.flatnonzero(known))
     if len(rows) < _LEAST:
         raise ValueError(
             f"{len(rows)} of {len(fits)} fits are good and have positions, but at least {_LEAST} "
