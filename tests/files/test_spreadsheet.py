@@ -14,8 +14,8 @@ from commands import run
 from exchange_cases import localised
 
 from napari_spotfit import SpotFits, load_fits
+from napari_spotfit.files.csv_file import as_text_cell, frame_for_spreadsheets
 from napari_spotfit.files.formats import read, write
-from napari_spotfit.files.spreadsheet import as_text_cell, frame_for_spreadsheets
 
 EVIL = '=HYPERLINK("http://a.b";"c")'
 TEXTS = [

@@ -12,8 +12,8 @@ from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication, QLabel, QToolTip
 
 from napari_spotfit import Settings
-from napari_spotfit.settings.parameter import Parameter, setting
 from napari_spotfit.settings.settings import parameters
+from napari_spotfit.settings.validation import Parameter, setting
 from napari_spotfit.widgets.parts.boxes import NumberBox
 from napari_spotfit.widgets.parts.form import SettingsForm, control_of, widget_for
 

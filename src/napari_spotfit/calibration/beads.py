@@ -21,8 +21,7 @@ from ..localization.localize import localize
 from ..models.bounds import number
 from ..models.columns import IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
-from ..settings.camera_noise import electrons_of
-from ..settings.settings import Settings
+from ..settings.settings import Settings, electrons_of
 from .plane_order import check_order
 
 Array = NDArray[np.float64]

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device
 from ..models.columns import IN_PLANE
-from ..settings.camera_noise import has_shot_noise
 from ..settings.noise_model import NoiseModel
-from ..settings.settings import Settings
+from ..settings.settings import Settings, has_shot_noise
 from .cpu import layouts
 from .cpu.layouts import ErrorColumns
 from .cpu.library import load

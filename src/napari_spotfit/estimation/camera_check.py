@@ -15,9 +15,8 @@ from ..models.calibration import Calibration
 from ..models.columns import STDERR
 from ..models.measured_psf import MeasuredPsf
 from ..results.spot_fits import SpotFits
-from ..settings.camera_noise import noise_of
 from ..settings.noise_model import UNLIKE
-from ..settings.settings import Settings
+from ..settings.settings import Settings, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
 from .spot_noise import light_left

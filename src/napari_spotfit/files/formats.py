@@ -13,7 +13,7 @@ import numpy as np
 from ..caller import warn_caller
 from ..models.columns import REQUIRED, STOP
 from ..untrusted import named
-from .csv_file import read_csv, write_csv
+from .csv_file import read_csv, table_for_spreadsheets, write_csv
 from .exchange.format import ExportReport, Format
 from .exchange.image_info import (
     ImageInfo,
@@ -25,7 +25,6 @@ from .exchange.image_info import (
 from .exchange.mapping import with_planes_named, with_position, without_unknown_stops
 from .exchange.registry import EXCHANGE, by_content, by_name
 from .parquet import read_parquet, write_parquet
-from .spreadsheet import table_for_spreadsheets
 from .table import FORMAT_KEY, TEXT, WORDS, SpotTable, StoredColumn, UnreadableFileError
 from .writing import unfinished
 

@@ -15,8 +15,7 @@ from ...analysis.spot_sample import settings_of
 from ...engine.quality.flags import RULES, flags_of
 from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
-from ...results.numbers import MISSING, with_error
-from ...results.units import PixelSize
+from ...results.numbers import MISSING, PixelSize, with_error
 from ...settings.settings import parameters
 from ..parts.layout import Label, explain, fill
 from .spot import Spot

@@ -11,7 +11,7 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeyEvent, QResizeEvent, QValidator
 from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip, QWidget
 
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from .docking import Follower
 from .layout import guard_wheel
 

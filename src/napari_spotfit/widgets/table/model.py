@@ -14,8 +14,7 @@ from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QTableView
 
 from ...models.columns import STOP
-from ...results.numbers import MISSING, decimals_for, number_text
-from ...results.units import Units
+from ...results.numbers import MISSING, Units, decimals_for, number_text
 from ..layers.appearance import STOP_COLORS
 from ..parts.layout import explain, show_whole_rows
 from .features import Feature
