@@ -36,8 +36,8 @@ from .calibration.files import load_calibration as load_calibration
 from .calibration.measure_psf import calibrate_psf as calibrate_psf
 from .calibration.microscope_quality import MicroscopeQuality as MicroscopeQuality
 from .calibration.microscope_quality import microscope_quality as microscope_quality
-from .engine.errors import BackendFallbackWarning as BackendFallbackWarning
-from .engine.errors import BackendUnavailableError as BackendUnavailableError
+from .engine.backend import BackendFallbackWarning as BackendFallbackWarning
+from .engine.backend import BackendUnavailableError as BackendUnavailableError
 from .engine.quality.flags import Flag as Flag
 from .estimation.image_noise import noise_model as noise_model
 from .estimation.psf_width import estimate_sigma as estimate_sigma

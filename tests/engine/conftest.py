@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scenes import told
 
-from napari_spotfit.engine.cpu import detect as cpu
+from napari_spotfit.engine.cpu import backend as cpu
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 from napari_spotfit.engine.cuda import detect as cuda
 

@@ -8,7 +8,7 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel, Settings
-from napari_spotfit.engine.cpu import detect as cpu
+from napari_spotfit.engine.cpu import backend as cpu
 from napari_spotfit.engine.detection.band import WIDTHS, half_kernel, whole_kernel
 from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
 from napari_spotfit.engine.detection.volume_bands import make_volume_bands

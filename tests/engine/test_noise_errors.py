@@ -21,7 +21,7 @@ from napari_spotfit import (
     localize,
     simulate_spots,
 )
-from napari_spotfit.engine.cuda import filtered_errors as on_a_gpu
+from napari_spotfit.engine.cuda import roi_kernels as on_a_gpu
 from napari_spotfit.engine.filtered_noise import correct_errors, error_columns, filtered_noise
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS

@@ -14,7 +14,7 @@ from scipy import ndimage
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine.cpu import layouts
 from napari_spotfit.engine.cpu.block_fits import LEAST_COUNT, PLATEAU
-from napari_spotfit.engine.cuda import flat_areas as there
+from napari_spotfit.engine.cuda import roi_kernels as there
 
 SHAPE = (60, 70)
 CENTRES = np.array([(14.2, 15.3), (15.8, 47.4), (42.7, 20.1), (44.0, 52.6)])
@@ -94,7 +94,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
     )
     for top in (256, 258, 300):
         rule = layouts.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
-        areas = there.find(HOST, HOST.commands(), frames, corners, roi_shape, rule)
+        areas = there.find_flat_areas(HOST, HOST.commands(), frames, corners, roi_shape, rule)
         found = (areas & layouts.FLAT_TOP) != 0
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):

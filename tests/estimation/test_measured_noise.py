@@ -7,7 +7,7 @@ import pytest
 from scenes import filtered_by_scipy, movie_of, scattered
 from scipy.ndimage import gaussian_filter
 
-from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.detection import band
 from napari_spotfit.engine.kernel_arguments import address

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
+from napari_spotfit.engine.backend import BackendFallbackWarning
 from napari_spotfit.engine.detection.candidates import merge_plateaus
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
-from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ..engine.errors import BackendUnavailableError
+from ..engine.backend import BackendUnavailableError
 from ..engine.select import select_backend, usable_here
 from ..files.settings_file import load_settings
 from ..models.profiles import ALL_MODELS

@@ -122,7 +122,7 @@ def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple
     where = error_columns(columns, filtered.columns)
     count = len(columns["amplitude"])
     if is_on_device(columns["amplitude"]):
-        from .cuda.filtered_errors import correct_errors as correct_there
+        from .cuda.roi_kernels import correct_errors as correct_there
 
         correct_there(filtered.noise, where, count)
         return

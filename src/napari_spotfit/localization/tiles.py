@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.block import Block, Highest, Positions
-from ..engine.cpu.detect import strip_rows
+from ..engine.cpu.backend import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels

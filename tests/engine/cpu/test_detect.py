@@ -13,7 +13,7 @@ from scenes import (
     told,
 )
 
-from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.settings.settings import Settings
 
 

@@ -7,7 +7,7 @@ from scenes import places, told
 from scipy.optimize import curve_fit
 from scipy.spatial import cKDTree
 
-from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.settings.settings import Settings
 
 

@@ -232,7 +232,7 @@ class CpuFitter:
 
     def _fit_shared(self) -> None:
         """Fit large ROIs, one after the other, each by all threads."""
-        from .large_rois import LargeFit, team
+        from .fit_kind import LargeFit, team
 
         given, job, memory = self._given, self._job, np.empty(self._work_bytes, np.uint8)
         kinds = bool(given.source.planes.values), True

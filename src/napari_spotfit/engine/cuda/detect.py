@@ -1,6 +1,6 @@
 """Detect spots on the GPU: maxima of both bands, and which of them are separate spots.
 
-GPU version of :mod:`napari_spotfit.engine.cpu.detect`. Only maxima are downloaded, and the few
+GPU version of :mod:`napari_spotfit.engine.cpu.backend`. Only maxima are downloaded, and the few
 frames with maxima on plateaus.
 """
 
@@ -29,8 +29,7 @@ from ..detection.candidates import (
     nothing,
 )
 from ..detection.detection_settings import MAXIMUM, make_detection_settings
-from .compile import PIXEL_TYPES
-from .device import Device, current_device
+from .compile import PIXEL_TYPES, Device, current_device
 
 #: Device memory of a call besides the frames, at least for one strip of one frame; of it, memory of
 #: filtered pixels for a strip of rows, and for several frames.

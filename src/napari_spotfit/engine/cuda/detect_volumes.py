@@ -23,8 +23,7 @@ from ..detection.candidates import (
     merge_plateaus,
 )
 from ..detection.detection_settings import MAXIMUM, bands_of, make_detection_settings
-from .compile import PIXEL_TYPES
-from .device import Device
+from .compile import PIXEL_TYPES, Device
 
 #: Threads of a block, and blocks of a launch at most, which take one voxel after the other.
 THREADS, _MOST_BLOCKS = 256, 1 << 14
