@@ -30,7 +30,7 @@ from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
-from .batch.localize_files import localize_files as localize_files
+from .batch.run import localize_files as localize_files
 from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration
 from .calibration.measure_psf import calibrate_psf as calibrate_psf

@@ -30,7 +30,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.files import csv_file, parquet, streaming
+from napari_spotfit.files import csv_file, formats, parquet
 from napari_spotfit.files.formats import read, write
 from napari_spotfit.files.table import FORMAT, FORMAT_KEY, StoredColumn, UnreadableFileError
 
@@ -395,7 +395,7 @@ def test_the_file_says_what_it_is(fits, tmp_path):
 
 @pytest.mark.parametrize("end", ENDS[:2])
 def test_parts_that_are_saved_one_by_one_are_the_whole(end, tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
+    monkeypatch.setattr(formats, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
     monkeypatch.setattr(parquet, "GROUP", 30)
     fits = localize(simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)[0])
     parts = [fits[:20], fits[20:20], fits[20:33], fits[33:]]
@@ -422,8 +422,8 @@ def test_the_next_parts_are_made_while_some_are_written(fits, tmp_path, monkeypa
         yield fits
 
     waited: list[bool] = []
-    monkeypatch.setattr(streaming, "_ROWS", {".csv": len(fits)})
-    monkeypatch.setitem(streaming._WRITERS, ".csv", waits)
+    monkeypatch.setattr(formats, "_ROWS", {".csv": len(fits)})
+    monkeypatch.setitem(formats._WRITERS, ".csv", waits)
     assert save_fits(parts(), tmp_path / "a.csv") == 2 * len(fits)
     assert waited == [True, True]
 
@@ -439,7 +439,7 @@ def test_what_cannot_be_written_ends_the_run(fits, tmp_path, monkeypatch, end):
 
     broken = dict(fits.to_table().columns) | {"sigma": np.zeros((len(fits), 2), np.float32)}
     wrong = type(fits.to_table())(broken, fits.to_table().about)
-    monkeypatch.setattr(streaming, "_gathered", lambda tables, rows: (wrong for _ in tables))
+    monkeypatch.setattr(formats, "_gathered", lambda tables, rows: (wrong for _ in tables))
     with pytest.raises((ValueError, AssertionError, TypeError)):
         save_fits(parts(), tmp_path / f"a{end}")
     assert len(made) < 5

@@ -21,12 +21,14 @@ from napari_spotfit.models.expressions.grammar import (
     MAX_DEPTH,
     MAX_LENGTH,
     MAX_POWER,
+    NUMPY,
     Call,
     Name,
     Number,
     parse,
+    to_cuda,
+    value_of,
 )
-from napari_spotfit.models.expressions.program import NUMPY, to_cuda, value_of
 from napari_spotfit.models.profiles import GAUSSIAN, Profile
 
 ROUND = "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))"

@@ -26,7 +26,7 @@ from ..settings.settings import Settings, has_shot_noise
 from .cpu import layouts
 from .cpu.layouts import ErrorColumns
 from .cpu.library import load
-from .detection.band import WIDTHS, half_kernel, whole_kernel
+from .detection.bands import WIDTHS, half_kernel, whole_kernel
 from .kernel_arguments import address
 
 Array = NDArray[np.float64]

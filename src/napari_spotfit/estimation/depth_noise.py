@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.volume_bands import along_z_noise
+from ..engine.detection.bands import along_z_noise
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration

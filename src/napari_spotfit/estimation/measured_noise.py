@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.cpu.layouts import DetectionSource
 from ..engine.cpu.library import load
-from ..engine.detection.band import make_bands
+from ..engine.detection.bands import make_bands
 from ..engine.detection.detection_settings import (
     NO_NOISE,
     detection_source,

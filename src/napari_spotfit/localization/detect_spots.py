@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.block import Block
-from ..engine.detection.band import WIDTHS, kernel_radius
+from ..engine.detection.bands import WIDTHS, kernel_radius
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell

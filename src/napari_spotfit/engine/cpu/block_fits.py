@@ -17,7 +17,7 @@ from .. import threads
 from ..backend import Columns
 from ..block import Block, Positions, in_order, outside
 from ..columns import numbers_per_fit
-from ..detection.band import make_bands
+from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
 from ..fit_job import SIGMA_Z, FitJob, make_fit_settings

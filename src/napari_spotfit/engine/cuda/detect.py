@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
-from ..detection.band import Bands, make_bands
+from ..detection.bands import Bands, make_bands
 from ..detection.candidates import (
     Candidates,
     Maxima,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ..cpu.layouts import DetectionSettings, DetectionWork, Strip, VolumeSettings, VolumeWork
-from ..detection.band import Bands
+from ..detection.bands import Bands
 from ..detection.candidates import (
     Candidates,
     Maxima,

@@ -15,12 +15,13 @@ from ...models.columns import COLUMNS, IN_PLANE, STOP, describe, is_index
 from ...models.stopping import STOP_NAMES
 from ..table import WORDS, SpotTable, StoredColumn, UnreadableFileError, codes_of
 from .delimited import Rows, titles_of, write_rows
-from .format import ExportReport, Format
 from .image_info import PIXEL_UNITS, ImageInfo, nanometres_of
 from .mapping import (
     DERIVED_NAMES,
     ColumnMapping,
     Convention,
+    ExportReport,
+    Format,
     as_typed,
     counted_from,
     from_format,

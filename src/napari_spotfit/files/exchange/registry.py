@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .calibrated_tables import Smap, ThunderStorm, TrackMate
 from .decode import Decode
-from .format import Format
+from .mapping import Format
 from .picasso import Picasso
 from .pixel_tables import BigFish, NapariPoints, PlainCsv, RsFish
 from .smlm import Smlm

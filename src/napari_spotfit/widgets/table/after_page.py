@@ -20,8 +20,8 @@ from qtpy.QtWidgets import (
 
 from ...analysis.drift import Drift
 from ...analysis.ring_correlation import RingCorrelation
-from ...files.rendered_file import write_rendered
 from ...files.table import steps
+from ...files.writing import write_rendered
 from ...settings.validation import Parameter
 from ..layers.history import History
 from ..layers.points import HISTORY
