@@ -1,4 +1,4 @@
-"""Microscope quality: the widths of beads as a table and a map, beside theory."""
+"""The beads of a calibration as a table with ticks, and their widths as a table and a map."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pyqtgraph as pg
+from numpy.typing import NDArray
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QComboBox,
     QFileDialog,
@@ -19,6 +21,7 @@ from qtpy.QtWidgets import (
 )
 
 from ...calibration.microscope_quality import MicroscopeQuality
+from ...models.astigmatism import Bead
 from ...results.numbers import MISSING
 from ..parts.layout import explain, fill, guard_wheel, show_whole_rows
 from ..parts.messages import StatusLine
@@ -30,6 +33,11 @@ _MAP_TIP = (
     "<p>The full width at half maximum of each bead that is used, where it lies: yellow is wide, "
     "blue narrow. One side wider than the other: tilt, or a field that is not flat.</p>"
 )
+_BEAD_TITLES = ("bead", "z [nm]", "photons", "residual [px]", "")
+_BEAD_ROW = 22
+_UNTICKED = "unticked"
+#: Pixels within which a bead is the same one.
+_SAME = 2.0
 
 
 class QualityPage(QWidget):
@@ -119,3 +127,60 @@ class QualityPage(QWidget):
 
 def _tip(x: float, y: float, data: float) -> str:
     return f"y {y:.0f}, x {x:.0f}: {data:.0f} nm"
+
+
+class BeadTable(QTableWidget):
+    """Beads, each with a tick; one that is not used says why."""
+
+    def __init__(self) -> None:
+        super().__init__(0, len(_BEAD_TITLES))
+        self.setHorizontalHeaderLabels(_BEAD_TITLES)
+        show_whole_rows(self, _BEAD_ROW)
+        header = self.horizontalHeader()
+        assert header is not None
+        header.setStretchLastSection(True)
+        self._beads: list[Bead] = []
+
+    @property
+    def places(self) -> NDArray[np.float64]:
+        """Y and x of all beads, in pixels."""
+        return np.array([(bead.y, bead.x) for bead in self._beads], float).reshape(-1, 2)
+
+    @property
+    def ticked(self) -> NDArray[np.bool_]:
+        """Which beads are ticked."""
+        items = [self.item(row, 0) for row in range(self.rowCount())]
+        return np.array(
+            [item is not None and item.checkState() == Qt.CheckState.Checked for item in items],
+            bool,
+        )
+
+    def show_beads(self, beads: tuple[Bead, ...], *, keep: bool = False) -> None:
+        """Show the beads of a calibration; with ``keep`` those that were unticked before, too."""
+        kept = []
+        if keep:
+            there = np.array([(one.y, one.x) for one in beads], float).reshape(-1, 2)
+            for bead, place in zip(self._beads, self.places, strict=True):
+                if not (np.hypot(*(there - place).T) < _SAME).any():
+                    reason = _UNTICKED if bead.used else bead.reason
+                    kept.append(bead._replace(used=False, reason=reason))
+        self._beads = sorted([*beads, *kept])
+        self.setRowCount(len(self._beads))
+        for row, bead in enumerate(self._beads):
+            texts = (
+                f"{bead.y:.0f}, {bead.x:.0f}", _text(bead.z, 0), _text(bead.photons, 0),
+                _text(bead.residual, 3), "" if bead.used else bead.reason,
+            )  # fmt: skip
+            for column, text in enumerate(texts):
+                item = QTableWidgetItem(text)
+                item.setToolTip(text)
+                if not column:
+                    state = Qt.CheckState.Checked if bead.used else Qt.CheckState.Unchecked
+                    item.setFlags(item.flags() | Qt.ItemFlag.ItemIsUserCheckable)
+                    item.setCheckState(state)
+                self.setItem(row, column, item)
+        self.resizeColumnsToContents()
+
+
+def _text(number: float, digits: int) -> str:
+    return f"{number:.{digits}f}" if math.isfinite(number) and number else MISSING

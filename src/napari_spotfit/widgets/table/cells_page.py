@@ -33,9 +33,9 @@ from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits
-from .model import NumbersTable
 from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
+from .view import NumbersTable
 
 if TYPE_CHECKING:
     import pandas as pd

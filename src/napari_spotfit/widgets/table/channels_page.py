@@ -35,9 +35,9 @@ from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits, read_columns
-from .model import NumbersTable
 from .page import Page
 from .shown_spots import ShownSpots
+from .view import NumbersTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
