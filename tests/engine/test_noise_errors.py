@@ -233,7 +233,7 @@ def test_the_estimate_is_made_once_and_kept():
     assert localize(movie, frames=2).settings.noise == noise
     assert fit_at(movie, places[:3]).settings.noise == noise
     assert localize(movie, errors=False).settings.noise == noise  # detection goes by it, too
-    # By it lone pixels are told.
+    # By it hot pixels are found.
     assert fit_at(movie, places[:3], errors=False).settings.noise == noise
 
 

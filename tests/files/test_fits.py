@@ -266,14 +266,14 @@ def test_two_columns_of_one_title_are_refused(fits, tmp_path):
 
 @pytest.mark.parametrize("end", ENDS[:2])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.9, 0.999])
-def test_a_file_that_was_cut_off_is_told(fits, tmp_path, csv_by, end, share):
+def test_a_file_that_was_cut_off_is_named(fits, tmp_path, csv_by, end, share):
     path = tmp_path / f"a{end}"
     fits.save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(UnreadableFileError, match=f"“a{end}” cannot be opened: ") as told:
+    with pytest.raises(UnreadableFileError, match=f"“a{end}” cannot be opened: ") as message:
         load_fits(path)
-    assert "\n" not in str(told.value).strip()
+    assert "\n" not in str(message.value).strip()
 
 
 @pytest.mark.parametrize("end", ENDS[:2])
@@ -295,13 +295,13 @@ def test_a_damaged_file_opens_rightly_or_says_so(fits, tmp_path, end, place, byt
     assert len(found) <= 5
 
 
-def test_damaged_numbers_of_rows_are_told(fits, tmp_path):
+def test_damaged_numbers_of_rows_are_refused(fits, tmp_path):
     path = tmp_path / "a.spots.parquet"
     fits[:5].save(path)
     whole = path.read_bytes()
     # Behind the columns of a group of rows stand their number and sizes, then what we say.
     end = whole.index(FORMAT_KEY.encode())
-    told = 0
+    refused = 0
     for place in range(end - 20, end):
         for change in (1, 2, 6, 16, 64):
             damaged = bytearray(whole)
@@ -310,14 +310,14 @@ def test_damaged_numbers_of_rows_are_told(fits, tmp_path):
             try:
                 found = load_fits(path)
             except UnreadableFileError as error:
-                told += "more rows than others" in str(error)
+                refused += "more rows than others" in str(error)
             else:
                 assert found.x.tobytes() == fits[:5].x.tobytes()
-    assert told > 0
+    assert refused > 0
 
 
 @pytest.mark.parametrize("end", ENDS[:2])
-def test_a_newer_format_is_told(fits, tmp_path, end, monkeypatch):
+def test_a_newer_format_is_refused(fits, tmp_path, end, monkeypatch):
     from napari_spotfit.files import table
 
     path = tmp_path / f"a{end}"
@@ -328,7 +328,7 @@ def test_a_newer_format_is_told(fits, tmp_path, end, monkeypatch):
         load_fits(path)
 
 
-def test_foreign_files_are_told(tmp_path, fits):
+def test_foreign_files_are_refused(tmp_path, fits):
     table = fits.to_dataframe()
     table.to_csv(tmp_path / "a.spots.csv", index=False)
     table.to_parquet(tmp_path / "a.spots.parquet")
@@ -340,7 +340,7 @@ def test_foreign_files_are_told(tmp_path, fits):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ('"sigma_max": 2.0', '"sigma_max": "wide"', "metadata are damaged: sigma_max"),
         ('"threads": null', '"threads": null, "of_later": 3', "unknown setting of_later"),
@@ -353,15 +353,15 @@ def test_foreign_files_are_told(tmp_path, fits):
         ("frame,y,x,", "frame,y,z,", "x"),
     ],
 )
-def test_what_is_wrong_beside_the_columns_is_told(fits, tmp_path, csv_by, old, new, told):
+def test_what_is_wrong_beside_the_columns_is_named(fits, tmp_path, csv_by, old, new, message):
     path = tmp_path / "a.spots.csv"
     fits.save(path)
     text = path.read_text(encoding="utf-8")
     if old.startswith('"index"'):
-        old, new, told = '# index: ["frame"]', '# index: ["axis_0"]', "no column 'axis_0'"
+        old, new, message = '# index: ["frame"]', '# index: ["axis_0"]', "no column 'axis_0'"
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
-    with pytest.raises(UnreadableFileError, match=told):
+    with pytest.raises(UnreadableFileError, match=message):
         load_fits(path)
 
 

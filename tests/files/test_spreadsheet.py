@@ -104,8 +104,8 @@ def test_convert_for_spreadsheets(tmp_path, monkeypatch):
     ]
     assert isinstance(load_fits("b.spots.csv"), SpotFits)
     assert read(tmp_path / "b.spots.csv").about.settings == fits().settings
-    told = run("convert", "a.spots.parquet", "c.spots.parquet", "--spreadsheet", code=1).stderr
-    assert "spreadsheets read CSV" in told
+    output = run("convert", "a.spots.parquet", "c.spots.parquet", "--spreadsheet", code=1).stderr
+    assert "spreadsheets read CSV" in output
 
 
 def test_tables_for_the_clipboard():

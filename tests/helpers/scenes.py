@@ -85,7 +85,7 @@ def filtered_by_scipy(frame, sigma):
     return narrow - wide
 
 
-def told(frames, settings):
+def estimated(frames, settings):
     """Return settings with a width of 1.3 px and the noise of frames, unless given."""
     if settings.sigma is None:
         settings = settings.changed(sigma=1.3)

@@ -331,9 +331,9 @@ def test_models_are_keys_and_travel():
     assert hash(own) == hash(again)
     assert own != Profile.from_expression(FLAT_TOP, start={"s": "sigma", "q": 2})
     chosen = Settings(model=own, fixed={"q": 1.2})
-    told = json.loads(json.dumps(chosen.to_dict()))
-    assert Settings(**told) == chosen
-    assert hash(Settings(**told)) == hash(chosen)
+    saved = json.loads(json.dumps(chosen.to_dict()))
+    assert Settings(**saved) == chosen
+    assert hash(Settings(**saved)) == hash(chosen)
     with pytest.raises(ValueError, match="not made from an expression"):
         GAUSSIAN.to_dict()
 

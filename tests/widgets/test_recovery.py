@@ -155,7 +155,7 @@ def test_results_are_kept_until_they_are_saved(
     assert files() == []
 
 
-def test_it_is_told_that_a_result_cannot_be_kept(
+def test_it_is_said_that_a_result_cannot_be_kept(
     viewer, widget, fit, qtbot, make_movie, settings_folder
 ):
     (settings_folder / "napari-spotfit").mkdir(exist_ok=True)

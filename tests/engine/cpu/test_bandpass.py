@@ -41,7 +41,7 @@ def test_border_noise_is_what_scipy_makes_of_white_noise():
     np.testing.assert_allclose(ours.bands[0].gain, spread[10:-10, 10:-10].mean(), rtol=0.01)
     np.testing.assert_allclose(border * ours.bands[0].gain, spread, rtol=0.06)
     assert ours.lowest_border <= border.min() * (1 + 1e-6)
-    # A long axis is told from a short one.
+    # A long axis is distinguished from a short one.
     long = border_of(1.3, (44, 400))
     assert long[12, 200] == pytest.approx(long[12, 100], rel=1e-6)
     np.testing.assert_allclose(long[:, :10], border[:, :10], rtol=1e-5)
