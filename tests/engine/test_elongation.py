@@ -71,7 +71,7 @@ def test_lines_are_no_spots(instruction_set, height, most, degrees):
         localize(taken(ridges(height, degrees=degrees), seed), sigma=SIGMA).good.sum()
         for seed in range(8)
     ]
-    # So many in 512×512 pixels at most, of 25 to 1500 without the flag.
+    # The most in 512×512 pixels; without the flag there are 25 to 1500.
     assert 4 * np.mean(good) <= most + 2
 
 

@@ -54,7 +54,7 @@ def in_a_loop(dtype, roi_shape):
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = rng.integers(0, 200, (6, 50, 60)).astype(dtype)
     top = 255 if dtype == np.uint8 else 4095
-    frames[1, 20:23, 30:32] = top  # of which a ROI may have any part
+    frames[1, 20:23, 30:32] = top  # a ROI may have any part of it
     frames[2, 5, 5:8] = top  # too few for a plateau
     frames[3, 10:13, 10:13] = 220  # not the highest
     frames[3, 40, 40] = 230

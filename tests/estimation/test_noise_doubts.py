@@ -64,7 +64,7 @@ def test_a_wrong_camera_is_warned_of(electrons, name):
     with pytest.warns(UserWarning, match=f"the image has {what}") as said:
         fits = localize(taken(electrons), sigma=1.3, **RIGHT | options)
     assert said[0].filename == __file__
-    # Whoever goes on with these settings knows.
+    # With these settings there is no second warning.
     assert not doubts(taken(electrons), settings=fits.settings)
 
 

@@ -55,7 +55,7 @@ def places(found):
 def nearest(found, truth, radius):
     """Return each true place's distance to the nearest found one, inf beyond the radius.
 
-    Places are (y, x), or (frame, y, x), of which only those of the same frame are near.
+    Places are (y, x), or (frame, y, x); only those of the same frame are near.
     """
     found, truth = (np.array(these, float) for these in (found, truth))
     for these in (found, truth):

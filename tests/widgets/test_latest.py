@@ -1,4 +1,4 @@
-"""Work in the background of which only the latest counts."""
+"""Of work in the background only the latest counts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from napari_spotfit.files.formats import read
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.saved_layers import attributes_of, write_csv, write_parquet
 
-#: Another process that keeps a result of so many frames, and how it ends.
+#: Another process that keeps a result of some frames, and how it ends.
 PROCESS = """
 import os, signal, sys
 import napari_spotfit

@@ -305,7 +305,7 @@ def _link_part(
     dark = min(max_dark, int(frames[-1] - frames[0]))
     if dark > _MOST_DARK:
         raise ValueError(
-            f"max_dark_frames must be at most {_MOST_DARK} for fits over so many frames; got "
+            f"max_dark_frames must be at most {_MOST_DARK} for fits over this many frames; got "
             f"{max_dark}"
         )
     places, errors = memory[1 : 1 + axes], memory[1 + axes : -3]

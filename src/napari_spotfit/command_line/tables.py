@@ -31,7 +31,7 @@ _NAMES = click.Choice(list(EXCHANGE))
 )  # fmt: skip
 @click.option(
     "--image", type=click.Path(exists=True, path_type=Path),
-    help="The image that was fitted, of which doubtful fits are cut out.",
+    help="The image that was fitted, for cut-outs of doubtful fits.",
 )  # fmt: skip
 @click.option("--channel", metavar="N|NAME", help="The channel of an image with several.")
 @click.option(

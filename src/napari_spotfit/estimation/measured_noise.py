@@ -48,7 +48,7 @@ from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 
 #: Squares of one number with such a side at least are no noise, and of how many pixels' images none
-#: is by chance: that of sparse counts, of which most are 0, is larger by far.
+#: is by chance: that of sparse counts, mostly 0, is larger by far.
 _LEAST_SIDE, _BY_CHANCE = 8, 1e-3
 #: Areas are looked for again without those that are known, whose pixels are no sparse counts.
 _ROUNDS = 4
@@ -179,7 +179,7 @@ def _in_squares(changes: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
 
 #: About this many blocks are enough to measure the noise.
 _ENOUGH_BLOCKS = 4096
-#: The scatter of filtered frames is looked at where there are about so many pixels.
+#: Pixels, about, in which the scatter of filtered frames is looked at.
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6

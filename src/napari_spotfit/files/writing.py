@@ -44,7 +44,7 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-#: Endings of OME-TIFF; from so many bytes on, the file is a BigTIFF.
+#: Endings of OME-TIFF; and the bytes of an image above which the file is a BigTIFF.
 ENDINGS = (".ome.tif", ".ome.tiff", ".tif", ".tiff")
 _BIG = 1 << 31
 

@@ -25,7 +25,7 @@ from .camera import Camera, PerPixel
 from .frames import Part
 
 _NO_CAMERA = Camera()
-#: Number of ROIs of which counts are checked.
+#: Number of ROIs whose counts are checked.
 _CHECKED = 64
 
 

@@ -143,7 +143,7 @@ class Detector:
     settings, variance_map
         As :func:`detect` takes them.
     level, depth
-        Those of a frame of which they are a part.
+        Those of the whole frame, if these are parts of it.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Rows and vectors of a block of pixels of large ROIs that the library works on, at most.
 _ROWS_OF_BLOCK, _VECTORS_OF_BLOCK = 32, 32
-#: Calls with the number of a thread and of a piece, for so many pieces.
+#: Calls a function with the number of a thread and of a piece, for a number of pieces.
 Share = Callable[[Callable[[int, int], None], int], None]
 
 

@@ -25,8 +25,8 @@ from .pieces import fit_in_pieces, halving
 from .transfer import CommandList
 
 #: Largest work of a launch in operations per thread, and the number of multiprocessors for which it
-#: holds: a display driver ends kernels after two seconds, of which this takes a tenth on a GPU with
-#: a twentieth of an H200's speed.
+#: holds: 0.2 s on a GPU with a twentieth of an H200's speed, as display drivers end kernels after
+#: 2.
 _LAUNCH_WORK, _SLOW = 1e11, 7
 #: Least number of warps per multiprocessor in a launch.
 _WARPS_AT_ONCE = 4

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 WIDTHS = (0.625, 1.0, 1.6)
 #: Where the kernels end, in units of their σ.
 TRUNCATE = 3.0
-#: About how many pixels to look at for the scatter, but at least one row in so many.
+#: Pixels to look at for the scatter, about; and the most rows from one that is looked at to the
+#: next.
 SAMPLES, ROW_STEP = 8192, 8
 
 #: With which they come together to the variance of a difference.
@@ -99,7 +100,7 @@ class Bands(NamedTuple):
     step: int
     diagonal: int
     lowest_border: float
-    #: The scatter is looked at in one row of so many.
+    #: Rows from one in which the scatter is looked at to the next.
     row_step: int
     #: Of volumes; gain and response of the bands are those in the middle of the stack then.
     volume: VolumeBands | None = None

@@ -50,7 +50,7 @@ def expected_false_spots(
 ) -> float:
     """Return the expected number of maxima of white noise above a score, per 10⁶ pixels.
 
-    Of volumes with so many planes, they are those that are highest along z, too.
+    With a number of planes, of volumes, they are those that are highest along z, too.
 
     Examples
     --------
