@@ -243,6 +243,29 @@ def test_lengths_in_other_units_are_converted(unit, text, value, qtbot, typed):
     assert box.text().endswith(f" {unit}")
 
 
+@pytest.mark.parametrize(
+    ("unit", "one", "two"),
+    [("frames", "1 frame", "2 frames"), ("counts/px", "1 count/px", "2 counts/px"),
+     ("px", "1 px", "2 px"), ("", "1", "2")],
+)  # fmt: skip
+def test_one_of_a_unit_is_singular(unit, one, two, qtbot, typed):
+    parameter = Parameter("Length", "", "fit", unit=unit, none_means="all")
+    box = NumberBox(parameter, optional=True)
+    qtbot.addWidget(box)
+    box.put(2)
+    assert box.text() == two
+    assert typed(box, "1") == 1
+    assert box.text() == one
+    box.show_number(2)
+    assert box.text() == two
+    box.stepBy(-1)
+    assert box.text() == one
+    box.show_number(None)
+    assert box.text() == "all"
+    assert typed(box, "2") == 2
+    assert box.text() == two
+
+
 def test_numbers_are_short(qtbot):
     assert make_control("min_delta").text() == "1e-6"
     sigma, roi = make_control("sigma"), make_control("roi_size")
