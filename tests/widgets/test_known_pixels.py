@@ -145,7 +145,7 @@ def test_the_inspector_shows_what_was_fitted(viewer, widget, scene, press, qtbot
     qtbot.waitUntil(lambda: "the camera gain of this fit is gone" in note(inspector))
 
 
-def test_maps_that_do_not_fit_are_told(viewer, widget, scene, press, qtbot):
+def test_maps_that_do_not_fit_are_shown(viewer, widget, scene, press, qtbot):
     widget.settings.camera.maps["gain"].layer = viewer.add_image(np.ones((5, 5)), name="small")
     press(widget.fit_button)
     assert "“small” has 5×5 pixels, but the camera gain of “movie”" in widget.status.text()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.cpu.layouts import DetectionSource
 from ..engine.cpu.library import load
-from ..engine.detection.band import make_bands
+from ..engine.detection.bands import make_bands
 from ..engine.detection.detection_settings import (
     NO_NOISE,
     detection_source,
@@ -50,7 +50,7 @@ from .second_opinion import looks_raw, second_opinion
 from .second_witness import some_parts
 
 #: Squares of one number with such a side at least are no noise, and of how many pixels' images none
-#: is by chance: that of sparse counts, of which most are 0, is larger by far.
+#: is by chance: that of sparse counts, mostly 0, is larger by far.
 _LEAST_SIDE, _BY_CHANCE = 8, 1e-3
 #: Areas are looked for again without those that are known, whose pixels are no sparse counts.
 _ROUNDS = 4
@@ -181,7 +181,7 @@ def _in_squares(changes: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
 
 #: About this many blocks are enough to measure the noise.
 _ENOUGH_BLOCKS = 4096
-#: The scatter of filtered frames is looked at where there are about so many pixels.
+#: Pixels, about, in which the scatter of filtered frames is looked at.
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
