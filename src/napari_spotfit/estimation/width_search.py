@@ -256,6 +256,8 @@ class WidthSearch:
         #: That of the pixels, as far as it was asked for.
         self.noise = self._settings.noise or noise
         self._seen: dict[float, PsfWidth | None] = {}
+        #: The width last looked for, and what was found with it.
+        self._last: tuple[float, Positions] | None = None
         self.why = "found 0"
 
     def width_at_a_glance(self, guess: float) -> PsfWidth | None:
@@ -302,6 +304,11 @@ class WidthSearch:
         known, sigma = self._known, width.sigma
         if known.neighbours not in ("auto", "joint") or known.fixed.get("sigma"):
             return width
+        shape, threads = self._sample.pixels.shape[1:], known.threads
+        if self._last is not None:  # most images are not crowded, which it shows
+            looked_for, found = self._last
+            if agree(looked_for, sigma) and not is_crowded(found, shape, sigma, threads):
+                return width
         for _ in range(_ROUNDS):
             calibration, block = self._prepared(sigma, None)
             positions, _ = self._spots(block, calibration.settings, _JOINTLY_FITTED)
@@ -309,7 +316,7 @@ class WidthSearch:
                 model=known.model, bounds=known.bounds, fixed=known.fixed, neighbours="auto"
             )
             job, before = self._job(calibration), sigma
-            crowded = is_crowded(positions, block, sigma, job.threads)
+            crowded = is_crowded(positions, shape, sigma, threads)
             if not crowded or not takes_joint_fits(job, block):
                 break
             columns = self._backend.fit(job, block, positions)
@@ -325,6 +332,8 @@ class WidthSearch:
         calibration, block = self._prepared(sigma, sigma_z)
         positions, real = self._spots(block, calibration.settings)
         job = self._job(calibration)
+        if sigma_z is None:
+            self._last = sigma, positions
         fits = self._backend.fit(job, block, positions)
         rows_of(job, fits)
         return fits, real
