@@ -254,7 +254,9 @@ def test_saturated_blob_is_left_as_it_is():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": "gaussian_elliptical", "pixel": "sampled"}, "the model 'gaussian'"),
+        ({"model": "gaussian_rotated", "pixel": "sampled"}, "one of the models gaussian"),
+        ({"model": "gaussian_elliptical"}, "the PSF's sigma_y; it is unknown"),
+        ({"fixed": {"x": 5.0}}, "no fixed parameter but widths"),
         ({"bounds": {"sigma": (1.0, 2.0)}}, "no bounds"),
     ],
 )

@@ -35,6 +35,8 @@ _MEET, _PASSES = 3.0, 4
 _LINE, _LONG = 3, 2 / 3
 #: How far neighbours are looked for, in units of σ.
 _FAR = 10.0
+#: The models of spots that are a product of Gaussians along the axes.
+_MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
 
 def takes_joint_fits(job: FitJob, block: Block) -> bool:
@@ -49,22 +51,32 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
     if settings.neighbours not in ("joint", "auto"):
         return False
     wrong = ""
-    if settings.model not in ("gaussian", ALL_MODELS["gaussian"]):
-        wrong = f"the model 'gaussian'; got {settings.profile.name!r}"
-    elif job.sigma is None:
-        wrong = "the PSF's sigma; it is unknown"
+    if settings.model not in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS)):
+        wrong = f"one of the models {', '.join(_MODELS)}; got {settings.profile.name!r}"
+    elif unknown := [name for name, width in _widths(job) if not width]:
+        wrong = f"the PSF's {unknown[0]}; it is unknown and not fixed"
     elif joint_noise(job) is None:
         wrong = "noise that is known; the image shows none"
     elif block.variances is not None or not _are_alike(block):
         wrong = "images without maps of weights or variances"
-    elif settings.bounds or set(settings.fixed) - {"sigma"}:
-        wrong = "no bounds, and no fixed parameter but sigma"
+    elif settings.bounds or set(settings.fixed) - set(settings.profile.widths):
+        wrong = "no bounds, and no fixed parameter but widths"
     if wrong and settings.neighbours == "joint":
         raise ValueError(
             f"neighbours='joint' needs {wrong}. Choose neighbours='exclude', or 'auto', which fits "
             "spots together where it can"
         )
     return not wrong
+
+
+def _widths(job: FitJob) -> list[tuple[str, float | None]]:
+    """Return the name of the width along each axis, and the PSF's, None if that is unknown."""
+    known = {"sigma": job.sigma, "sigma_z": job.sigma_z} | {
+        name: value for name, value in job.settings.fixed.items() if value
+    }
+    names = [f"sigma_{axis}" for axis in job.axes]
+    own = (name if name in job.model.widths else "sigma" for name in names)
+    return [(name, known.get(name)) for name in own]
 
 
 def _are_alike(block: Block) -> bool:
@@ -92,17 +104,16 @@ class _Crowds:
 
     def __init__(self, job: FitJob, block: Block, positions: Positions, columns: Columns) -> None:
         self._job, self._positions, self._single = job, positions, columns
-        fixed = job.settings.fixed.get("sigma")
-        assert job.sigma is not None
-        self._sigma = float(fixed or job.sigma)
-        self._fitter = JointFitter(job, block, self._sigma)
+        self._axes = job.axes
+        #: Along each axis.
+        self._widths = np.array([width for _, width in _widths(job)], float)
+        self._fitter = JointFitter(job, block, self._widths)
         self._shape = block.frame_shape
         flags = columns["flags"]
         can_move = columns[STOP] != int(StopCondition.INVALID)
         #: Whose place, and light, is where joint fits begin.
         self._good = good(flags) & can_move
-        start = np.where(self._good[:, np.newaxis], np.column_stack([columns["y"], columns["x"]]),
-                         positions.places)  # fmt: skip
+        start = np.where(self._good[:, np.newaxis], self._places(columns), positions.places)
         self._start = np.where(np.isfinite(start), start, -10.0 * max(self._shape))
         #: Those that take part in joint fits.
         self._there = can_move & (flags & int(Flag.SATURATED) == 0)
@@ -112,18 +123,22 @@ class _Crowds:
         overlap = self._linked(OVERLAP)
         self._is_alone = np.bincount(overlap, minlength=1)[overlap] == 1
 
+    def _places(self, columns: Columns | NDArray[np.void]) -> NDArray[np.float64]:
+        return np.column_stack([columns[axis] for axis in self._axes])
+
     def _linked(self, reach: float) -> NDArray[np.int64]:
         """Return the group of each position, those that take no part alone."""
         places = np.where(self._there[:, np.newaxis], self._start, np.nan)
         linked = Positions(places, self._positions.frame)
-        return link_positions(linked, reach * self._sigma, self._shape, self._job.threads)
+        return link_positions(linked, reach * self._widths, self._shape, self._job.threads)
 
     def fit(self) -> Columns:
         """Return the columns of all spots, by the fits that they belong to."""
         self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
         points, is_fitted = np.zeros(len(self._crowd), SPOT), self._in_crowd
         light = self._single["photons"] * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
-        points["y"], points["x"] = self._start.T
+        for axis, start in zip(self._axes, self._start.T, strict=True):
+            points[axis] = start
         points["light"] = np.where(self._good, light, 0.0)
         points["candidate"], points["crowd"] = np.arange(len(points)), self._crowd
         for _ in range(1 if self._job.one_row_per_position else _PASSES):
@@ -143,10 +158,10 @@ class _Crowds:
         frame = self._frame_of_crowd[points["crowd"]]
         order = np.argsort(frame, kind="stable")
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
-        places = np.where(takes_part, [points["y"], points["x"]], np.nan).T
+        places = np.where(takes_part[:, np.newaxis], self._places(points), np.nan)
         group = np.empty(len(points), np.int64)
         group[order] = link_positions(
-            Positions(places[order], frame[order]), _MEET * self._sigma, self._shape,
+            Positions(places[order], frame[order]), _MEET * self._widths, self._shape,
             self._job.threads,
         )  # fmt: skip
         label = np.arange(len(self._frame_of_crowd))
@@ -177,8 +192,8 @@ class _Crowds:
             return np.zeros(len(self._crowd), np.bool_)
         columns, flags = self._single, self._single["flags"]
         is_wide = np.zeros(len(flags), np.bool_)
-        if "sigma" not in self._job.settings.fixed:
-            least = _TWO_SPOTS * self._sigma
+        if "sigma" in self._job.model.widths and "sigma" not in self._job.settings.fixed:
+            least = _TWO_SPOTS * self._widths[-1]
             if self._job.settings.errors:
                 least = least + _ERRORS * np.nan_to_num(columns["sigma" + STDERR])
             is_wide = columns["sigma"] > least
@@ -192,9 +207,9 @@ class _Crowds:
         columns = {name: column.copy() for name, column in self._single.items()}
         for name, values in self._joint_columns(spots, rows).items():
             columns[name][rows] = values
-        places = np.column_stack([columns["y"], columns["x"]])
+        places = self._places(columns)
         linked = Positions(places, self._positions.frame)
-        reach = OVERLAP * self._sigma
+        reach = OVERLAP * self._widths
         columns[GROUP] = link_positions(linked, reach, self._shape, self._job.threads)
         evidence = self._single_evidence()
         evidence[rows] = spots["evidence"]
@@ -215,11 +230,11 @@ class _Crowds:
         position = np.concatenate([kept, own])
         spot = np.concatenate([np.full(len(kept), -1), np.arange(len(spots))])
         is_added = np.concatenate([np.zeros(len(kept), np.bool_), hidden])
-        places = np.concatenate([self._start[kept], np.column_stack([spots["y"], spots["x"]])])
+        places = np.concatenate([self._start[kept], self._places(spots)])
         order = np.argsort(frames[position], kind="stable")
         group = np.empty(len(order), np.int64)
         linked = Positions(places[order], frames[position[order]])
-        reach = OVERLAP * self._sigma
+        reach = OVERLAP * self._widths
         group[order] = link_positions(linked, reach, self._shape, self._job.threads)
         size = np.bincount(group, minlength=1)[group]
         stays = (spot < 0) | (~is_added & self._is_alone[position] & (size == 1))
@@ -229,7 +244,7 @@ class _Crowds:
         position = np.where(is_added & (least[group] < count), least[group], position)
         np.minimum.at(least, group, position)
         left = ~((spot < 0) & in_crowd[position] & (size > 1))
-        order = np.lexsort([places[:, 1], places[:, 0], position, is_added, group, least[group]])
+        order = np.lexsort([*places.T[::-1], position, is_added, group, least[group]])
         order = order[left[order]]
         position, spot, stays = position[order], spot[order], stays[order]
         columns: Columns = {name: column[position] for name, column in self._single.items()}
@@ -239,8 +254,7 @@ class _Crowds:
         evidence = self._single_evidence()[position]
         evidence[joint] = spots["evidence"][spot[joint]]
         columns[GROUP] = group[order]
-        final = np.column_stack([columns["y"], columns["x"]])
-        columns |= self._of_neighbours(final, frames[position], evidence)
+        columns |= self._of_neighbours(self._places(columns), frames[position], evidence)
         return columns | {POSITION: position}
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
@@ -271,5 +285,7 @@ class _Crowds:
         self, places: NDArray[np.float64], frames: NDArray[np.int64], evidence: NDArray[Any]
     ) -> Columns:
         """Return the columns of what is around spots, and of how sure they are."""
-        distance = nearest(places, frames, _FAR * self._sigma)
+        # Planes are as far apart as the PSF is longer along z than across.
+        per_pixel = np.where(np.array(self._axes) == "z", self._job.per_plane, 1.0)
+        distance = nearest(places * per_pixel, frames, _FAR * self._widths[-1])
         return {DISTANCE: distance, EVIDENCE: evidence.astype(np.float32)}
