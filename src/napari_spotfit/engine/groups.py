@@ -97,7 +97,9 @@ def rows_of(job: FitJob, columns: dict[str, NDArray[Any]]) -> Rows:
         group = columns[GROUP] = numbered(columns[GROUP])
         if not job.one_row_per_position and (np.diff(group) < 0).any():
             raise ValueError("the rows of spots that are fitted together must follow each other")
-        columns[GROUP_SIZE] = np.bincount(group)[group].astype(np.int64)
+        columns[GROUP_SIZE] = np.bincount(group)[group].astype(np.int64, copy=False)
+        if len(group) and group.max() == len(group) - 1:  # each row is a fit by itself
+            return rows
         of_fit = np.zeros(len(group), np.uint32)
         np.bitwise_or.at(of_fit, group, columns["flags"] & np.uint32(OF_FIT))
         columns["flags"] = columns["flags"] | of_fit[group]

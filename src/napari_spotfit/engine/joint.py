@@ -6,35 +6,29 @@ keep these fits; those of a crowd are where the joint fit begins.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host
-from ..models.columns import DISTANCE, EVIDENCE, GROUP, STDERR, STOP
+from ..models.columns import DISTANCE, EVIDENCE, GROUP
 from ..models.profiles import ALL_MODELS
-from ..models.stopping import StopCondition
 from .backend import Columns
 from .block import Block, Positions
+from .cpu.layouts import SpotState
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
-from .joint_columns import columns_of, nearest
+from .joint_columns import columns_of
 from .joint_fits import LINKED, SPOT, JointFitter, joint_noise
-from .quality.flags import Flag, good
+from .quality.flags import Flag
+from .single_fits import OVERLAP, Singles, distances, singles_of
 
-#: Spots that are nearer to each other than this, in units of σ, overlap.
-OVERLAP = 4.0
-#: Widths of a spot alone, over that of the PSF, and errors beyond it, from which on it may be two.
-_TWO_SPOTS, _ERRORS = 1.04, 2.0
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
-#: A line has so many spots that are long by themselves, at least, and of all of its spots this
-#: share is.
+#: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
-#: How far neighbours are looked for, in units of σ.
-_FAR = 10.0
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -96,35 +90,76 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
     """Return the columns of :meth:`.Backend.fit`, with the spots of crowds fitted together."""
     if not takes_joint_fits(job, block):
         return columns
-    return _Crowds(job, block, positions, columns).fit()
+    widths = np.array([width for _, width in _widths(job)], float)
+    singles = singles_of(job, positions, columns, widths)
+    single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
+    rows = singles.concerned
+    if not len(rows):
+        return single | {DISTANCE: singles.distance}
+    own = Positions(positions.places[rows], positions.frames[rows])
+    fits = {name: columns[name][rows] for name in ("flags", "photons")}
+    crowds = _Crowds(job, block, widths, own, fits, singles.rows(rows))
+    if job.one_row_per_position:
+        spots, at = crowds.fit_in_place(), rows
+        made = {name: column.copy() for name, column in single.items()}
+        made[GROUP][rows] = rows[spots.group]
+        places, frame = singles.places, positions.frame
+    else:
+        spots = crowds.fit()
+        if not len(spots.joint) and len(spots.position) == len(rows):
+            return single | {DISTANCE: singles.distance}
+        others = np.flatnonzero(singles.state & SpotState.IS_CONCERNED == 0)
+        # Each group is where the first of its positions is, or was.
+        order = np.argsort(np.concatenate([others, rows[spots.first]]), kind="stable")
+        position = np.concatenate([others, rows[spots.position]])[order]
+        at = np.empty(len(order), np.int64)
+        at[order] = np.arange(len(order))
+        at = at[len(others) :]
+        made = {name: column[position] for name, column in single.items()} | {POSITION: position}
+        group = np.concatenate([others, len(single[GROUP]) + spots.group])[order]
+        made[GROUP] = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
+        places, frame = singles.places[position], positions.frames[position]
+    for name, values in spots.columns.items():
+        made[name][at[spots.joint]] = values
+    places[at] = spots.places
+    return made | {DISTANCE: distances(Positions(places, frame), widths)}
+
+
+class _Spots(NamedTuple):
+    """Rows of spots, and where they are."""
+
+    #: Which rows have been fitted together, and the columns of these.
+    joint: NDArray[np.int64]
+    columns: Columns
+    #: Where each row is, its group and its position, and the first position of its group.
+    places: NDArray[np.float64]
+    group: NDArray[np.int64]
+    position: NDArray[np.int64]
+    first: NDArray[np.int64]
 
 
 class _Crowds:
-    """The spots of a block, fitted by themselves, and what joint fits make of them."""
+    """The spots of crowds, fitted by themselves, and what joint fits make of them."""
 
-    def __init__(self, job: FitJob, block: Block, positions: Positions, columns: Columns) -> None:
-        self._job, self._positions, self._single = job, positions, columns
-        self._axes = job.axes
-        #: Along each axis.
-        self._widths = np.array([width for _, width in _widths(job)], float)
-        self._fitter = JointFitter(job, block, self._widths)
-        self._shape = block.frame_shape
-        flags = columns["flags"]
-        can_move = columns[STOP] != int(StopCondition.INVALID)
-        #: Whose place, and light, is where joint fits begin.
-        self._good = good(flags) & can_move
-        start = np.where(self._good[:, np.newaxis], self._places(columns), positions.places)
-        self._start = np.where(np.isfinite(start), start, -10.0 * max(self._shape))
-        #: Those that take part in joint fits.
-        self._there = can_move & (flags & int(Flag.SATURATED) == 0)
+    def __init__(
+        self, job: FitJob, block: Block, widths: NDArray[np.float64], positions: Positions,
+        single: Columns, singles: Singles,
+    ) -> None:  # fmt: skip
+        self._job, self._positions, self._widths = job, positions, widths
+        self._flags, self._photons = single["flags"], single["photons"]
+        self._fitter, self._shape = JointFitter(job, block, widths), block.frame_shape
+        #: Where joint fits begin.
+        self._start = singles.places
+        self._good = singles.state & SpotState.HAS_FIT != 0
+        self._there = singles.state & SpotState.TAKES_PART != 0
+        self._may_be_two = singles.state & SpotState.MAY_BE_TWO != 0
+        self._is_alone = singles.state & SpotState.OVERLAPS == 0
         self._crowd = self._linked(LINKED)
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = positions.frames
-        overlap = self._linked(OVERLAP)
-        self._is_alone = np.bincount(overlap, minlength=1)[overlap] == 1
 
-    def _places(self, columns: Columns | NDArray[np.void]) -> NDArray[np.float64]:
-        return np.column_stack([columns[axis] for axis in self._axes])
+    def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
+        return np.column_stack([points[axis] for axis in self._job.axes])
 
     def _linked(self, reach: float) -> NDArray[np.int64]:
         """Return the group of each position, those that take no part alone."""
@@ -132,12 +167,12 @@ class _Crowds:
         linked = Positions(places, self._positions.frame)
         return link_positions(linked, reach * self._widths, self._shape, self._job.threads)
 
-    def fit(self) -> Columns:
-        """Return the columns of all spots, by the fits that they belong to."""
+    def _fit(self) -> NDArray[np.void]:
+        """Return the spots of all crowds that are fitted together."""
         self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
         points, is_fitted = np.zeros(len(self._crowd), SPOT), self._in_crowd
-        light = self._single["photons"] * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
-        for axis, start in zip(self._axes, self._start.T, strict=True):
+        light = self._photons * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
+        for axis, start in zip(self._job.axes, self._start.T, strict=True):
             points[axis] = start
         points["light"] = np.where(self._good, light, 0.0)
         points["candidate"], points["crowd"] = np.arange(len(points)), self._crowd
@@ -150,8 +185,8 @@ class _Crowds:
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
                 break
-        spots = points[points["pixels"] > 0]
-        return self._in_place(spots) if self._job.one_row_per_position else self._rows(spots)
+        spots: NDArray[np.void] = points[points["pixels"] > 0]
+        return spots
 
     def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
         """Make crowds one that have met; return which points these have."""
@@ -183,40 +218,24 @@ class _Crowds:
         """Return the numbers of the crowds that are fitted together."""
         is_crowded = self._there.copy()
         if self._job.settings.neighbours == "auto" or self._job.one_row_per_position:
-            is_crowded &= ~self._is_alone | self._may_be_two()
+            is_crowded &= ~self._is_alone | self._may_be_two
         return np.unique(self._crowd[is_crowded])
 
-    def _may_be_two(self) -> NDArray[np.bool_]:
-        """Return which spots are wider than the PSF, or longer than wide."""
-        if self._job.one_row_per_position:
-            return np.zeros(len(self._crowd), np.bool_)
-        columns, flags = self._single, self._single["flags"]
-        is_wide = np.zeros(len(flags), np.bool_)
-        if "sigma" in self._job.model.widths and "sigma" not in self._job.settings.fixed:
-            least = _TWO_SPOTS * self._widths[-1]
-            if self._job.settings.errors:
-                least = least + _ERRORS * np.nan_to_num(columns["sigma" + STDERR])
-            is_wide = columns["sigma"] > least
-        doubtful = Flag.ELONGATED | Flag.POOR_FIT | Flag.WIDE
-        found: NDArray[np.bool_] = is_wide | (flags & int(doubtful) != 0)
-        return found
-
-    def _in_place(self, spots: NDArray[np.void]) -> Columns:
+    def fit_in_place(self) -> _Spots:
         """Return a row for each position."""
-        rows = spots["candidate"]
-        columns = {name: column.copy() for name, column in self._single.items()}
-        for name, values in self._joint_columns(spots, rows).items():
-            columns[name][rows] = values
-        places = self._places(columns)
+        spots = self._fit()
+        rows, places = spots["candidate"], self._start.copy()
+        places[rows] = self._places(spots)
         linked = Positions(places, self._positions.frame)
-        reach = OVERLAP * self._widths
-        columns[GROUP] = link_positions(linked, reach, self._shape, self._job.threads)
-        evidence = self._single_evidence()
-        evidence[rows] = spots["evidence"]
-        return columns | self._of_neighbours(places, self._positions.frames, evidence)
+        group = link_positions(linked, OVERLAP * self._widths, self._shape, self._job.threads)
+        every = np.arange(len(places))
+        columns = self._joint_columns(spots, rows)
+        _, first = np.unique(group, return_index=True)
+        return _Spots(rows, columns, places, first[group], every, every)
 
-    def _rows(self, spots: NDArray[np.void]) -> Columns:
+    def fit(self) -> _Spots:
         """Return a row for each spot; those that overlap are of one fit."""
+        spots = self._fit()
         count, frames = len(self._crowd), self._positions.frames
         is_found = np.zeros(count, np.bool_)
         is_found[spots["candidate"][spots["candidate"] >= 0]] = True
@@ -247,45 +266,23 @@ class _Crowds:
         order = np.lexsort([*places.T[::-1], position, is_added, group, least[group]])
         order = order[left[order]]
         position, spot, stays = position[order], spot[order], stays[order]
-        columns: Columns = {name: column[position] for name, column in self._single.items()}
-        joint = np.flatnonzero(~stays)
-        for name, values in self._joint_columns(spots[spot[joint]], position[joint]).items():
-            columns[name][joint] = values
-        evidence = self._single_evidence()[position]
-        evidence[joint] = spots["evidence"][spot[joint]]
-        columns[GROUP] = group[order]
-        columns |= self._of_neighbours(self._places(columns), frames[position], evidence)
-        return columns | {POSITION: position}
+        joint, own = np.flatnonzero(~stays), group[order]
+        columns = self._joint_columns(spots[spot[joint]], position[joint])
+        places = np.where(stays[:, np.newaxis], self._start[position], places[order])
+        return _Spots(joint, columns, places, own, position, least[own])
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
-        flags = self._single["flags"][position]
+        flags = self._flags[position]
         long = np.uint32(Flag.ELONGATED)
         flags = flags & ~long | np.where(self._is_line()[spots["crowd"]], long, np.uint32(0))
-        return columns_of(self._fitter, self._job, self._shape, spots, flags)
+        columns = columns_of(self._fitter, self._job, self._shape, spots, flags)
+        return columns | {EVIDENCE: spots["evidence"]}
 
     def _is_line(self) -> NDArray[np.bool_]:
         """Return which crowds are lines: of several spots, most were long by themselves."""
-        is_long = self._there & (self._single["flags"] & int(Flag.ELONGATED) != 0)
+        is_long = self._there & (self._flags & int(Flag.ELONGATED) != 0)
         crowds = len(self._frame_of_crowd)
         long = np.bincount(self._crowd[is_long], minlength=crowds)
         count = np.bincount(self._crowd[self._there], minlength=crowds)
         found: NDArray[np.bool_] = (long >= _LINE) & (long >= _LONG * count)
         return found
-
-    def _single_evidence(self) -> NDArray[np.float32]:
-        """Return how much likelier each single spot makes the data, as a logarithm."""
-        if not self._job.settings.errors:
-            return np.full(len(self._crowd), np.nan, np.float32)
-        with np.errstate(all="ignore"):
-            score = self._single["amplitude"] / self._single["amplitude" + STDERR]
-        evidence: NDArray[np.float32] = (score**2 / 2).astype(np.float32)
-        return evidence
-
-    def _of_neighbours(
-        self, places: NDArray[np.float64], frames: NDArray[np.int64], evidence: NDArray[Any]
-    ) -> Columns:
-        """Return the columns of what is around spots, and of how sure they are."""
-        # Planes are as far apart as the PSF is longer along z than across.
-        per_pixel = np.where(np.array(self._axes) == "z", self._job.per_plane, 1.0)
-        distance = nearest(places * per_pixel, frames, _FAR * self._widths[-1])
-        return {DISTANCE: distance, EVIDENCE: evidence.astype(np.float32)}

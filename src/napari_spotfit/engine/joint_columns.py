@@ -117,32 +117,3 @@ def _flags_of(
     ):
         flags |= np.where(where, np.uint32(flag), np.uint32(0))
     return flags
-
-
-def nearest(
-    places: NDArray[np.float64], frames: NDArray[np.int64], most: float
-) -> NDArray[np.float32]:
-    """Return the distance of each place to the nearest one of its frame; NaN if above ``most``.
-
-    Examples
-    --------
-    >>> places = np.array([[3.0, 3.0], [3.0, 5.0], [30.0, 3.0]])
-    >>> nearest(places, np.zeros(3, int), 10.0)
-    array([ 2.,  2., nan], dtype=float32)
-    """
-    order = np.lexsort([places[:, 0], frames])
-    places, frame = places[order], frames[order]
-    least = np.full(len(order), np.inf)
-    for step in range(1, len(order)):
-        apart = places[step:, 0] - places[:-step, 0]
-        near = np.flatnonzero((apart <= most) & (frame[step:] == frame[:-step]))
-        if not len(near):
-            break
-        far = apart[near]
-        for other in range(1, places.shape[1]):
-            far = np.hypot(far, places[near + step, other] - places[near, other])
-        np.minimum.at(least, near, far)
-        np.minimum.at(least, near + step, far)
-    result = np.full(len(order), np.nan, np.float32)
-    result[order] = np.where(least <= most, least, np.nan)
-    return result

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..images.arrays import to_host, to_native
 from ..models.columns import IN_PLANE
-from ..settings.camera_noise import noise_of
 from ..settings.noise_model import NoiseModel
+from ..settings.settings import noise_of
 from . import threads
 from .block import Block
 from .cpu.layouts import JointFits, JointSpot
@@ -133,7 +133,8 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self._least_score, counts_spots, settings.max_iterations,
-            address(frame), address(places), address(light), len(points), address(members), address(first),
+            address(frame), address(places), address(light), len(points),
+            address(members), address(first),
         )  # fmt: skip
         parts: dict[int, list[NDArray[np.void]]] = {}
 
