@@ -14,14 +14,15 @@ bool is_finite(double x) { return x - x == 0; }
 // What is known of a spot by its own fit.
 void begin(const SingleFits& s, long long i) {
     s.distance[i] = __builtin_inff();
-    for (int axis = 0; axis < 2; ++axis) s.places[2 * i + axis] = s.given[2 * i + axis];
+    double* const place = s.places + s.axes * i;
+    for (int axis = 0; axis < s.axes; ++axis) place[axis] = s.given[s.axes * i + axis];
     if (!s.state) return;
     const unsigned flags = s.flags[i];
     const bool can_move = s.stop[i] != s.invalid;
     unsigned state = 0;
     if (can_move && !(flags & s.not_good)) {
         state |= HAS_FIT;
-        s.places[2 * i] = s.y[i], s.places[2 * i + 1] = s.x[i];
+        for (int axis = 0; axis < s.axes; ++axis) place[axis] = s.fitted[axis][i];
     }
     if (can_move && !(flags & s.left_out)) {
         state |= TAKES_PART;
@@ -34,19 +35,36 @@ void begin(const SingleFits& s, long long i) {
     s.evidence[i] = score * score / 2;
 }
 
-// The spots of a frame, in lists by cells that are as large as a reach at least, so that time follows their number.
+// The spots of a frame, in lists by cells of its last two axes that are as large as a reach at least, so that time
+// follows their number.
 class Frame {
     const SingleFits& s;
     const long long first, end;
     double low[2] = {}, high[2] = {}, reach, per_pixel;
     long long counts[2];
 
-    double at(long long i, int axis) const { return s.places[2 * i + axis]; }
-    long long along(long long i, int axis) const {
-        const double c = (at(i, axis) - low[axis]) * per_pixel;
-        return c < static_cast<double>(counts[axis]) ? static_cast<long long>(c) : counts[axis] - 1;
+    double at(long long i, int axis) const { return s.places[s.axes * i + axis]; }
+    // Along one of the last two.
+    double in_plane(long long i, int k) const { return at(i, s.axes - 2 + k); }
+    long long along(long long i, int k) const {
+        const double c = (in_plane(i, k) - low[k]) * per_pixel;
+        return c < static_cast<double>(counts[k]) ? static_cast<long long>(c) : counts[k] - 1;
     }
-    bool is_there(long long i) const { return is_finite(at(i, 0)) && is_finite(at(i, 1)); }
+    bool is_there(long long i) const {
+        for (int axis = 0; axis < s.axes; ++axis)
+            if (!is_finite(at(i, axis))) return false;
+        return true;
+    }
+    // The square of the distance of two spots, in some unit along each axis.
+    double square_between(long long i, long long j, const double* units) const {
+#pragma clang fp contract(off)
+        double sum = 0;
+        for (int axis = 0; axis < s.axes; ++axis) {
+            const double part = (at(i, axis) - at(j, axis)) / units[axis];
+            sum += part * part;
+        }
+        return sum;
+    }
     long long root_of(long long i) const {
         while (s.root[i] != i) i = s.root[i] = s.root[s.root[i]];
         return i;
@@ -59,7 +77,7 @@ class Frame {
         for (int axis = 0; axis < 2; ++axis) counts[axis] = 1 + static_cast<long long>((high[axis] - low[axis]) / side);
         per_pixel = 1 / side;
     }
-    // Calls use(i, j, y, x, square of the distance) for all pairs within the reach.
+    // Calls use(i, j, square of the distance) for all pairs within the reach.
     template <class Use> void each_pair(double within, Use use) {
         reach = within;
         divide();
@@ -70,9 +88,8 @@ class Frame {
             for (long long v = y > 0 ? y - 1 : 0; v <= y + 1 && v < counts[0]; ++v)
                 for (long long u = x > 0 ? x - 1 : 0; u <= x + 1 && u < counts[1]; ++u)
                     for (long long j = s.heads[first + v * counts[1] + u]; j != NONE; j = s.next[j]) {
-#pragma clang fp contract(off)
-                        const double dy = at(i, 0) - at(j, 0), dx = at(i, 1) - at(j, 1), square = dy * dy + dx * dx;
-                        if (square <= reach * reach) use(i, j, dy, dx, square);
+                        const double square = square_between(i, j, s.pixels);
+                        if (square <= reach * reach) use(i, j, square);
                     }
             long long& head = s.heads[first + y * counts[1] + x];
             s.next[i] = head, head = i;
@@ -84,21 +101,20 @@ class Frame {
         bool is_first = true;
         for (long long i = first; i < end; ++i) {
             if (!is_there(i)) continue;
-            for (int axis = 0; axis < 2; ++axis) {
-                if (is_first || at(i, axis) < low[axis]) low[axis] = at(i, axis);
-                if (is_first || at(i, axis) > high[axis]) high[axis] = at(i, axis);
+            for (int k = 0; k < 2; ++k) {
+                if (is_first || in_plane(i, k) < low[k]) low[k] = in_plane(i, k);
+                if (is_first || in_plane(i, k) > high[k]) high[k] = in_plane(i, k);
             }
             is_first = false;
         }
     }
     void find_neighbours() {
-        each_pair(s.near, [this](long long i, long long j, double y, double x, double square) {
+        each_pair(s.near, [this](long long i, long long j, double square) {
             const float apart = static_cast<float>(square);
             if (apart < s.distance[i]) s.distance[i] = apart;
             if (apart < s.distance[j]) s.distance[j] = apart;
             if (!s.state || !(s.state[i] & s.state[j] & TAKES_PART)) return;
-            const double down = y / s.overlap, across = x / s.overlap;
-            if (down * down + across * across <= 1) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
+            if (square_between(i, j, s.overlap) <= 1) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
         });
         for (long long i = first; i < end; ++i)
             s.distance[i] = s.distance[i] < __builtin_inff() ? __builtin_sqrtf(s.distance[i]) : UNKNOWN;
@@ -109,7 +125,7 @@ class Frame {
         bool any = false;
         for (long long i = first; i < end; ++i) s.root[i] = i, any |= (s.state[i] & begins) != 0;
         if (!any) return 0;
-        each_pair(s.reach, [this](long long i, long long j, double, double, double) {
+        each_pair(s.reach, [this](long long i, long long j, double) {
             // The earlier one is the root, so that the result depends on no order.
             const long long a = root_of(i), b = root_of(j);
             if (a < b) s.root[b] = a;
