@@ -37,9 +37,13 @@ struct SingleFits {
     unsigned not_good, left_out, doubtful;     // flags
     int invalid;                               // stop condition
     int takes_all;                             // whether all are fitted together, overlap or not
-    double overlap, near, reach;     // in pixels: from which on spots overlap, are neighbours, concern each other
-    double widest, errors;           // a spot wider than this, and so many errors, may be two
-    long long *heads, *next, *root;  // memory, one for each position
+    double overlap, near, reach;  // in pixels: from which on spots overlap, are neighbours, concern each other
+    // A spot may be two that is wider than the PSF by more than so many errors, and pixels, together.
+    double psf_sigma, errors, uneven;
+    // Memory, one for each position of a frame, and two.
+    long long *ends, *cell, *spot, *root;
+    double* sorted;
+    float* nearest;
     // Are written, one for each position.
     double* places;  // y and x from which fits together begin
     unsigned char* state;

@@ -20,7 +20,7 @@ from .cpu.layouts import SpotState
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import columns_of
-from .joint_fits import LINKED, SPOT, JointFitter, joint_noise
+from .joint_fits import LINKED, SPOT, JointFitter, joined, joint_noise
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -92,9 +92,9 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
     crowds = _Crowds(job, block, sigma, own, fits, singles.rows(rows))
     if job.one_row_per_position:
         spots, at = crowds.fit_in_place(), rows
+        position = np.arange(len(positions.places))
         made = {name: column.copy() for name, column in single.items()}
         made[GROUP][rows] = rows[spots.group]
-        places, frame = singles.places, positions.frame
     else:
         spots = crowds.fit()
         if not len(spots.joint) and len(spots.position) == len(rows):
@@ -109,11 +109,14 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
         made = {name: column[position] for name, column in single.items()} | {POSITION: position}
         group = np.concatenate([others, len(single[GROUP]) + spots.group])[order]
         made[GROUP] = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
-        places, frame = singles.places[position], positions.frames[position]
     for name, values in spots.columns.items():
         made[name][at[spots.joint]] = values
+    places, frame = singles.places[position], positions.frames[position]
     places[at] = spots.places
-    return made | {DISTANCE: distances(Positions(places, frame), sigma)}
+    changed = np.isin(frame, frame[at])
+    made[DISTANCE] = singles.distance[position]
+    made[DISTANCE][changed] = distances(Positions(places[changed], frame[changed]), sigma)
+    return made
 
 
 class _Spots(NamedTuple):
@@ -168,7 +171,7 @@ class _Crowds:
                 points, is_fitted, self._frame_of_crowd[points["crowd"]],
                 counts_spots=not self._job.one_row_per_position,
             )  # fmt: skip
-            points = np.concatenate([points[~is_fitted], fitted])
+            points = joined([points[~is_fitted], fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
                 break

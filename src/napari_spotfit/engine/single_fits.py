@@ -22,8 +22,9 @@ from .quality.flags import NOT_GOOD, Flag
 #: are looked for. Fits of spots together depend on no others that are farther than the third, and
 #: so many pixels: twice how far their light counts, and how far they may move.
 OVERLAP, _NEAR, _REACH, _PIXELS = 4.0, 10.0, 10.5, 3.5
-#: Widths of a spot alone, over that of the PSF, and errors beyond it, from which on it may be two.
-_TWO_SPOTS, _ERRORS = 1.04, 2.0
+#: A spot alone may be two that is wider than the PSF by more than so many errors, and this fraction,
+#: by which spots differ: 997 of 1000 pairs 1.5 σ apart, and 1 of 1500 single spots, of 1000 photons.
+_ERRORS, _UNEVEN = 3.0, 0.04
 
 
 class Singles(NamedTuple):
@@ -69,7 +70,7 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: float
         sigma_error=at["sigma" + STDERR],
         not_good=int(NOT_GOOD), left_out=int(Flag.SATURATED), doubtful=int(doubtful),
         invalid=int(StopCondition.INVALID), takes_all=adds and settings.neighbours == "joint",
-        overlap=OVERLAP * sigma, widest=_TWO_SPOTS * sigma, errors=_ERRORS,
+        overlap=OVERLAP * sigma, psf_sigma=sigma, errors=_ERRORS, uneven=_UNEVEN * sigma,
     )  # fmt: skip
     return _searched(search, positions, sigma)
 
@@ -90,13 +91,14 @@ def _searched(search: SingleFits, positions: Positions, sigma: float) -> Singles
     count = len(positions.places)
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
-    memory = np.empty((3, count), np.int64)
+    memory = np.empty((7, count), np.int64)
     found = Singles(
         np.empty((count, 2)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
     )
     search.given, search.frame, search.count = address(places), address(frame), count
     search.near, search.reach = _NEAR * sigma, _REACH * sigma + _PIXELS
-    search.heads, search.next, search.root = map(address, memory)
+    at = map(address, memory[:6])
+    search.ends, search.cell, search.spot, search.root, search.nearest, search.sorted = at
     search.places, search.state, search.distance, search.evidence = map(address, found)
     if not search.flags:
         search.state = 0
