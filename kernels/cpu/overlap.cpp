@@ -8,28 +8,32 @@ using namespace spotfit;
 
 namespace {
 
-constexpr int BINS = 15, STEPS = 6;
-// Of the points in a cell, those added last are compared.
-constexpr int MOST_IN_CELL = 12;
-// Weights end at this many widths; exp(-u) by a table in steps of 1/64.
-constexpr float REACH = 4, TABLE_STEP = 1.0f / 64;
-constexpr int TABLE = 4 * 64 + 2;
+constexpr int BINS = 15, STEPS = 4;
+// Of the points in a cell, those added last are compared; those of a segment are evenly taken in as many turns, until
+// there are enough pairs.
+constexpr int MOST_IN_CELL = 12, TURNS = 8;
+// Weights exp(-u) end here.
+constexpr float REACH = 4;
 
-// exp(-u) for u from 0 to 4.
-struct Weights {
-    float at[TABLE];
-    Weights() {
-        // exp(-1/64) by its series, to the precision of single numbers.
-        const double h = 1.0 / 64, step = 1 - h * (1 - h / 2 * (1 - h / 3 * (1 - h / 4 * (1 - h / 5))));
-        double value = 1;
-        for (int k = 0; k < TABLE; ++k, value *= step) at[k] = static_cast<float>(value);
-    }
-    float operator()(float u) const {
-        const float place = u * (1 / TABLE_STEP);
-        const int k = static_cast<int>(place);
-        return at[k] + (at[k + 1] - at[k]) * (place - static_cast<float>(k));
-    }
-};
+// Points that are compared at once.
+constexpr int AT_ONCE = 4;
+using Four = float __attribute__((ext_vector_type(AT_ONCE)));
+using FourInts = int __attribute__((ext_vector_type(AT_ONCE)));
+
+template <class Vector, class Value> __attribute__((always_inline)) inline Vector load(const Value* from) {
+    Vector found;
+    __builtin_memcpy(&found, from, sizeof found);
+    return found;
+}
+inline float sum_of(Four x) { return (x[0] + x[1]) + (x[2] + x[3]); }
+
+// exp(-u) for u from 0 to REACH, to 1e-4 of it: the eighth power of exp(-u/8), by a series around the middle.
+template <class T> __attribute__((always_inline)) inline T weight(T u) {
+    const T v = 0.25f - u * 0.125f;
+    T w = 0.7788008f * (1.0f + v * (1.0f + v * (0.5f + v * (1.0f / 6 + v * (1.0f / 24)))));
+    w *= w, w *= w, w *= w;
+    return w;
+}
 
 inline int along(float x, float low, float per_unit, int count) {
     const float c = (x - low) * per_unit;
@@ -50,11 +54,25 @@ inline void each_row(const FieldCells& f, float y, float x, Use use) {
 
 class Starting {
     const DriftStart& s;
-    const Weights weights;
     long long pairs = 0;
 
     float part(long long pair, int axis) const { return s.pairs[3 * pair + axis]; }
     int bin(float x) const { return static_cast<int>((x / s.reach + 1) * (0.5f * BINS)); }
+
+    void add_pairs(float y, float x, float z) {
+        const SegmentPoints& p = s.points;
+        each_row(s.cells, y, x, [&](int c, int last) {
+            for (; c <= last; ++c) {
+                int left = MOST_IN_CELL;
+                for (int j = s.cells.starts[c]; j >= 0 && left > 0 && pairs < s.most_pairs; j = s.next[j], --left) {
+                    const float down = y - p.y[j], across = x - p.x[j], deep = p.z ? z - p.z[j] : 0;
+                    if (!(down < s.reach && down > -s.reach && across < s.reach && across > -s.reach)) continue;
+                    float* pair = s.pairs + 3 * pairs++;
+                    pair[0] = down, pair[1] = across, pair[2] = deep;
+                }
+            }
+        });
+    }
 
     void find_pairs(long long first, long long end, const double* drift) {
         const SegmentPoints& p = s.points;
@@ -62,20 +80,9 @@ class Starting {
         const float dz = static_cast<float>(drift[2]);
         const long long step = (end - first + s.queries - 1) / s.queries;
         pairs = 0;
-        for (long long i = first; i < end; i += step) {
-            const float y = p.y[i] - dy, x = p.x[i] - dx, z = p.z ? p.z[i] - dz : 0;
-            each_row(s.cells, y, x, [&](int c, int last) {
-                for (; c <= last; ++c) {
-                    int left = MOST_IN_CELL;
-                    for (int j = s.cells.starts[c]; j >= 0 && left > 0 && pairs < s.most_pairs; j = s.next[j], --left) {
-                        const float down = y - p.y[j], across = x - p.x[j], deep = p.z ? z - p.z[j] : 0;
-                        if (!(down < s.reach && down > -s.reach && across < s.reach && across > -s.reach)) continue;
-                        float* pair = s.pairs + 3 * pairs++;
-                        pair[0] = down, pair[1] = across, pair[2] = deep;
-                    }
-                }
-            });
-        }
+        for (int turn = 0; turn < TURNS; ++turn)
+            for (long long i = first + turn * step; i < end && pairs < s.most_pairs; i += TURNS * step)
+                add_pairs(p.y[i] - dy, p.x[i] - dx, p.z ? p.z[i] - dz : 0);
     }
 
     // The fullest bins, three side by side along each axis.
@@ -123,7 +130,7 @@ class Starting {
                 }
                 const float u = square / (4 * WIDTH * WIDTH);
                 if (!(u < REACH)) continue;
-                const double w = static_cast<double>(weights(u));
+                const double w = static_cast<double>(weight(u));
                 sum += w;
                 for (int axis = 0; axis < 3; ++axis) pull[axis] += w * static_cast<double>(off[axis]);
             }
@@ -193,32 +200,38 @@ SPOTFIT_EXPORT void spotfit_sort_segments(const SegmentPoints* points, const Seg
 SPOTFIT_EXPORT void spotfit_add_overlap(const Overlap* overlap, long long first, long long last, double* sums) {
     const Overlap& o = *overlap;
     const SegmentPoints &p = o.points, &q = o.others;
-    const Weights weights;
+    const FourInts lanes = {0, 1, 2, 3};
     const float scale = 1 / (4 * o.width * o.width);
-    for (long long i = first; i < last; ++i) {
-        const int group = p.group[i], segment = group % o.segments;
+    for (long long i = first; i < last; i += o.stride) {
+        const int group = p.group[i], segment = group < o.segments ? group : group - o.segments;
         const float* own = o.shifts + 3 * group;
         const float y = p.y[i] - own[0], x = p.x[i] - own[1], z = p.z ? p.z[i] - own[2] : 0;
-        float sum = 0, pull[3] = {}, squares[3] = {};
-        each_row(o.cells, p.y[i], p.x[i], [&](int c, int end) {
-            for (int j = o.cells.starts[c]; j < o.cells.starts[end + 1]; ++j) {
-                const float down = y - q.y[j], across = x - q.x[j], deep = q.z ? z - q.z[j] : 0;
-                const float u = (down * down + across * across + deep * deep) * scale;
-                if (!(u < REACH) || q.group[j] == segment) continue;
-                const float w = weights(u);
+        Four sum = 0, pull[3] = {}, squares[3] = {};
+        each_row(o.cells, p.y[i], p.x[i], [&](int c, int last_cell) {
+            const int end = o.cells.starts[last_cell + 1];
+            for (int j = o.cells.starts[c]; j < end; j += AT_ONCE) {
+                const Four down = y - load<Four>(q.y + j), across = x - load<Four>(q.x + j);
+                Four deep = 0, square = down * down + across * across;
+                if (q.z) deep = z - load<Four>(q.z + j), square += deep * deep;
+                const Four u = square * scale;
+                const FourInts is_near = (u < REACH) & (load<FourInts>(q.group + j) != segment) & (lanes < end - j);
+                const Four w = reinterpret_cast<Four>(reinterpret_cast<FourInts>(weight(u)) & is_near);
                 sum += w;
-                pull[0] += w * down, pull[1] += w * across, pull[2] += w * deep;
-                squares[0] += w * down * down, squares[1] += w * across * across, squares[2] += w * deep * deep;
+                const Four by_down = w * down, by_across = w * across;
+                pull[0] += by_down, pull[1] += by_across;
+                squares[0] += by_down * down, squares[1] += by_across * across;
+                if (q.z) pull[2] += w * deep, squares[2] += w * deep * deep;
             }
         });
-        if (!(sum > 0)) continue;
+        const double total = static_cast<double>(sum_of(sum));
+        if (!(total > 0)) continue;
         // A point's position is no better known by more partners than a few.
-        const double trust = 1 / (1 + static_cast<double>(sum));
+        const double trust = 1 / (1 + total);
         double* to = sums + OVERLAP_SUMS * group;
-        to[PARTNERED] += 1, to[OVERLAP] += trust * static_cast<double>(sum);
+        to[PARTNERED] += 1, to[OVERLAP] += trust * total;
         for (int axis = 0; axis < 3; ++axis) {
-            to[PULL + axis] += trust * static_cast<double>(pull[axis]);
-            to[SQUARE + axis] += trust * static_cast<double>(squares[axis]);
+            to[PULL + axis] += trust * static_cast<double>(sum_of(pull[axis]));
+            to[SQUARE + axis] += trust * static_cast<double>(sum_of(squares[axis]));
         }
     }
 }

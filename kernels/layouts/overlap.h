@@ -30,12 +30,15 @@ struct DriftStart {
     double* pairs_of;  // is written: pairs in the peak, for each segment
 };
 
-// Points in the order of cells, and others that they are compared with, by segment.
+// Points in the order of cells, and others that they are compared with, by segment; of these some are read at once, so
+// memory goes on by OVERLAP_PADDING numbers after the last one.
+constexpr int OVERLAP_PADDING = 3;
 struct Overlap {
     SegmentPoints points, others;
     FieldCells cells;     // of the others
     const float* shifts;  // 3 numbers for each group, to subtract from its points
     int segments;
+    int stride;   // of the points, every so many are compared
     float width;  // of the weight exp(-distance²/4 width²)
 };
 

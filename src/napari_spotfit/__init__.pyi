@@ -30,14 +30,14 @@ from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
-from .batch.localize_files import localize_files as localize_files
+from .batch.run import localize_files as localize_files
 from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration
 from .calibration.measure_psf import calibrate_psf as calibrate_psf
 from .calibration.microscope_quality import MicroscopeQuality as MicroscopeQuality
 from .calibration.microscope_quality import microscope_quality as microscope_quality
-from .engine.errors import BackendFallbackWarning as BackendFallbackWarning
-from .engine.errors import BackendUnavailableError as BackendUnavailableError
+from .engine.backend import BackendFallbackWarning as BackendFallbackWarning
+from .engine.backend import BackendUnavailableError as BackendUnavailableError
 from .engine.quality.flags import Flag as Flag
 from .estimation.image_noise import noise_model as noise_model
 from .estimation.psf_width import estimate_sigma as estimate_sigma

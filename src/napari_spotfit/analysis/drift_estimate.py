@@ -15,7 +15,7 @@ from .cross_correlation import correlated_drift
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
 from .merging import event_means, link_events
-from .overlap import WINDOW, refined_drift, start_drift
+from .overlap import WINDOW, refined_drift, start_drift, without_drift
 from .pairing import of_one_channel
 from .shifts import spans
 from .tracks import frames_of
@@ -23,7 +23,7 @@ from .tracks import frames_of
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Columns of which drift depends.
+#: Columns that drift depends on.
 _NEEDED = (
     "file", "channel", "frame", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr", "stop_condition",
 )  # fmt: skip
@@ -74,7 +74,7 @@ def estimate_drift(
     ----------
     fits : SpotFits, or iterable of SpotFits
         Fits of one movie and channel, with standard errors, or their parts, such as those of
-        :func:`load_parts`, of which only frames and positions are kept in memory. Only good fits
+        :func:`load_parts`, whose frames and positions alone are kept in memory. Only good fits
         are used, or spots that another program has found.
     method : {"aim", "rcc"}
         ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,
@@ -260,9 +260,11 @@ def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats,
     """
     places, count = _scaled(found), len(found.middles)
     start = start_drift(places, found.segment, count)
-    if has_jumps(places - start[found.segment].T, found.segment, count):
+    if has_jumps(without_drift(places, start, found.segment), found.segment, count):
         large = jumps(places, found.segment, count)
-        start = large + start_drift(places - large[found.segment].T, found.segment, count)
+        start = large + start_drift(
+            without_drift(places, large, found.segment), found.segment, count
+        )
     refined = refined_drift(places, group, count, np.concatenate([start, start]))
     partnered = refined.partnered.reshape(2, count)
     seen = np.maximum(partnered.sum(axis=0), 1)
@@ -307,11 +309,12 @@ def _half(found: Segments) -> NDArray[np.int32]:
     return np.where(across > np.median(across), np.int32(1), np.int32(0))
 
 
-def _scaled(found: Segments) -> Floats:
+def _scaled(found: Segments) -> NDArray[np.float32]:
     """Return positions in units of their errors, from 0 on."""
-    places: Floats = found.places / found.errors[:, np.newaxis]
-    places -= places.min(axis=1, keepdims=True)
-    return places
+    return np.stack([
+        ((axis - axis.min()) / error).astype(np.float32) for axis, error in
+        zip(found.places, found.errors, strict=True)
+    ])  # fmt: skip
 
 
 def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:

@@ -28,6 +28,8 @@ Integers = NDArray[np.int64]
 MISSED = 0.001
 #: Mean number of fits and events within each other's gates, above which events are ambiguous.
 _MOST_PAIRS, _FEW = 50, 1_000_000
+#: Least number of fits that a thread links.
+_SHARE = 1 << 16
 #: Most frames within an event in which the molecule is dark, as each has a list of pairs.
 _MOST_DARK = 1_000_000
 #: Columns that are added up; and those of angles, which come again after half a turn.
@@ -216,16 +218,21 @@ def link_events(
     def of(values: NDArray[Any], kind: type) -> NDArray[Any]:
         return np.ascontiguousarray(values[rows], kind)
 
-    given = [of(frame, np.int64), *(of(columns[axis], np.float64) for axis in axes)]
+    frames = of(frame, np.int64)
+    dark = _most_dark(frames, ends, max_dark_frames)
+    given = [_apart(frames, ends, dark), *(of(columns[axis], np.float64) for axis in axes)]
     given += [of(one, np.float32) for one in errors]
     written = [np.empty(len(parts), np.int64) for _ in range(3)]
-    counts = np.zeros(len(ends) - 1, np.int64)
+    # Threads take several parts at once.
+    marks = np.searchsorted(ends, np.arange(0, len(parts), _SHARE))
+    shares = np.unique(np.append(ends[marks], len(parts)))
+    counts = np.zeros(len(shares) - 1, np.int64)
 
     def link(begin: int, end: int) -> None:
         for number in range(begin, end):
-            own = slice(ends[number], ends[number + 1])
+            own = slice(shares[number], shares[number + 1])
             memory = [one[own] for one in (*given, *written)]
-            counts[number] = _link_part(memory, len(axes), max_dark_frames, radius, greedy)
+            counts[number] = _link_part(memory, len(axes), dark, radius, greedy)
 
     threads.in_pieces(link, len(counts), 1, None)
     if (counts < 0).any():
@@ -235,16 +242,48 @@ def link_events(
         )
     event, first, last = written
     before = np.cumsum(counts) - counts
-    for number in range(1, len(counts)):  # numbers of each part's own so far
-        event[ends[number] : ends[number + 1]] += before[number]
+    for number in range(1, len(counts)):  # numbers of each share's own so far
+        event[shares[number] : shares[number + 1]] += before[number]
     firsts, lasts = (
         np.concatenate([np.zeros(0, np.int64)] + [
-            one[ends[number] : ends[number] + counts[number]] + ends[number]
+            one[shares[number] : shares[number] + counts[number]] + shares[number]
             for number in range(len(counts))
         ])
         for one in (first, last)
     )  # fmt: skip
     return Links(rows, event, firsts, lasts, ends)
+
+
+def _most_dark(frames: Integers, ends: Integers, asked: int) -> int:
+    """Return the largest number of dark frames that matters; raise a ValueError if it is too large.
+
+    Parameters
+    ----------
+    frames : ndarray of int64
+        The frame of each fit, by part, and rising in each.
+    ends : ndarray of int64
+        Where parts begin and end.
+    asked : int
+        The number that is asked for.
+    """
+    if not len(frames):
+        return 0
+    dark = min(asked, int((frames[ends[1:] - 1] - frames[ends[:-1]]).max()))
+    if dark > _MOST_DARK:
+        raise ValueError(
+            f"max_dark_frames must be at most {_MOST_DARK} for fits over this many frames; got "
+            f"{asked}"
+        )
+    return dark
+
+
+def _apart(frames: Integers, ends: Integers, dark: int) -> Integers:
+    """Return frames that rise from part to part, too far for an event of two of them."""
+    if len(ends) <= 2:
+        return frames
+    first, last = frames[ends[:-1]], frames[ends[1:] - 1]
+    after = np.cumsum(last - first + dark + 2)
+    return frames + np.repeat(np.concatenate([[0], after[:-1]]) - first, np.diff(ends))
 
 
 def _linkable(
@@ -287,7 +326,7 @@ def _in_order(known: NDArray[np.bool_], part: Integers, frame: Integers) -> Inte
 def _link_part(
     memory: list[NDArray[Any]], axes: int, max_dark: int, radius: float | None, greedy: bool
 ) -> int:
-    """Link the fits of one part; return the number of events, or -1 if they are ambiguous.
+    """Link the fits of some parts; return the number of events, or -1 if they are ambiguous.
 
     Parameters
     ----------
@@ -302,18 +341,12 @@ def _link_part(
     from scipy.special import chdtri  # here, as SciPy takes its time to import
 
     functions, frames = load().functions, memory[0]
-    dark = min(max_dark, int(frames[-1] - frames[0]))
-    if dark > _MOST_DARK:
-        raise ValueError(
-            f"max_dark_frames must be at most {_MOST_DARK} for fits over so many frames; got "
-            f"{max_dark}"
-        )
     places, errors = memory[1 : 1 + axes], memory[1 + axes : -3]
     given = EventFits(
         address(frames),
         *(address(places[axis]) if axis < len(places) else 0 for axis in range(3)),
         *(address(errors[axis]) if axis < len(errors) else 0 for axis in range(3)),
-        len(frames), dark, radius or 0.0,
+        len(frames), max_dark, radius or 0.0,
         float(chdtri(1 if radius else axes, MISSED)), *map(address, memory[-3:]),
     )  # fmt: skip
     if greedy:

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.cpu.layouts import DriftStart, FieldCells, Overlap, OverlapSum, SegmentPoints
+from ..engine.cpu.layouts import (
+    OVERLAP_PADDING, DriftStart, FieldCells, Overlap, OverlapSum, SegmentPoints,
+)  # fmt: skip
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 
@@ -22,22 +24,23 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Groups = NDArray[np.int32]
 
-#: Widths of the overlap, in errors of a localisation, and the most sweeps at each.
-_WIDTHS, _SWEEPS = (2.5, 1.25), (3, 12)
+#: Widths of the overlap, in errors of a localisation, and the most sweeps at each. The first one
+#: is of a part of the points, as a rough drift will do.
+_WIDTHS, _SWEEPS, _ENOUGH, _MOST_STRIDE = (2.5, 1.25), (2, 12), 100, 16
 #: Reach of the overlap in widths, as the kernel has it.
 _REACH = 4.0
 #: Part of the step to the minimum of a parabola that is taken, and least part of its curvature.
 _DAMPING, _LEAST_CURVATURE = 0.75, 0.25
 #: Curvature of the overlap of uniform densities in a plane and in space, as weights end somewhere.
 _BY_CHANCE = {2: 0.0746, 3: 0.1155}
-#: Largest mean step, in errors of a segment, at which sweeps end.
-_SETTLED = 0.05
+#: Largest mean step, in errors of a segment, at which sweeps end: a next one would be much smaller.
+_SETTLED = 0.2
 #: Largest drift from one segment to the next, in errors of a localisation.
 WINDOW = 7.5
 #: Mean number of partners of a point, above which it is compared with a part of them.
 _PARTNERS = 16
 #: Points of a segment that the search begins with, and most pairs of them.
-_QUERIES, _PAIRS = 500, 1 << 17
+_QUERIES, _PAIRS = 500, 1 << 12
 #: Shares of the threads.
 _SHARES, _SHARE = 64, 1 << 13
 
@@ -51,19 +54,19 @@ class Found(NamedTuple):
     contrast: Floats  # how much these are nearer than by chance; 0 for no structure
 
 
-def start_drift(places: Floats, segment: Groups, segments: int) -> Floats:
+def start_drift(places: Singles, segment: Groups, segments: int) -> Floats:
     """Return a first estimate of the drift of each segment, along each axis.
 
     Parameters
     ----------
-    places : ndarray of float64, shape (2 or 3, n)
+    places : ndarray of float32, shape (2 or 3, n)
         Positions along y, x and maybe z in units of their errors, by segment.
     segment : ndarray of int32, shape (n,)
         The segment of each.
     segments : int
         Number of segments.
     """
-    moved = places.astype(np.float32)
+    moved = places.copy()
     cells, starts = _cells_of(moved, WINDOW)
     after, pairs = np.empty(moved.shape[1], np.int32), np.empty((_PAIRS, 3), np.float32)
     drift, counts = np.empty((segments, 3)), np.empty(segments)
@@ -76,12 +79,12 @@ def start_drift(places: Floats, segment: Groups, segments: int) -> Floats:
     return drift[:, : len(places)]
 
 
-def refined_drift(places: Floats, group: Groups, segments: int, drift: Floats) -> Found:
+def refined_drift(places: Singles, group: Groups, segments: int, drift: Floats) -> Found:
     """Return the drift with which the segments of each part of a field overlap best.
 
     Parameters
     ----------
-    places : ndarray of float64, shape (2 or 3, n)
+    places : ndarray of float32, shape (2 or 3, n)
         Positions along y, x and maybe z in units of their errors.
     group : ndarray of int32, shape (n,)
         The segment of each, and `segments` more in another part of the field.
@@ -93,19 +96,23 @@ def refined_drift(places: Floats, group: Groups, segments: int, drift: Floats) -
     axes, count = places.shape
     drift = drift.copy()
     for width, sweeps in zip(_WIDTHS, _SWEEPS, strict=True):
-        moved = (places - drift[group].T).astype(np.float32)
+        moved = without_drift(places, drift, group)
         cells, starts = _cells_of(moved, _REACH * width)
         sorted_places, sorted_group = np.empty_like(moved), np.empty(count, np.int32)
         _sort(moved, group, sorted_places, sorted_group, cells)
         inside = np.diff(starts).astype(np.float64)
         every = max(1, round(float((inside**2).sum()) / count / _PARTNERS))
-        others, other_group = sorted_places[:, ::every].copy(), sorted_group[::every]
         starts[:] = -(-starts // every)  # where the first of those of each cell is now
-        other_segment = other_group % segments
+        other_group = sorted_group[::every]
+        other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
+        others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
         shifts = np.zeros((len(drift), 3), np.float32)
+        stride = 1
+        if width != _WIDTHS[-1]:
+            stride = min(max(count // (len(drift) * _ENOUGH), 1), _MOST_STRIDE)
         given = Overlap(
             _points(sorted_places, sorted_group), _points(others, other_segment), cells,
-            address(shifts), segments, width,
+            address(shifts), segments, stride, width,
         )  # fmt: skip
         for _ in range(sweeps):
             sums = _summed(given, count, len(drift))
@@ -117,16 +124,32 @@ def refined_drift(places: Floats, group: Groups, segments: int, drift: Floats) -
                 )
                 # The overlap of two normal distributions is flatter than either.
                 curvature = np.clip(1 - square / (2 * width**2), _LEAST_CURVATURE, 1)
-                step = np.nan_to_num(_DAMPING * pull / curvature)
+                step = _relative(_DAMPING * pull / curvature, weight, segments)
                 moves = np.sqrt(np.mean(step**2) * np.mean(weight))
             shifts[:, :axes] += step
-            others -= step.astype(np.float32)[other_group].T
+            for axis, own in zip(others, step.astype(np.float32).T, strict=True):
+                axis[: len(other_group)] -= own[other_group]
             if moves < _SETTLED:
                 break
         drift += shifts[:, :axes]
     partnered = sums[:, OverlapSum.PARTNERED].astype(np.int64)
     contrast = np.nan_to_num(1 - square.mean(axis=1) / (2 * width**2)) - _BY_CHANCE[axes]
     return Found(drift, weight, partnered, contrast)
+
+
+def without_drift(places: Singles, drift: Floats, group: Groups) -> Singles:
+    """Return positions from which the drift of their group is subtracted."""
+    own = drift.T.astype(np.float32)
+    return np.stack([axis - one[group] for axis, one in zip(places, own, strict=True)])
+
+
+def _relative(step: Floats, weight: Floats, segments: int) -> Floats:
+    """Return the steps of the groups of each part less their mean, which the overlap cannot tell."""
+    parts = np.nan_to_num(step).reshape(-1, segments, step.shape[1])
+    weights = weight.reshape(-1, segments, 1)
+    means = (parts * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    relative: Floats = (parts - np.nan_to_num(means)).reshape(step.shape)
+    return relative
 
 
 def _summed(given: Overlap, count: int, groups: int) -> Floats:

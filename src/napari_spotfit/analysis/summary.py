@@ -81,7 +81,7 @@ def per_frame(
     frames : optional
         The frames that were fitted, as in :func:`~napari_spotfit.localize`; by default all.
     columns : iterable of str
-        Columns of which to return the median in each frame.
+        Columns whose median in each frame is returned.
 
     Returns
     -------

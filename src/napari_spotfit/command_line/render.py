@@ -11,7 +11,7 @@ import numpy as np
 from ..analysis.render import render as render_fits
 from ..files.exchange.image_info import image_info_of
 from ..files.formats import read
-from ..files.rendered_file import ENDINGS, write_rendered
+from ..files.writing import ENDINGS, write_rendered
 from ..models.columns import IN_PLANE
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits

@@ -16,7 +16,7 @@ from .quality.flags import Flag
 
 
 class Highest(NamedTuple):
-    """The largest number of a frame of which a part has been read."""
+    """The largest pixel of a frame, when only a part of it is loaded."""
 
     #: That of the part, and what returns that of all.
     here: float

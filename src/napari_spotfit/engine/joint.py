@@ -27,8 +27,7 @@ from .single_fits import OVERLAP, Singles, distances, singles_of
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
-#: A line has so many spots that are long by themselves, at least, and of all of its spots this
-#: share is.
+#: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
 
 

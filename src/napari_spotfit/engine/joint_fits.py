@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host, to_native
-from ..settings.camera_noise import noise_of
 from ..settings.noise_model import NoiseModel
+from ..settings.settings import noise_of
 from . import threads
 from .block import Block
 from .cpu.layouts import JointFits, JointSpot

@@ -22,7 +22,7 @@ from ..engine.single_fits import OVERLAP
 _STEP, _MOST = 0.06, 8
 #: In a crowded image this share of spots overlaps with others.
 _CROWDED = 0.5
-#: No crowd counts more than so many times as most do: it may be a blob.
+#: The most that a crowd counts, in units of what most do: it may be a blob.
 _TRIMMED = 3.0
 
 

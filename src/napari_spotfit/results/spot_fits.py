@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ..files.history import Step
-    from ..files.table import SpotTable
+    from ..files.table import SpotTable, Step
 
 
 class SpotFits:

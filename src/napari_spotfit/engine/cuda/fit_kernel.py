@@ -163,7 +163,7 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
     """Return the C++ of an own profile (empty for built-in ones), and the profile's C++ name."""
     if profile.expression is not None:
-        from ...models.expressions.program import to_cuda
+        from ...models.expressions.grammar import to_cuda
 
         return to_cuda(profile.expression.program), "OwnProfile"
     if profile.lattice is not None:

@@ -181,7 +181,7 @@ def merge_plateaus(
     frames : ndarray, shape (n, Y, X) or (n, Z, Y, X)
         Pixels, C-contiguous.
     level : float, optional
-        That of a frame of which they are a part.
+        That of the whole frame, if these are parts of it.
     planes_per_pixel : float
         How many planes are as far apart as pixels.
     """

@@ -16,9 +16,8 @@ from ...models.calibration import Calibration
 from ...models.columns import AXES, IN_PLANE
 from ...models.stopping import StopCondition
 from ...settings.bounds import bounds_of, light_ends
-from ...settings.camera_noise import electrons_of, noise_of
 from ...settings.noise_model import Process, excess_of
-from ...settings.settings import Settings
+from ...settings.settings import Settings, electrons_of, noise_of
 from ..columns import roi_columns
 from ..cpu.layouts import (
     MAX_SHAPE,

@@ -20,9 +20,9 @@ from qtpy.QtWidgets import (
 
 from ...analysis.drift import Drift
 from ...analysis.ring_correlation import RingCorrelation
-from ...files.history import steps
-from ...files.rendered_file import write_rendered
-from ...settings.parameter import Parameter
+from ...files.table import steps
+from ...files.writing import write_rendered
+from ...settings.validation import Parameter
 from ..layers.history import History
 from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm

@@ -13,8 +13,8 @@ from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
-from ...results.units import Units
-from ...settings.parameter import Parameter
+from ...results.numbers import Units
+from ...settings.validation import Parameter
 from ..layers.history import History
 from ..layers.points import fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract

@@ -12,7 +12,7 @@ from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from ...analysis.filters import Filters
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, explain, fill
 from ..parts.messages import number

@@ -11,7 +11,7 @@ from qtpy.QtCore import QObject, Signal
 
 from ...analysis.filters import Filters
 from ...models.columns import STOP
-from ...results.units import Units
+from ...results.numbers import Units
 from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result

@@ -22,8 +22,7 @@ from qtpy.QtWidgets import (
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
-from ...results.numbers import decimals_for, number_text
-from ...results.units import Units
+from ...results.numbers import Units, decimals_for, number_text
 from ..parts.layout import explain, fill, guard_wheel, put_texts, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
