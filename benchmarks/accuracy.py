@@ -173,8 +173,8 @@ def integrated(options: argparse.Namespace) -> None:
         for pixel in ("integrated", "sampled"):
             fits = fit_spots(spots, pixel=pixel, errors=False, backend=options.backend)
             bias[pixel] = float(np.mean(fits.sigma[fits.converged]) - sigma)
-        told = ", ".join(f"{pixel} {value:+.4f}" for pixel, value in bias.items())
-        print(f"  σ {sigma:g}: {told} {bar(abs(bias['integrated']), most=BIAS)}")
+        texts = ", ".join(f"{pixel} {value:+.4f}" for pixel, value in bias.items())
+        print(f"  σ {sigma:g}: {texts} {bar(abs(bias['integrated']), most=BIAS)}")
 
 
 SECTIONS = {

@@ -18,7 +18,7 @@ from common import bar, medians, resident, spent
 
 from napari_spotfit import SpotFits
 from napari_spotfit.analysis.render import RenderIndex
-from napari_spotfit.widgets.layers.rendered_levels import TILE, RenderedImage
+from napari_spotfit.widgets.layers.rendered_image import TILE, RenderedImage
 
 #: Sides of the field in camera pixels, oversampling of the whole field, and the viewer's canvas.
 FIELD, OVERSAMPLING, CANVAS = 256, 8, (800, 1024)

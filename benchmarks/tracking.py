@@ -144,8 +144,8 @@ def errors(options: argparse.Namespace) -> None:
     for estimator in ("lse", "mle"):
         with spotfit.Tracker(scope.fiducials, estimator=estimator, **KNOWN) as tracker:
             found = [tracker.update(frame) for frame in movie][frames // 10 :]
-        told = np.array([[one.y, one.x] for one in found])
-        spread = float(np.sqrt(np.mean(np.var(told, axis=0))))
+        measured = np.array([[one.y, one.x] for one in found])
+        spread = float(np.sqrt(np.mean(np.var(measured, axis=0))))
         own = float(np.mean([[one.y_stderr, one.x_stderr] for one in found]))
         nanometres, ratio = spread * NANOMETRES, spread / least
         asked = (0.35, 1.05) if estimator == "mle" else (None, None)
@@ -171,15 +171,15 @@ def disturbed(options: argparse.Namespace) -> None:
                 frame = scope.frame(number / 100.0)
                 change(number, frame, dark.frame(number / 100.0), scope.fiducials)
                 found.append(tracker.update(frame))
-        told = np.array([[one.y, one.x] for one in found])
+        measured = np.array([[one.y, one.x] for one in found])
         own = np.array([[one.y_stderr, one.x_stderr] for one in found])
         steps = []
         for begin in range(60, len(found) - 20, 20):
             after, before = slice(begin, begin + 20), slice(begin - 20, begin)
             error = np.mean(own[after] ** 2, axis=0) + np.mean(own[before] ** 2, axis=0)
-            step = told[after].mean(axis=0) - told[before].mean(axis=0)
+            step = measured[after].mean(axis=0) - measured[before].mean(axis=0)
             steps.append(np.abs(step) / np.sqrt(error / 20))
-        single = np.abs(told[1:] - told[:-1]) / np.sqrt(own[1:] ** 2 + own[:-1] ** 2)
+        single = np.abs(measured[1:] - measured[:-1]) / np.sqrt(own[1:] ** 2 + own[:-1] ** 2)
         worst, used = float(np.max(steps)), [one.used for one in found]
         print(f"  {name}: {worst:.2f} {bar(worst, most=3)}; of one frame, 99.9 % "
               f"{np.quantile(single, 0.999):.2f}; used {min(used)} to {max(used)}",

@@ -174,9 +174,9 @@ def print_flags(sigmas: tuple[float, ...] | None, quick: bool) -> None:
         for sigma in sigmas:
             own, chance, why = lost(density, photons, sigma, quick)
             ignored = lost(density, photons, sigma, quick, neighbours="ignore")[0]
-            told = ", ".join(f"{100 * n:.1f} {flag}" for flag, n in why.items() if n >= 5e-4)
+            flags = ", ".join(f"{100 * n:.1f} {flag}" for flag, n in why.items() if n >= 5e-4)
             print(f"{f'{name}; σ {sigma}':>24}{100 * own:>6.1f}{100 * ignored:>9.1f}"
-                  f"{100 * chance:>8.1f} {common.bar(round(100 * own, 1), most=100 * bar)} {told}",
+                  f"{100 * chance:>8.1f} {common.bar(round(100 * own, 1), most=100 * bar)} {flags}",
                   flush=True)  # fmt: skip
     print("\nFalse fits that are good")
     for name in CELLS:

@@ -84,8 +84,8 @@ def uneven(rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
         ((0.5, 10), (4.0, 10)), ((2.2, 10), (4.4, 10)),
     ):  # fmt: skip
         own = [taken(rng, lights + background, gain) for gain, background in pairs]
-        told = " and ".join(f"{gain:g} on {background}" for gain, background in pairs)
-        yield f"channels of gain {told}", np.stack(own, 1)
+        words = " and ".join(f"{gain:g} on {background}" for gain, background in pairs)
+        yield f"channels of gain {words}", np.stack(own, 1)
     late = np.where(np.arange(12) < 6, 1.0, 4.0)[:, np.newaxis, np.newaxis]
     changed = (taken(rng, lights + 20, 2.2) - 100.0) * late + 100
     yield "four times the gain in the second half", changed
@@ -107,13 +107,13 @@ def one_camera(quick: bool) -> Iterator[tuple[str, np.ndarray]]:
 
 def print_uneven(quick: bool) -> None:
     """Print whether uneven noise is reported, and false reports for images of one camera."""
-    print("\nNoise that no one model fits: how uneven, whether it is told, the gain suggested")
+    print("\nNoise that no one model fits: how uneven, whether it is said, the gain suggested")
     for name, frames in uneven(np.random.default_rng(1)):
         noise = spotfit.noise_model(frames)
         gain = "none" if noise.gain is None else f"{noise.gain:.3g}"
-        told = "told" if noise.is_uneven else "MISSED"
-        print(f"{name:55} {noise.uneven:6.1f} {told} gain {gain}")
+        words = "warned" if noise.is_uneven else "MISSED"
+        print(f"{name:55} {noise.uneven:6.1f} {words} gain {gain}")
     found = [(name, spotfit.noise_model(frames)) for name, frames in one_camera(quick)]
     wrong = [name for name, noise in found if noise.is_uneven]
-    print(f"told of {len(wrong)} of {len(found)} images of one camera (≤ 0) {wrong or ''}; the "
+    print(f"warned of {len(wrong)} of {len(found)} images of one camera (≤ 0) {wrong or ''}; the "
           f"most uneven one {max(noise.uneven for _, noise in found):.2f}")  # fmt: skip

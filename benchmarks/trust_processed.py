@@ -276,7 +276,7 @@ def backgrounds(seed: int) -> Iterator[Image]:
 def print_processed(quick: bool) -> None:
     """Print the results in processed images, with limits."""
     print(f"\nProcessed images{'':>32}{'F1':>5}{'recall':>8}{'precision':>11}{'false':>7}"
-          f"{'found':>7} per Mpx; what was told")  # fmt: skip
+          f"{'found':>7} per Mpx; the warnings")  # fmt: skip
     missed = count = 0
     for image in itertools.chain(*(way(SEED) for way in (patterns, processed, backgrounds))):
         if quick and count % 5:

@@ -126,8 +126,8 @@ def print_cameras(quick: bool) -> None:
             image = np.rint(100 + gain * electrons).clip(0).astype(np.uint16)
             high = 100 + 14 * gain
             for i, (own, offset) in enumerate(((gain, 100), (1 / gain, 100), (gain, high))):
-                with warnings.catch_warnings(record=True) as told:
+                with warnings.catch_warnings(record=True) as warned:
                     warnings.simplefilter("always")
                     spotfit.localize(image, sigma=SIGMA, gain=own, offset=offset)
-                said[i] += bool(told)
+                said[i] += bool(warned)
         print(f"gain {gain:>5g}: {said[0]:3} {said[1]:3} {said[2]:3}", flush=True)

@@ -100,9 +100,9 @@ def fit(options: argparse.Namespace) -> None:
             bare.append(heart.longest)
             times.append(fitted(widget, heart))
             pauses.append(heart.longest)
-            told = widget.status.text()
+            text = widget.status.text()
             viewer.layers.remove("movie spots")
-        print(f"  {told}")
+        print(f"  {text}")
         show("button to points", times, 2000)
         show("longest pause of the viewer", pauses, 100)
         show("napari's own pause for a layer with one point", bare)
@@ -248,10 +248,10 @@ def _drag(
     Without a spot, a fit is only reported as text.
     """
     picker, hand = widget.picking.picker, canvas.hand
-    told: list[str] = []
+    messages: list[str] = []
     shown: list[Any] = []
     begin = canvas.come_to(image, path(0))
-    picker.said.connect(on_told := told.append)
+    picker.said.connect(on_said := messages.append)
     picker.layers.shown.connect(on_shown := shown.append)
     moves = QTimer(interval=MOVE)
     clock = Clock()
@@ -262,9 +262,9 @@ def _drag(
     moves.stop()
     took = clock.read()
     hand.release(hand.at(image, path(1)), SHIFT)
-    picker.said.disconnect(on_told)
+    picker.said.disconnect(on_said)
     picker.layers.shown.disconnect(on_shown)
-    rate, drawn = (1e3 * len(fits) / took.wall for fits in (told, shown))
+    rate, drawn = (1e3 * len(fits) / took.wall for fits in (messages, shown))
     print(f"  {f'2-D, while dragging {where}':46s} {rate:7.1f} fits a second, {drawn:.1f} of a "
           f"spot, computing {took.cpu / took.wall:.0%}   {bar(rate, least=30)}")  # fmt: skip
     rest(300)

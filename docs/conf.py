@@ -31,7 +31,7 @@ templates_path = ["_templates"]
 autodoc_typehints = "none"
 autodoc_default_options = {"member-order": "bysource"}
 napoleon_google_docstring = False
-# Types are words, of which few are names.
+# Types are words, and few are names.
 napoleon_use_ivar = True
 napoleon_use_param = False
 napoleon_use_rtype = False

@@ -23,7 +23,7 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.analysis.render import RenderIndex
-from napari_spotfit.engine.errors import BackendFallbackWarning
+from napari_spotfit.engine.backend import BackendFallbackWarning
 
 cupy = pytest.importorskip("cupy")
 

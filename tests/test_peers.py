@@ -76,13 +76,13 @@ def test_picasso_opens_what_is_written_for_it(picasso_io, tmp_path, model, sidec
     columns["x"][0] = -0.2
     fits = type(fits)(columns, fits.index_names, fits.settings)
     path = tmp_path / "a_locs.hdf5"
-    with pytest.warns(FormatWarning, match="that Picasso will drop") as told:
+    with pytest.warns(FormatWarning, match="that Picasso will drop") as warned:
         fits.save(path, pixel_size=130, shape=movie.shape)
     if not sidecar:
         path.with_suffix(".yaml").unlink()
     locs, info = picasso_io.load_locs(str(path))
-    told = str(told[0].message)
-    dropped = int(told.split(" that Picasso will drop")[0].split()[-2])
+    warned = str(warned[0].message)
+    dropped = int(warned.split(" that Picasso will drop")[0].split()[-2])
     placed = fits[np.isfinite(fits.x)]
     assert len(locs) == len(placed) - dropped
     assert 1 <= dropped < len(placed) / 4

@@ -101,7 +101,7 @@ def spots_image(
 
 
 def as_type(rng: np.random.Generator, values: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """Return counts as pixels of a type, of which narrow ones saturate."""
+    """Return counts as pixels of a type; narrow ones saturate."""
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
         return np.clip(np.rint(values), limits.min, limits.max).astype(dtype)

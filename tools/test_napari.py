@@ -17,7 +17,7 @@ REQUIREMENTS = {
     "0.8.0": "napari[pyqt6]==0.8.0",
     "newest": "napari[pyqt6]",
 }
-#: Packages of which to note versions.
+#: Packages whose versions are noted.
 NOTED = ("napari", "npe2", "PyQt6", "numpy", "pandas")
 
 

@@ -20,8 +20,8 @@ from napari_spotfit.engine.quality.flags import RULES
 from napari_spotfit.files.exchange.registry import EXCHANGE
 from napari_spotfit.models.columns import COLUMNS, ROWS, columns_in
 from napari_spotfit.models.stopping import StopCondition
-from napari_spotfit.settings.parameter import GROUPS, Parameter, words_of
 from napari_spotfit.settings.settings import Settings, parameters
+from napari_spotfit.settings.validation import GROUPS, Parameter, words_of
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = "napari-spotfit"
@@ -166,7 +166,7 @@ def quoted(text: str) -> str:
 PARTS = {
     "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
     "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
-    "docs/performance.md": {"measured": measured},
+    "docs/measured.md": {"measured": measured},
     "docs/reference/keys.md": {"keys": keys},
     "docs/reference/settings.md": {"settings": settings},
     "docs/reference/verdicts.md": {"stops": stops},

@@ -10,7 +10,6 @@ from .analysis.drift import load_drift as load_drift
 from .analysis.drift import save_drift as save_drift
 from .analysis.drift import subtract_drift as subtract_drift
 from .analysis.drift_estimate import estimate_drift as estimate_drift
-from .analysis.groups import summarize_groups as summarize_groups
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
 from .analysis.merging import merge_blinks as merge_blinks
@@ -28,16 +27,17 @@ from .analysis.ring_correlation import (
 )
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
+from .analysis.summary import summarize_groups as summarize_groups
 from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
-from .batch.localize_files import localize_files as localize_files
+from .batch.run import localize_files as localize_files
 from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration
 from .calibration.measure_psf import calibrate_psf as calibrate_psf
 from .calibration.microscope_quality import MicroscopeQuality as MicroscopeQuality
 from .calibration.microscope_quality import microscope_quality as microscope_quality
-from .engine.errors import BackendFallbackWarning as BackendFallbackWarning
-from .engine.errors import BackendUnavailableError as BackendUnavailableError
+from .engine.backend import BackendFallbackWarning as BackendFallbackWarning
+from .engine.backend import BackendUnavailableError as BackendUnavailableError
 from .engine.quality.flags import Flag as Flag
 from .estimation.image_noise import noise_model as noise_model
 from .estimation.psf_width import estimate_sigma as estimate_sigma

@@ -54,10 +54,10 @@ def test_the_drift_is_the_true_one_within_its_errors(beads):
     drift = fiducial_drift(link_spots(fits, 2.0))
     assert len(drift) == 60
     assert (drift.used >= 4).all()
-    told = np.column_stack([drift.y, drift.x]) - truth
-    told -= told.mean(axis=0)
+    measured = np.column_stack([drift.y, drift.x]) - truth
+    measured -= measured.mean(axis=0)
     errors = np.column_stack([drift.y_stderr, drift.x_stderr])
-    assert 0.8 < np.sqrt((told**2).mean()) / errors.mean() < 1.2
+    assert 0.8 < np.sqrt((measured**2).mean()) / errors.mean() < 1.2
 
 
 def test_spots_without_drift_stay_where_they_are(beads):

@@ -166,7 +166,7 @@ def test_true_pairs_are_the_excess():
         true = a[:200] + np.random.default_rng(seed).normal(0, 0.3, (200, 2))
         pairs = pair_spots(fits_at(a), fits_at(np.concatenate([b, true])), 2.0, labels=labels)
         found.append(pairs.excess)
-    # A quarter of them would be pairs by chance, and cannot be told apart.
+    # A quarter of them would be pairs by chance, and cannot be distinguished.
     assert np.mean(found) == pytest.approx(200 * (1 - 0.3), rel=0.25)
 
 

@@ -90,12 +90,12 @@ def test_each_file_has_its_table_and_its_cells(workers, folder, movies, cells):
 
 def test_from_python_it_is_what_the_command_does(folder, movies, cells):
     tifffile.imwrite("cells.tif", cells)
-    told = []
+    reports = []
     outcomes = localize_files(
-        ["a.tif", Path("b.tif")], "out", sigma=1.3, labels="cells.tif", progress=told.append
+        ["a.tif", Path("b.tif")], "out", sigma=1.3, labels="cells.tif", progress=reports.append
     )
     assert [one.state for one in outcomes] == ["done", "done"]
-    assert {one.file for one in told} == {"a.tif", "b.tif"}
+    assert {one.file for one in reports} == {"a.tif", "b.tif"}
     same = run(["a.tif", "b.tif"], "same", labels="cells.tif")
     for one, other in zip(outcomes, same, strict=True):
         assert_same(load_fits(one.output), load_fits(other.output))
@@ -114,7 +114,7 @@ def test_from_python_it_is_what_the_command_does(folder, movies, cells):
         ({"sigma": -1}, "sigma"),
     ],
 )
-def test_from_python_what_is_wrong_is_told_first(named, words, folder):
+def test_from_python_what_is_wrong_is_said_first(named, words, folder):
     with pytest.raises((TypeError, ValueError), match=words):
         localize_files(named.pop("files", "a.tif"), "out", **named)
 
@@ -164,7 +164,7 @@ def test_masks_are_found(tmp_path, monkeypatch):
         (None, "“a.tif” has no mask: there is no file “a_m.npy”"),
     ],
 )
-def test_masks_that_do_not_fit_are_told(mask, words, folder, cells):
+def test_masks_that_do_not_fit_are_named(mask, words, folder, cells):
     if mask is not None:
         np.save("a_m.npy", mask)
     np.save("b_m.npy", cells)
@@ -351,10 +351,10 @@ def test_what_is_corrupt_within_is_named_with_its_frame(folder, movies):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
 def test_a_full_disk_for_one_table_of_all(folder, movies, monkeypatch):
-    told = r"“all.spots.parquet” cannot be written: .*No space left"
+    message = r"“all.spots.parquet” cannot be written: .*No space left"
     with monkeypatch.context() as full:
         without_room(full, "all.spots.parquet")
-        with pytest.raises(OSError, match=told):
+        with pytest.raises(OSError, match=message):
             run(["a.tif", "b.tif"], "all.spots.parquet")
     assert not Path("all.spots.parquet").exists()
     outcomes = run(["a.tif", "b.tif"], "all.spots.parquet")

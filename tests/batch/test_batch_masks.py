@@ -49,7 +49,7 @@ def test_a_mask_is_of_the_longest_name_it_begins_with(folder, movie):
 
 
 @pytest.mark.parametrize("joint", "_-")
-def test_masks_of_names_that_begin_alike_are_told_apart(folder, joint):
+def test_masks_of_names_that_begin_alike_are_kept_apart(folder, joint):
     images = touched("im/day1.tif", f"im/day1{joint}2.tif", "im/day10.tif")
     masks = touched("mk/day1_cells.tif", f"mk/day1{joint}2_cells.tif", "mk/day10-c.tif")
     assert [mask_of(image, "mk", images) for image in images] == masks
@@ -107,7 +107,7 @@ def test_cells_of_an_earlier_run_do_not_stay_beside_other_spots(folder, movie):
     assert not Path("out/a.npy.cells.csv").exists()
 
 
-def test_a_label_that_is_too_large_is_told_with_its_mask(folder, movie):
+def test_a_label_that_is_too_large_is_named_with_its_mask(folder, movie):
     np.save("a.npy", movie)
     mask = np.zeros(SHAPE, np.uint64)
     mask[0, 0] = 2**64 - 1

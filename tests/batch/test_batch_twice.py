@@ -121,7 +121,7 @@ def test_parts_that_cannot_be_stored_leave_the_table_as_it_was(folder, several):
     assert Path("t.spots.parquet").read_bytes() == before
 
 
-def test_a_part_that_is_lost_while_it_is_read_is_told(folder, movie):
+def test_a_part_that_is_lost_while_it_is_read_is_named(folder, movie):
     path, table = part_path(folder, 0), localize(movie, sigma=1.3).to_table()
     with part_writer(path, {"made": "of this"}) as add:
         add(table)

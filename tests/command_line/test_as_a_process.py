@@ -65,15 +65,15 @@ def test_ctrl_c_while_python_ends_leaves_no_traceback():
 def test_streams_of_another_encoding(folder):
     """The encoding of a redirected stream on Windows lacks σ."""
     named = {"env": {**os.environ, "PYTHONIOENCODING": "cp1252"}}
-    told, said = of_its_own("localize", "--help", **named).communicate()
-    assert b"Usage:" in told
-    assert b"--sigma NUMBER                  PSF \\u03c3, px" in told
+    output, said = of_its_own("localize", "--help", **named).communicate()
+    assert b"Usage:" in output
+    assert b"--sigma NUMBER                  PSF \\u03c3, px" in output
     assert said == b""
     (folder / "a.npy").rename(folder / "σ.npy")
     process = of_its_own("localize", "σ.npy", "-o", "a.csv", "--json", "-q", **named)
-    told, said = process.communicate()
+    output, said = process.communicate()
     assert (process.returncode, said) == (0, b"")
-    assert json.loads(told.decode("ascii"))["files"][0]["file"] == "σ.npy"
+    assert json.loads(output.decode("ascii"))["files"][0]["file"] == "σ.npy"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
@@ -81,8 +81,8 @@ def test_names_that_are_no_text(folder):
     name = os.fsdecode(b"bad\xff.npy")
     (folder / "a.npy").rename(folder / name)
     process = of_its_own("localize", name, "-o", "a.csv", "--json")
-    told, _ = process.communicate()
-    assert json.loads(told.decode("utf-8"))["files"][0]["file"] == name
+    output, _ = process.communicate()
+    assert json.loads(output.decode("utf-8"))["files"][0]["file"] == name
 
 
 FULL = Path("/dev/full")
@@ -109,16 +109,16 @@ def test_sentences_that_nobody_can_read(folder, movies):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no limits to files")
-def test_a_table_of_all_that_cannot_be_written_is_told_to_programs(folder):
+def test_a_table_of_all_that_cannot_be_written_is_an_error_for_programs(folder):
     import resource
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
     process = of_its_own("localize", "a.npy", "b.npy", "-o", "all.csv", "--json", preexec_fn=limit)
-    told, said = process.communicate()
+    output, said = process.communicate()
     assert process.returncode == 1
-    summary = json.loads(told)
+    summary = json.loads(output)
     assert "“all.csv” cannot be written: " in summary["error"]
     assert summary["error"] in said.decode()
     assert summary["failed"] == 2
@@ -137,7 +137,7 @@ def test_a_table_of_all_that_cannot_be_written_is_told_to_programs(folder):
         ("localize a.npy -o a.spots.parquet", "_run.json"),
     ],
 )
-def test_a_disk_that_is_full_is_told_with_the_file(what, file, folder):
+def test_a_disk_that_is_full_is_named_with_the_file(what, file, folder):
     import resource
 
     def limit():

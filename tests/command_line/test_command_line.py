@@ -264,14 +264,14 @@ def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
 
     stop()
     result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.4")
-    told = " ".join(result.stderr.split())
-    assert "everything is done again: settings.sigma is 1.5 there and 1.4 here" in told
+    output = " ".join(result.stderr.split())
+    assert "everything is done again: settings.sigma is 1.5 there and 1.4 here" in output
     assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.4))
     stop()
     os.utime("a.npy", (10**9, 10**9))
-    told = " ".join(run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5").stderr.split())
-    assert "everything is done again: image was changed since: then it was of 20" in told
-    assert ", now of 2001-09-0" in told
+    output = " ".join(run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5").stderr.split())
+    assert "everything is done again: image was changed since: then it was of 20" in output
+    assert ", now of 2001-09-0" in output
     stop()
     result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", "--fresh")
     assert "earlier run" not in result.stderr

@@ -20,7 +20,7 @@ import pytest
     ],
 )
 def test_paths_are_completed(words):
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "napari_spotfit"],
         env=os.environ
         | {
@@ -31,4 +31,4 @@ def test_paths_are_completed(words):
         capture_output=True,
         encoding="utf-8",
     )
-    assert told.stdout == "file,mov\n", told.stderr
+    assert result.stdout == "file,mov\n", result.stderr

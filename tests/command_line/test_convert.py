@@ -120,9 +120,9 @@ def test_rows_that_are_left_out_are_not_counted():
     fits.frame[0] = -1
     fits.save("a.spots.csv")
     assert "b.plain.csv: 48 spots" in convert("a.spots.csv", "b.plain.csv")
-    told = convert("a.spots.csv", "b_locs.hdf5")
-    assert "1 row with a frame outside 0 to 4294967295 left out" in told
-    assert "b_locs.hdf5: 47 spots" in told
+    output = convert("a.spots.csv", "b_locs.hdf5")
+    assert "1 row with a frame outside 0 to 4294967295 left out" in output
+    assert "b_locs.hdf5: 47 spots" in output
     with h5py.File("b_locs.hdf5") as file:
         assert len(file["locs"]) == 47
         assert file["locs"]["frame"].max() < 7
@@ -141,8 +141,8 @@ def test_a_movie_whose_frames_count_from_0(folder):
 
 def test_errors_name_the_file(folder):
     spots().save("a.spots.csv")
-    told = convert("a.spots.csv", "nodir/b.spots.csv", code=1)
-    assert told == "Error: “b.spots.csv” cannot be written: there is no folder “nodir”\n"
+    output = convert("a.spots.csv", "nodir/b.spots.csv", code=1)
+    assert output == "Error: “b.spots.csv” cannot be written: there is no folder “nodir”\n"
     (folder / "c.spots.csv").write_text("y;x\n")
     assert "cannot be opened" in convert("c.spots.csv", "d.spots.csv", code=1)
     with pytest.raises(UnreadableFileError):
@@ -153,11 +153,11 @@ def test_errors_name_the_file(folder):
 @pytest.mark.parametrize("name", ["a.tif", "a.npy"])
 def test_simulate_says_how_many_frames_there_can_be(folder, name, frames):
     result = CliRunner().invoke(main, ["simulate", name, "--frames", frames])
-    told = " ".join(result.output.split())
+    output = " ".join(result.output.split())
     if frames.startswith("1"):
         assert result.exit_code == 1
-        assert "not enough memory: 1000000000000 frames of 256×256 px need 1.31e+08 GB" in told
+        assert "not enough memory: 1000000000000 frames of 256×256 px need 1.31e+08 GB" in output
     else:
         assert result.exit_code == 2
-        assert f"{frames} is not in the range x>=1" in told
+        assert f"{frames} is not in the range x>=1" in output
     assert not [*folder.iterdir()]

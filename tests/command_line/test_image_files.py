@@ -70,9 +70,9 @@ def test_a_missing_part_of_a_data_set_is_named(folder, movies):
     files = write_ome_files(folder / "mf", movies[0], 4)
     files[2].unlink()
     process = of_its_own("localize", str(files[0]), "-o", "a.spots.csv")
-    _, told = process.communicate()
+    _, output = process.communicate()
     assert process.returncode == 1
-    assert told.decode().splitlines() == [
+    assert output.decode().splitlines() == [
         "“f0.ome.tif” cannot be read: frame 4 is damaged or missing: of the other files of its "
         "data set, “f2.ome.tif” cannot be read: put complete ones into its folder; "
         "4 frames before it were fitted"

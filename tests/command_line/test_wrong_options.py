@@ -43,7 +43,7 @@ def test_what_was_asked_for_wrongly_is_said(arguments, words, folder, movies):
 @pytest.mark.parametrize(
     "arguments", ["a.npy", "a.npy -o a.csv --roi-size 8", "a.npy -o a.csv --sigma wide"]
 )
-def test_programs_are_told_what_was_asked_for_wrongly(arguments, folder):
+def test_programs_read_what_was_asked_for_wrongly(arguments, folder):
     result = run("localize", *arguments.split(), "--json", code=2)
     error = json.loads(result.stdout)["error"]
     assert error
@@ -81,7 +81,7 @@ def test_names_of_files_move_nothing_in_a_terminal(name, tmp_path, monkeypatch):
         (("localize", f"{name}*", "-o", f"{name}.xlsx"), 2),
         (("simulate", f"{name}.tif", "--frames", 1, "--size", "32x32"), 0),
     ):
-        told = run(*given, code=code).stderr
-        assert odd.encode("unicode_escape").decode() in told
-        assert odd == "\n" or odd not in told
-        assert "\nError: all is well" not in told
+        output = run(*given, code=code).stderr
+        assert odd.encode("unicode_escape").decode() in output
+        assert odd == "\n" or odd not in output
+        assert "\nError: all is well" not in output

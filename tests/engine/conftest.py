@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from scenes import told
+from scenes import estimated
 
-from napari_spotfit.engine.cpu import detect as cpu
+from napari_spotfit.engine.cpu import backend as cpu
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 from napari_spotfit.engine.cuda import detect as cuda
 
@@ -23,9 +23,11 @@ def detect(request):
         import cupy
 
         yield lambda frames, settings, *rest: cuda.detect(
-            cupy.asarray(frames), told(frames, settings), *rest
+            cupy.asarray(frames), estimated(frames, settings), *rest
         )
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(INSTRUCTION_SET, request.param)
-            yield lambda frames, settings, *rest: cpu.detect(frames, told(frames, settings), *rest)
+            yield lambda frames, settings, *rest: cpu.detect(
+                frames, estimated(frames, settings), *rest
+            )

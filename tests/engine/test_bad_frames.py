@@ -10,13 +10,13 @@ from hypothesis.extra import numpy as hnp
 from scenes import (
     DTYPES,
     assert_same,
+    estimated,
     light,
     matches,
     movie_of,
     on_grid,
     places,
     scattered,
-    told,
 )
 from scipy.spatial import cKDTree
 
@@ -247,7 +247,7 @@ def test_anything_goes(detect, frames, threshold, false_spots, sigma, distance):
     if threshold is None:
         options = options.changed(false_spots=false_spots)
     try:
-        options = told(frames, options)
+        options = estimated(frames, options)
     except ValueError:  # single precision has no squares of these
         return
     found = detect(frames, options)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scenes import (
     DTYPES,
     assert_same,
+    estimated,
     filtered_by_scipy,
     light,
     matches,
@@ -19,7 +20,6 @@ from scenes import (
     on_grid,
     places,
     scattered,
-    told,
 )
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
@@ -329,7 +329,7 @@ def test_threads_and_batches_change_nothing(detect, shape):
     movie = movie_of(rng, scattered(rng, shape, 20), 37, shape).astype(np.float32)
     movie[5, 3, 4] = np.nan
     mask = rng.uniform(size=movie.shape) < 0.9
-    known = told(movie, Settings(sigma=1.3))
+    known = estimated(movie, Settings(sigma=1.3))
     whole = detect(movie, known.changed(threads=1), mask)
     assert len(whole.y) > 100
     for count in (2, 3, 8, None):

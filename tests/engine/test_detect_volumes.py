@@ -8,10 +8,14 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel, Settings
-from napari_spotfit.engine.cpu import detect as cpu
-from napari_spotfit.engine.detection.band import WIDTHS, half_kernel, whole_kernel
+from napari_spotfit.engine.cpu import backend as cpu
+from napari_spotfit.engine.detection.bands import (
+    WIDTHS,
+    half_kernel,
+    make_volume_bands,
+    whole_kernel,
+)
 from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
-from napari_spotfit.engine.detection.volume_bands import make_volume_bands
 
 SIGMA, SIGMA_Z = 1.3, 1.6
 SHAPE = (16, 60, 150)

@@ -11,7 +11,7 @@ from scenes import light
 
 from napari_spotfit import Flag, Settings, fit_at, localize
 from napari_spotfit.engine.cpu.layouts import FittedSpot
-from napari_spotfit.engine.cuda.elongation import long_spots
+from napari_spotfit.engine.cuda.roi_kernels import long_spots
 from napari_spotfit.engine.quality.flags import NOT_GOOD
 
 SIZE, BACKGROUND, SIGMA = 256, 20.0, 1.3
@@ -71,7 +71,7 @@ def test_lines_are_no_spots(instruction_set, height, most, degrees):
         localize(taken(ridges(height, degrees=degrees), seed), sigma=SIGMA).good.sum()
         for seed in range(8)
     ]
-    # So many in 512×512 pixels at most, of 25 to 1500 without the flag.
+    # The most in 512×512 pixels; without the flag there are 25 to 1500.
     assert 4 * np.mean(good) <= most + 2
 
 

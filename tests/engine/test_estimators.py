@@ -36,7 +36,7 @@ def test_maximum_likelihood_is_as_accurate_as_can_be(backend):
     width = truth["sigma"].to_numpy()
     centre = np.abs(np.r_[fits.x - truth["x"], fits.y - truth["y"]]) / np.r_[width, width]
     sigma = np.abs(fits.sigma - width) / width
-    # 1 % for what so many spots scatter by themselves.
+    # 1 % for the scatter of a mean over these spots.
     assert np.median(centre) < CENTRE[0] * 1.01
     assert centre.mean() < CENTRE[1] * 1.01
     assert np.median(sigma) < WIDTH[0]

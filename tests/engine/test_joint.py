@@ -10,10 +10,12 @@ from scipy.optimize import minimize
 from scipy.special import erf
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
-from napari_spotfit.engine import joint, joint_fits
+from napari_spotfit.engine import joint_fits
 from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
+from napari_spotfit.engine.joint import fit_crowds
+from napari_spotfit.engine.single_fits import distances, singles_of
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.pixel_calibration import PixelCalibration
 
@@ -71,10 +73,11 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
     calibration = calibration.with_noise(calibration.camera_noise)
     job = FitJob.of(calibration, image.dtype)
     block, positions = Block.of(calibration, np.zeros(1, int), image[np.newaxis]), Positions(truth)
-    crowds = joint._Crowds(job, block, positions, Cpu(1).fit(job, block, positions))
+    single = Cpu(1).fit(job, block, positions)
+    start = singles_of(job, positions, single, SIGMA).places
     reach = int(joint_reach()) + 0.5
     at = np.indices(image.shape).reshape(2, -1).T
-    near = (((at[:, np.newaxis] - crowds._start) ** 2).sum(axis=2) <= reach**2).any(axis=1)
+    near = (((at[:, np.newaxis] - start) ** 2).sum(axis=2) <= reach**2).any(axis=1)
     data = image.ravel()[near].astype(float)
 
     def mean(parameters):
@@ -91,7 +94,7 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
     start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0, 0.0, 0.0]])
     best = minimize(lost, start, method="BFGS", options={"gtol": 1e-4}).x
-    columns = crowds.fit()
+    columns = fit_crowds(job, block, positions, single)
     np.testing.assert_array_equal(columns["group"], 0)
     np.testing.assert_allclose(
         np.column_stack([columns["y"], columns["x"]]), best[: 2 * count].reshape(-1, 2), atol=2e-3
@@ -254,7 +257,8 @@ def test_saturated_blob_is_left_as_it_is():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": "gaussian_elliptical", "pixel": "sampled"}, "the model 'gaussian'"),
+        ({"model": "gaussian_rotated", "pixel": "sampled"}, "one of the models gaussian"),
+        ({"model": "gaussian_elliptical"}, "the PSF's sigma_y; it is unknown"),
         ({"bounds": {"sigma": (1.0, 2.0)}}, "no bounds"),
     ],
 )
@@ -298,11 +302,11 @@ def test_no_spots_at_all():
 
 def test_nearest_neighbours():
     rng = np.random.default_rng(14)
-    places, frames = rng.uniform(0, 60, (200, 2)), rng.integers(0, 3, 200)
+    places, frames = rng.uniform(0, 60, (200, 2)), np.sort(rng.integers(0, 3, 200))
     apart = np.hypot(*(places[:, np.newaxis] - places).transpose(2, 0, 1))
     apart[np.eye(200, dtype=bool) | (frames[:, np.newaxis] != frames)] = np.inf
     least = np.where(apart.min(axis=1) <= 5, apart.min(axis=1), np.nan)
-    np.testing.assert_allclose(joint.nearest(places, frames, 5.0), least, rtol=1e-6)
+    np.testing.assert_allclose(distances(Positions(places, frames), 0.5), least, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("density", "seed"), [(0.04, 21), (0.06, 22)])

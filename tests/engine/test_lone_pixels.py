@@ -113,7 +113,7 @@ def test_no_spot_is_one_wherever_it_lies_on_its_pixel(sigma):
             corners = np.array([[0, 0, 0]])
             known = settings.changed(noise=noise)
             lost += hot_pixels(image[None].astype(float), corners, (256, 256), known).sum()
-    # Of 2700, of which the dimmest are a few photons.
+    # Of 2700; the dimmest are a few photons.
     assert lost <= 1
 
 

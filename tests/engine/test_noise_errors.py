@@ -21,7 +21,7 @@ from napari_spotfit import (
     localize,
     simulate_spots,
 )
-from napari_spotfit.engine.cuda import filtered_errors as on_a_gpu
+from napari_spotfit.engine.cuda import roi_kernels as on_a_gpu
 from napari_spotfit.engine.filtered_noise import correct_errors, error_columns, filtered_noise
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
@@ -233,7 +233,7 @@ def test_the_estimate_is_made_once_and_kept():
     assert localize(movie, frames=2).settings.noise == noise
     assert fit_at(movie, places[:3]).settings.noise == noise
     assert localize(movie, errors=False).settings.noise == noise  # detection goes by it, too
-    # By it lone pixels are told.
+    # By it hot pixels are found.
     assert fit_at(movie, places[:3], errors=False).settings.noise == noise
 
 

@@ -38,7 +38,7 @@ def test_two_modules_call_the_fits_of_the_library():
     found = {path.name: callers(path) for path in PACKAGE.rglob("*.py")}
     assert {name: functions for name, functions in found.items() if functions} == {
         "block_fits.py": {"spotfit_fit_block"},
-        "large_rois.py": {"spotfit_large_write"},
+        "fit_kind.py": {"spotfit_large_write"},
     }
 
 

@@ -23,7 +23,7 @@ from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu import block_fits as cpu_block_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.cuda import block_fits
-from napari_spotfit.engine.cuda import cut_out as there
+from napari_spotfit.engine.cuda import roi_kernels as there
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.images.pixel_calibration import PixelCalibration
 from napari_spotfit.models.estimators import ESTIMATORS

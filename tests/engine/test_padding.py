@@ -14,7 +14,7 @@ from scipy import ndimage
 from napari_spotfit import Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine.cpu.block_fits import rule_for
 from napari_spotfit.engine.cpu.layouts import FLAT_GROUND
-from napari_spotfit.engine.cuda import flat_areas as there
+from napari_spotfit.engine.cuda import roi_kernels as there
 
 SHAPE, EDGE = (60, 70), 30
 SIGMA = 1.3
@@ -100,7 +100,7 @@ def in_a_loop(dtype, roi_shape):
 def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
     frames, corners, areas, expected = in_a_loop(dtype, roi_shape)
     rule = rule_for(frames.dtype)
-    suspect = there.find(HOST, HOST.commands(), frames, corners, roi_shape, rule)
+    suspect = there.find_flat_areas(HOST, HOST.commands(), frames, corners, roi_shape, rule)
     np.testing.assert_array_equal((suspect & FLAT_GROUND) != 0, areas)
     assert expected.any()
     for look in (excluded, excluded_on_device):

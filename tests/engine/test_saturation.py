@@ -14,7 +14,7 @@ from scipy import ndimage
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine.cpu import layouts
 from napari_spotfit.engine.cpu.block_fits import LEAST_COUNT, PLATEAU
-from napari_spotfit.engine.cuda import flat_areas as there
+from napari_spotfit.engine.cuda import roi_kernels as there
 
 SHAPE = (60, 70)
 CENTRES = np.array([(14.2, 15.3), (15.8, 47.4), (42.7, 20.1), (44.0, 52.6)])
@@ -54,7 +54,7 @@ def in_a_loop(dtype, roi_shape):
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = rng.integers(0, 200, (6, 50, 60)).astype(dtype)
     top = 255 if dtype == np.uint8 else 4095
-    frames[1, 20:23, 30:32] = top  # of which a ROI may have any part
+    frames[1, 20:23, 30:32] = top  # a ROI may have any part of it
     frames[2, 5, 5:8] = top  # too few for a plateau
     frames[3, 10:13, 10:13] = 220  # not the highest
     frames[3, 40, 40] = 230
@@ -94,7 +94,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
     )
     for top in (256, 258, 300):
         rule = layouts.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
-        areas = there.find(HOST, HOST.commands(), frames, corners, roi_shape, rule)
+        areas = there.find_flat_areas(HOST, HOST.commands(), frames, corners, roi_shape, rule)
         found = (areas & layouts.FLAT_TOP) != 0
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):

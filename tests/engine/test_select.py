@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from failing_gpu import FailingGpu
-from scenes import told
+from scenes import estimated
 
 from napari_spotfit import (
     BackendUnavailableError,
@@ -128,7 +128,7 @@ def test_a_few_fits_stay_on_the_cpu(gpu):
 @pytest.mark.gpu
 def test_all_gpus_find_and_fit_the_same(gpu):
     frames, _ = simulate_movie(4, shape=(64, 64), spots_per_frame=10, seed=1)
-    settings = told(frames, CUDA.changed(devices="all", sigma=1.3))
+    settings = estimated(frames, CUDA.changed(devices="all", sigma=1.3))
     backend, cpu = select_backend(settings), select_backend(CPU)
     expected = cpu.detect(Block(frames, frames), settings)
     yx = np.column_stack([expected.y, expected.x]).astype(float)

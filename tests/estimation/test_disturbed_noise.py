@@ -121,6 +121,46 @@ def test_many_bad_pixels(scene, share):
         assert noise.variance(110) == pytest.approx(noise_model(image).variance(110), rel=0.15)
 
 
+def dense_frame(side):
+    movie, _ = simulate_movie(1, (side, side), spots_per_frame=60 * side**2 // 64**2, seed=0)
+    return movie
+
+
+def found_with(movie, bad, **options):
+    """Return the numbers of fits at good pixels: of all of them, and of those that are left."""
+    y, x = np.rint(localize(movie, sigma=1.3, **options).points()[:, 1:].T).astype(int)
+    kept = np.count_nonzero(~bad[y.clip(0, len(bad) - 1), x.clip(0, len(bad) - 1)])
+    masked = localize(movie, sigma=1.3, bad_pixels=bad, **options)
+    missing = localize(np.where(bad, np.nan, movie), sigma=1.3, **options)
+    return kept, min(len(masked), len(missing))
+
+
+@pytest.mark.parametrize("side", [48, 64, 96])
+@pytest.mark.parametrize("count", [1, 5, 20])
+def test_few_bad_pixels_of_a_small_frame(side, count):
+    """It has few blocks; nearly half of the spots were lost."""
+    bad = np.zeros((side, side), bool)
+    bad.ravel()[np.random.default_rng(0).choice(bad.size, count, replace=False)] = True
+    for options in ({}, {"gain": 1.0, "offset": 100.0}):
+        kept, found = found_with(dense_frame(side), bad, **options)
+        assert found >= 0.97 * kept - 1
+
+
+@pytest.mark.parametrize("side", [48, 64, 96])
+@pytest.mark.parametrize("part", [1 / 2, 1 / 3])
+def test_a_part_of_a_small_frame(side, part):
+    bad = np.indices((side, side))[1] >= part * side
+    kept, found = found_with(dense_frame(side), bad)
+    assert found >= 0.9 * kept
+
+
+def test_a_small_frame_without_a_block():
+    """Four pixels in a hundred are bad; calm ones between them show the noise."""
+    bad = np.random.default_rng(2).random((48, 48)) < 0.043
+    kept, found = found_with(dense_frame(48), bad)
+    assert found >= 0.9 * kept
+
+
 def test_rows_and_columns_of_bad_pixels(scene):
     image, places = scene
     bad = np.zeros(image.shape, bool)

@@ -7,9 +7,9 @@ import pytest
 from scenes import filtered_by_scipy, movie_of, scattered
 from scipy.ndimage import gaussian_filter
 
-from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.detection import band
+from napari_spotfit.engine.detection import bands
 from napari_spotfit.engine.kernel_arguments import address
 from napari_spotfit.estimation.measured_noise import _mirrored, measure_noise
 from napari_spotfit.settings.settings import Settings
@@ -43,7 +43,7 @@ def test_noise_does_not_grow_with_spots(count, photons):
     if count == 1200:  # it would have been hopeless
         scatter = (
             np.std(filtered_by_scipy(movie[0], 1.3))
-            / band.make_bands(1.3, (256, 256)).bands[0].gain
+            / bands.make_bands(1.3, (256, 256)).bands[0].gain
         )
         assert scatter > 2 * np.sqrt(10)
 
@@ -61,7 +61,7 @@ def test_noise_is_that_of_the_area_that_has_some(side):
 
 def test_noise_of_blurred_images_is_not_that_of_single_pixels():
     rng = np.random.default_rng(16)
-    gain = band.make_bands(1.3, (256, 256)).bands[0].gain
+    gain = bands.make_bands(1.3, (256, 256)).bands[0].gain
     for blur in (0.4, 0.7, 1.0, 1.5):
         image = gaussian_filter(rng.normal(0, 1, (1, 256, 256)), (0, blur, blur))
         # As strong as the noise of independent pixels that looks the same to the wide band.

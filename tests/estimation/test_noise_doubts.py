@@ -30,7 +30,7 @@ def electrons():
     return np.stack([light(own, 800, 1.3, SHAPE) for own in places]) + 20
 
 
-def told(movie, **options):
+def doubts(movie, **options):
     """Return the warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -41,13 +41,13 @@ def told(movie, **options):
 @pytest.mark.parametrize("name", ["gain", "offset", "variance"])
 def test_the_right_camera_is_not_doubted(electrons, name):
     movie = taken(electrons)
-    assert not told(movie, **RIGHT)
-    assert not told(movie)
+    assert not doubts(movie, **RIGHT)
+    assert not doubts(movie)
     known = {key: RIGHT[key] for key in ("gain", "offset") if key != name}
     if "gain" in known and "offset" in known:
-        assert not told(movie, **known)
+        assert not doubts(movie, **known)
     off = {"gain": 1.25 * GAIN, "offset": 103.0, "variance": 0.6 * READ**2}
-    assert not told(movie, **RIGHT | {name: off[name]})
+    assert not doubts(movie, **RIGHT | {name: off[name]})
 
 
 WRONG = {
@@ -59,61 +59,61 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_camera_is_told(electrons, name):
+def test_a_wrong_camera_is_warned_of(electrons, name):
     options, what = WRONG[name]
     with pytest.warns(UserWarning, match=f"the image has {what}") as said:
         fits = localize(taken(electrons), sigma=1.3, **RIGHT | options)
     assert said[0].filename == __file__
-    # Whoever goes on with these settings knows.
-    assert not told(taken(electrons), settings=fits.settings)
+    # With these settings there is no second warning.
+    assert not doubts(taken(electrons), settings=fits.settings)
 
 
-def test_a_wrong_map_is_told(electrons):
+def test_a_wrong_map_is_warned_of(electrons):
     maps = {name: np.full(SHAPE, value) for name, value in RIGHT.items()}
-    assert not told(taken(electrons), camera=Camera(**maps))
+    assert not doubts(taken(electrons), camera=Camera(**maps))
     maps["gain"] /= 4
     with pytest.warns(UserWarning, match=r"the image has 3(\.\d)? times the noise .* gain 0\.55"):
         localize(taken(electrons), sigma=1.3, camera=Camera(**maps))
 
 
-def test_a_gain_that_light_and_shade_contradict_is_told(electrons):
+def test_a_gain_that_light_and_shade_contradict_is_warned_of(electrons):
     shade = electrons * np.linspace(0.5, 6, SHAPE[1])
     movie = taken(np.concatenate([shade, shade]))
-    assert not told(movie, gain=GAIN, offset=OFFSET)
+    assert not doubts(movie, gain=GAIN, offset=OFFSET)
     with pytest.warns(UserWarning, match=r"grows [45]\.?\d* times as fast.*suggests 2\.\d+ counts"):
         localize(movie, sigma=1.3, gain=1 / GAIN, offset=OFFSET)
 
 
-def test_channels_of_different_gain_are_told(electrons):
+def test_channels_of_different_gain_are_warned_of(electrons):
     channels = [taken(3 * electrons, 6.0), taken(3 * electrons + 300, 1.0)]  # one brightness
     for work in (localize, detect_spots):
         with pytest.warns(UserWarning, match="parts of the image have .* the noise of others"):
             work(np.stack(channels, axis=1), sigma=1.3)
     for channel in channels:
-        assert not told(channel)
+        assert not doubts(channel)
     found = noise_model(np.stack(channels, axis=1))
     assert found.is_uneven
     assert found.gain is None
     assert "no one noise model" in str(found)
 
 
-def test_frames_that_were_scaled_are_told(electrons):
+def test_frames_that_were_scaled_are_warned_of(electrons):
     lamp = 10 ** -np.linspace(0, 1, 6)[:, np.newaxis, np.newaxis]
     faded = taken(3 * electrons * lamp)
-    assert not told(faded)
+    assert not doubts(faded)
     with pytest.warns(UserWarning, match="frames that were scaled"):
         localize((faded - OFFSET) / lamp, sigma=1.3)
 
 
-@pytest.mark.parametrize(("sigma", "is_told"), [(0.55, True), (0.9, False)])
-def test_spots_as_narrow_as_noise_are_told(sigma, is_told):
+@pytest.mark.parametrize(("sigma", "is_warned_of"), [(0.55, True), (0.9, False)])
+def test_spots_as_narrow_as_noise_are_warned_of(sigma, is_warned_of):
     rng = np.random.default_rng(4)
     movie = taken([light(scattered(rng, SHAPE, 40), 3000, sigma, SHAPE) + 10 for _ in range(4)])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         localize(movie)
     texts = [str(one.message) for one in said]
-    assert any("have detail as fine as noise" in text for text in texts) == is_told
+    assert any("have detail as fine as noise" in text for text in texts) == is_warned_of
     localize(movie, **RIGHT)
 
 
@@ -132,8 +132,8 @@ def test_a_model_knows_it():
         NoiseModel(2.0, 0.0, 1.0, uneven=0.5)
 
 
-def test_an_image_without_any_pixel_is_told():
-    (said,) = told(np.full((2, 64, 64), np.nan, np.float32))
+def test_an_image_without_any_pixel_is_warned_of():
+    (said,) = doubts(np.full((2, 64, 64), np.nan, np.float32))
     assert said.startswith("all pixels in which the noise is measured are NaN, or bad")
 
 
@@ -141,16 +141,16 @@ def test_an_image_without_any_pixel_is_told():
 def test_whole_numbers_that_floats_do_not_hold_are_refused(kind):
     """Of 20 spots 12 were found 2⁶⁰ counts up, without a word."""
     counts = np.random.default_rng(1).poisson(20_000, (64, 64)).astype(kind)
-    assert len(told(counts + kind(2**40))) == 0
+    assert len(doubts(counts + kind(2**40))) == 0
     with pytest.raises(ValueError, match=r"in steps of 256, .* image - image.min\(\)"):
         localize(counts + kind(2**60), sigma=1.3)
 
 
 @pytest.mark.parametrize("period", [4, 6, 8, 12])
-def test_stripes_are_told(period, electrons):
+def test_stripes_are_warned_of(period, electrons):
     """Thousands of spots on them were good, without a word."""
     rows = np.arange(SHAPE[0])[:, np.newaxis]
     movie = taken(electrons + 15 * (1 + np.sin(2 * np.pi * rows / period)))
-    assert any(said.startswith("the image has stripes, one in") for said in told(movie))
-    assert any("has stripes" in said for said in told(movie.swapaxes(1, 2)))
-    assert not any("has stripes" in said for said in told(taken(electrons)))
+    assert any(said.startswith("the image has stripes, one in") for said in doubts(movie))
+    assert any("has stripes" in said for said in doubts(movie.swapaxes(1, 2)))
+    assert not any("has stripes" in said for said in doubts(taken(electrons)))

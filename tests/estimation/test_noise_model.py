@@ -75,7 +75,7 @@ def test_a_flat_image_says_that_it_cannot_tell_the_gain():
 
 
 @pytest.mark.parametrize("name", ["median", "interpolated", "blurred"])
-def test_a_filtered_image_is_told(name):
+def test_a_filtered_image_is_warned_of(name):
     found = model_of(name)
     assert found.is_filtered
     assert found.gain is None
@@ -257,7 +257,7 @@ def test_few_blocks_tell_that_light_has_noise(side):
     assert np.median(slopes) == pytest.approx(1, rel=0.4)
 
 
-def test_an_unsure_gain_is_told_as_such():
+def test_an_unsure_gain_is_named_so():
     unsure = NoiseModel(1.3, -100.0, 1.0, slope_error=0.2, blocks=100)
     assert unsure.gain is None
     assert unsure.offset is None

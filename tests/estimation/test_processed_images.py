@@ -278,7 +278,7 @@ MOSAICS = {
 
 
 @pytest.mark.parametrize("name", MOSAICS)
-def test_a_mosaic_is_told(name):
+def test_a_mosaic_is_warned_of(name):
     rng = np.random.default_rng(3)
     truth = rng.uniform(8, SIDE - 8, (70, 2))
     weights = np.array(MOSAICS[name])
@@ -293,7 +293,7 @@ def test_a_mosaic_is_told(name):
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])
-def test_an_enlarged_image_is_told(times):
+def test_an_enlarged_image_is_warned_of(times):
     rng = np.random.default_rng(5)
     truth = rng.uniform(6, 90, (10, 2))
     small = rng.poisson(20 + light(truth, BRIGHT, SIGMA, (96, 96)))

@@ -36,12 +36,12 @@ SINGLE = {"picasso": 1e-5, "decode": 1e-5, "smlm": 1e-5}
 
 def saved(fits, path, format=None, **options):
     """Save and load, ignoring the usual warning."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         fits.save(path, format, **{"pixel_size": SIZE} | options)
-    assert len(told) <= 1
-    assert all(one.category is FormatWarning and one.filename == __file__ for one in told)
-    return load_fits(path, format, pixel_size=SIZE), "".join(str(one.message) for one in told)
+    assert len(warned) <= 1
+    assert all(one.category is FormatWarning and one.filename == __file__ for one in warned)
+    return load_fits(path, format, pixel_size=SIZE), "".join(str(one.message) for one in warned)
 
 
 @pytest.mark.parametrize("name", EXCHANGE)
@@ -49,7 +49,7 @@ def saved(fits, path, format=None, **options):
 def test_what_is_written_comes_back(tmp_path, name, rows):
     fits = localised()[:rows]
     path = tmp_path / f"a{EXCHANGE[name].suffix}"
-    found, told = saved(fits, path)
+    found, message = saved(fits, path)
     assert len(found) == rows
     for axis in ("y", "x"):
         np.testing.assert_allclose(
@@ -58,15 +58,15 @@ def test_what_is_written_comes_back(tmp_path, name, rows):
     both = set(found.columns) & set(fits.columns)
     lost = set(fits.columns) - both
     assert {"frame", "y", "x"} <= both
-    named = {"stop_condition"} & set(told.replace(",", "").split())
+    named = {"stop_condition"} & set(message.replace(",", "").split())
     for column in both - {"y", "x"} - named:
         assert found.columns[column].dtype == fits.columns[column].dtype, column
-        if column not in ("x_stderr", "y_stderr") or "become one" not in told:
+        if column not in ("x_stderr", "y_stderr") or "become one" not in message:
             np.testing.assert_allclose(
                 found.columns[column], fits.columns[column], rtol=3e-7, err_msg=column
             )
     # All losses are named.
-    assert all(column in told for column in lost), told
+    assert all(column in message for column in lost), message
     names = [file.name for file in tmp_path.iterdir()]
     assert not any(one.endswith(".part") for one in names)
 
@@ -85,8 +85,8 @@ def test_elliptical_spots_come_back_with_everything(tmp_path, name):
     columns = localised().columns
     del columns["sigma"]
     fits = SpotFits(columns | made, ("frame",), Settings(gain=1.0, model="gaussian_elliptical"))
-    found, told = saved(fits, tmp_path / f"a{EXCHANGE[name].suffix}", pixel_size=100)
-    assert not told
+    found, message = saved(fits, tmp_path / f"a{EXCHANGE[name].suffix}", pixel_size=100)
+    assert not message
     assert set(found.columns) == set(fits.columns)
     found = load_fits(tmp_path / f"a{EXCHANGE[name].suffix}", pixel_size=100)
     np.testing.assert_allclose(found.sigma_y, fits.sigma_y, rtol=3e-7)
@@ -154,10 +154,10 @@ def test_thunderstorms_titles_of_later_versions_and_of_spreadsheets(tmp_path):
 def test_what_picasso_gets(tmp_path):
     fits = localised(4, sigma_stderr=np.array([0.1, np.nan, 0.1, 0.1], np.float32))
     fits.y[0], fits.x[1], fits.x_stderr[2] = -0.2, 100.0, np.nan
-    found, told = saved(fits, tmp_path / "a.hdf5", shape=(20, 64, 90), pixel_size=100)
-    assert "3 rows that Picasso will drop when it opens the file: " in told
+    found, message = saved(fits, tmp_path / "a.hdf5", shape=(20, 64, 90), pixel_size=100)
+    assert "3 rows that Picasso will drop when it opens the file: " in message
     for why in ("no lpx", "y < 0", "x ≥ Width", "1 row with −1 for unknown values: sx_unc"):
-        assert why in told
+        assert why in message
     # Here, nothing is dropped, and what was not known is not known again.
     np.testing.assert_allclose(found.y, fits.y, atol=1e-5)
     np.testing.assert_array_equal(np.isnan(found.sigma_stderr), np.isnan(fits.sigma_stderr))
@@ -210,13 +210,13 @@ def test_sizes_that_are_none(tmp_path, size, error):
         localised().save(tmp_path / "a.smap.csv", pixel_size=size)
 
 
-def test_counts_are_told_from_photons(tmp_path):
+def test_counts_are_distinguished_from_photons(tmp_path):
     fits = localised()
     counts = SpotFits(fits.columns, ("frame",), Settings())
     assert "light is in counts" in saved(counts, tmp_path / "a.hdf5")[1]
     gained = SpotFits(fits.columns, ("frame",), Settings(gain=2.0))
-    found, told = saved(gained, tmp_path / "b.hdf5")
-    assert "counts" not in told
+    found, message = saved(gained, tmp_path / "b.hdf5")
+    assert "counts" not in message
     np.testing.assert_array_equal(found.background, fits.background / 2)
     np.testing.assert_array_equal(found.photons, fits.photons)
     # Photons stay photons.
@@ -230,14 +230,14 @@ def test_z_of_another_program_stays_in_nm(tmp_path, name):
     z = np.linspace(-300, 250, 40)
     fits = localised(z=z, z_stderr=np.linspace(9, 30, 40).astype(np.float32))
     fits = SpotFits(fits.columns, ("frame",), None, units={"z": "nm", "z_stderr": "nm"})
-    found, told = saved(fits, tmp_path / f"a{EXCHANGE[name].suffix}")
+    found, message = saved(fits, tmp_path / f"a{EXCHANGE[name].suffix}")
     if name in ("bigfish", "rsfish", "trackmate"):
         assert "z" not in found
-        assert "z, z_stderr" in told
+        assert "z, z_stderr" in message
     else:
         np.testing.assert_allclose(found.z, z, rtol=1e-6)
         assert found.units["z"] == "nm"
-        assert ("z_stderr" in found) != ("z_stderr" in told)
+        assert ("z_stderr" in found) != ("z_stderr" in message)
         assert found.units.get("z_stderr", "nm") == "nm"
     if name == "smlm":
         with zipfile.ZipFile(tmp_path / "a.smlm") as file:
@@ -251,27 +251,27 @@ def test_z_in_planes_is_never_taken_for_nm(tmp_path, name):
     fits, path = fits_in_volumes(), tmp_path / f"a{EXCHANGE[name].suffix}"
     if name == "napari":  # its first axis is one of whole numbers
         fits = SpotFits(fits.columns | {"z": np.rint(fits.z)}, ("frame",), fits.settings)
-    found, told = saved(fits, path)
+    found, message = saved(fits, path)
     assert "z" not in found or not found.z.any()
     for axis in ("y", "x"):
         np.testing.assert_allclose(found.columns[axis], fits.columns[axis], atol=1e-5)
     if name == "bigfish":
         np.testing.assert_array_equal(found.z_px, fits.z)
-        assert "frame" in told
+        assert "frame" in message
     elif name == "napari":
         assert found.points().tolist() == fits.points().tolist()
     elif "z_px" in found:
         np.testing.assert_allclose(found.z_px, fits.z, rtol=1e-6)
     else:
-        assert "z_px" in told
+        assert "z_px" in message
 
 
 def test_rows_without_a_place_are_counted(tmp_path):
     fits = localised()
     fits.x[3] = np.nan
-    found, told = saved(fits, tmp_path / "a.plain.csv")
+    found, message = saved(fits, tmp_path / "a.plain.csv")
     assert len(found) == len(fits) - 1
-    assert "1 row without a position left out" in told
+    assert "1 row without a position left out" in message
 
 
 def without_pyarrow(monkeypatch):
@@ -304,19 +304,19 @@ def test_hdf5_without_h5py_says_what_to_install(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", EXCHANGE)
 @pytest.mark.parametrize("content", [b"", b"\n", bytes(range(256)), b"PK\3\4 no", b"a,b\n1,2\n"])
-def test_foreign_files_are_told(tmp_path, name, content):
+def test_foreign_files_are_refused(tmp_path, name, content):
     path = tmp_path / "a"
     path.write_bytes(content)
     if name == "bigfish" and not content:
         assert not len(load_fits(path, name))  # so it writes no spots
         return
-    with pytest.raises(UnreadableFileError, match="“a” cannot be opened as ") as told:
+    with pytest.raises(UnreadableFileError, match="“a” cannot be opened as ") as caught:
         load_fits(path, name, pixel_size=SIZE)
-    assert "\n" not in str(told.value).strip()
+    assert "\n" not in str(caught.value).strip()
 
 
 @pytest.mark.parametrize("name", EXCHANGE)
-def test_a_file_that_was_cut_off_is_told(tmp_path, name):
+def test_a_file_that_was_cut_off_is_named(tmp_path, name):
     path = tmp_path / f"a{EXCHANGE[name].suffix}"
     saved(localised(), path)
     whole = path.read_bytes()
@@ -327,26 +327,26 @@ def test_a_file_that_was_cut_off_is_told(tmp_path, name):
         path.write_bytes(whole[: share if share == cut else int(share * len(whole))])
         if text and share != cut:
             continue
-        with pytest.raises(UnreadableFileError, match=r"“a.* cannot be opened as ") as told:
+        with pytest.raises(UnreadableFileError, match=r"“a.* cannot be opened as ") as caught:
             load_fits(path, pixel_size=SIZE)
         if text:
-            assert f"line {lines} has" in str(told.value)
+            assert f"line {lines} has" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["smap", "rsfish", "bigfish", "plain"])
-def test_a_last_line_without_an_end_is_told(tmp_path, name):
+def test_a_last_line_without_an_end_is_named(tmp_path, name):
     text, _ = WRITTEN[name]
     (tmp_path / "a.csv").write_text(text.rstrip()[:-1], encoding="utf-8")
     with pytest.warns(
         UserWarning, match=r"“a.csv”: its last line has no line end.* cut off"
-    ) as told:
+    ) as message:
         found = load_fits(tmp_path / "a.csv", name, pixel_size=SIZE)
-    assert told[0].filename == __file__
+    assert message[0].filename == __file__
     assert len(found) == text.count("\n") - (name != "bigfish")
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "told"),
+    ("name", "old", "new", "message"),
     [
         ("thunderstorm", "1.0,1.0,50.0", "1.0,1.0,fifty", r"line 2, column 'x \[nm\]': 'fifty' is"),
         ("thunderstorm", "1.0,1.0,50.0", "1.0,1.5,50.0", "row 1, column 'frame': .*whole numbers"),
@@ -361,20 +361,20 @@ def test_a_last_line_without_an_end_is_told(tmp_path, name):
         ("plain", "y,x", "y,u", "its column 'x' is missing|no column"),
     ],
 )
-def test_what_is_damaged_is_named(tmp_path, name, old, new, told):
+def test_what_is_damaged_is_named(tmp_path, name, old, new, message):
     text, _ = WRITTEN[name]
     assert old in text
     (tmp_path / "a.txt").write_text(text.replace(old, new, 1 if old != "(micron)" else -1))
-    with pytest.raises(UnreadableFileError, match=told):
+    with pytest.raises(UnreadableFileError, match=message):
         load_fits(tmp_path / "a.txt", name, pixel_size=SIZE)
 
 
-def test_a_damaged_smlm_is_told(tmp_path):
+def test_a_damaged_smlm_is_refused(tmp_path):
     path = tmp_path / "a.smlm"
     saved(localised(), path)
     with zipfile.ZipFile(path) as archive:
         manifest, table = archive.read("manifest.json"), archive.read("table.bin")
-    for old, new, told in (
+    for old, new, message in (
         (b'"rows": 40', b'"rows": 41', "'table.bin' has .* bytes instead of"),
         (b'"uint32"', b'"text"', "unknown type 'text'"),
         (b'"binary"', b'"text"', "instead of binary"),
@@ -385,7 +385,7 @@ def test_a_damaged_smlm_is_told(tmp_path):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("manifest.json", manifest.replace(old, new))
             archive.writestr("table.bin", table)
-        with pytest.raises(UnreadableFileError, match=told):
+        with pytest.raises(UnreadableFileError, match=message):
             load_fits(path, pixel_size=SIZE)
 
 

@@ -30,7 +30,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.files import csv_file, parquet, streaming
+from napari_spotfit.files import csv_file, formats, parquet
 from napari_spotfit.files.formats import read, write
 from napari_spotfit.files.table import FORMAT, FORMAT_KEY, StoredColumn, UnreadableFileError
 
@@ -266,14 +266,14 @@ def test_two_columns_of_one_title_are_refused(fits, tmp_path):
 
 @pytest.mark.parametrize("end", ENDS[:2])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.9, 0.999])
-def test_a_file_that_was_cut_off_is_told(fits, tmp_path, csv_by, end, share):
+def test_a_file_that_was_cut_off_is_named(fits, tmp_path, csv_by, end, share):
     path = tmp_path / f"a{end}"
     fits.save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(UnreadableFileError, match=f"“a{end}” cannot be opened: ") as told:
+    with pytest.raises(UnreadableFileError, match=f"“a{end}” cannot be opened: ") as message:
         load_fits(path)
-    assert "\n" not in str(told.value).strip()
+    assert "\n" not in str(message.value).strip()
 
 
 @pytest.mark.parametrize("end", ENDS[:2])
@@ -295,13 +295,13 @@ def test_a_damaged_file_opens_rightly_or_says_so(fits, tmp_path, end, place, byt
     assert len(found) <= 5
 
 
-def test_damaged_numbers_of_rows_are_told(fits, tmp_path):
+def test_damaged_numbers_of_rows_are_refused(fits, tmp_path):
     path = tmp_path / "a.spots.parquet"
     fits[:5].save(path)
     whole = path.read_bytes()
     # Behind the columns of a group of rows stand their number and sizes, then what we say.
     end = whole.index(FORMAT_KEY.encode())
-    told = 0
+    refused = 0
     for place in range(end - 20, end):
         for change in (1, 2, 6, 16, 64):
             damaged = bytearray(whole)
@@ -310,14 +310,14 @@ def test_damaged_numbers_of_rows_are_told(fits, tmp_path):
             try:
                 found = load_fits(path)
             except UnreadableFileError as error:
-                told += "more rows than others" in str(error)
+                refused += "more rows than others" in str(error)
             else:
                 assert found.x.tobytes() == fits[:5].x.tobytes()
-    assert told > 0
+    assert refused > 0
 
 
 @pytest.mark.parametrize("end", ENDS[:2])
-def test_a_newer_format_is_told(fits, tmp_path, end, monkeypatch):
+def test_a_newer_format_is_refused(fits, tmp_path, end, monkeypatch):
     from napari_spotfit.files import table
 
     path = tmp_path / f"a{end}"
@@ -328,7 +328,7 @@ def test_a_newer_format_is_told(fits, tmp_path, end, monkeypatch):
         load_fits(path)
 
 
-def test_foreign_files_are_told(tmp_path, fits):
+def test_foreign_files_are_refused(tmp_path, fits):
     table = fits.to_dataframe()
     table.to_csv(tmp_path / "a.spots.csv", index=False)
     table.to_parquet(tmp_path / "a.spots.parquet")
@@ -340,7 +340,7 @@ def test_foreign_files_are_told(tmp_path, fits):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ('"sigma_max": 2.0', '"sigma_max": "wide"', "metadata are damaged: sigma_max"),
         ('"threads": null', '"threads": null, "of_later": 3', "unknown setting of_later"),
@@ -353,15 +353,15 @@ def test_foreign_files_are_told(tmp_path, fits):
         ("frame,y,x,", "frame,y,z,", "x"),
     ],
 )
-def test_what_is_wrong_beside_the_columns_is_told(fits, tmp_path, csv_by, old, new, told):
+def test_what_is_wrong_beside_the_columns_is_named(fits, tmp_path, csv_by, old, new, message):
     path = tmp_path / "a.spots.csv"
     fits.save(path)
     text = path.read_text(encoding="utf-8")
     if old.startswith('"index"'):
-        old, new, told = '# index: ["frame"]', '# index: ["axis_0"]', "no column 'axis_0'"
+        old, new, message = '# index: ["frame"]', '# index: ["axis_0"]', "no column 'axis_0'"
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
-    with pytest.raises(UnreadableFileError, match=told):
+    with pytest.raises(UnreadableFileError, match=message):
         load_fits(path)
 
 
@@ -395,7 +395,7 @@ def test_the_file_says_what_it_is(fits, tmp_path):
 
 @pytest.mark.parametrize("end", ENDS[:2])
 def test_parts_that_are_saved_one_by_one_are_the_whole(end, tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
+    monkeypatch.setattr(formats, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
     monkeypatch.setattr(parquet, "GROUP", 30)
     fits = localize(simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)[0])
     parts = [fits[:20], fits[20:20], fits[20:33], fits[33:]]
@@ -422,8 +422,8 @@ def test_the_next_parts_are_made_while_some_are_written(fits, tmp_path, monkeypa
         yield fits
 
     waited: list[bool] = []
-    monkeypatch.setattr(streaming, "_ROWS", {".csv": len(fits)})
-    monkeypatch.setitem(streaming._WRITERS, ".csv", waits)
+    monkeypatch.setattr(formats, "_ROWS", {".csv": len(fits)})
+    monkeypatch.setitem(formats._WRITERS, ".csv", waits)
     assert save_fits(parts(), tmp_path / "a.csv") == 2 * len(fits)
     assert waited == [True, True]
 
@@ -439,7 +439,7 @@ def test_what_cannot_be_written_ends_the_run(fits, tmp_path, monkeypatch, end):
 
     broken = dict(fits.to_table().columns) | {"sigma": np.zeros((len(fits), 2), np.float32)}
     wrong = type(fits.to_table())(broken, fits.to_table().about)
-    monkeypatch.setattr(streaming, "_gathered", lambda tables, rows: (wrong for _ in tables))
+    monkeypatch.setattr(formats, "_gathered", lambda tables, rows: (wrong for _ in tables))
     with pytest.raises((ValueError, AssertionError, TypeError)):
         save_fits(parts(), tmp_path / f"a{end}")
     assert len(made) < 5

@@ -33,10 +33,10 @@ def test_rows_whose_frame_does_not_fit_are_left_out(tmp_path, name):
     path = tmp_path / f"a{EXCHANGE[name].suffix}"
     most = 2**32 - 1 - (name == "smlm")
     if name in ("picasso", "smlm"):
-        told, kept = f"2 rows with a frame outside 0 to {most} left out", [3, 7]
+        message, kept = f"2 rows with a frame outside 0 to {most} left out", [3, 7]
     else:
-        told, kept = "1 row with a frame below 0 left out", [3, 7, 5_000_000_000]
-    with pytest.warns(FormatWarning, match=told) as warned:
+        message, kept = "1 row with a frame below 0 left out", [3, 7, 5_000_000_000]
+    with pytest.warns(FormatWarning, match=message) as warned:
         fits.save(path, pixel_size=SIZE)
     assert warned[0].message.left_out == 4 - len(kept)
     assert load_fits(path, pixel_size=SIZE).frame.tolist() == kept
@@ -46,8 +46,8 @@ def test_rows_whose_frame_does_not_fit_are_left_out(tmp_path, name):
 def test_the_last_frame_that_fits_comes_back(tmp_path, name):
     last = 2**32 - 1 - (name == "smlm")
     fits, path = localised(2, frame=np.array([0, last])), tmp_path / f"a{EXCHANGE[name].suffix}"
-    with warnings.catch_warnings(record=True) as told:  # of what has no place
+    with warnings.catch_warnings(record=True) as warned:  # of what has no place
         warnings.simplefilter("always")
         fits.save(path, pixel_size=SIZE)
-    assert all("left out" not in str(one.message) for one in told)
+    assert all("left out" not in str(one.message) for one in warned)
     assert load_fits(path, pixel_size=SIZE).frame.tolist() == [0, last]

@@ -90,7 +90,7 @@ def test_another_movies_yaml_is_not_overwritten(tmp_path):
     assert len(load_fits(tmp_path / "movie_locs.hdf5")) == 3
 
 
-def test_picasso_is_told_of_a_missing_size_of_a_pixel(tmp_path):
+def test_picasso_needs_a_size_of_a_pixel(tmp_path):
     with pytest.warns(FormatWarning, match="no Pixelsize.*pixel_size=… in nm"):
         localised().save(tmp_path / "a_locs.hdf5")
 
@@ -103,10 +103,10 @@ def test_picassos_pixels_that_lie_far_outside_are_doubted(reach, warns, tmp_path
     with h5py.File(path, "w") as file:
         file["locs"] = rows
     path.with_suffix(".yaml").write_text("Frames: 3\nHeight: 64\nWidth: 64\n")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert load_fits(path).y.tolist() == [1, pytest.approx(64 * reach)]
-    assert any("read as pixels; but y reaches" in str(one.message) for one in told) == warns
+    assert any("read as pixels; but y reaches" in str(one.message) for one in warned) == warns
 
 
 def test_decodes_x_runs_down_the_rows(tmp_path):

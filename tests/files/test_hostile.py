@@ -59,16 +59,16 @@ def test_hostile_files(name, tmp_path, limited, monkeypatch):
     monkeypatch.chdir(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        path, told = HOSTILE[name](folder)
+        path, message = HOSTILE[name](folder)
         limited()
         if path.suffix in damage.IMAGE_ENDINGS or path.is_dir():
             kind, read = UnreadableImageError, read_image
         else:
             kind, read = UnreadableFileError, read_table
-        if told is None:
+        if message is None:
             assert SECRET not in read(path)
         else:
-            with pytest.raises(kind, match=f"^“{name_of(path)}” cannot be .*({told})"):
+            with pytest.raises(kind, match=f"^“{name_of(path)}” cannot be .*({message})"):
                 read(path)
     assert not (folder / RAN).exists()
 

@@ -129,6 +129,6 @@ def outside(path, kind):
 def test_numbers_that_are_not_in_the_file(kind, tmp_path):
     path = tmp_path / "a_locs.hdf5"
     outside(path, kind)
-    told = "promises .* bytes in a file of" if kind == "nothing" else "lies in another file"
-    with pytest.raises(UnreadableFileError, match=told):
+    message = "promises .* bytes in a file of" if kind == "nothing" else "lies in another file"
+    with pytest.raises(UnreadableFileError, match=message):
         load_fits(path)

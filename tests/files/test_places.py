@@ -113,6 +113,6 @@ def test_errors_of_what_is_read_meanwhile_are_kept(tmp_path):
         FileExistsError("there"),
         PartsError(errno.ENOSPC, "the parts are there"),
     ):
-        with pytest.raises(OSError, match=r"movie\.tif|there") as told, unfinished(place):
+        with pytest.raises(OSError, match=r"movie\.tif|there") as caught, unfinished(place):
             raise raised
-        assert told.value is raised
+        assert caught.value is raised

@@ -62,7 +62,7 @@ def test_a_file_by_hand_may_leave_out_all_but_the_heading(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[settings\nsigma = 2", "it is damaged, or not a TOML file"),
         ("", r"it has no table \[settings\]"),
@@ -80,14 +80,14 @@ def test_a_file_by_hand_may_leave_out_all_but_the_heading(tmp_path):
         ("[settings]\nroi_size = 8", "roi_size must be odd"),
     ],
 )
-def test_a_wrong_file_is_told(tmp_path, text, told):
+def test_a_wrong_file_is_refused(tmp_path, text, message):
     path = tmp_path / "a.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UnreadableFileError, match=f"“a.toml” cannot be opened: .*{told}"):
+    with pytest.raises(UnreadableFileError, match=f"“a.toml” cannot be opened: .*{message}"):
         load_settings(path)
 
 
-def test_what_is_no_text_is_told(tmp_path):
+def test_what_is_no_text_is_refused(tmp_path):
     path = tmp_path / "a.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UnreadableFileError, match=r"“a.toml” cannot be opened"):

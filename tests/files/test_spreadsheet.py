@@ -14,8 +14,8 @@ from commands import run
 from exchange_cases import localised
 
 from napari_spotfit import SpotFits, load_fits
+from napari_spotfit.files.csv_file import as_text_cell, frame_for_spreadsheets
 from napari_spotfit.files.formats import read, write
-from napari_spotfit.files.spreadsheet import as_text_cell, frame_for_spreadsheets
 
 EVIL = '=HYPERLINK("http://a.b";"c")'
 TEXTS = [
@@ -104,8 +104,8 @@ def test_convert_for_spreadsheets(tmp_path, monkeypatch):
     ]
     assert isinstance(load_fits("b.spots.csv"), SpotFits)
     assert read(tmp_path / "b.spots.csv").about.settings == fits().settings
-    told = run("convert", "a.spots.parquet", "c.spots.parquet", "--spreadsheet", code=1).stderr
-    assert "spreadsheets read CSV" in told
+    output = run("convert", "a.spots.parquet", "c.spots.parquet", "--spreadsheet", code=1).stderr
+    assert "spreadsheets read CSV" in output
 
 
 def test_tables_for_the_clipboard():

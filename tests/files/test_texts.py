@@ -51,15 +51,15 @@ def test_trackmate_in_the_encoding_of_windows(encoding, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "options", "places", "told"),
+    ("lines", "options", "places", "message"),
     [
         (TRACKMATE[:1], {}, [1.5, 3.5], "does not say the unit.*read as pixels"),
         (TRACKMATE[:1], {"pixel_size": 100}, [15, 35], "does not say the unit.*read as µm"),
         (TRACKMATE[:3], {}, [1.5, 3.5], "does not say the unit.*read as pixels"),
     ],
 )
-def test_trackmate_without_a_line_of_units(lines, options, places, told, tmp_path):
-    with pytest.warns(UserWarning, match=told):
+def test_trackmate_without_a_line_of_units(lines, options, places, message, tmp_path):
+    with pytest.warns(UserWarning, match=message):
         found = loaded(tmp_path / "a.csv", "\n".join([*lines, *SPOTS]) + "\n", **options)
     assert found.x.tolist() == places
 
@@ -129,7 +129,7 @@ def test_plain_csv_in_the_unit_of_its_titles(titles, row, options, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "told"),
+    ("text", "place", "message"),
     [
         ("frame,x,y\n0,5520.2,3366.3\n", 55.202, "the largest position, 5520.2, .* in nm"),
         ("frame,x,y\n0,1800.5,900.5\n", 1800.5, "largest position, 1800.5, .* in pixels"),
@@ -137,8 +137,8 @@ def test_plain_csv_in_the_unit_of_its_titles(titles, row, options, tmp_path):
         ("frame,x,y,sigma\n0,520,336,131\n", 5.2, "σ of 131 is taken .* in nm"),
     ],
 )
-def test_plain_csv_that_says_no_unit(text, place, told, tmp_path):
-    with pytest.warns(UserWarning, match=told):
+def test_plain_csv_that_says_no_unit(text, place, message, tmp_path):
+    with pytest.warns(UserWarning, match=message):
         found = loaded(tmp_path / "a.csv", text, pixel_size=100)
     np.testing.assert_allclose(found.x, [place])
 

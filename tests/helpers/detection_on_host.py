@@ -6,8 +6,7 @@ import numpy as np
 import on_host
 
 from napari_spotfit.engine.cuda import detect as cuda
-from napari_spotfit.engine.cuda.compile import source
-from napari_spotfit.engine.cuda.device import Device
+from napari_spotfit.engine.cuda.compile import Device, source
 
 
 def _kernel(file, name, **macros):

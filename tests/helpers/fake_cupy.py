@@ -18,7 +18,7 @@ import numpy as np
 import on_host
 
 from napari_spotfit.engine.cpu import layouts
-from napari_spotfit.engine.cuda import devices, fit, staging, transfer
+from napari_spotfit.engine.cuda import devices, fit, transfer
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 
 #: Lock for shared state: fibers of kernels, and free memory.
@@ -163,10 +163,10 @@ def install(monkeypatch, gpus):
     ]
     calls = layouts.DeviceCalls(*(ctypes.cast(function, pointer) for function in functions))
     gpus.functions = functions  # to outlast the calls
-    monkeypatch.setattr(staging, "device_calls", lambda: calls)
-    for name, empty in (("_idle", {}), ("_results", {}), ("_locked_sizes", [])):
-        monkeypatch.setattr(staging, name, empty)
-    monkeypatch.setattr(transfer, "_idle", {})
+    monkeypatch.setattr(transfer, "device_calls", lambda: calls)
+    for name in ("_idle", "_idle_streams", "_results"):
+        monkeypatch.setattr(transfer, name, {})
+    monkeypatch.setattr(transfer, "_locked_sizes", [])
     monkeypatch.setattr(fit, "fit_kernel", lambda code, _: _kernel(gpus, code))
     monkeypatch.setattr(fit, "_multiprocessors", lambda _: 1)
     fit._on_device.cache_clear()

@@ -96,8 +96,8 @@ def _archive(folder, change, table=None):
     shape=(lambda m: m["formats"]["smlm-table(binary)"]["shape"].__setitem__(0, 2**62), "damaged"),
 )
 def archive(folder, given):
-    change, told = given
-    return _archive(folder, change), told
+    change, message = given
+    return _archive(folder, change), message
 
 
 @hostile
@@ -168,7 +168,7 @@ def yaml_of_a_movie(folder):
 )  # fmt: skip
 def hdf5(folder, kind):
     other, path = secret(folder) / "a.h5", folder / "a_locs.hdf5"
-    told = "lies in another file"
+    message = "lies in another file"
     with h5py.File(path, "w") as file:
         if kind == "link":
             file["locs"] = h5py.ExternalLink(str(other), "locs")
@@ -186,27 +186,27 @@ def hdf5(folder, kind):
             external = [(str(other), 0, h5py.h5f.UNLIMITED)]
             file.create_dataset("locs", (3,), ROWS.dtype, external=external)
         elif kind == "nothing":
-            told = "promises .* in a file of"
+            message = "promises .* in a file of"
             file.create_dataset("locs", (10**11,), ROWS.dtype, chunks=(1 << 16,))
         elif kind == "unwritten":
-            told = "is not complete"
+            message = "is not complete"
             file.create_dataset("locs", (1000,), ROWS.dtype)
         elif kind == "half":
-            told = "is not complete"
+            message = "is not complete"
             rows = file.create_dataset("locs", (1000,), ROWS.dtype, chunks=(100,))
             rows[:500] = ROWS[0]
         elif kind == "packed":
-            told = "promises .* in a file of"
+            message = "promises .* in a file of"
             rows = file.create_dataset(
                 "locs", (1 << 27,), "f8,f8", chunks=(1 << 22,), compression="gzip"
             )
             rows[:1] = 0
         else:
-            told = "promises .* in a file of"
+            message = "promises .* in a file of"
             rows = file.create_dataset(
                 "locs", (3,), ROWS.dtype, chunks=(1 << 27,), maxshape=(None,), compression="gzip"
             )
-    return path, told
+    return path, message
 
 
 @hostile

@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from napari_spotfit.engine.cpu.large_rois import LargeFit, planes_of
+from napari_spotfit.engine.cpu.fit_kind import LargeFit, planes_of
 from napari_spotfit.engine.cpu.layouts import HostRois, LargeTask, PixelMap
 from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES, address
 from napari_spotfit.models.profiles import Profile

@@ -11,7 +11,7 @@ from scipy.special import erf
 
 from napari_spotfit import NoiseModel, Settings
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.detection import band
+from napari_spotfit.engine.detection import bands
 from napari_spotfit.engine.detection.detection_settings import (
     detection_source,
     make_detection_settings,
@@ -55,7 +55,7 @@ def places(found):
 def nearest(found, truth, radius):
     """Return each true place's distance to the nearest found one, inf beyond the radius.
 
-    Places are (y, x), or (frame, y, x), of which only those of the same frame are near.
+    Places are (y, x), or (frame, y, x); only those of the same frame are near.
     """
     found, truth = (np.array(these, float) for these in (found, truth))
     for these in (found, truth):
@@ -79,13 +79,13 @@ def matches(truth, found, radius):
 def filtered_by_scipy(frame, sigma):
     frame = np.asarray(frame, float)
     narrow, wide = (
-        gaussian_filter(frame, width, mode="mirror", truncate=band.TRUNCATE)
-        for width in (sigma, sigma * band.WIDTHS[2])
+        gaussian_filter(frame, width, mode="mirror", truncate=bands.TRUNCATE)
+        for width in (sigma, sigma * bands.WIDTHS[2])
     )
     return narrow - wide
 
 
-def told(frames, settings):
+def estimated(frames, settings):
     """Return settings with a width of 1.3 px and the noise of frames, unless given."""
     if settings.sigma is None:
         settings = settings.changed(sigma=1.3)
@@ -99,7 +99,7 @@ def filtered_by_us(frames, sigma):
     deviation = 2.0**20
     noise = NoiseModel(0.0, deviation**2, deviation**2)
     settings = Settings(sigma=sigma, noise=noise)
-    given = make_detection_settings(settings, band.make_bands(sigma, frames.shape[1:]), address)
+    given = make_detection_settings(settings, bands.make_bands(sigma, frames.shape[1:]), address)
     given.row_step = 1
     source, library = detection_source(frames, given), load()
     memory = np.empty(
@@ -115,7 +115,7 @@ def filtered_by_us(frames, sigma):
 
 def border_of(sigma, shape):
     """Return the noise of each pixel of white noise in the wide band, over that in the middle."""
-    wide = band.make_bands(sigma, shape).bands[0]
+    wide = bands.make_bands(sigma, shape).bands[0]
     variance = np.einsum("i,iy,ix->yx", [1, -2, 1], wide.gain_y, wide.gain_x)
     return np.sqrt(variance) / wide.gain
 

@@ -42,7 +42,7 @@ def test_what_other_processes_compute_is_not_put_into_this_ones_memory():
 
 
 @pytest.mark.parametrize("rows", [slice(0, 3), slice(0, 0), slice(0, 1)])
-def test_a_chunk_of_another_shape_is_told(rows):
+def test_a_chunk_of_another_shape_is_an_error(rows):
     image = image_of(np.ones((32, 48), np.uint16), lambda block: block[rows])
     room = np.zeros((32, 48), np.uint16)
     with pytest.raises(ValueError, match=r"frame 0 of the image should have the shape .* came as"):

@@ -282,9 +282,11 @@ def test_frames_before_a_cut_are_kept(name, movie, tmp_path):
         localize(movie[:10], sigma=1.3, roi_size=9, noise=noise_model(path)),
     )
     found = []
-    with pytest.raises(UnreadableImageError, match=r"frame 1[4-6] is damaged or missing: ") as told:
+    with pytest.raises(
+        UnreadableImageError, match=r"frame 1[4-6] is damaged or missing: "
+    ) as message:
         found.extend(localize_iter(path, sigma=1.3))
-    assert f"“{name}” cannot be read" in str(told.value)
+    assert f"“{name}” cannot be read" in str(message.value)
     assert set(np.concatenate([part.frame for part in found])) >= set(range(14))
 
 
@@ -298,8 +300,8 @@ def test_a_compression_that_needs_imagecodecs(movie, tmp_path):
     for place in places:
         data[place : place + 2] = struct.pack("<H", 5)
     path.write_bytes(data)
-    told = r'“lzw.tif” is compressed with LZW, .* pip install "napari-spotfit\[images\]"'
-    with pytest.raises(ImportError, match=told):
+    message = r'“lzw.tif” is compressed with LZW, .* pip install "napari-spotfit\[images\]"'
+    with pytest.raises(ImportError, match=message):
         open_image(path)
 
 

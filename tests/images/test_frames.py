@@ -266,7 +266,7 @@ def test_what_is_smaller_than_promised_is_not_fitted(run):
 
 
 def test_a_short_first_chunk_does_not_renumber_the_frames():
-    """Dask believes what it is told of a function's result."""
+    """Dask believes what it is given as a function's result."""
     whole = da.from_array(image(8), chunks=(4, 5, 6))
     short = whole.map_blocks(lambda block: block[:3], dtype=np.uint16, chunks=whole.chunks)
     for block_bytes in (1, 1 << 20):

@@ -89,7 +89,7 @@ def test_chunks_along_two_axes_give_what_was_fitted(movie, settings):
 
 
 def test_what_is_measured_first_does_not_need_it(movie):
-    """σ and noise are told by frames all over the movie."""
+    """σ and noise are estimated from frames all over the movie."""
     for damaged in (2, 45, 80):
         image = Damaged(movie, damaged, (1,))
         chosen = [number for number in range(90) if number != damaged]

@@ -28,8 +28,8 @@ from napari_spotfit import (
 )
 from napari_spotfit.files.parts import parts_in
 from napari_spotfit.images.frames import FrameReader
-from napari_spotfit.localization import lazy
-from napari_spotfit.localization.lazy import Part, _for_each
+from napari_spotfit.localization import to_folder
+from napari_spotfit.localization.to_folder import Part, _for_each
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -77,7 +77,7 @@ def test_a_worker_of_another_version_makes_nothing(
 ) -> None:
     table = localize(movie, lazy=True)
     tasks = localize_to_folder(movie, tmp_path, lazy=True)
-    monkeypatch.setattr(lazy, "__version__", "99.0")  # as a worker has it
+    monkeypatch.setattr(to_folder, "__version__", "99.0")  # as a worker has it
     for asked in (table, tasks[0]):
         with pytest.raises(RuntimeError, match=rf"{re.escape(__version__)} .* 99\.0"):
             asked.compute(scheduler="synchronous")

@@ -186,14 +186,14 @@ def test_rows_are_those_of_fit_at(backend, movie, kind, dtype):
     with Fitter(settings=settings, **known) as fitter:
         for frame, centers in [*zip(frames, places, strict=True), (frames[0], np.empty((0, 2)))]:
             ours = fitter.fit_at(frame, centers)
-            told = fitter.settings if settings.sigma is None else settings
-            theirs = fit_at(frame, centers, settings=told, **known)
+            completed = fitter.settings if settings.sigma is None else settings
+            theirs = fit_at(frame, centers, settings=completed, **known)
             assert_same(ours, theirs)
             assert ours.settings == theirs.settings
             # Those of a stack go another way.
             stacked = np.column_stack([np.zeros(len(centers)), centers])
             stacked = np.vstack([stacked, [[1, 30, 30]]])
-            of_stack = fit_at(np.stack([frame, frame]), stacked, settings=told, **known)[
+            of_stack = fit_at(np.stack([frame, frame]), stacked, settings=completed, **known)[
                 :-1
             ].columns
             del of_stack["frame"]
@@ -206,10 +206,10 @@ def test_what_is_left_open_is_measured_in_the_first_frame(backend, movie):
         assert fitter.settings.sigma is None
         fits = fitter.fit_at(frames[0], places[0]).copy()
         assert_same(fits, fit_at(frames[0], places[0], backend=backend))
-        told = fits.settings
-        assert fitter.settings == told
-        assert None not in (told.sigma, told.noise, told.roi_size)
-        assert fitter.fit_at(frames[1], places[1]).settings == told
+        completed = fits.settings
+        assert fitter.settings == completed
+        assert None not in (completed.sigma, completed.noise, completed.roi_size)
+        assert fitter.fit_at(frames[1], places[1]).settings == completed
 
 
 def test_threads_have_a_fitter_each(backend, spots, movie):

@@ -143,14 +143,14 @@ class TestLocalize:
         assert np.median(distance) < 0.05
 
     def test_parts_are_the_whole(self, scene):
-        movie, told = np.tile(scene[0], (110, 1, 1)), []
+        movie, progress = np.tile(scene[0], (110, 1, 1)), []
         whole = localize(movie, min_delta=1e-5)
-        parts = list(localize_iter(movie, min_delta=1e-5, progress=lambda *n: told.append(n)))
+        parts = list(localize_iter(movie, min_delta=1e-5, progress=lambda *n: progress.append(n)))
         assert len(parts) > 1
         assert parts[0].settings == whole.settings == parts[-1].settings
         assert_same(SpotFits.concatenate(parts), whole)
-        assert [done for done, _ in told] == sorted({done for done, _ in told})
-        assert told[-1] == (660, 660)
+        assert [done for done, _ in progress] == sorted({done for done, _ in progress})
+        assert progress[-1] == (660, 660)
 
     def test_parts_know_wrong_options_before_they_are_asked_for(self, scene):
         with pytest.raises(ValueError, match="roi_size must be odd"):

@@ -40,21 +40,21 @@ def whole(movie):
 
 
 def fitted(image, whole):
-    told = []
-    parts = localize_iter(image, settings=whole.settings, progress=lambda n, _: told.append(n))
+    progress = []
+    parts = localize_iter(image, settings=whole.settings, progress=lambda n, _: progress.append(n))
     assert_same(SpotFits.concatenate(list(parts)), whole)
-    return told
+    return progress
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.0])
 def test_slow_frames_come_a_few_at_a_time(movie, whole, seconds, monkeypatch):
     image = Slow(movie, seconds, monkeypatch)
-    told = fitted(image, whole)
+    progress = fitted(image, whole)
     # The first reading is longer, as nobody knows yet; then each is halved.
     assert image.reads[0] == 25
     assert max(image.reads[5:-1]) == (2 if seconds > 1 else 3)
-    assert told[-1] == 200
-    assert len(told) > 40
+    assert progress[-1] == 200
+    assert len(progress) > 40
 
 
 def test_quick_frames_come_together(movie, whole, monkeypatch):

@@ -104,15 +104,15 @@ def test_a_killed_run_ends_with_the_same_file_to_the_bit(
 
 
 def test_parts_are_the_fits_of_the_whole(movie: np.ndarray, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    parts = localize_to_folder(movie, tmp_path, progress=lambda *done: told.append(done))
+    progress: list[tuple[int, int]] = []
+    parts = localize_to_folder(movie, tmp_path, progress=lambda *done: progress.append(done))
     fits = localize(movie)
     assert [part.path.name for part in parts[:2]] == [
         "part-000000000.parquet",
         "part-000000004.parquet",
     ]
     assert sum(part.spots for part in parts) == len(fits) > 100
-    assert told == [(done, len(movie)) for done in range(4, len(movie) + 1, 4)]
+    assert progress == [(done, len(movie)) for done in range(4, len(movie) + 1, 4)]
     assert_same(joined(tmp_path), fits)
     assert joined(tmp_path).settings == fits.settings
     assert_same(load_fits(parts[1].path), fits[(fits.frame >= 4) & (fits.frame < 8)])
@@ -182,9 +182,9 @@ def test_parts_of_other_runs_are_not_used(movie: np.ndarray, tmp_path: Path, nam
     with pytest.raises(ValueError, match=f"parts of another run: {why}.*fresh=True"):
         localize_to_folder(movie, tmp_path, **options)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    with pytest.warns(UserWarning, match=f"everything is done again: {why}") as told:
+    with pytest.warns(UserWarning, match=f"everything is done again: {why}") as progress:
         fits = SpotFits.concatenate(list(localize_iter(movie, resume=tmp_path, **options)))
-    assert told[0].filename == __file__
+    assert progress[0].filename == __file__
     assert_same(fits, localize(movie, **options))
     assert_same(joined(tmp_path), fits)
 
@@ -342,7 +342,7 @@ def test_only_files_of_a_run_are_removed(movie: np.ndarray, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_the_first_difference_is_told() -> None:
+def test_the_first_difference_is_named() -> None:
     assert difference({"a": 1}, {"a": 1}) == ""
     assert (
         difference({"a": {"b": 1}}, {"a": {"b": 1, "c": [2]}}) == "a.c is None there and [2] here"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
+from napari_spotfit.engine.backend import BackendFallbackWarning
 from napari_spotfit.engine.detection.candidates import merge_plateaus
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
-from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise
@@ -322,12 +322,12 @@ def test_parts_come_row_by_row(movie, monkeypatch):
     settings = localize(movie, sigma=1.3, backend="cpu").settings
     monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
     monkeypatch.setattr(frames_module, "TILE", 1000 * 2 * SHAPE[1])
-    told = []
+    progress = []
     parts = list(
-        localize_iter(movie, settings=settings, progress=lambda *numbers: told.append(numbers))
+        localize_iter(movie, settings=settings, progress=lambda *numbers: progress.append(numbers))
     )
     assert len(parts) >= 4
-    assert told[-1] == (2, 2)
+    assert progress[-1] == (2, 2)
     places = np.concatenate([part.points() for part in parts])
     assert (np.diff(places[:, 0]) >= 0).all()
     assert len(parts[0]) < len(parts[0].concatenate(parts)) / 2
@@ -348,9 +348,9 @@ def test_large_frames_tell_their_noise_by_squares(monkeypatch):
     monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
     reads.clear()
     known = detection_calibration(image.shape, Settings(sigma=1.3), None, None)
-    told = noise.measured_noise(frames_module.FrameReader(lazy), known)
-    assert told.gain == pytest.approx(1, abs=0.05)
-    assert told == noise.measured_noise(frames_module.FrameReader(image), known)
+    noise_found = noise.measured_noise(frames_module.FrameReader(lazy), known)
+    assert noise_found.gain == pytest.approx(1, abs=0.05)
+    assert noise_found == noise.measured_noise(frames_module.FrameReader(image), known)
     assert 9 * 9 < len(set(reads)) < 15 * 15  # and not all of the image
 
 

@@ -167,9 +167,9 @@ def test_the_optics_give_the_widths_where_no_spots_do():
     assert known.sigma == pytest.approx(93 / 72, rel=0.01)
     assert known.sigma_z == pytest.approx(254 / 165, rel=0.01)
     assert known.roi_size == (9, 9, 9)
-    told = fit_at(MOVIE, TRUTH, model="gaussian_3d", noise=NoiseModel(1, 0, 0), **optics).settings
-    assert told.sigma == pytest.approx(SIGMA, rel=0.03)
-    assert told.sigma_z == pytest.approx(SIGMA_Z, rel=0.03)
+    found = fit_at(MOVIE, TRUTH, model="gaussian_3d", noise=NoiseModel(1, 0, 0), **optics).settings
+    assert found.sigma == pytest.approx(SIGMA, rel=0.03)
+    assert found.sigma_z == pytest.approx(SIGMA_Z, rel=0.03)
 
 
 def test_widths_are_those_of_the_image_or_else_of_the_optics():

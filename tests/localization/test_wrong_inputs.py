@@ -148,9 +148,9 @@ class Named:
 
 @pytest.mark.parametrize("dims", [("z", "y", "x"), ("Z", "y", "x"), ("plane", "row", "column")])
 def test_a_stack_of_planes_is_warned_of_once(dims):
-    with pytest.warns(UserWarning, match=f"each plane along axis {dims[0]}") as told:
+    with pytest.warns(UserWarning, match=f"each plane along axis {dims[0]}") as warned:
         fits = localize(Named(MOVIE, dims), settings=Settings())
-    assert len(told) == 1
+    assert len(warned) == 1
     np.testing.assert_array_equal(fits.x, localize(MOVIE).x)
 
 

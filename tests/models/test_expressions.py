@@ -21,12 +21,14 @@ from napari_spotfit.models.expressions.grammar import (
     MAX_DEPTH,
     MAX_LENGTH,
     MAX_POWER,
+    NUMPY,
     Call,
     Name,
     Number,
     parse,
+    to_cuda,
+    value_of,
 )
-from napari_spotfit.models.expressions.program import NUMPY, to_cuda, value_of
 from napari_spotfit.models.profiles import GAUSSIAN, Profile
 
 ROUND = "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))"
@@ -329,9 +331,9 @@ def test_models_are_keys_and_travel():
     assert hash(own) == hash(again)
     assert own != Profile.from_expression(FLAT_TOP, start={"s": "sigma", "q": 2})
     chosen = Settings(model=own, fixed={"q": 1.2})
-    told = json.loads(json.dumps(chosen.to_dict()))
-    assert Settings(**told) == chosen
-    assert hash(Settings(**told)) == hash(chosen)
+    saved = json.loads(json.dumps(chosen.to_dict()))
+    assert Settings(**saved) == chosen
+    assert hash(Settings(**saved)) == hash(chosen)
     with pytest.raises(ValueError, match="not made from an expression"):
         GAUSSIAN.to_dict()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import Drift, SpotFits, link_spots, load_fits, save_fits, subtract_drift
-from napari_spotfit.files.history import Step
+from napari_spotfit.files.table import Step
 from napari_spotfit.results.saving import fits_of
 
 

@@ -21,12 +21,12 @@ def fits():
 @pytest.mark.parametrize(
     "ends", [[-1], [0, -1], [50, 51, -1], [5, 5, 90, -1], [100, -1], [0, 0, 7]]
 )
-@pytest.mark.parametrize("foretold", ["well", "too few", "too many", "nothing"])
-def test_parts_are_as_if_made_at_once(fits, ends, foretold):
+@pytest.mark.parametrize("predicted", ["well", "too few", "too many", "nothing"])
+def test_parts_are_as_if_made_at_once(fits, ends, predicted):
     ends = [len(fits) if end < 0 else end for end in ends]
     parts = [fits[first:last] for first, last in zip([0, *ends], ends, strict=False)]
     share = {"well": ends[-1], "too few": 1, "too many": 40 * len(fits), "nothing": np.inf}[
-        foretold
+        predicted
     ]
     found = joined_parts(
         (part, min(end / share, 1.0)) for part, end in zip(parts, ends, strict=True)

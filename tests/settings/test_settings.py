@@ -38,8 +38,8 @@ from napari_spotfit.models.profiles import (
 from napari_spotfit.settings.bounds import bounds_of
 from napari_spotfit.settings.optics import expected_widths
 from napari_spotfit.settings.options import Options
-from napari_spotfit.settings.parameter import words_of
 from napari_spotfit.settings.settings import parameters
+from napari_spotfit.settings.validation import words_of
 
 
 def test_options_are_the_settings():

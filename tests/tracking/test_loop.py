@@ -100,10 +100,10 @@ def test_the_loop_holds_the_sample():
     places = []
     with Tracker(scope.fiducials, **KNOWN) as tracker:
         for number, (time, frame) in enumerate(scope.frames(50.0, 500)):
-            told = tracker.update(frame, time)
+            displacement = tracker.update(frame, time)
             if number == 50:
                 controller.arm()
-            assert controller.step(told).state != "moved" or number >= 50
+            assert controller.step(displacement).state != "moved" or number >= 50
             places.append(scope.displacement(time))
     free, held = np.array(places)[:50], np.array(places)[100:]
     assert np.ptp(free, axis=0).max() > 0.15
@@ -145,10 +145,10 @@ def test_a_jump_holds_the_stage_until_it_is_confirmed():
 
 def test_limits_are_kept_and_said():
     stage, controller = armed(most_step=0.01, most_way=0.025, jump=10, integral=1.0)
-    told = [controller.step(moved(i, y=3.0)) for i in range(5)]
+    corrections = [controller.step(moved(i, y=3.0)) for i in range(5)]
     assert [round(one[0], 3) for one in stage.moves] == [-0.01, -0.01]
-    assert "at once" in told[0].why
-    assert "from where it was armed" in told[-1].why
+    assert "at once" in corrections[0].why
+    assert "from where it was armed" in corrections[-1].why
     # Nothing was summed up that could not be moved.
     assert controller.step(moved(6, y=0.0)).state == "in the dead band"
 
@@ -268,7 +268,7 @@ def test_there_is_no_log(tmp_path):
         ("a/a.parquet", FileNotFoundError, "there is no folder"),
     ],
 )
-def test_where_no_log_can_be_is_told_at_the_start(tmp_path, name, error, why):
+def test_where_no_log_can_be_is_named_at_the_start(tmp_path, name, error, why):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "picture.parquet").write_bytes(b"\x89PNG")
     pd.DataFrame({"frame": [0], "y": [1.5]}).to_parquet(tmp_path / "spots.parquet")

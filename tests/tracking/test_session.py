@@ -79,7 +79,7 @@ def test_nothing_moves_unless_armed_and_the_end_disarms() -> None:
         assert not controller.armed
 
 
-def test_an_error_ends_it_and_is_told_and_the_log_is_readable(tmp_path: Path) -> None:
+def test_an_error_ends_it_and_is_shown_and_the_log_is_readable(tmp_path: Path) -> None:
     queue = FrameQueue()
     queue.put(np.zeros((64, 64), np.uint16), 0.0)  # without any fiducial
     session = TrackingSession(

@@ -21,7 +21,7 @@ def test_a_vibration_is_a_line_of_its_power() -> None:
     rate, amplitude = 1000.0, 2.0
     times = np.arange(20_000) / rate
     values = amplitude * np.sin(2 * np.pi * 30.0 * times)
-    values[100:110] = np.nan  # frames that told nothing
+    values[100:110] = np.nan  # frames without a displacement
     frequency, density = power_spectrum(values, rate)
     assert frequency[density.argmax()] == pytest.approx(30.0, abs=0.3)
     power = density.sum() * (frequency[1] - frequency[0])

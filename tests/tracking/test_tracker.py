@@ -35,9 +35,9 @@ def followed(scope, frames, **options):
 def off(found, truth):
     """Return the errors of displacements in their standard errors, of two frames."""
     first = np.array([found[0].y_stderr, found[0].x_stderr])
-    told = np.array([[one.y, one.x] for one in found])[1:]
+    measured = np.array([[one.y, one.x] for one in found])[1:]
     errors = np.array([[one.y_stderr, one.x_stderr] for one in found])[1:]
-    return (told - truth[1:]) / np.sqrt(errors**2 + first**2)
+    return (measured - truth[1:]) / np.sqrt(errors**2 + first**2)
 
 
 def test_a_drift_is_followed_within_its_standard_errors():
@@ -48,8 +48,8 @@ def test_a_drift_is_followed_within_its_standard_errors():
     scatter = off(found, truth)
     assert np.abs(scatter).max() < 5
     errors = np.array([[one.y_stderr, one.x_stderr] for one in found])[20:]
-    told = np.array([[one.y, one.x] for one in found])[20:] - truth[20:]
-    spread = np.std(told, axis=0) / errors.mean(axis=0)
+    measured = np.array([[one.y, one.x] for one in found])[20:] - truth[20:]
+    spread = np.std(measured, axis=0) / errors.mean(axis=0)
     assert ((spread > 0.8) & (spread < 1.2)).all()
 
 
@@ -151,7 +151,7 @@ def test_a_jump_of_many_pixels_is_found():
     assert found[-1].used >= 7
 
 
-def test_rotation_and_scale_are_told():
+def test_rotation_and_scale_are_measured():
     scope = SimulatedMicroscope(9, (160, 160), seed=11)
     turned = SimulatedMicroscope(9, (160, 160), seed=11)
     middle = scope.fiducials.mean(axis=0)
@@ -189,7 +189,7 @@ def test_frames_that_tell_nothing_are_said_and_change_nothing():
     assert after.y == pytest.approx(before.y, abs=0.03)
 
 
-def test_it_stops_where_it_is_told_to():
+def test_it_stops_where_it_is_asked_to():
     scope = SimulatedMicroscope(4, (96, 96), seed=12)
     with Tracker(scope.fiducials, stop=True, **KNOWN) as tracker:
         tracker.update(scope.frame(0.0))
@@ -231,7 +231,7 @@ def test_frames_that_come_asynchronously_are_followed():
 
 @pytest.mark.parametrize("seed", [2, 5])
 def test_errors_hold_where_one_frame_tells_the_noise_wrongly(seed: int) -> None:
-    # Small and flat: the noise of the fiducials' light is told to be a quarter of what it is.
+    # Small and flat: the noise of the fiducials' light is estimated as a quarter of what it is.
     scope = SimulatedMicroscope(4, (96, 96), drift=(0.01, -0.02), seed=seed)
     moved, off = [], []
     with Tracker(scope.fiducials, sigma=1.3) as tracker:

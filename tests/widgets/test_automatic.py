@@ -56,8 +56,8 @@ def test_preview_click_and_fit_ask_the_image_once(viewer, widget, wide, hand, fi
         widget.preview.box.click()
     sigma, roi = expected.settings.sigma, expected.settings.roi_size
     assert sigma == pytest.approx(2.1, abs=0.1)
-    told = (f"automatic ({sigma:.3g} px)", f"automatic ({roi} px)")
-    assert texts(widget) == told
+    shown = (f"automatic ({sigma:.3g} px)", f"automatic ({roi} px)")
+    assert texts(widget) == shown
     best = expected[np.argmax(expected.photons)]
     viewer.dims.set_current_step(0, int(best.frame[0]))
     hand.click(wide, (best.y[0], best.x[0]), SHIFT)
@@ -68,7 +68,7 @@ def test_preview_click_and_fit_ask_the_image_once(viewer, widget, wide, hand, fi
     for one in (layer, viewer.layers["wide (picked)"]):
         assert one.metadata["settings"]["sigma"] == sigma
         assert one.metadata["settings"]["roi_size"] == roi
-    assert texts(widget) == told
+    assert texts(widget) == shown
     assert len(asked) == 1
     # Another ROI does not ask for the width again.
     widget.settings.controls["roi_size"].value = roi + 2
@@ -108,7 +108,7 @@ def test_another_image_is_asked_by_itself(viewer, widget, wide, fit, make_movie,
 def test_a_number_is_held_and_let_go(widget, wide, fit, press, qtbot):
     widget.settings.advanced.expand()
     fit(widget)
-    told = texts(widget)
+    shown = texts(widget)
     box = widget.settings.controls["sigma"].box
     button = widget.settings.automatic_buttons["sigma"]
     box.setFocus()
@@ -122,7 +122,7 @@ def test_a_number_is_held_and_let_go(widget, wide, fit, press, qtbot):
     press(button)
     assert box.get() is None
     assert not button.isVisible()
-    assert texts(widget) == told
+    assert texts(widget) == shown
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "good fits (" in widget.status.text())
     assert box.get() == pytest.approx(2.1, abs=0.1)
@@ -156,7 +156,7 @@ def test_what_is_taken_instead_is_said_in_words(viewer, widget, fit, make_movie)
     assert not said.isVisible()
 
 
-def test_a_camera_that_the_noise_contradicts_is_told(viewer, widget, fit):
+def test_a_camera_that_the_noise_contradicts_is_shown(viewer, widget, fit):
     viewer.add_image(simulate_movie(3, shape=(128, 128), spots_per_frame=12, seed=1)[0])
     controls, said = widget.settings.controls, widget.settings.psf_warning
     controls["gain"].value, controls["offset"].value = 1.0, 100.0
@@ -184,12 +184,12 @@ def test_an_image_that_is_asked_holds_up_nobody(viewer, widget, gate, qtbot):
 
 
 def test_an_image_tells_what_localize_finds(wide):
-    told = MeasuredNoise()
+    noise = MeasuredNoise()
     expected = localize(wide.data)
-    assert told.known(expected.settings) is None
+    assert noise.known(expected.settings) is None
     settings = expected.settings.changed(sigma=None, roi_size=None, noise=None)
-    assert told.put_into(settings, wide.data, {}) == expected.settings
-    found = told.known(settings)
+    assert noise.put_into(settings, wide.data, {}) == expected.settings
+    found = noise.known(settings)
     assert (found.sigma, found.roi_size, found.noise) == (
         expected.settings.sigma, expected.settings.roi_size, expected.settings.noise
     )  # fmt: skip

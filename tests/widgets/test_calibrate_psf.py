@@ -15,8 +15,8 @@ from napari_spotfit.widgets.calibrate_psf import CalibratePsf
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.depth_choice import KNOWN, DepthChoice
 from napari_spotfit.widgets.fitting.settings_menu import control_values
-from napari_spotfit.widgets.inspecting.depth_curve import DepthCurve
 from napari_spotfit.widgets.inspecting.numbers import quantities
+from napari_spotfit.widgets.inspecting.pictures import DepthCurve
 from napari_spotfit.widgets.inspecting.spot import Spot, spot_of
 from napari_spotfit.widgets.parts.plots import BLUE
 

@@ -206,7 +206,7 @@ def test_the_panel_follows_the_console(panel, layer, qtbot):
 
 
 def test_limits_of_other_spots_stay_automatic(panel, layer):
-    """Also if the panel looks at the layer before it is told of them."""
+    """Also if the panel looks at the layer before their event comes."""
     features = layer.features.assign(sigma=2 * layer.features["sigma"])
     layer.features = features
     fit_limits(layer, features)

@@ -12,8 +12,8 @@ from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication, QLabel, QToolTip
 
 from napari_spotfit import Settings
-from napari_spotfit.settings.parameter import Parameter, setting
 from napari_spotfit.settings.settings import parameters
+from napari_spotfit.settings.validation import Parameter, setting
 from napari_spotfit.widgets.parts.boxes import NumberBox
 from napari_spotfit.widgets.parts.form import SettingsForm, control_of, widget_for
 
@@ -241,6 +241,29 @@ def test_lengths_in_other_units_are_converted(unit, text, value, qtbot, typed):
     if text.isascii():
         assert typed(box, text) == pytest.approx(value)
     assert box.text().endswith(f" {unit}")
+
+
+@pytest.mark.parametrize(
+    ("unit", "one", "two"),
+    [("frames", "1 frame", "2 frames"), ("counts/px", "1 count/px", "2 counts/px"),
+     ("px", "1 px", "2 px"), ("", "1", "2")],
+)  # fmt: skip
+def test_one_of_a_unit_is_singular(unit, one, two, qtbot, typed):
+    parameter = Parameter("Length", "", "fit", unit=unit, none_means="all")
+    box = NumberBox(parameter, optional=True)
+    qtbot.addWidget(box)
+    box.put(2)
+    assert box.text() == two
+    assert typed(box, "1") == 1
+    assert box.text() == one
+    box.show_number(2)
+    assert box.text() == two
+    box.stepBy(-1)
+    assert box.text() == one
+    box.show_number(None)
+    assert box.text() == "all"
+    assert typed(box, "2") == 2
+    assert box.text() == two
 
 
 def test_numbers_are_short(qtbot):

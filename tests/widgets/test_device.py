@@ -23,7 +23,7 @@ REASON = (
 
 @pytest.fixture
 def described(monkeypatch):
-    """Return a function that has the panel told of other devices than there are."""
+    """Return a function that makes the panel find other devices than there are."""
 
     def as_if(name, reason, gpus):
         description = Description(name, reason, gpus)
@@ -121,7 +121,7 @@ def test_a_long_reason_is_not_cut_off(viewer, qtbot, described, width):
     widget.unbind()
 
 
-def test_a_gpu_that_fails_is_told_once(viewer, widget, fit, make_movie, monkeypatch):
+def test_a_gpu_that_fails_is_named_once(viewer, widget, fit, make_movie, monkeypatch):
     pytest.importorskip("cupy")
     from failing_gpu import FailingGpu, errors
     from napari.utils.notifications import notification_manager
@@ -134,6 +134,6 @@ def test_a_gpu_that_fails_is_told_once(viewer, widget, fit, make_movie, monkeypa
     viewer.add_image(make_movie(3), name="movie")
     notification_manager.records.clear()
     assert fit(widget).startswith("12 spots in ")
-    (told,) = [r for r in notification_manager.records if "NVIDIA Test failed" in r.message]
-    assert str(told.severity) == "warning"
-    assert "does the rest of this run" in told.message
+    (warning,) = [r for r in notification_manager.records if "NVIDIA Test failed" in r.message]
+    assert str(warning.severity) == "warning"
+    assert "does the rest of this run" in warning.message

@@ -1,4 +1,4 @@
-"""Filters: what they let pass, how they are told, kept and combined."""
+"""Filters: what they let pass, their words, kept and combined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from napari_spotfit import Flag, StopCondition
 from napari_spotfit.analysis.filters import Filters, Gate, read_filters, write_filters
 from napari_spotfit.engine.quality.flags import RULES, flags_of
 from napari_spotfit.models.stopping import STOP_NAMES
-from napari_spotfit.results.units import PixelSize, Units
+from napari_spotfit.results.numbers import PixelSize, Units
 
 FEATURES = ["sigma", "photons", "y"]
 
@@ -99,8 +99,8 @@ def test_words_name_every_filter_and_its_limits(chosen):
     if len(left) == 1:
         assert f"only “{StopCondition[left[0]].words}”" in words
     else:
-        told = {f"without “{StopCondition[name].words}”" for name in chosen.hidden}
-        assert told <= set(words)
+        texts = {f"without “{StopCondition[name].words}”" for name in chosen.hidden}
+        assert texts <= set(words)
     assert {f"without “{RULES[Flag[name]].word}”" for name in chosen.flags} <= set(words)
     assert not any(
         name in sentence for name in (*STOP_NAMES, *Flag.__members__) for sentence in words
@@ -197,7 +197,7 @@ def test_an_open_range_is_no_filter():
         ({"gates": [{"across": "a", "up": "b", "corners": [[1, 2], [3, 4]]}]}, "looks like"),
     ],
 )
-def test_what_are_no_filters_is_told(values, said):
+def test_what_are_no_filters_is_refused(values, said):
     with pytest.raises(ValueError, match=said):
         Filters.from_dict(values)
 

@@ -148,8 +148,8 @@ def test_what_was_found_before_the_damage_is_shown(viewer, widget, qtbot, make_m
     image = viewer.add_image(movie, name="damaged")
     image._data = damaged_from(movie, 3)
     fit = fit_layer(image, viewer=viewer, sigma=1.4)
-    told = "frame 3 is damaged. The spots found before are shown, of 3 of 5 frames"
-    with pytest.raises(RuntimeError, match=told) as caught:
+    message = "frame 3 is damaged. The spots found before are shown, of 3 of 5 frames"
+    with pytest.raises(RuntimeError, match=message) as caught:
         fit.wait(120)
     assert isinstance(caught.value.__cause__, OSError)
     assert fit.layer is viewer.layers["damaged spots"]
@@ -158,13 +158,13 @@ def test_what_was_found_before_the_damage_is_shown(viewer, widget, qtbot, make_m
     viewer.layers.selection = {image}
     with qtbot.waitSignal(widget.finished, timeout=120_000):
         widget.fit_button.click()
-    said = f"⚠ {told[0].upper()}{told[1:]}. They replace those of the last fit."
+    said = f"⚠ {message[0].upper()}{message[1:]}. They replace those of the last fit."
     assert widget.status.text() == said
     assert widget.result.layer is fit.layer
     assert sorted(set(fit.layer.data[:, 0])) == [0, 1, 2]
 
 
-def test_wrong_arguments_are_told_at_once(viewer, make_movie):
+def test_wrong_arguments_are_refused_at_once(viewer, make_movie):
     image = viewer.add_image(make_movie(), name="movie")
     points = viewer.add_points([[0, 0]])
     with pytest.raises(TypeError, match="must be an Image layer"):

@@ -163,7 +163,7 @@ class TestOwnModel:
         assert start == {"w": "sigma", "h": "1"}
         assert own.settings().bounds == {"h": (None, 4)}
 
-    def test_starts_can_be_told(self, own, qtbot, write):
+    def test_starts_can_be_given(self, own, qtbot, write):
         with qtbot.waitSignal(own.changed):
             write(own.model.shape._starts["q"], "1.5")
         qtbot.waitUntil(lambda: not own.model.message.text())

@@ -118,11 +118,11 @@ def test_stop_shows_what_was_found(viewer, widget, qtbot, start, press, fit, gat
         press(widget.running.stop_button)
         assert not widget.running.stop_button.isEnabled()
         gate.open()  # the frames under way are done first
-    told = widget.status.text()
-    assert re.search(r"Stopped after [1-5] of 6 frames", told)
+    text = widget.status.text()
+    assert re.search(r"Stopped after [1-5] of 6 frames", text)
     layer = viewer.layers["movie spots"]
     assert 0 < len(set(layer.data[:, 0])) < 6
-    assert layer.metadata["summary"] == told
+    assert layer.metadata["summary"] == text
     assert widget.result.layer is layer
     # The next one is whole again.
     assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
@@ -193,7 +193,7 @@ def test_points_lie_on_a_transformed_image(viewer, widget, fit, make_movie, spot
 def test_any_number_of_leading_axes(viewer, widget, fit, make_movie, lengths, spots):
     viewer.add_image(make_movie(*lengths), name="image")
     assert len(widget.settings.frames.axes) == len(lengths)
-    # Of few blocks, each with a bright spot, the noise is told too low.
+    # Of few blocks, each with a bright spot, the noise is estimated too low.
     widget.settings.controls["false_spots"].value = 0.1
     fit(widget)
     layer = viewer.layers["image spots"]
@@ -339,11 +339,11 @@ def test_what_is_not_at_its_default_is_named_and_reset(viewer, widget, press, qt
     panel.model.shape.boxes["sigma_x", "low"].setValue(1)
     gain = viewer.add_image(np.ones((9, 9)), name="map")
     panel.camera.maps["gain"].layer = gain
-    told = (
+    text = (
         "PSF σ 3 px · Model elliptical Gaussian · Background at least 0 counts/px · EMCCD on · "
         "bounds of sigma_x · the camera gain in “map”"
     )
-    assert set(panel.changes.text().split(" · ")) == set(told.split(" · "))
+    assert set(panel.changes.text().split(" · ")) == set(text.split(" · "))
     assert not panel.advanced.isExpanded()
     # Those of another day, too.
     again = FitSpots(viewer)

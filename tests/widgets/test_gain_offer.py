@@ -78,8 +78,8 @@ def test_the_offer_is_of_the_noise_of_fits(viewer, widget, fit, qtbot, graded, m
     assert panel.controls["sigma"].box.text().startswith("automatic (1.4")
     fit(widget)
     noise = widget.result.layer.metadata["settings"]["noise"]
-    told = widget._noise.get().known(panel.settings())
-    offered = noise_model(graded, settings=Settings(sigma=told.sigma, roi_size=9)).gain
+    estimate = widget._noise.get().known(panel.settings())
+    offered = noise_model(graded, settings=Settings(sigma=estimate.sigma, roi_size=9)).gain
     assert float(panel.camera.gain_button.text().split()[1]) == pytest.approx(offered, rel=1e-2)
     assert noise["slope"] == pytest.approx(offered)
     assert len(calls) == 2  # the other one is this test's

@@ -32,7 +32,7 @@ NAMES = {kind: f"{EVIL} {kind}" for kind in ("number", "word", "unit", "axis", "
 
 
 def is_rich(text: str) -> bool:
-    """Whether Qt would take a text for HTML, of which a name in it would be a part."""
+    """Whether Qt would take a text for HTML, and a name in it as a part of that."""
     return bool(Qt.mightBeRichText(text)) and "<img" in text
 
 
@@ -177,4 +177,4 @@ def test_labels_are_plain_text():
         if re.search(r"(?<!\w)QLabel\(", path.read_text(encoding="utf-8"))
     }
     # The verdict escapes, the legend of histograms has none but our own words.
-    assert made == {"verdict.py", "plots.py"}
+    assert made == {"numbers.py", "plots.py"}

@@ -132,7 +132,7 @@ def test_every_control_has_a_tooltip(widget):
         assert part.toolTip()
 
 
-def test_rows_without_a_place_are_told(widget, look, press, viewer, tmp_path):
+def test_rows_without_a_place_are_shown(widget, look, press, viewer, tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("frame,x,y\n0,3.5,4.5\n7,nan,6\n1,5,6\n9,2,inf\n", encoding="utf-8")
     look(path)

@@ -1,4 +1,4 @@
-"""Work in the background of which only the latest counts."""
+"""Of work in the background only the latest counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 from qtpy.QtCore import QObject, QThread
 
-from napari_spotfit.engine.errors import BackendFallbackWarning
+from napari_spotfit.engine.backend import BackendFallbackWarning
 from napari_spotfit.widgets.parts.work import Latest
 
 pytestmark = pytest.mark.usefixtures("qapp")

@@ -98,11 +98,11 @@ def test_what_colours_points():
 
 
 def test_points_are_selected_and_say_so():
-    layer, told = points(), []
-    layer.selected_data.events.items_changed.connect(lambda added, removed: told.append(added))
+    layer, events = points(), []
+    layer.selected_data.events.items_changed.connect(lambda added, removed: events.append(added))
     compat.select_points(layer, {1, 3})
     assert set(layer.selected_data) == {1, 3}
-    assert set(told[-1]) == {1, 3}
+    assert set(events[-1]) == {1, 3}
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_points_are_selected_and_say_so():
     ],
 )
 def test_events_come_and_can_be_left_out(event, change):
-    layer, told = points(), []
-    layer.events[event].connect(told.append)
+    layer, events = points(), []
+    layer.events[event].connect(events.append)
     change(layer)
-    assert told
-    told.clear()
+    assert events
+    events.clear()
     with compat.quiet(layer, event):
         change(layer)
-    assert not told
+    assert not events
 
 
 def test_many_changes_are_drawn_once(viewer):
@@ -154,15 +154,15 @@ def test_many_changes_are_drawn_once(viewer):
 @pytest.mark.parametrize("count", [0, 2, 5, 7])
 def test_points_are_set_with_one_event_each(count):
     """And with the same colours, features and defaults as by assignment of both."""
-    layer, other, told = points(), points(), []
+    layer, other, events = points(), points(), []
     data = np.arange(2.0 * count).reshape(count, 2)
     stops = pd.Categorical(list("babbaba")[:count], categories=["a", "b"])
     columns = {"width": np.arange(count) + 0.5, "stop": stops}
     features = pd.DataFrame(columns, index=np.arange(count) + 3)
     for event in (layer.events.data, layer.events.features):
-        event.connect(lambda event: told.append((event.type, len(event.source.features))))
+        event.connect(lambda event: events.append((event.type, len(event.source.features))))
     compat.set_points(PublicOnlyProxy(layer), data, features)
-    assert told == [("data", count), ("features", count)]
+    assert events == [("data", count), ("features", count)]
     other.data, other.features = data, features
     for one in (layer, other) if count else ():
         one.add([1.0, 2.0])
@@ -173,10 +173,10 @@ def test_points_are_set_with_one_event_each(count):
 
 
 def test_new_data_do_not_delete():
-    layer, told = points(), []
-    layer.events.data.connect(lambda event: told.append((event.source, compat.deletes(event))))
+    layer, events = points(), []
+    layer.events.data.connect(lambda event: events.append((event.source, compat.deletes(event))))
     compat.set_points(layer, layer.data, layer.features)
-    assert told == [(layer, "")]
+    assert events == [(layer, "")]
 
 
 def test_sliders_have_other_ranges_unless_points_stay_inside(viewer):
@@ -189,21 +189,21 @@ def test_sliders_have_other_ranges_unless_points_stay_inside(viewer):
         assert [one.stop for one in viewer.dims.range] == ([8.0, *ends[1:]], ends)[inside]
 
 
-def test_deleting_is_told_before_and_after(viewer, hand):
-    layer, told = viewer.add_points(np.arange(10.0).reshape(5, 2)), []
+def test_deleting_has_an_event_before_and_after(viewer, hand):
+    layer, events = viewer.add_points(np.arange(10.0).reshape(5, 2)), []
     layer.events.data.connect(
-        lambda event: told.append((compat.deletes(event), len(event.source.data)))
+        lambda event: events.append((compat.deletes(event), len(event.source.data)))
     )
     viewer.layers.selection.active = layer
     layer.mode = "select"
     layer.selected_data = {0, 2}
     hand.key(Qt.Key.Key_Delete)
-    assert [one for one in told if one[0]] == [("before", 5), ("after", 3)]
-    told.clear()
+    assert [one for one in events if one[0]] == [("before", 5), ("after", 3)]
+    events.clear()
     layer.add([1, 1])
     layer.data = layer.data + 1
-    assert told
-    assert not any(when for when, _ in told)
+    assert events
+    assert not any(when for when, _ in events)
 
 
 def test_hidden_points_are_found_or_not(viewer):
@@ -235,12 +235,12 @@ def test_the_thumbnail_follows_when_it_is_asked_to():
     assert not np.array_equal(layer.thumbnail, before)
 
 
-def test_added_points_are_told_by_their_rows():
-    layer, told = points(), []
-    layer.events.data.connect(lambda event: told.append(compat.added_rows(event)))
+def test_added_points_are_known_by_their_rows():
+    layer, events = points(), []
+    layer.events.data.connect(lambda event: events.append(compat.added_rows(event)))
     layer.add([[1, 1], [2, 2]])
     layer.data = layer.data[:-1]
-    assert [rows for rows in told if rows] == [(-2, -1)]
+    assert [rows for rows in events if rows] == [(-2, -1)]
 
 
 def test_keys_of_a_layer_come_before_those_of_its_kind(viewer, hand):

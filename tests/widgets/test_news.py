@@ -82,7 +82,7 @@ def test_what_the_preview_says_stays_until_it_has_another_result(viewer, widget,
     qtbot.waitUntil(lambda: widget.status.text() == "")
 
 
-def test_a_click_that_did_nothing_is_told_for_a_while(viewer, widget, make_movie, hand, qtbot):
+def test_a_click_that_did_nothing_is_explained_for_a_while(viewer, widget, make_movie, hand, qtbot):
     image = viewer.add_image(make_movie(), name="movie")
     widget.status._passing.setInterval(1)
     said = []
@@ -122,12 +122,12 @@ def test_pixels_that_are_no_numbers_are_named(viewer, widget, fit, make_movie, s
     y, x = np.rint(spots[0]).astype(int)
     movie[:, y + 3, x] = np.nan
     viewer.add_image(movie, name="movie", contrast_limits=(90, 600))
-    told = fit(widget)
-    assert "none doubtful; 2 could not be fitted and are not drawn: there are pixels" in told
-    assert "no numbers (NaN)" in told
+    text = fit(widget)
+    assert "none doubtful; 2 could not be fitted and are not drawn: there are pixels" in text
+    assert "no numbers (NaN)" in text
     marked = viewer.add_image(np.isnan(movie[0]).astype(np.uint8), name="no numbers")
     widget.settings.camera.bad_pixels.setCurrentText(marked.name)
     assert widget.settings.image.layer.name == "movie"
-    told = fit(widget)
-    assert "8 spots" in told
-    assert "could not be fitted" not in told
+    text = fit(widget)
+    assert "8 spots" in text
+    assert "could not be fitted" not in text

@@ -13,7 +13,7 @@ from napari_spotfit.files.formats import read
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.saved_layers import attributes_of, write_csv, write_parquet
 
-#: Another process that keeps a result of so many frames, and how it ends.
+#: Another process that keeps a result of some frames, and how it ends.
 PROCESS = """
 import os, signal, sys
 import napari_spotfit
@@ -155,7 +155,7 @@ def test_results_are_kept_until_they_are_saved(
     assert files() == []
 
 
-def test_it_is_told_that_a_result_cannot_be_kept(
+def test_it_is_said_that_a_result_cannot_be_kept(
     viewer, widget, fit, qtbot, make_movie, settings_folder
 ):
     (settings_folder / "napari-spotfit").mkdir(exist_ok=True)

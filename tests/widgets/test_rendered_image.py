@@ -7,8 +7,13 @@ import pytest
 
 from napari_spotfit import SpotFits, to_image_layer, to_points_layer
 from napari_spotfit.analysis.render import RenderIndex
-from napari_spotfit.widgets.layers.rendered_image import Looks, RenderedLayer, layer_arguments
-from napari_spotfit.widgets.layers.rendered_levels import TILE, RenderedImage
+from napari_spotfit.widgets.layers.rendered_image import (
+    TILE,
+    Looks,
+    RenderedImage,
+    RenderedLayer,
+    layer_arguments,
+)
 from napari_spotfit.widgets.napari_compat import camera_of
 
 
@@ -70,11 +75,11 @@ def test_only_the_tiles_that_are_read_are_rendered(rng, monkeypatch):
 
 
 def test_tiles_that_were_not_read_lately_are_dropped(rng, monkeypatch):
-    from napari_spotfit.widgets.layers import rendered_levels
+    from napari_spotfit.widgets.layers import rendered_image
 
     image = RenderedImage(RenderIndex(localisations(rng), shape=(40, 56)))
     before = image.levels[0][:600, :600]
-    monkeypatch.setattr(rendered_levels, "_MOST_BYTES", 3 * 4 * TILE**2)
+    monkeypatch.setattr(rendered_image, "_MOST_BYTES", 3 * 4 * TILE**2)
     for _ in range(2):
         assert image.levels[0][700:1200, 700:1200].any()
         assert (image.levels[0][:600, :600] == before).all()

@@ -251,8 +251,8 @@ def test_a_bad_file_is_one_message_and_nothing_else(
     notification_manager.records.clear()
     assert viewer.open(str(path), plugin=PLUGIN) == []
     assert list(viewer.layers) == before
-    (told,) = notification_manager.records
-    assert f"“bad{end}” cannot be opened: " in told.message
+    (record,) = notification_manager.records
+    assert f"“bad{end}” cannot be opened: " in record.message
     notification_manager.records.clear()
 
 

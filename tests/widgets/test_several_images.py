@@ -106,8 +106,8 @@ def test_ticks_of_the_users_own_are_pinned(viewer, widget, channels, qtbot, pres
 
 def test_one_run_one_colour_each_and_one_step_back(viewer, widget, channels, fit, press):
     viewer.layers.selection.update(channels)
-    told = fit(widget).splitlines()
-    assert [line.split(":")[0] for line in told] == [f"“{one.name}”" for one in channels]
+    lines = fit(widget).splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"“{one.name}”" for one in channels]
     layers = [viewer.layers[f"{one.name} spots"] for one in channels]
     for image, layer, color, sigma in zip(
         channels, layers, CHANNEL_COLORS, (1.1, 1.4, 1.8), strict=False
@@ -180,14 +180,14 @@ def test_one_that_fails_says_so_and_the_others_go_on(viewer, widget, channels, f
     widget.settings.camera.bad_pixels.layer = bad
     viewer.layers.selection.clear()
     viewer.layers.selection.update({channels[0], photo, small, channels[1]})
-    told = fit(widget).splitlines()
-    assert [line.split(":")[0] for line in told] == [
+    lines = fit(widget).splitlines()
+    assert [line.split(":")[0] for line in lines] == [
         "⚠ “photo”", "“small”", "“channel 0”", "“channel 1”",
     ]  # fmt: skip
-    assert "is a colour (RGB) image" in told[0]
-    assert "“bad” has 128×128 pixels" in told[1]
-    assert " good, " in told[2]
-    assert " good, " in told[3]
+    assert "is a colour (RGB) image" in lines[0]
+    assert "“bad” has 128×128 pixels" in lines[1]
+    assert " good, " in lines[2]
+    assert " good, " in lines[3]
     assert widget.status.failed
     assert "channel 0 spots" in viewer.layers
     assert "channel 1 spots" in viewer.layers
@@ -233,9 +233,9 @@ def test_frames_are_chosen_for_all_images_with_such_axes(viewer, widget, fit, ma
     (axis,) = widget.settings.frames.axes
     axis.mode.setCurrentIndex(axis.mode.findData("current"))
     viewer.dims.set_current_step(0, 1)
-    told = fit(widget).splitlines()
+    lines = fit(widget).splitlines()
     assert [set(viewer.layers[f"{one.name} spots"].data[:, 0]) for one in movies] == [{1}, {1}]
-    assert "“flat” has other axes than the image whose frames are chosen here" in told[0]
+    assert "“flat” has other axes than the image whose frames are chosen here" in lines[0]
 
 
 def test_several_from_the_console(viewer, channels):

@@ -13,7 +13,7 @@ THIN = "\u202f"
 
 
 def fits(good=0, unsettled=0, invalid=0, dark=0):
-    """Return so many fits of each kind."""
+    """Return fits, a number of each kind."""
     counts = [good, dark, unsettled, invalid]
     stops = np.repeat(np.array([2, 2, 0, 5], np.uint8), counts)
     height = np.repeat(np.array([9, -9, 9, np.nan], np.float32), counts)
@@ -32,7 +32,7 @@ def fits(good=0, unsettled=0, invalid=0, dark=0):
         (1, 10.0, f"about 2{THIN}h 46{THIN}min left"),
     ],
 )
-def test_time_left_is_told_in_plain_steps(done, seconds, text):
+def test_time_left_is_shown_in_plain_steps(done, seconds, text):
     assert time_left(done, 1000, seconds) == text
 
 

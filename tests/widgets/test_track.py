@@ -106,7 +106,7 @@ def test_a_layer_that_grows_is_followed_by_clicked_fiducials(
     np.testing.assert_array_equal(spots.data, before)
 
 
-def test_what_cannot_be_tracked_is_told(viewer, widget, qtbot, press):
+def test_what_cannot_be_tracked_is_shown(viewer, widget, qtbot, press):
     layer = viewer.add_image(np.zeros((3, 64, 64), np.uint16), name="dark")
     widget.form.source.value = layer
     press(widget.start_button)
@@ -162,7 +162,7 @@ def test_a_layer_that_is_removed_ends_it(viewer, widget, qtbot, press, tmp_path)
     assert not widget.status.text().startswith("⚠")
 
 
-def test_a_place_where_no_log_can_be_is_told_before_anything_starts(widget, qtbot, press, tmp_path):
+def test_a_place_for_no_log_is_named_before_anything_starts(widget, qtbot, press, tmp_path):
     qtbot.keyClicks(widget.form.log.native, str(tmp_path))
     press(widget.start_button)
     assert "is a folder" in widget.status.text()
@@ -182,7 +182,7 @@ def leave_by_viewer(viewer):
 
 
 def leave_by_deletion(viewer):
-    """As Qt does with all that a window has, which is told nothing then."""
+    """As Qt does with all that a window has, without a signal."""
     sip = pytest.importorskip("PyQt6.sip")
     (track,) = main_window(viewer).findChildren(Track)
     sip.delete(track.parent())

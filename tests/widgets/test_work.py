@@ -29,7 +29,7 @@ def listen(work):
     return said
 
 
-def test_steps_are_told_and_then_their_result(parent, qtbot):
+def test_steps_are_shown_and_then_their_result(parent, qtbot):
     def steps():
         yield 1, 2
         yield 2, 2
@@ -43,7 +43,7 @@ def test_steps_are_told_and_then_their_result(parent, qtbot):
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), RuntimeError("nor this")])
-def test_an_error_is_told(parent, qtbot, error):
+def test_an_error_is_shown(parent, qtbot, error):
     def steps():
         yield 1, 2
         raise error

@@ -85,12 +85,14 @@ template <class T> class RowOfBlocks {
         double lowest = double(INFINITE), cube = 0.0;
         for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
         const double mean = sum(own.mean) / pixels, both = sum(own.both) / pixels;
-        double spread = 0.0, rise = 0.0;
-        // Columns with pixels that do not count are not compared.
-        for (int i = 0; i < BLOCK && pixels == BLOCK * BLOCK; ++i) {
-            const double brighter = double(own.mean.v[i]) / BLOCK - mean;
-            spread += brighter * brighter;
-            rise += brighter * (double(own.both.v[i]) / BLOCK - both);
+        double spread = 0.0, rise = 0.0, columns = 0.0;
+        for (int i = 0; i < BLOCK; ++i) columns += own.counted.v[i] > 0.0f;
+        for (int i = 0; i < BLOCK; ++i) {
+            const double count = double(own.counted.v[i]);
+            if (count == 0.0) continue;
+            const double brighter = double(own.mean.v[i]) / count - mean, weight = count / columns;
+            spread += weight * brighter * brighter;
+            rise += weight * brighter * (double(own.both.v[i]) / count - both);
         }
         return {mean + double(frame.level),
                 both,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..files.history import Step
+from ..files.table import Step
 from ..models.bounds import whole
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits

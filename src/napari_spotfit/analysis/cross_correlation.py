@@ -17,7 +17,7 @@ _PIXEL, _MOST_PIXELS = 1.0, 2048
 _REACH, _BOX = 60, 2
 #: Steps to the centre of the peak, and width of the pixels that count.
 _STEPS, _WIDTH = 20, 2.5
-#: Reweightings of pairs, by Cauchy's weight of so many times the scatter.
+#: Reweightings of pairs, and the width of Cauchy's weight in units of the scatter.
 _ROUNDS, _CAUCHY = 5, 3.0
 #: Median absolute deviate of a normal distribution.
 _MAD = 0.6745

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..files.exchange.image_info import as_pixel_size
 from ..files.exchange.picasso import MARKER, convention_of
-from ..files.history import Step
-from ..files.table import UnreadableFileError
+from ..files.table import Step, UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import PLANES, TRACK
 from ..results.fit_parts import FitParts

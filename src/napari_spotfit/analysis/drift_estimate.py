@@ -26,7 +26,7 @@ from .tracks import frames_of
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Columns of which drift depends.
+#: Columns that drift depends on.
 _NEEDED = (
     "file", "channel", "frame", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr", "stop_condition",
 )  # fmt: skip
@@ -75,7 +75,7 @@ def estimate_drift(
     ----------
     fits : SpotFits, or iterable of SpotFits
         Fits of one movie and channel, with standard errors, or their parts, such as those of
-        :func:`load_parts`, of which only frames and positions are kept in memory. Only good fits
+        :func:`load_parts`, whose frames and positions alone are kept in memory. Only good fits
         are used, or spots that another program has found.
     method : {"aim", "rcc"}
         ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,

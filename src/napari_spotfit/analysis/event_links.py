@@ -139,7 +139,7 @@ def _most_dark(frames: Integers, ends: Integers, asked: int) -> int:
     dark = min(asked, int((frames[ends[1:] - 1] - frames[ends[:-1]]).max()))
     if dark > _MOST_DARK:
         raise ValueError(
-            f"max_dark_frames must be at most {_MOST_DARK} for fits over so many frames; got "
+            f"max_dark_frames must be at most {_MOST_DARK} for fits over this many frames; got "
             f"{asked}"
         )
     return dark

@@ -8,8 +8,7 @@ from typing import Any
 
 from ..engine.fit_job import step_order
 from ..settings.bounds import bounds_of
-from ..settings.camera_noise import noise_of
-from ..settings.settings import Settings
+from ..settings.settings import Settings, noise_of
 from .spot_sample import Roi, counted_pixels, settings_of
 
 #: σ is at a bound if it is within this fraction of it.

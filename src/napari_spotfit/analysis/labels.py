@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST_BINS = 1 << 24
 #: The largest label that fits into a column of integers.
 _LARGEST = 2**63 - 1
-#: Fits may end so many pixels outside of the image.
+#: Pixels outside of the image that fits may end in.
 _BEYOND = 16
 #: The column that says how spots of planes are counted, and its value.
 COUNTED, ONCE_PER_PLANE = "counted", "once per plane"
@@ -79,7 +79,7 @@ def label_spots(
 
 
 def _check_size(places: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Check that spots, of which few end beyond the image, lie where labels are."""
+    """Check that spots lie where labels are; few end beyond the image."""
     known = places[np.isfinite(places).all(axis=1)]
     ends = [*shape[:-2], *(side + _BEYOND for side in shape[-2:])]
     beyond = (known >= ends).any(axis=1)

@@ -9,7 +9,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files.history import Step
+from ..files.table import Step
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
 from ..results.spot_fits import SpotFits

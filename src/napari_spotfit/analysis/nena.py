@@ -150,7 +150,7 @@ def nena(fits: SpotFits | Iterable[SpotFits]) -> LocalizationPrecision:
         if reach > _FIELD * field_size:
             raise ValueError(
                 f"pairs of spots in successive frames are as far apart as the field is wide, "
-                f"{field_size:.3g} px: none can be told to be of one molecule"
+                f"{field_size:.3g} px: none can be shown to be of one molecule"
             )
     y, x = usual.tolist()
     kappa = math.nan if errors is None else float(np.sqrt(np.mean(scales**2)))

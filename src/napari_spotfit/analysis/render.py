@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
+from ..engine.backend import BackendFallbackWarning, BackendUnavailableError, cuda_errors
 from ..engine.cell_index import CUT, Field, Floats, Part, SpotIndex
-from ..engine.cuda.reasons import first_line
-from ..engine.errors import BackendFallbackWarning, BackendUnavailableError, cuda_errors
+from ..engine.cuda.devices import first_line
 from ..files.exchange.image_info import as_pixel_size, as_shape
 from ..models.bounds import number
 from ..models.columns import IN_PLANE, PLANES, STDERR

@@ -64,7 +64,7 @@ def save_report(
     path : str or path
         The file, ``.html``.
     image : array, shape (…, Y, X), or path, optional
-        The image that was fitted, of which examples are cut out.
+        The image that was fitted, for cut-outs of examples.
     channel : int or str, optional
         The channel that was fitted, of an image with several; not if all were.
     title : str
@@ -117,7 +117,7 @@ def _counts(fits: SpotFits) -> Iterator[str]:
     """Yield how many fits there are, by their verdicts and by frame."""
     good, judged = int(fits.good.sum()), int(fits.judged.sum())
     yield "<h2>Counts</h2>"
-    yield f"<p>{thousands(len(fits))} spots, of which {thousands(judged)} have a verdict: "
+    yield f"<p>{thousands(len(fits))} spots; {thousands(judged)} have a verdict: "
     yield f"{thousands(good)} are good and {thousands(judged - good)} doubtful.</p>"
     stops = ((stop.words, thousands(n)) for stop, n in fits.stop_counts().items() if n)
     yield from _table(("the fit", "spots"), stops)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..engine.block import Block, Positions
 from ..engine.depth import apparent_places
-from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
 from ..engine.quality.verdicts import mean_sigma
+from ..engine.rois import ExcludedPixels, excluded_pixels
 from ..estimation.estimates import without_map
 from ..models.stopping import ROUNDING
 from ..settings.options import settings_from

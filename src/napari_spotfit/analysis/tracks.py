@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files.history import Step
+from ..files.table import Step
 from ..models.columns import CHANNEL, TRACK
 from ..results.spot_fits import SpotFits
 

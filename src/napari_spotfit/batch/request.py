@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from glob import has_magic, iglob
 from pathlib import Path
 
-from ..files.streaming import check_name, is_table
+from ..files.formats import check_name, is_table
 from ..images.channels import Chosen
 from ..images.files.opening import ENDINGS, data_set, is_image_folder
 from ..settings.settings import Settings

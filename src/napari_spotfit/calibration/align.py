@@ -20,8 +20,8 @@ Shift = tuple[int, int, int]
 
 #: Passes over all beads, and rounds of leaving out those that differ most.
 _PASSES, _ROUNDS = 2, 3
-#: A bead is left out whose residual is so many standard deviations above the mean of those within
-#: so many times the median absolute deviation.
+#: Standard deviations above the mean beyond which a bead's residual leaves it out, where both are
+#: of those within this many median absolute deviations.
 _DEVIATIONS, _WITHIN = 3.0, 4.0
 #: How far beads may be shifted: along z a part of the planes, and pixels along y and x.
 _PART, _PIXELS = 0.4, 4

@@ -21,8 +21,7 @@ from ..localization.localize import localize
 from ..models.bounds import number
 from ..models.columns import IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
-from ..settings.camera_noise import electrons_of
-from ..settings.settings import Settings
+from ..settings.settings import Settings, electrons_of
 from .plane_order import check_order
 
 Array = NDArray[np.float64]
@@ -45,7 +44,7 @@ _SPOILT = (
 #: Height of a stack and its steps in nm below which dz is in another unit. The part of a voxel by
 #: which steps differ from it.
 _LOWEST_STACK, _LEAST_STEP, _UNLIKE = 100.0, 1.0, 0.05
-#: The least background over light that is told from none.
+#: The least background over light that differs from none.
 _LEAST_LEVEL = 1e-6
 #: The part of the beads and planes that has no more of it than the least level of a calibration.
 _MOST = 0.9

@@ -11,7 +11,7 @@ from ..models.curve import Curve
 
 Array = NDArray[np.float64]
 
-#: Nodes of a spline; its pieces at most, where points lie at so many parts of the range at most; a
+#: Nodes of a spline; its most pieces; the most parts of the range in which points count apart; a
 #: ridge that keeps what no point determines; and the strengths of smoothing that are tried.
 _NODES, _PIECES, _DISTINCT, _RIDGE = 61, 24, 200, 1e-10
 _STRENGTHS = tuple(10.0**power for power in np.arange(-3, 6.1, 0.25))

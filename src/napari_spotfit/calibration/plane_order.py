@@ -13,8 +13,8 @@ _LIGHT = 0.1
 _BEAD = 12.0
 #: The most pixels that are compared, and the fewest.
 _PIXELS, _FEWEST = 20_000, 9
-#: A plane lies between its neighbours: it differs from their mean by less than so many times what
-#: they differ by; of noise alone, it is 0.75 times.
+#: Most difference of a plane from its neighbours' mean, in units of theirs, with which it lies
+#: between them; of noise alone, it is 0.75.
 _BETWEEN = 1.6
 #: The share of such planes that is a stack out of order, and how many are named.
 _MANY, _NAMED = 0.25, 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..engine.errors import BackendUnavailableError
+from ..engine.backend import BackendUnavailableError
 from ..engine.select import describe
 from ..files.formats import FORMATS
 from ..images.files.opening import ENDINGS

@@ -10,8 +10,6 @@ import click
 
 from ..version import __version__
 from .calibrate import calibrate
-from .convert import convert
-from .demo import demo
 from .drift import drift
 from .localize import localize
 from .machine import benchmark, info
@@ -27,8 +25,8 @@ from .output import (
 from .pairs import pairs
 from .precision import precision
 from .render import render
-from .report import report
-from .simulate import simulate
+from .simulate import demo, simulate
+from .tables import convert, report
 
 #: Key that says whether a program reads the output.
 _FOR_PROGRAMS = "napari_spotfit.json"

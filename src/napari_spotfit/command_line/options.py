@@ -14,12 +14,12 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ..engine.errors import BackendUnavailableError
+from ..engine.backend import BackendUnavailableError
 from ..engine.select import select_backend, usable_here
 from ..files.settings_file import load_settings
 from ..models.profiles import ALL_MODELS
-from ..settings.parameter import GROUPS, Parameter, words_of
 from ..settings.settings import Settings, parameters
+from ..settings.validation import GROUPS, Parameter, words_of
 from .output import USUAL, write_message
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from ..analysis.render import render as render_fits
-from ..files.rendered_file import ENDINGS, write_rendered
+from ..files.writing import ENDINGS, write_rendered
 from ..models.columns import IN_PLANE
 from ..results.spot_fits import SpotFits
 from .options import AboveZero

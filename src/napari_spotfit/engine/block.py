@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
-from .columns import invalid_columns, roi_columns
+from .kernel_arguments import invalid_columns, roi_columns
 from .quality.flags import Flag
 
 
 class Highest(NamedTuple):
-    """The largest number of a frame of which a part has been read."""
+    """The largest pixel of a frame, when only a part of it is loaded."""
 
     #: That of the part, and what returns that of all.
     here: float

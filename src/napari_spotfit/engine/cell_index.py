@@ -1,4 +1,4 @@
-"""Localisations sorted into cells, of which any part of a picture is drawn without the others."""
+"""Localisations sorted into cells, so that any part of a picture is drawn without the others."""
 
 from __future__ import annotations
 

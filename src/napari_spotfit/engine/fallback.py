@@ -12,11 +12,10 @@ from ..caller import warn_caller
 from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
 from ..settings.settings import Settings
-from .backend import Backend, BlockFitter, Columns
+from .backend import Backend, BackendFallbackWarning, BlockFitter, Columns, Unfinished, cuda_errors
 from .block import Block, Positions
-from .cuda.reasons import first_line
+from .cuda.devices import first_line
 from .detection.candidates import Candidates
-from .errors import BackendFallbackWarning, Unfinished, cuda_errors
 from .fit_job import FitJob
 
 Result = TypeVar("Result")

@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device
 from ..models.columns import IN_PLANE
-from ..settings.camera_noise import has_shot_noise
 from ..settings.noise_model import NoiseModel
-from ..settings.settings import Settings
+from ..settings.settings import Settings, has_shot_noise
 from .cpu import layouts
 from .cpu.layouts import ErrorColumns
 from .cpu.library import load
-from .detection.band import WIDTHS, half_kernel, whole_kernel
+from .detection.bands import WIDTHS, half_kernel, whole_kernel
 from .kernel_arguments import address
 
 Array = NDArray[np.float64]
@@ -39,7 +38,7 @@ _USUAL_SIGMA = 1.3
 _FINE, _AGREES = 1.0, 1.5
 #: The widest filter that is recognised, in pixels, and how often the range is halved in the search.
 _WIDEST, _HALVINGS = 3.0, 20
-#: Before the filter a spot is no narrower than so many of its σ.
+#: Least width of a spot before the filter, in units of its σ in the image.
 _NARROWEST = 0.4
 #: The step of numerical derivatives, as a fraction of σ or of the parameter.
 _STEP = 1e-3
@@ -96,8 +95,8 @@ def filter_of(wide: float, narrow: float, sigma: float) -> tuple[float, float]:
     low, high = 0.0, _WIDEST
     for _ in range(_HALVINGS):
         blur = (low + high) / 2
-        told = _filtered_by(blur, sigma) / _filtered_by(blur, WIDTHS[0] * sigma)
-        low, high = (blur, high) if told * narrow < wide else (low, blur)
+        ratio = _filtered_by(blur, sigma) / _filtered_by(blur, WIDTHS[0] * sigma)
+        low, high = (blur, high) if ratio * narrow < wide else (low, blur)
     return low, wide / _filtered_by(low, sigma)
 
 
@@ -123,7 +122,7 @@ def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple
     where = error_columns(columns, filtered.columns)
     count = len(columns["amplitude"])
     if is_on_device(columns["amplitude"]):
-        from .cuda.filtered_errors import correct_errors as correct_there
+        from .cuda.roi_kernels import correct_errors as correct_there
 
         correct_there(filtered.noise, where, count)
         return
@@ -157,16 +156,16 @@ def _filtered_noise(settings: Settings, roi_shape: tuple[int, ...]) -> FilteredN
     before = max(math.sqrt(max(sigma**2 - noise.blur**2, 0.0)), _NARROWEST * sigma)
     white = _variances(settings, roi_shape, moves, slopes, sigma)
     filtered = _variances(settings, roi_shape, moves, _filtered(slopes, noise.blur), before)
-    told = white[:, 0] > 0
+    known = white[:, 0] > 0
     dark = noise.intercept + noise.slope * settings.offset
     numbers = layouts.FilteredNoise(
         noise.slope, dark, noise.least, noise.unfiltered / noise.correlation
     )
-    for kind, variances in (("white", white[told]), ("filtered", filtered[told])):
+    for kind, variances in (("white", white[known]), ("filtered", filtered[known])):
         setattr(numbers, f"{kind}_dark", tuple(variances[:, 0]))
         setattr(numbers, f"{kind}_peak", tuple(variances[:, 1]))
-    numbers.columns = int(told.sum())
-    columns = (f"{name}_stderr" for name, one in zip(names, told, strict=True) if one)
+    numbers.columns = int(known.sum())
+    columns = (f"{name}_stderr" for name, one in zip(names, known, strict=True) if one)
     return FilteredNoise(tuple(columns), numbers)
 
 

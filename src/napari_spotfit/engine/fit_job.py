@@ -13,9 +13,8 @@ from ..images.arrays import native_type
 from ..images.pixel_calibration import PixelCalibration
 from ..models.profiles import Profile
 from ..settings.bounds import bounds_of, light_ends
-from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
-from ..settings.settings import Settings
+from ..settings.settings import Settings, electrons_of, noise_of
 from .cpu.layouts import FitSettings
 
 #: Voxels of a volume that every GPU's shared memory has room for, whatever the estimator.

@@ -19,8 +19,7 @@ from ..models.columns import IN_PLANE
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
 from . import threads
-from .backend import Backend, Load
-from .errors import BackendUnavailableError
+from .backend import Backend, BackendUnavailableError, Load
 from .fit_job import GPU_VOXELS
 
 if TYPE_CHECKING:

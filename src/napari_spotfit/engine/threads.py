@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..workers import Workers
 
-#: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
+#: Seconds between looks for an interrupt: on Windows none reaches a thread that waits.
 _PATIENCE = 0.2
 #: Threads that are kept, at most: more than are ever needed.
 _MOST = 1024

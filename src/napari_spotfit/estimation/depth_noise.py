@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.volume_bands import along_z_noise
+from ..engine.detection.bands import along_z_noise
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
@@ -20,7 +20,7 @@ from ..images.reading import evenly_spread, without_damage
 
 Array = NDArray[np.float64]
 
-#: Neighbouring planes that are compared, in so many places of a stack, of no larger sides.
+#: Neighbouring planes that are compared; the places of a stack where they are; their largest side.
 _PLANES, _PLACES, _SIDE = 6, 3, 512
 #: A correlation of neighbouring planes below this is chance, or a camera's fixed pattern.
 _LEAST = 0.1

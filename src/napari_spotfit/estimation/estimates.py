@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
-from ..settings.camera_noise import has_shot_noise
-from ..settings.settings import Settings
+from ..settings.settings import Settings, has_shot_noise
 from .image_noise import measured_noise, sample_frames
 from .measured_noise import BLOCK
 from .psf_width import with_psf

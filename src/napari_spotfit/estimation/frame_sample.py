@@ -1,6 +1,6 @@
 """Choose the frames in which noise and the PSF's width are measured, so that no period fools them.
 
-Light that is strobed, or alternates, makes frames of two kinds, only one of which has spots. A few
+Light that is strobed, or alternates, makes frames of two kinds, and only one has spots. A few
 pixels of many frames sort them by brightness, and frames of each kind are looked at, the
 bright and the dark. They are chosen in steps of the golden ratio, which no period goes along with.
 """
@@ -19,11 +19,11 @@ from ..images.reading import evenly_spread
 
 Numbers = NDArray[np.int64]
 
-#: At so many frames is glanced, of images that are read from files at one in so many.
+#: Frames that are glanced at, and of images that are read from files one in this many.
 _GLANCES, _IN_FILES = 128, 50
-#: Kinds lie so many times farther apart than frames of one kind differ.
+#: The least distance of kinds, in units of how much frames of one kind differ.
 _APART = 4.0
-#: A kind has so many of the frames that were glanced at, at least, and this share of them.
+#: The least number, and the least share, of the frames glanced at that make a kind.
 _LEAST, _LEAST_SHARE = 2, 0.015
 #: So few frames have no period that counts.
 _FEW = 16
@@ -42,7 +42,7 @@ _FOUND: WeakKeyDictionary[FrameReader, Kinds | None] = WeakKeyDictionary()
 
 
 def golden_steps(count: int, size: int) -> Numbers:
-    """Return so many different numbers below a size, in steps of the golden ratio, in that order.
+    """Return different numbers below a size, in steps of the golden ratio, in that order.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def golden_steps(count: int, size: int) -> Numbers:
 
 
 def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Numbers:
-    """Return rising numbers of so many of the chosen frames; where there are two kinds, of each."""
+    """Return rising numbers of some of the chosen frames; where there are two kinds, of each."""
     if count >= len(chosen):
         return chosen
     kinds = _kinds(reader)

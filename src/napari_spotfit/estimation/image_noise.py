@@ -281,8 +281,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     )
 
 
-#: The image may be darker than its offset by so many counts, and by so much of its noise: of counts
-#: the median is a whole number.
+#: Counts by which the image may be darker than its offset, as a median of counts is a whole number;
+#: and in units of its noise.
 _ROUNDING, _OF_NOISE = 0.5, 0.2
 #: The read-out noise of cameras in electrons, at most.
 _MOST_READ_OUT = 50.0

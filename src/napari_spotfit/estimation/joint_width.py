@@ -15,20 +15,22 @@ from ..engine.block import Block, Positions
 from ..engine.detection.detection_settings import score_for
 from ..engine.fit_job import FitJob
 from ..engine.groups import link_positions
-from ..engine.joint import OVERLAP
 from ..engine.joint_fits import LINKED, SPOT, JointFitter
+from ..engine.single_fits import OVERLAP
 
 #: How far apart widths are that are compared, as a fraction, and how many at most.
 _STEP, _MOST = 0.06, 8
 #: In a crowded image this share of spots overlaps with others.
 _CROWDED = 0.5
-#: No crowd counts more than so many times as most do: it may be a blob.
+#: The most that a crowd counts, in units of what most do: it may be a blob.
 _TRIMMED = 3.0
 
 
-def is_crowded(positions: Positions, block: Block, sigma: float, threads: int | None) -> bool:
-    """Whether most spots overlap with others."""
-    group = link_positions(positions, OVERLAP * sigma, block.frame_shape, threads)
+def is_crowded(
+    positions: Positions, shape: tuple[int, ...], sigma: float, threads: int | None
+) -> bool:
+    """Whether most spots in frames of a shape overlap with others."""
+    group = link_positions(positions, OVERLAP * sigma, shape, threads)
     size = np.bincount(group, minlength=1)[group]
     return len(size) > 0 and bool((size > 1).mean() >= _CROWDED)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.cpu.layouts import DetectionSource
 from ..engine.cpu.library import load
-from ..engine.detection.band import make_bands
+from ..engine.detection.bands import make_bands
 from ..engine.detection.detection_settings import (
     NO_NOISE,
     detection_source,
@@ -27,6 +27,7 @@ from ..engine.kernel_arguments import address
 from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
+from .calm_pixels import calm_noise
 from .noise_line import is_usable
 from .photon_transfer import (
     BLOCK_NOISE,
@@ -46,9 +47,10 @@ from .pixel_values import (
 )
 from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
+from .second_witness import some_parts
 
 #: Squares of one number with such a side at least are no noise, and of how many pixels' images none
-#: is by chance: that of sparse counts, of which most are 0, is larger by far.
+#: is by chance: that of sparse counts, mostly 0, is larger by far.
 _LEAST_SIDE, _BY_CHANCE = 8, 1e-3
 #: Areas are looked for again without those that are known, whose pixels are no sparse counts.
 _ROUNDS = 4
@@ -179,11 +181,11 @@ def _in_squares(changes: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
 
 #: About this many blocks are enough to measure the noise.
 _ENOUGH_BLOCKS = 4096
-#: The scatter of filtered frames is looked at where there are about so many pixels.
+#: Pixels, about, in which the scatter of filtered frames is looked at.
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
-#: Where pixels are bad, noise is not measured in fewer blocks.
+#: Fewer blocks without spots do not show the noise; those with spots count, too.
 _FEW_BLOCKS = 32
 #: Steps between values that are surely no rounding of smooth noise.
 _ABOVE_ROUNDING = 2.0
@@ -239,9 +241,6 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     recorded, frames, blocks, step = measured
     shape = recorded.shape[1:]
-    if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
-        blocks = blocks.copy()
-        blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
     model = _line_through(blocks, step, settings)
     spectral = spectral_correlation(blocks, step)
     # A spot that is cut and mirrored has detail of its own.
@@ -267,6 +266,8 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
                 process = Process.FILTERED
         elif is_thresholded(recorded):
             process = Process.THRESHOLDED
+        elif (calm := calm_noise(some_parts(frames))) is not None and calm.is_white:
+            variance = max(min(variance, median(calm.variance)), model.least)
         return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:

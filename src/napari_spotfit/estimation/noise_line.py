@@ -23,14 +23,14 @@ SIGMA_PER_MAD = 1.482602218505602
 
 #: Fewer blocks have no line.
 LEAST_BLOCKS = 8
-#: Blocks of similar brightness: no fewer than so many together, and no more than so many sets.
+#: Blocks of similar brightness: the least number in a set, and the most sets.
 _LEAST_TOGETHER, _MOST_SETS = 12, 32
-#: The line is begun through what so many of a set's blocks are below, over their mean.
+#: The quantile of a set's blocks that the line begins through, and what it is over their mean.
 _LOW, _LOW_OVER_MEAN = 0.3, 0.76
-#: The fine detail of a block has twice so many independent numbers: that of white noise, and
-#: the least, as the light of a block with a spot lies in few of its pixels.
+#: Half the number of independent numbers in the fine detail of a block: of white noise, and the
+#: least, as the light of a block with a spot lies in few of its pixels.
 _USUAL_SHAPE, _LEAST_SHAPE = 6.0, 2.5
-#: Blocks count within so many standard deviations of the line, and not at all beyond so many.
+#: Standard deviations from the line within which blocks count fully, and beyond which not at all.
 _NEAR, _FAR = 3.0, 5.0
 #: Where more of them are farther away than this, there is no line.
 _BEYOND, _MOST_BEYOND = 4.0, 0.12

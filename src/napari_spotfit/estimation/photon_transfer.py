@@ -27,10 +27,9 @@ BLOCK_NOISE = np.dtype(
 )
 #: The median over blocks of white noise's fine detail, over the mean.
 MEDIAN_OVER_MEAN = 0.934
-#: By so many of its errors the line may be less steep than skewness says, and steeper than it is;
-#: and what columns say.
+#: Errors of the line by which it may be less steep than skewness says, or columns; and steeper.
 _STEEPER, _BEYOND = 2.0, 3.0
-#: Columns count in blocks where their brightness differs so many times as much as by noise.
+#: How much more than by noise the brightness of columns differs in blocks where they count.
 #: Fine detail reaches over several, so that they show no less than this part of the slope; and its
 #: standard error, of a block where they differ by as much as the deviation of a pixel.
 _UNLIKE, _LEAST_SHOWN, _OF_COLUMNS = 8.0, 0.5, 1.25
@@ -221,16 +220,15 @@ def _least_of_sets(blocks: NDArray[np.void]) -> float:
 _LEAST_BLOCKS = 12
 #: They tell only that there is less noise than this share of what there should be.
 _OF_FEW = 0.1
-#: The logarithm of a block's fine detail scatters by so much at least, a median's error is so many
-#: times that of a mean, and two of them have to differ by so many errors.
+#: The least scatter of the logarithm of a block's fine detail, the error of a median over that of a
+#: mean, and the errors by which two medians have to differ.
 _SCATTER, _OF_MEDIAN, _MODEL_CHANCE = 0.4, 1.25, 3.0
 #: What lies between these is twice the scatter.
 _BELOW_AND_ABOVE = (0.16, 0.5, 0.84)
 #: In an image that is as a camera took it, it scatters by no more than this.
 MOST_SCATTER = 0.58
-#: Half the number of independent numbers in a block's fine detail; no more than so many times what
-#: the line says counts of it; a slope is surely no more than so many of its errors above what is
-#: found.
+#: Half the number of independent numbers in a block's fine detail; the most of it that counts, over
+#: what the line says; and the errors above what is found that a slope surely does not exceed.
 _SHAPE, _MOST_RATIO, _SURELY = 6.0, 3.0, 3.0
 #: Parts of the frames along each axis.
 _PARTS = 3

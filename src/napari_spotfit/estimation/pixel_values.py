@@ -16,23 +16,23 @@ Numbers = NDArray[np.float64]
 
 #: Pixels from which the step between values is found.
 _LOOKED_AT = 4096
-#: Multiples of a step are off by no more than this share of it, and by so many times the precision
-#: of the values.
+#: How far multiples of a step may be off: as a share of it, and in units of the values' precision.
 _OFF_STEP, _PRECISION = 0.02, 4.0
 #: No number type has room for a step between values beyond this; they are no counts.
 _EXACT = 2.0**53
-#: Where a cut was made, so large a share of the pixels has the lowest value; of the next higher
-#: ones, one has no more than so many times as many as the other: sparse counts do not pile up so.
+#: Where a cut was made, the share of pixels with the lowest value, over that of the next one, and
+#: of that one over its next: sparse counts do not pile up so.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
 #: Of what is symmetric around the cut, half of the pixels have the lowest value, or nearly so.
 _HALF = 0.45
 #: Fewer of those that are one step higher touch no other, where a filter has smoothed them.
 _MOST_ALONE = 0.15
-#: Of sparse counts more pixels than this have it. Neighbours differ by so many steps.
+#: Of sparse counts a larger share of the pixels has it.
 _MOST_PILED_UP = 0.85
 _CLEARLY = 1.5
 #: Above a threshold there are fewer pixels than this, half of them in the lower part of a range
-#: that begins so far above the rest, and so many times as far as the next value is above that.
+#: that begins this far above the rest, in units of the range, and of the distance of the next
+#: value.
 _MOSTLY, _NEAR, _FAR, _GAPS = 0.5, 0.5, 0.1, 3.0
 #: Height of spots in steps of the pixel values, where noise is less than one.
 _MANY_STEPS = 8
@@ -315,7 +315,7 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
 #: those of spots a thousand times as bright are numbers of single precision; the share of pixels
 #: that differ by less; and how many are looked at.
 _SCALES, _DIFFER, _COMPARED = (1e-16, 1e14), 99, 1 << 16
-#: In so many steps of the numbers they differ, at least.
+#: Least difference of neighbours, in steps of the numbers.
 _STEPS_OF_NOISE = 8.0
 #: TOO_FAR of kernels/pixels.h.
 _TOO_FAR = 1e30
@@ -367,9 +367,9 @@ def check_scale(frames: NDArray[Any]) -> None:
     )
 
 
-#: Stripes are no farther apart (those of two pixels are a mosaic), have so many times the power of
-#: other periods near theirs, which begin so many numbers beside, and such an amplitude,
-#: in deviations of neighbouring pixels.
+#: Stripes: their largest distance in pixels (those of two are a mosaic); their least power over
+#: that of periods near theirs; their least amplitude in deviations of neighbouring pixels; and how
+#: many numbers beside theirs the other periods begin.
 _MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 16, 50.0, 0.5, 4
 
 

@@ -45,14 +45,14 @@ _NOTHING_FINE = 100.0
 _STEPS = 0.5
 #: Noise of fewer steps than this is mostly that of few counts, or of rounding.
 _IN_STEPS = 0.8
-#: Filters with less than this ratio leave no less noise in fine detail than one in so many.
+#: Filters with less than this ratio leave in fine detail at least one part of noise in this many.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
 _TINY = float(np.finfo(float).tiny)
 #: The variance of single photons grows by a step between values, within this factor.
 _OF_A_PHOTON = 1.5
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
 _AGREES, _WARNS = 1.35, 2.0
-#: Of what is cut off, noise is so many times what the tail of its maxima shows.
+#: Noise of what is cut off, in units of what the tail of its maxima shows.
 _SURELY = 1.1
 #: Where spots widen the scatter, low maxima show by how much, and count with this power.
 _OF_LOW = 0.75
@@ -60,7 +60,7 @@ _OF_LOW = 0.75
 _ONE_LINE = 1.6
 #: Where a part of the variance is left of the least of all sets, below the darkest.
 _LEAST_LEFT = 0.5
-#: Brightness shows a slope that differs by so many deviations of a pixel.
+#: Difference in brightness, in deviations of a pixel, that shows a slope.
 _TELLS_SLOPE = 1.0
 
 

@@ -14,29 +14,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.band import TRUNCATE, WIDTHS, make_bands
+from ..engine.detection.bands import TRUNCATE, WIDTHS, make_bands
 from ..images.reading import evenly_spread
 from .calm_pixels import clipped_deviation
 
 Numbers = NDArray[np.float64]
 
-#: So many pixels are looked at, in whole frames, or else in squares of so large a side.
+#: Pixels that are looked at, in whole frames, or else in squares of this side.
 _PIXELS, _SIDE = 1 << 18, 256
 #: Side of the areas that noise is measured in: for the first widths of the PSF, for larger ones.
 _AREA, _LARGE_AREA, _LARGE_SIGMA = 32, 64, 3.0
-#: So many areas may be darker than all others, or brighter, and brightness be the same.
+#: The share of areas that may be darker than all others, or brighter, while brightness is the same.
 _AWAY = 0.1
 #: Areas of a set of similar brightness, at least, and the number of sets.
 _LEAST_TOGETHER, _MOST_SETS = 8, 6
-#: The scatter of a set is that of so many of its areas at most: others have spots, and edges. Where
-#: noise is left in some places only, these count.
+#: The share of a set's areas, at most, whose scatter is the set's: others have spots, and edges.
+#: And that where noise is left in some places only.
 USUAL_SHARE, WORSE_SHARE = 0.4, 0.6
 #: Of maxima, and depths of minima, one in ten is lower than this many deviations; that of white
 #: noise is 0.68, of filtered ones from 0.3 on, of crowds of spots below 0.2; of deconvolved ones,
 #: whose noise is of one frequency, both are higher.
 _LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
-#: One in four of white noise's maxima, half of them, and three in four, are lower than so many
-#: deviations.
+#: Quantiles of white noise's maxima, in deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
 #: The least number of maxima.
 _LEAST_MAXIMA = 50
@@ -94,7 +93,7 @@ def band_noise(
     sigma : float
         The PSF's width in pixels.
     share : float
-        So many of the areas of a set are calmer than what is taken for all of them.
+        The part of a set's areas that is calmer than what is taken for all of them.
 
     Examples
     --------

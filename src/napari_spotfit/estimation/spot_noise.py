@@ -54,7 +54,8 @@ _SHAPE = 0.02
 _FAR, _ROUNDS = 3.0, 4
 #: The usual σ, in pixels.
 _WIDTH = 1.3
-#: Sums of squares scatter by so many of the standard deviations of noise, or there is more in them.
+#: Range of the scatter of sums of squares, in standard deviations of noise; beyond it there is more
+#: in them than noise. And the quantiles between which scatter is measured.
 _AS_NOISE, _MIDDLE = (0.3, 1.25), (0.16, 0.84)
 #: How far the noise below spots may be off, as a fraction; that of one block; and as a fraction of
 #: the noise of light that lies between spots.
@@ -62,23 +63,24 @@ _LEVEL_OFF, _OF_BLOCK, _OF_LIGHT_BETWEEN = 0.003, 0.6, 0.15
 #: Below spots it is darker than elsewhere: noise there is no less than none, within this factor;
 #: and how far brightness may be off, as a fraction of the spots' height.
 _MOST_BELOW, _OF_HEIGHT = 1.25, 0.01
-#: A slope counts whose error is no larger a fraction; elsewhere so many errors limit what skewness
-#: says.
+#: Largest error of a slope that counts, as a fraction; and the errors that limit what skewness says
+#: elsewhere.
 _WORST, _LIMIT = 0.5, 2.0
 #: The variance of places in a pixel, along one axis.
 _OF_PIXEL = 1 / 12
-#: Of so many spots residuals are looked at; the squares of the weights of their finest detail add
+#: Spots whose residuals are looked at; the squares of the weights of their finest detail add
 #: up to this, and it has at least this share of what white noise has; less noise is rounding.
 _LOOKED_AT, _OF_FINE, _RAW, _WHITE, _STEPS = 500, 36.0, 0.5, 1.0, 0.25
-#: Between bare spots noise is so many times what one square of such a side in twenty has less of,
-#: or as that of so many photons at least; and spots have this part of what most bright ones have.
+#: Noise between bare spots, in units of what one square of this side in twenty has less of, or as
+#: that of this number of photons at least; and the part of most bright spots' light that spots
+#: have.
 _OF_CALM, _SIDE, _CALM, _FEW_PHOTONS, _OF_BRIGHT, _MOST = 4.0, 8, 0.05, 0.05, 0.1, 0.99
 #: By how many times its error the line of blocks is off; where the slope of spots differs by so
 #: many errors, it counts if it is less, and known to within this fraction.
 _LINE_OFF, _DIFFERS, _SURE = 1.5, 3.0, 0.1
 
-#: Light is uneven in blocks whose columns differ so many times as much as by noise; this part of
-#: what determines a slope is nearly all.
+#: How much more than by noise columns differ in blocks of uneven light; and the part of what
+#: determines a slope that is nearly all.
 _UNEVEN, _NEARLY_ALL = 8.0, 0.9
 #: Two slopes are the same that differ by fewer errors, where these are less than this fraction.
 #: That by skewness is the same within this factor.

@@ -144,12 +144,13 @@ _PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
 WIDTHS = (1.3, 0.8, 2.2, 3.6)
 #: What is found with a width is of that width, within this factor; the widths lie as far apart.
 _AGREES = 1.4
-#: The width is looked for again with what was found until it changes by less than this
-#: fraction, at most so many times.
+#: The width is estimated again with what was found until it changes by less than this fraction; and
+#: the most rounds of that.
 _SETTLED, _ROUNDS = 0.05, 5
-#: So many spots are fitted, those around the middle.
+#: Number of spots that are fitted, those around the middle.
 _FITTED = 2000
-#: So many where they are fitted together, until that changes the width by less than this fraction.
+#: Their number where they are fitted together, and the change of the width, as a fraction, at which
+#: that ends.
 _JOINTLY_FITTED, _REFINED = 150, 0.02
 #: Spots count whose errors are not so much larger than that of this share, the brightest.
 #: Brightness itself would choose the spots that are two.
@@ -159,8 +160,8 @@ _BRIGHT, _BRIGHTEST = 2.0, 0.2
 _FARTHEST, _DIFFER = 2.0, 0.03
 #: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
-#: Fits of dim spots are narrow, wherever they begin: by so many times the square of their error at
-#: least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).
+#: How narrow fits of dim spots are, wherever they begin, over the square of their error, both as
+#: fractions: the least on the noises of benchmarks/trust.py (1.6 on average).
 _NARROW = 1.2
 #: What speaks against a fit whose width is asked for: all but the width itself.
 _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
@@ -168,9 +169,9 @@ _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
 _BETTER_WITHOUT = (
     Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),
 )  # fmt: skip
-#: Noise makes up to so many times more false spots than are expected, where it is skewed or no
-#: camera's own. Spots stand out of it that are as many, and as high, as it makes less often than
-#: once in e^9, and of which it makes no more than this share.
+#: Most false spots over those expected, where noise is skewed or no camera's own. Spots stand out
+#: of it if it makes as many, and as high ones, less often than once in e^9, and no more than this
+#: share of them.
 _MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
 #: How many of the spots, by their height, are compared with noise.
 _COMPARED = 24
@@ -255,6 +256,8 @@ class WidthSearch:
         #: That of the pixels, as far as it was asked for.
         self.noise = self._settings.noise or noise
         self._seen: dict[float, PsfWidth | None] = {}
+        #: The width last looked for, and what was found with it.
+        self._last: tuple[float, Positions] | None = None
         self.why = "found 0"
 
     def width_at_a_glance(self, guess: float) -> PsfWidth | None:
@@ -301,6 +304,11 @@ class WidthSearch:
         known, sigma = self._known, width.sigma
         if known.neighbours not in ("auto", "joint") or known.fixed.get("sigma"):
             return width
+        shape, threads = self._sample.pixels.shape[1:], known.threads
+        if self._last is not None:  # most images are not crowded, which it shows
+            looked_for, found = self._last
+            if agree(looked_for, sigma) and not is_crowded(found, shape, sigma, threads):
+                return width
         for _ in range(_ROUNDS):
             calibration, block = self._prepared(sigma, None)
             positions, _ = self._spots(block, calibration.settings, _JOINTLY_FITTED)
@@ -308,7 +316,7 @@ class WidthSearch:
                 model=known.model, bounds=known.bounds, fixed=known.fixed, neighbours="auto"
             )
             job, before = self._job(calibration), sigma
-            crowded = is_crowded(positions, block, sigma, job.threads)
+            crowded = is_crowded(positions, shape, sigma, threads)
             if not crowded or not takes_joint_fits(job, block):
                 break
             columns = self._backend.fit(job, block, positions)
@@ -324,6 +332,8 @@ class WidthSearch:
         calibration, block = self._prepared(sigma, sigma_z)
         positions, real = self._spots(block, calibration.settings)
         job = self._job(calibration)
+        if sigma_z is None:
+            self._last = sigma, positions
         fits = self._backend.fit(job, block, positions)
         rows_of(job, fits)
         return fits, real
@@ -438,7 +448,7 @@ def standing_out(
 ) -> float:
     """Return the score from which on noise hardly makes as many spots; infinite if it may.
 
-    The bound is Chernoff's, for the number of false spots in so many pixels.
+    The bound is Chernoff's, for the number of false spots in these pixels.
 
     Examples
     --------

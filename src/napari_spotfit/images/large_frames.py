@@ -27,7 +27,7 @@ _TILES = 5
 
 
 class RowBuffer:
-    """An array of the frame's shape of which only some rows are in memory.
+    """An array of the frame's shape with only some rows in memory.
 
     So code for whole frames works on these rows, at their positions in the frame.
 

@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from ..models.bounds import accepted, is_wrong
 from ..models.calibration import Calibration
 from ..models.estimators import ESTIMATORS, Estimator
-from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
-from ..settings.settings import Settings
+from ..settings.settings import Settings, electrons_of, noise_of
 from .arrays import is_on_device, to_host
 from .camera import Camera, PerPixel
 from .frames import Part
 
 _NO_CAMERA = Camera()
-#: Number of ROIs of which counts are checked.
+#: Number of ROIs whose counts are checked.
 _CHECKED = 64
 
 

@@ -122,7 +122,7 @@ def cut(
 ) -> Blocks:
     """Return frames of rising numbers in blocks; at least one, perhaps empty.
 
-    A block has as many bytes as suit the backend, or so many if that is more; more of them are
+    A block has as many bytes as suit the backend, or these if that is more; more of them are
     read at once only where a chunk of the image has more.
     """
     size = max(load.block_bytes, block_bytes)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.block import Block
-from ..engine.detection.band import WIDTHS, kernel_radius
+from ..engine.detection.bands import WIDTHS, kernel_radius
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
@@ -25,8 +25,8 @@ from .chunks import Chunk, cut, gpu_pays_off, read_chunks, side_by_side
 from .fit_at import leading_indices
 from .tiles import Tiled, spots_in_tiles, works_in_tiles
 
-#: Frames that are on a GPU already are searched in blocks of so many bytes: none has to get there
-#: while another one is searched.
+#: Bytes of a block of frames that are on a GPU already: it may be large, as none is uploaded while
+#: another one is searched.
 _THERE_BYTES = 256 << 20
 
 
@@ -197,7 +197,7 @@ def peak_near(
     return place
 
 
-#: So many false spots are expected in 10⁶ pixels where all maxima are asked for.
+#: False spots in 10⁶ pixels that stand for all maxima.
 _ALL = 20_000.0
 
 

@@ -158,7 +158,7 @@ def localize(
     channels = channels_of(image, channel, Maps(mask, weights, bad_pixels, camera))
     _warn_of_planes(channels[0].image, settings)
     if lazy:
-        from .lazy import lazy_channels
+        from .to_folder import lazy_channels
 
         table, known = lazy_channels(channels, settings, frames)
         for one in known:

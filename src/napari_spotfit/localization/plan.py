@@ -33,12 +33,12 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
 #: less often, in movies with enough of them; the last number is the most bytes of one in memory.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
-#: A movie in memory is long for a GPU that so many blocks come to each worker.
+#: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
 
 
 class Plan(NamedTuple):
-    """What all frames have in common: settings with estimates, independent of which are fitted."""
+    """What all frames have in common: settings with estimates, whichever frames are fitted."""
 
     reader: FrameReader
     #: What is known of the pixels; its settings have all that was estimated.

@@ -326,7 +326,7 @@ def _made_in_tiles(plan: Plan, store: Store, ranges: list[NDArray[np.int64]]) ->
 
 
 def _up_to(stream: Iterator[Fitted], frames: int) -> tuple[list[Fitted], Exception | None]:
-    """Return what a stream gives of so many frames, and the error that ends it before them."""
+    """Return what a stream gives of a number of frames, and the error that ends it before them."""
     held: list[Fitted] = []
     try:
         while not held or sum(one.frames for one in held) < frames:

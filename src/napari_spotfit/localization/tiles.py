@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.block import Block, Highest, Positions
-from ..engine.cpu.detect import strip_rows
-from ..engine.detection.band import make_bands
+from ..engine.cpu.backend import strip_rows
+from ..engine.detection.bands import make_bands, make_volume_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
-from ..engine.detection.volume_bands import make_volume_bands
 from ..engine.fit_job import FitJob
 from ..engine.groups import of_first, rows_of, scores_of, whole_fits
 from ..engine.joint import fit_crowds

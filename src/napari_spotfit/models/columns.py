@@ -462,6 +462,9 @@ def numbered(group: NDArray[np.int64]) -> NDArray[np.int64]:
     >>> numbered(np.array([7, 7, 3, 7, 5]))
     array([0, 0, 1, 0, 2])
     """
+    step = np.diff(group, prepend=group[:1])
+    if (step >= 0).all():
+        return np.cumsum(step > 0)
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[place].astype(np.int64)
 

@@ -75,7 +75,7 @@ class MeasuredPsf(Calibration):
         refractive index is below that of the immersion.
     bead_count, bead_photons : ndarray or None
         How many beads each plane was measured on, and their photons in all, by the gain that the
-        calibration was told.
+        calibration was given.
     z_bias, z_scatter : ndarray or None
         By how much z of a bead is off in each plane by the PSF of the others, in nm: on average,
         and as a standard deviation.

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..files.exchange.registry import lists_formats
-from ..files.formats import read
-from ..files.streaming import write_parts
+from ..files.formats import read, write_parts
 from ..files.table import FIT, SpotTable
 from .spot_fits import SpotFits
 

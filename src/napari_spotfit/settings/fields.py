@@ -12,8 +12,7 @@ from ..models.columns import PLANES
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
 from ..models.profiles import ALL_MODELS, MODELS, ModelName, Profile, VolumeModelName
 from .noise_model import NoiseModel
-from .parameter import setting
-from .validation import ROI_LARGEST, FrozenMapping
+from .validation import ROI_LARGEST, FrozenMapping, setting
 
 Backend = Literal["auto", "cpu", "cuda"]
 Pixel = Literal["sampled", "integrated"]

@@ -26,13 +26,14 @@ _CHI = "reduced_chi_square"
 _WITHIN, _DEVIATION = 4.0, 1.4826
 #: Standard deviations of χ² beyond which the error of the mean grows with it.
 _MOST_CHI = 3.0
-#: Frames of which a reference is the mean at most; and of which the usual light and χ² are.
+#: Most frames that a reference is the mean over; and frames of the usual light and χ².
 _FRAMES, _USUAL_FRAMES = 1000, 30
-#: Far beyond the range, images look like dim ones within it. z of a fiducial with less than this
-#: part of its usual light is not believed, nor with a poor fit of so many times its usual χ².
+#: The least light, and the highest χ² of a poor fit, in units of the usual ones, with which z of a
+#: fiducial is believed: far beyond the range, images look like dim ones within it.
 _LEAST_LIGHT, _MOST_USUAL_CHI = 0.4, 2.0
-#: The part of the range by which z may change in a frame, unless the next one agrees within so many
-#: nm; and the frames after which z is believed that has not come back by the limit it left by.
+#: The part of the range by which z may change in a frame; the nm within which the next frame has to
+#: agree with a larger change; and the frames after which z that has not come back by the limit it
+#: left by is believed.
 _JUMP, _AGREE, _PATIENCE = 0.25, 100.0, 30
 
 

@@ -17,9 +17,7 @@ from ..calibration.astigmatism import calibrate_astigmatism
 from ..calibration.microscope_quality import microscope_quality
 from ..models.astigmatism import AstigmatismCalibration
 from ..settings.settings import Settings
-from .calibrating.bead_table import BeadTable
-from .calibrating.plots import CalibrationPlots
-from .calibrating.quality import QualityPage
+from .calibration_results import BeadTable, CalibrationPlots, QualityPage
 from .fitting.depth_choice import KNOWN
 from .layers.images import full_resolution
 from .napari_compat import is_image

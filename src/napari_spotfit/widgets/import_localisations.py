@@ -27,7 +27,7 @@ from ..files.formats import FORMATS, read
 from ..files.table import UnreadableFileError
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
-from ..settings.parameter import Parameter
+from ..settings.validation import Parameter
 from .layers.history import history_of
 from .layers.points import layer_arguments, make_points_layer, points_arguments
 from .layers.selection import bring_into_sight

@@ -18,8 +18,8 @@ from ..files.exchange.registry import EXCHANGE, by_content, by_name
 from ..files.formats import read, write
 from ..files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
 from ..models.columns import REQUIRED
+from ..results.numbers import Units
 from ..results.saving import fits_of
-from ..results.units import Units
 from .layers.appearance import (
     FACE_COLORMAP,
     MARK,

@@ -309,8 +309,7 @@ def to_image_layer(
 
     from ..analysis.render import RenderIndex
     from .layers.images import full_resolution
-    from .layers.rendered_image import layer_arguments
-    from .layers.rendered_levels import RenderedImage
+    from .layers.rendered_image import RenderedImage, layer_arguments
 
     shape = None if image_layer is None else full_resolution(image_layer).shape
     index = RenderIndex(fits, shape=shape, by=by, colour_by=colour_by)

@@ -26,9 +26,8 @@ from .parts.docking import Docked, Follower
 from .parts.layout import Scrolled, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
-from .tracking.form import TrackForm
+from .tracking.form import LayerSource, LiveFrames, Source, TrackForm, drift_of
 from .tracking.plots import TrackPlots
-from .tracking.sources import LayerSource, LiveFrames, Source, drift_of
 
 if TYPE_CHECKING:
     import napari

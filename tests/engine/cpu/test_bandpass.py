@@ -8,7 +8,7 @@ from scenes import border_of, filtered_by_scipy, filtered_by_us
 from scipy.ndimage import gaussian_filter
 
 from napari_spotfit.engine.cpu.layouts import MAX_RADIUS
-from napari_spotfit.engine.detection import band
+from napari_spotfit.engine.detection import bands
 from napari_spotfit.settings.settings import parameters
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -37,18 +37,18 @@ def test_border_noise_is_what_scipy_makes_of_white_noise():
     rng = np.random.default_rng(11)
     white = rng.normal(0, 1, (4000, 44, 40))
     spread = np.array([filtered_by_scipy(frame, 1.3) for frame in white]).std(axis=0)
-    ours, border = band.make_bands(1.3, (44, 40)), border_of(1.3, (44, 40))
+    ours, border = bands.make_bands(1.3, (44, 40)), border_of(1.3, (44, 40))
     np.testing.assert_allclose(ours.bands[0].gain, spread[10:-10, 10:-10].mean(), rtol=0.01)
     np.testing.assert_allclose(border * ours.bands[0].gain, spread, rtol=0.06)
     assert ours.lowest_border <= border.min() * (1 + 1e-6)
-    # A long axis is told from a short one.
+    # A long axis is distinguished from a short one.
     long = border_of(1.3, (44, 400))
     assert long[12, 200] == pytest.approx(long[12, 100], rel=1e-6)
     np.testing.assert_allclose(long[:, :10], border[:, :10], rtol=1e-5)
 
 
 def test_the_widest_kernel_has_room():
-    assert band.kernel_radius(band.WIDTHS[2] * parameters()["sigma"].maximum) == MAX_RADIUS
+    assert bands.kernel_radius(bands.WIDTHS[2] * parameters()["sigma"].maximum) == MAX_RADIUS
 
 
 def test_bad_pixels_are_left_out_of_the_means():
@@ -59,8 +59,8 @@ def test_bad_pixels_are_left_out_of_the_means():
     broken = np.where(good, frame, np.nan)
     ours = filtered_by_us(broken[None], 1.3)
     parts = []
-    for width in (1.3, 1.3 * band.WIDTHS[2]):
-        options = {"mode": "mirror", "truncate": band.TRUNCATE}
+    for width in (1.3, 1.3 * bands.WIDTHS[2]):
+        options = {"mode": "mirror", "truncate": bands.TRUNCATE}
         weight = gaussian_filter(good.astype(float), width, **options)
         light_ = gaussian_filter(np.where(good, frame - 500, 0), width, **options)
         parts.append((light_ / weight, weight))

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from scenes import (
     assert_same,
+    estimated,
     movie_of,
     scattered,
-    told,
 )
 
-from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.settings.settings import Settings
 
 
 def test_memory_does_not_grow_with_the_movie():
     movie = np.random.default_rng(29).poisson(10, (2, 128, 128)).astype(np.uint16)
     movie = np.broadcast_to(movie[:, None], (2, 300, 128, 128)).reshape(600, 128, 128)
-    known = told(movie[:10], Settings(threads=2))
+    known = estimated(movie[:10], Settings(threads=2))
     detect(movie[:10], known)
     tracemalloc.start()
     detect(movie, known)
@@ -36,7 +36,7 @@ def test_memory_of_a_large_frame(threads, flat):
     if flat:  # half of it is one plateau, with a maximum beside a dark spot
         frame[0, :1200] = 1000
         frame[0, 600:603, 1500] = 0
-    known = told(frame[:, 1200:], Settings(threads=threads))
+    known = estimated(frame[:, 1200:], Settings(threads=threads))
     tracemalloc.start()
     found = detect(frame, known)
     peak = tracemalloc.get_traced_memory()[1]
@@ -48,7 +48,7 @@ def test_memory_of_a_large_frame(threads, flat):
 def test_frames_are_only_read(tmp_path):
     rng = np.random.default_rng(30)
     movie = movie_of(rng, scattered(rng, (64, 64), 10), 3, (64, 64)).astype(np.uint16)
-    known = told(movie, Settings())
+    known = estimated(movie, Settings())
     expected = detect(movie, known)
     copy = movie.copy()
     copy.flags.writeable = False

@@ -20,7 +20,7 @@ from large_requests import (
 )
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.cpu.large_rois import LargeFit
+from napari_spotfit.engine.cpu.fit_kind import LargeFit
 from napari_spotfit.engine.cpu.layouts import LargeTask
 from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES
 

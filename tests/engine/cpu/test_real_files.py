@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from scenes import places, told
+from scenes import estimated, places
 from scipy.optimize import curve_fit
 from scipy.spatial import cKDTree
 
-from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.settings.settings import Settings
 
 
 def detected(frames, false_spots=1.0):
-    return detect(frames, told(frames, Settings(false_spots=false_spots)))
+    return detect(frames, estimated(frames, Settings(false_spots=false_spots)))
 
 
 def gaussian_fit(frame, y, x, half=4):

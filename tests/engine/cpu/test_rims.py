@@ -15,9 +15,9 @@ from cpu_fits import fit_rois
 
 from napari_spotfit import Settings, StopCondition
 from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu.backend import Detector, detect
 from napari_spotfit.engine.cpu.block_fits import CpuFitter
-from napari_spotfit.engine.cpu.detect import Detector, detect
-from napari_spotfit.engine.cpu.large_rois import LargeFit
+from napari_spotfit.engine.cpu.fit_kind import LargeFit
 from napari_spotfit.engine.cpu.layouts import NEIGHBOUR_PIXEL, HostRois, LinkedSpots
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 from napari_spotfit.engine.fit_job import FitJob

@@ -16,15 +16,7 @@ from psfs import measured_psf
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import (
-    cut_out,
-    detect,
-    detect_volumes,
-    elongation,
-    filtered_errors,
-    flat_areas,
-    rendering,
-)
+from napari_spotfit.engine.cuda import detect, detect_volumes, rendering, roi_kernels
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -116,7 +108,7 @@ def test_blocks_have_room_on_every_gpu():
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_errors_of_filtered_images_compile_without_a_word(architecture):
-    given = options(THREADS=filtered_errors.THREADS)
+    given = options(THREADS=roi_kernels.THREADS)
     made = build(architecture, {"errors": source("cuda/filtered_errors.cu")}, given)["errors"]
     assert (made.log, len(made.usage)) == ("", 1)
 
@@ -124,8 +116,8 @@ def test_errors_of_filtered_images_compile_without_a_word(architecture):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_cutting_out_compiles_without_a_word(architecture):
     text = source("cuda/cut_out.cu")
-    texts = {number: f"#define PIXEL {number}\n{text}" for number in cut_out.NUMBERS.values()}
-    made = build(architecture, texts, options(THREADS=cut_out.THREADS))
+    texts = {number: f"#define PIXEL {number}\n{text}" for number in roi_kernels.NUMBERS.values()}
+    made = build(architecture, texts, options(THREADS=roi_kernels.THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
 
 
@@ -142,7 +134,7 @@ def test_rendering_compiles_without_a_word(architecture, channels, gaussian):
 def test_looking_for_flat_areas_compiles_without_a_word(architecture):
     text = source("cuda/flat_areas.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    made = build(architecture, texts, options(THREADS=flat_areas.THREADS))
+    made = build(architecture, texts, options(THREADS=roi_kernels.SPOT_THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
 
 
@@ -150,7 +142,7 @@ def test_looking_for_flat_areas_compiles_without_a_word(architecture):
 def test_looking_for_long_spots_compiles_without_a_word(architecture):
     text = source("cuda/elongation.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    made = build(architecture, texts, options(THREADS=elongation.THREADS))
+    made = build(architecture, texts, options(THREADS=roi_kernels.SPOT_THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
 
 

@@ -9,7 +9,7 @@ from detection_cases import SHAPES, assert_alike, beside_bad_pixels, hot_frames,
 from scenes import DTYPES, assert_same, light, movie_of, scattered
 
 from napari_spotfit import NoiseModel, Settings
-from napari_spotfit.engine.cpu import detect as cpu
+from napari_spotfit.engine.cpu import backend as cpu
 from napari_spotfit.engine.cuda import detect as cuda
 from napari_spotfit.localization.tiles import level_of, level_places
 

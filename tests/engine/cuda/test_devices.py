@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from napari_spotfit.engine.cuda import devices, reasons
-from napari_spotfit.engine.errors import BackendUnavailableError
+from napari_spotfit.engine.backend import BackendUnavailableError
+from napari_spotfit.engine.cuda import devices
 
 needs_cupy = pytest.mark.skipif(find_spec("cupy") is None, reason="needs CuPy")
 
 PRINT_REASON = """
 from napari_spotfit.engine.cuda import devices
-from napari_spotfit.engine.errors import BackendUnavailableError
+from napari_spotfit.engine.backend import BackendUnavailableError
 try:
     devices.usable()
 except BackendUnavailableError as error:
@@ -201,10 +201,10 @@ def test_no_compiler(packages):
             (packages / name).symlink_to(installed / name)
     source = Path(devices.__file__).parents[3]
     code = (
-        "from napari_spotfit.engine.cuda import devices, reasons\n"
+        "from napari_spotfit.engine.cuda import devices\n"
         "problem = devices.compiler_problem()\n"
-        "computer = reasons.Computer(driver=12020, cupy=12090, packages=('cupy-cuda12x',))\n"
-        "print(reasons.no_compiler(computer, problem) if problem else 'found')"
+        "computer = devices.Computer(driver=12020, cupy=12090, packages=('cupy-cuda12x',))\n"
+        "print(devices.no_compiler(computer, problem) if problem else 'found')"
     )
     stub = packages / "pandas.py"
     stub.write_text("", encoding="utf-8")
@@ -240,7 +240,7 @@ def test_gpus_have_a_name_together():
 def test_the_gpu_here(gpu):
     (found,) = devices.usable("one")
     assert found.name
-    assert found.capability >= reasons.OLDEST
+    assert found.capability >= devices.OLDEST
     assert found in devices.usable("all")
     assert devices.count() >= 1
 
@@ -248,6 +248,6 @@ def test_the_gpu_here(gpu):
 @pytest.mark.gpu
 def test_a_gpu_without_free_memory(gpu, monkeypatch):
     """As many bytes are asked for as no GPU has."""
-    monkeypatch.setattr(reasons, "LEAST_MEMORY", 1 << 60)
+    monkeypatch.setattr(devices, "LEAST_MEMORY", 1 << 60)
     with pytest.raises(BackendUnavailableError, match="MB of its memory free"):
         devices.usable("one")

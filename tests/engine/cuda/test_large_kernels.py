@@ -9,7 +9,7 @@ import pytest
 from cpu_fits import fit_rois
 from large_requests import EVERY_FUNCTION, assert_alike, on_cpu, prepared
 
-from napari_spotfit.engine.cpu.large_rois import LargeFit
+from napari_spotfit.engine.cpu.fit_kind import LargeFit
 from napari_spotfit.engine.cpu.layouts import LargeTask
 from napari_spotfit.engine.cuda import large_rois
 from napari_spotfit.engine.cuda.compile import OPTIONS

@@ -17,12 +17,11 @@ import pytest
 from excluding import fit_on_device
 
 from napari_spotfit import Flag, NoiseModel, Settings, simulate_movie, simulate_spots
-from napari_spotfit.engine.backend import Load
+from napari_spotfit.engine.backend import BackendFallbackWarning, Load
 from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
-from napari_spotfit.engine.cuda import few_fits, fit, pieces, staging, transfer
+from napari_spotfit.engine.cuda import few_fits, fit, pieces, transfer
 from napari_spotfit.engine.cuda.backend import Gpus
-from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.select import select_backend
@@ -53,7 +52,7 @@ def gpus(monkeypatch):
         monkeypatch.setattr(pieces, name, size)
     monkeypatch.setattr(pieces.threads, "available", lambda: 3)
     # Parts are smaller than pieces, and end within a pixel.
-    monkeypatch.setattr(staging, "PART", 4099)
+    monkeypatch.setattr(transfer, "PART", 4099)
 
     def install(count=1, memory=1 << 30):
         made = fake_cupy.Gpus(count, memory)
@@ -121,7 +120,7 @@ def test_page_locked_spots_are_uploaded_without_a_copy(gpus, spots, expected, mo
     made = gpus(2)
     made.locked[spots.ctypes.data] = spots.nbytes
     sent = []
-    feed = staging.Staging.feed
+    feed = transfer.Staging.feed
 
     def watched(self, stream, done, piece=None):
         if piece is not None:
@@ -129,7 +128,7 @@ def test_page_locked_spots_are_uploaded_without_a_copy(gpus, spots, expected, mo
             sent.append((piece._piece.in_place, begin))
         feed(self, stream, done, piece)
 
-    monkeypatch.setattr(staging.Staging, "feed", watched)
+    monkeypatch.setattr(transfer.Staging, "feed", watched)
     assert_same(fit_on(run(2), spots), expected)
     assert all(in_place and 0 <= place < spots.nbytes for in_place, place in sent)
     # Partly locked memory is treated as pageable.
@@ -178,15 +177,15 @@ def test_results_keep_their_memory_as_long_is_native_there(gpus, spots, expected
 
 def test_more_results_than_are_page_locked(gpus, spots, expected, monkeypatch):
     made = gpus(2)
-    monkeypatch.setattr(staging, "_MOST_RESULTS", 300_000)
+    monkeypatch.setattr(transfer, "_MOST_RESULTS", 300_000)
     kept = [fit_on(run(2), spots) for _ in range(4)]
     for columns in kept:
         assert_same(columns, expected)
-    assert sum(staging._locked_sizes) <= 300_000
+    assert sum(transfer._locked_sizes) <= 300_000
     del kept, columns
-    monkeypatch.setattr(staging, "_MOST_RESULTS", 2_700_000)
+    monkeypatch.setattr(transfer, "_MOST_RESULTS", 2_700_000)
     fit_on(run(2), np.concatenate([spots] * 20))
-    assert len(staging._locked_sizes) == 1
+    assert len(transfer._locked_sizes) == 1
     assert sum(size >= 1 << 20 for size in made.locked.values()) == 1
 
 
@@ -271,10 +270,10 @@ def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
     many = np.broadcast_to(np.uint16(1), (40_000_000, 7, 7))
     task = fit.task_of(SETTINGS, SHAPE, "u2", gather=False, planes=False, variance_map=False)
     none = fit.Maps(None, None)
-    kept = staging._MOST_RESULTS
+    kept = transfer._MOST_RESULTS
     work = pieces._Work(many, None, none, task, many, reads=False, writes=False, is_native=True)
     piece, feeders = pieces._shares(work, [0, 1])
-    kept += feeders * staging.PART * staging.PARTS
+    kept += feeders * transfer.PART * transfer.PARTS
     kept += feeders * pieces.UNDER_WAY * piece * task.row_bytes
     piece, feeders = pieces._shares(work._replace(writes=True, is_native=False), [0, 1])
     kept += feeders * pieces.UNDER_WAY * piece * task.code.roi_bytes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from napari_spotfit.engine.cuda import reasons
-from napari_spotfit.engine.cuda.reasons import Computer
+from napari_spotfit.engine.cuda import devices
+from napari_spotfit.engine.cuda.devices import Computer
 
 PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text(encoding="utf-8")
 
@@ -23,12 +23,12 @@ def test_the_driver_decides_which_cupy():
         (13000, "cuda13"),
         (14000, "cuda13"),
     ):
-        said = reasons.not_installed(Computer(driver=driver))
+        said = devices.not_installed(Computer(driver=driver))
         assert said.endswith(f'Run:\npip install "napari-spotfit[{extra}]"')
 
 
 def test_a_driver_for_the_other_cupy():
-    assert reasons.failed(CUPY13, 35, "").splitlines() == [
+    assert devices.failed(CUPY13, 35, "").splitlines() == [
         "The NVIDIA driver (for CUDA 12.4) is too old for the installed CuPy (for CUDA 13.2). "
         "Update the driver, or install the CuPy for it:",
         "pip uninstall cupy-cuda13x",
@@ -37,34 +37,34 @@ def test_a_driver_for_the_other_cupy():
 
 
 def test_no_driver_although_cupy_is_there():
-    said = reasons.failed(CUPY13._replace(driver=0), 35, "")
-    assert said == reasons.no_driver(CUPY13)
+    said = devices.failed(CUPY13._replace(driver=0), 35, "")
+    assert said == devices.no_driver(CUPY13)
     assert "pip" not in said
-    assert "pip install" in reasons.no_driver(Computer())
-    assert "Mac" in reasons.no_driver(Computer(platform="darwin"))
+    assert "pip install" in devices.no_driver(Computer())
+    assert "Mac" in devices.no_driver(Computer(platform="darwin"))
 
 
 def test_the_compiler_is_the_one_for_cupy():
     """A new driver runs the older CuPy, whose compiler is the older one too."""
-    said = reasons.no_compiler(CUPY12._replace(driver=13000), RuntimeError("no libnvrtc.so.12"))
+    said = devices.no_compiler(CUPY12._replace(driver=13000), RuntimeError("no libnvrtc.so.12"))
     assert "(RuntimeError: no libnvrtc.so.12)" in said
     assert said.endswith('pip install "napari-spotfit[cuda12]"')
 
 
 def test_a_cupy_from_elsewhere_is_replaced():
-    said = reasons.no_compiler(CUPY12._replace(packages=("cupy",)), RuntimeError("no libnvrtc"))
+    said = devices.no_compiler(CUPY12._replace(packages=("cupy",)), RuntimeError("no libnvrtc"))
     assert "pip uninstall cupy\n" in said
-    said = reasons.not_cuda(Computer(driver=13000, packages=("cupy-rocm-7-0",)))
+    said = devices.not_cuda(Computer(driver=13000, packages=("cupy-rocm-7-0",)))
     assert "pip uninstall cupy-rocm-7-0\n" in said
 
 
 def test_an_old_gpu():
-    said = reasons.too_old("NVIDIA GeForce GTX 1080", (6, 1))
+    said = devices.too_old("NVIDIA GeForce GTX 1080", (6, 1))
     assert said.startswith("NVIDIA GeForce GTX 1080 is too old: its compute capability is 6.1")
 
 
 def test_a_full_gpu():
-    said = reasons.no_memory("NVIDIA T4", 12 << 20)
+    said = devices.no_memory("NVIDIA T4", 12 << 20)
     assert said.startswith("NVIDIA T4 has only 12 MB of its memory free, and 128 MB are needed.")
     assert "nvidia-smi" in said
 
@@ -77,7 +77,7 @@ def test_a_full_gpu():
     ],
 )  # fmt: skip
 def test_what_hides_all_gpus(value, hides):
-    assert reasons.hides_all(value) is hides
+    assert devices.hides_all(value) is hides
 
 
 def everything() -> list[str]:
@@ -87,21 +87,21 @@ def everything() -> list[str]:
     hidden = CUPY12._replace(visible="7")
     codes = (2, 34, 46, 100, 803, 999)
     return [
-        reasons.hidden(Computer(visible="")),
-        reasons.no_driver(Computer()),
-        reasons.no_driver(Computer(platform="darwin")),
-        reasons.not_installed(Computer(driver=12040)),
-        reasons.not_installed(Computer(driver=11040)),
-        reasons.not_importable(CUPY12, error),
-        reasons.not_importable(several, error),
-        reasons.not_cuda(Computer(driver=13000, packages=("amd-cupy",))),
-        reasons.no_compiler(CUPY12, error),
-        reasons.failed(CUPY13, 35, ""),
-        reasons.failed(CUPY13._replace(driver=11080), 35, ""),
-        reasons.failed(hidden, 100, ""),
-        *(reasons.failed(CUPY12, code, "cudaError: no") for code in codes),
-        reasons.too_old("NVIDIA GeForce GTX 1080", (6, 1)),
-        reasons.no_memory("NVIDIA T4", 12 << 20),
+        devices.hidden(Computer(visible="")),
+        devices.no_driver(Computer()),
+        devices.no_driver(Computer(platform="darwin")),
+        devices.not_installed(Computer(driver=12040)),
+        devices.not_installed(Computer(driver=11040)),
+        devices.not_importable(CUPY12, error),
+        devices.not_importable(several, error),
+        devices.not_cuda(Computer(driver=13000, packages=("amd-cupy",))),
+        devices.no_compiler(CUPY12, error),
+        devices.failed(CUPY13, 35, ""),
+        devices.failed(CUPY13._replace(driver=11080), 35, ""),
+        devices.failed(hidden, 100, ""),
+        *(devices.failed(CUPY12, code, "cudaError: no") for code in codes),
+        devices.too_old("NVIDIA GeForce GTX 1080", (6, 1)),
+        devices.no_memory("NVIDIA T4", 12 << 20),
     ]
 
 

@@ -130,7 +130,7 @@ def test_snap_is_remembered_and_the_switch_is_not(viewer, widget, qtbot):
         assert control.accessibleName()
 
 
-def test_those_who_follow_the_selection_are_told(viewer, widget, hand, settle, make_movie, spots):
+def test_selecting_a_pick_has_an_event(viewer, widget, hand, settle, make_movie, spots):
     image = viewer.add_image(make_movie(), name="movie")
     other = viewer.add_layer(to_points_layer(localize(image.data, sigma=1.3), image, name="all"))
     viewer.layers.selection.active = image

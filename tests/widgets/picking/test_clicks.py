@@ -244,7 +244,7 @@ def test_any_image(viewer, widget, hand, settle, make_movie, spots, kind):
 
 
 @pytest.mark.parametrize(("gain", "unit"), [(None, "counts"), (2.0, "photons")])
-def test_the_light_is_told_in_its_unit(gain, unit, viewer, widget, hand, settle, make_movie, spots):
+def test_light_is_shown_in_its_unit(gain, unit, viewer, widget, hand, settle, make_movie, spots):
     image = viewer.add_image(make_movie(), name="movie")
     widget.settings.controls["gain"].value = gain
     hand.click(image, spots[0], SHIFT)

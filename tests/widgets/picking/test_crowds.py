@@ -7,8 +7,8 @@ import pytest
 
 from napari_spotfit import Flag, Settings, detect_spots, fit_at, localize
 from napari_spotfit.widgets.layers.maps import LayerMaps
-from napari_spotfit.widgets.picking import pick
-from napari_spotfit.widgets.picking.pick import Pick
+from napari_spotfit.widgets.picking import picked_layer
+from napari_spotfit.widgets.picking.picked_layer import Pick
 
 
 @pytest.mark.parametrize("limit", [False, True], ids=["everywhere", "in a mask"])
@@ -48,14 +48,14 @@ def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
 
 def test_the_spots_of_a_frame_are_looked_for_once_and_anew_when_it_changes(crowds, monkeypatch):
     movie, fits = crowds
-    calls, find = [], pick.find
+    calls, find = [], picked_layer.find
     monkeypatch.setattr(
-        pick, "find", lambda *given, **more: calls.append(1) or find(*given, **more)
+        picked_layer, "find", lambda *given, **more: calls.append(1) or find(*given, **more)
     )
-    spots, pixels = pick.FrameSpots(), movie.copy()
+    spots, pixels = picked_layer.FrameSpots(), movie.copy()
 
     def fit(row, settings=fits.settings):
-        one = pick.Pick(pixels, (2,), settings, spots=spots)
+        one = Pick(pixels, (2,), settings, spots=spots)
         return one.fit((fits.y[row], fits.x[row]))
 
     first, second = np.argsort(-fits.score * (fits.frame == 2) * fits.good)[:2]

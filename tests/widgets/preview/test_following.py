@@ -140,7 +140,7 @@ def test_it_stays_above_its_image(viewer, widget, image, tick, qtbot):
     qtbot.waitUntil(lambda: [layer.name for layer in viewer.layers] == ["movie", NAME])
 
 
-def test_errors_are_told_once_and_empty_the_layer(viewer, widget, image, tick, shows, qtbot):
+def test_errors_are_shown_once_and_empty_the_layer(viewer, widget, image, tick, shows, qtbot):
     tick(widget)
     controls = widget.settings.controls
     errors = []

@@ -13,7 +13,7 @@ from napari_spotfit.estimation.image_estimates import MeasuredNoise
 from napari_spotfit.localization.detect_spots import peak_heights
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.layers.maps import LayerMaps
-from napari_spotfit.widgets.preview.previewer import Previewer, PreviewJob
+from napari_spotfit.widgets.preview.detection_panel import Previewer, PreviewJob
 
 
 @pytest.mark.parametrize("lengths", [(), (3,), (2, 3)])

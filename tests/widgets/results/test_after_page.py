@@ -17,7 +17,7 @@ from napari_spotfit.analysis.filters import Filters
 
 
 def localisations(count=2000, blinks=1):
-    """Molecules at places of their own, each seen in so many frames in a row."""
+    """Molecules at places of their own, each seen in ``blinks`` frames in a row."""
     rng = np.random.default_rng(1)
     y, x = (np.repeat(rng.uniform(2, side, count // blinks), blinks) for side in (37, 53))
     columns = {

@@ -45,7 +45,7 @@ def draw_gate(page, corners):
     way = [points[0]]
     for start, end in itertools.pairwise(points):
         way += [start + (end - start) * (step / 5) for step in range(1, 6)]
-    # A test's hand is faster than a hundred moves a second, of which the plot takes note.
+    # A test's hand is faster than the hundred moves a second that the plot notices.
     most = pg.getConfigOption("mouseRateLimit")
     pg.setConfigOption("mouseRateLimit", 0)
     Mouse(viewport).drag(*way)

@@ -16,8 +16,7 @@ from ...settings.validation import ROI_MAX
 from .. import threads
 from ..backend import Columns
 from ..block import Block, Positions, in_order, outside
-from ..columns import numbers_per_fit
-from ..detection.band import make_bands
+from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
 from ..fit_job import SIGMA_Z, FitJob, make_fit_settings
@@ -27,6 +26,7 @@ from ..kernel_arguments import (
     address,
     fit_results,
     frame_sizes,
+    numbers_per_fit,
     pixel_map,
     row_bytes,
     shape_of_roi,
@@ -57,8 +57,8 @@ FLAGGED = 1 << 14
 #: Of a ROI's pixels how many must have one value for a flat top, and the least value of whole
 #: numbers there: few counts are often equal.
 PLATEAU, LEAST_COUNT = 5, 31
-#: How far the lowest value is below all others, at least: so many times what lies between these and
-#: their median, and so many steps, as the least of their differences is one.
+#: The least distance of the lowest value from all others: in units of what lies between these and
+#: their median, and in steps, the least of their differences.
 GAP, STEPS = 0.5, 4
 #: ROIs of more pixels are fitted one after the other, each by all threads.
 _SHARED_PIXELS = 1 << 16
@@ -232,7 +232,7 @@ class CpuFitter:
 
     def _fit_shared(self) -> None:
         """Fit large ROIs, one after the other, each by all threads."""
-        from .large_rois import LargeFit, team
+        from .fit_kind import LargeFit, team
 
         given, job, memory = self._given, self._job, np.empty(self._work_bytes, np.uint8)
         kinds = bool(given.source.planes.values), True
@@ -256,7 +256,7 @@ class CpuFitter:
     def _prepare(
         self, kind: tuple[Any, ...], pixels: Any, taken: Any, block: Block, count: int, *, at: bool
     ) -> None:
-        """Take memory for so many fits, and say once where all of it is."""
+        """Allocate memory for a number of fits, and set all addresses once."""
         self._prepared_for = ()  # until all is there: an error leaves nothing half made
         job, settings = self._job, self._job.settings
         fits = fit_kind(settings, job.roi_shape, block.planes is not None)

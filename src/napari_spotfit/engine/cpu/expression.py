@@ -20,8 +20,8 @@ from ...models.expressions.grammar import Name, Node, Number
 from ..kernel_arguments import address
 from .layouts import EXPRESSION_SIZES, ExpressionProgram, ExpressionStep, Operation
 
-#: So many pixels of neighbouring rows are worked on at once: enough for what a step costs besides,
-#: few enough for the memory that is close to a processor.
+#: Pixels of neighbouring rows that are computed at once: enough to outweigh the overhead of a step,
+#: few enough for the processor's nearest cache.
 _PIXELS_AT_ONCE = 32
 
 #: Operations by their names in programs.

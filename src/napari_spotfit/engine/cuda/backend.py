@@ -19,11 +19,10 @@ import numpy as np
 
 from ...images.arrays import is_on_device, to_native
 from ...settings.settings import Settings
-from ..backend import Columns, Load, lend
+from ..backend import Columns, Load, Unfinished, cuda_errors, lend
 from ..block import Block, Positions
 from ..cpu.library import load
 from ..detection.candidates import Candidates
-from ..errors import Unfinished, cuda_errors
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
 from . import detect, fit, transfer

@@ -33,11 +33,9 @@ from ..cpu.layouts import (
 )
 from ..kernel_arguments import address, row_bytes, sizes_of_results
 from ..rois import scatter_rows
-from . import fit, flat_areas
-from .cut_out import cut_out_on, plane_corners
-from .device import current_device
-from .elongation import long_spots
-from .lone_pixels import Look
+from . import fit
+from .compile import current_device
+from .roi_kernels import LonePixelSearch, cut_out_on, find_flat_areas, long_spots, plane_corners
 
 #: Pixels that are cut out at a time, and spots per thread that makes masks.
 _CUT_OUT_PIXELS, _MARKED = 1 << 22, 1 << 13
@@ -116,7 +114,7 @@ class DeviceFits(CpuFitter):
             self._columns["flags"][fits] |= flags
 
     def _look(self, first: int, last: int) -> None:
-        """Look for saturated, hot and padding pixels of ROIs, which are rare."""
+        """LonePixelSearch for saturated, hot and padding pixels of ROIs, which are rare."""
         device, detection, here = self._device, self._job.detection, slice(first, last)
         commands, corners = device.commands(), self._corners[here]
         there, sides = commands.upload(self._in_planes(corners)), self._job.roi_shape[-2:]
@@ -126,11 +124,11 @@ class DeviceFits(CpuFitter):
                 self._areas[here] = self._flat_tops(corners)
             else:
                 rule = rule_for(self._taken.dtype, self._job.roi_shape)
-                areas = flat_areas.find(device, commands, _planes(self._taken), there, sides, rule)
+                areas = find_flat_areas(device, commands, _planes(self._taken), there, sides, rule)
                 found.append((self._areas, areas))
         look = None
         if detection is not None and detection.sigma is not None:
-            look = Look(device, _planes(self._pixels), sides, detection, self._level)
+            look = LonePixelSearch(device, _planes(self._pixels), sides, detection, self._level)
             found.append((self._hot, look.find(commands, there)))
         commands.run()
         for memory, values in found:
@@ -140,7 +138,9 @@ class DeviceFits(CpuFitter):
         if known.tobytes() != bytes(known.nbytes):
             self._look_closely(first, np.flatnonzero(known), look)
 
-    def _look_closely(self, first: int, suspects: NDArray[np.int64], look: Look | None) -> None:
+    def _look_closely(
+        self, first: int, suspects: NDArray[np.int64], look: LonePixelSearch | None
+    ) -> None:
         """Download the pixels of suspicious ROIs."""
         device, roi_shape = self._device, self._job.roi_shape
         self._place[first + suspects] = range(len(suspects))

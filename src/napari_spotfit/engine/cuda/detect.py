@@ -1,6 +1,6 @@
 """Detect spots on the GPU: maxima of both bands, and which of them are separate spots.
 
-GPU version of :mod:`napari_spotfit.engine.cpu.detect`. Only maxima are downloaded, and the few
+GPU version of :mod:`napari_spotfit.engine.cpu.backend`. Only maxima are downloaded, and the few
 frames with maxima on plateaus.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
-from ..detection.band import Bands, make_bands
+from ..detection.bands import Bands, make_bands
 from ..detection.candidates import (
     Candidates,
     Maxima,
@@ -29,8 +29,7 @@ from ..detection.candidates import (
     nothing,
 )
 from ..detection.detection_settings import MAXIMUM, make_detection_settings
-from .compile import PIXEL_TYPES
-from .device import Device, current_device
+from .compile import PIXEL_TYPES, Device, current_device
 
 #: Device memory of a call besides the frames, at least for one strip of one frame; of it, memory of
 #: filtered pixels for a strip of rows, and for several frames.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ..cpu.layouts import DetectionSettings, DetectionWork, Strip, VolumeSettings, VolumeWork
-from ..detection.band import Bands
+from ..detection.bands import Bands
 from ..detection.candidates import (
     Candidates,
     Maxima,
@@ -23,12 +23,12 @@ from ..detection.candidates import (
     merge_plateaus,
 )
 from ..detection.detection_settings import MAXIMUM, bands_of, make_detection_settings
-from .compile import PIXEL_TYPES
-from .device import Device
+from .compile import PIXEL_TYPES, Device
 
 #: Threads of a block, and blocks of a launch at most, which take one voxel after the other.
 THREADS, _MOST_BLOCKS = 256, 1 << 14
-#: Bytes of what is smoothed and filtered of some rows, and room for a maximum in so many voxels.
+#: Bytes for smoothed and filtered rows; voxels per maximum that there is room for, and the least
+#: room.
 _STRIP_BYTES, _VOXELS_PER_MAXIMUM, _LEAST_ROOM = 512 << 20, 256, 1024
 #: The kernels that run for each strip, in their order.
 KERNELS = ("smooth_along_x", "smooth_along_y", "filter_along_z", "find_in_volume")

@@ -17,7 +17,7 @@ from ..cpu.layouts import EXCLUDE, FLAG_TOGETHER, JOIN, PLACE_ROIS
 from ..cpu.library import Library
 from ..fit_job import FitJob
 from ..kernel_arguments import address
-from . import staging, transfer
+from . import transfer
 from .fit import Maps, task_of
 
 #: Bytes of pixels up to which the GPU accesses the host's memory, so that one launch suffices.
@@ -163,5 +163,5 @@ def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
 
 def _pinned(size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     kind = np.dtype(dtype)
-    memory: NDArray[Any] = staging.pinned(math.prod(size) * kind.itemsize).view(kind)
+    memory: NDArray[Any] = transfer.pinned(math.prod(size) * kind.itemsize).view(kind)
     return memory.reshape(size)

@@ -18,15 +18,15 @@ from ..cpu.layouts import PixelMap, RoiSource
 from ..fit_job import make_fit_settings
 from ..kernel_arguments import Results, address, fit_results, frame_sizes, row_bytes
 from . import large_rois, transfer
-from .command_list import CommandList
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
 from .lattice import psf_on_device
 from .pieces import fit_in_pieces, halving
+from .transfer import CommandList
 
 #: Largest work of a launch in operations per thread, and the number of multiprocessors for which it
-#: holds: a display driver ends kernels after two seconds, of which this takes a tenth on a GPU with
-#: a twentieth of an H200's speed.
+#: holds: 0.2 s on a GPU with a twentieth of an H200's speed, as display drivers end kernels after
+#: 2.
 _LAUNCH_WORK, _SLOW = 1e11, 7
 #: Least number of warps per multiprocessor in a launch.
 _WARPS_AT_ONCE = 4

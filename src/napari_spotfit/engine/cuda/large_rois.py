@@ -13,7 +13,7 @@ from ...images.arrays import to_host
 from ...images.pixel_calibration import Planes
 from ...models.profiles import Profile
 from ...settings.settings import Settings
-from ..cpu.large_rois import LargeFit
+from ..cpu.fit_kind import LargeFit
 from ..cpu.layouts import TILE_COLUMNS, LargePixels, LargeRequest, LargeTask
 from ..kernel_arguments import Results, address, fit_results, row_bytes
 from . import transfer

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from .. import threads
-from ..errors import Range, Unfinished, cuda_errors
+from ..backend import Range, Unfinished, cuda_errors
 from ..kernel_arguments import Results, address, sizes_of_results
-from . import staging, transfer
+from . import transfer
 from .devices import free_memory
 
 #: Largest and smallest piece in bytes of pixels, and largest number of threads per GPU.
@@ -91,9 +91,9 @@ def fit_in_pieces(
     n, settings = len(frames), task.settings
     reads = frames.dtype == task.pixel and transfer.is_pinned(frames)
     size = task.row_bytes * n
-    memory, writes = staging.for_results(size)
+    memory, writes = transfer.for_results(size)
     if reads and not writes:
-        memory, writes = staging.pinned(size), True
+        memory, writes = transfer.pinned(size), True
     start = None if start is None else np.ascontiguousarray(start)
     maps = maps.each(np.ascontiguousarray)
     is_native = frames.flags.c_contiguous and frames.dtype == task.pixel
@@ -180,19 +180,19 @@ class _Work(NamedTuple):
     #: Whether the kernel can read the cut-outs' bytes without conversion.
     is_native: bool
 
-    def results_to_host(self, memory: int, room: int) -> staging.CopyTable:
+    def results_to_host(self, memory: int, room: int) -> transfer.CopyTable:
         """Return the copies of results to their columns, from memory for `room` fits."""
         sizes = sizes_of_results(self.task.settings)
         begins = np.cumsum(sizes) - sizes
         to = address(self.memory) + begins * len(self.frames)
         origin = memory + begins * room
-        return staging.CopyTable(np.stack([to, origin, sizes, 0 * sizes, sizes], 1))
+        return transfer.CopyTable(np.stack([to, origin, sizes, 0 * sizes, sizes], 1))
 
 
 class _Slot:
     """A stream and memory on the current device for one piece at a time."""
 
-    def __init__(self, work: _Work, parts: staging.Staging, stream: Any, piece: int) -> None:
+    def __init__(self, work: _Work, parts: transfer.Staging, stream: Any, piece: int) -> None:
         import cupy
 
         self._work, self._parts, self._stream, self._piece = work, parts, stream, piece
@@ -212,16 +212,16 @@ class _Slot:
         for on_device, on_host in ((self._start, work.start), *zip(maps, work.maps, strict=True)):
             if on_host is not None and len(on_host) > 1:
                 sent.append(_copy_row(on_device, on_host))
-        self._sent = staging.CopyTable(sent)
-        self._back = None if work.writes else staging.pinned(self._memory.size)
+        self._sent = transfer.CopyTable(sent)
+        self._back = None if work.writes else transfer.pinned(self._memory.size)
         there = address(self._memory)
         if self._back is None:
-            self._received, self._done = work.results_to_host(there, piece), staging.CopyTable([])
+            self._received, self._done = work.results_to_host(there, piece), transfer.CopyTable([])
         else:
             here = address(self._back)
-            self._received = staging.CopyTable([here, there, 0, 0, task.row_bytes])
+            self._received = transfer.CopyTable([here, there, 0, 0, task.row_bytes])
             self._done = work.results_to_host(here, piece)
-        self._commands: dict[int, staging.PieceCommands] = {}
+        self._commands: dict[int, transfer.PieceCommands] = {}
 
     def next(self, first: int, last: int) -> None:
         """Finish the current piece, and start to fit a range."""
@@ -243,7 +243,7 @@ class _Slot:
             self._parts.feed(self._stream.ptr, self._copies())
             self.range = None
 
-    def _copies(self) -> staging.CopyTable | None:
+    def _copies(self) -> transfer.CopyTable | None:
         """Return the copies to make when the current piece is done."""
         if self.range is None:
             return None
@@ -251,12 +251,12 @@ class _Slot:
         self._done.select(first, last - first)
         return self._done
 
-    def _commands_for(self, n: int) -> staging.PieceCommands:
+    def _commands_for(self, n: int) -> transfer.PieceCommands:
         launched = self._work.task.launches(
             self._pixels, None, self._start, self._maps, address(self._memory), n, self._piece
         )
         in_place = int(self._work.reads or self._given is not None)
-        return staging.PieceCommands(self._sent, self._received, in_place, *launched)
+        return transfer.PieceCommands(self._sent, self._received, in_place, *launched)
 
 
 def _place(array: Any, piece: int) -> Any:
@@ -278,7 +278,7 @@ def _copy_row(on_device: Any, on_host: NDArray[Any]) -> tuple[int, int, int, int
 
 def _pinned_like(pixels: Any) -> NDArray[Any]:
     """Return page-locked memory of the same shape and type."""
-    memory: NDArray[Any] = staging.pinned(pixels.nbytes).view(pixels.dtype)
+    memory: NDArray[Any] = transfer.pinned(pixels.nbytes).view(pixels.dtype)
     return memory.reshape(pixels.shape)
 
 
@@ -309,7 +309,7 @@ class _Feeder:
 
         self.device, self._work, self._piece = device, work, piece
         with ExitStack() as kept, cupy.cuda.Device(device):
-            self._parts = kept.enter_context(staging.staging())
+            self._parts = kept.enter_context(transfer.staging())
             #: Further slots are made once the first piece has started.
             self._slots = [self._slot(kept)]
             self._kept = kept.pop_all()
@@ -347,7 +347,7 @@ def _finish(work: _Work, device: int, ranges: Ranges, lost: dict[int, Exception]
     import cupy
 
     def fit(first: int, last: int) -> None:
-        with staging.staging() as parts, transfer.idle_stream() as stream:
+        with transfer.staging() as parts, transfer.idle_stream() as stream:
             slot = _Slot(work, parts, stream, last - first)
             slot.next(first, last)
             slot.finish()

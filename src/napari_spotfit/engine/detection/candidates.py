@@ -181,7 +181,7 @@ def merge_plateaus(
     frames : ndarray, shape (n, Y, X) or (n, Z, Y, X)
         Pixels, C-contiguous.
     level : float, optional
-        That of a frame of which they are a part.
+        That of the whole frame, if these are parts of it.
     planes_per_pixel : float
         How many planes are as far apart as pixels.
     """
@@ -232,12 +232,6 @@ def strips_in_order(maxima: Maxima, height: int) -> Maxima:
         library.index, address(maxima), len(maxima), address(row_starts), height, address(ordered)
     )
     return ordered
-
-
-def joined_maxima(parts: list[Maxima]) -> Maxima:
-    """Join maxima of several parts; NumPy's own way copies them number by number."""
-    maxima: Maxima = np.concatenate([part.view(np.uint8) for part in parts]).view(MAXIMUM)
-    return maxima
 
 
 def in_order(maxima: Maxima) -> Maxima:

@@ -28,8 +28,7 @@ from ..cpu.layouts import (
     VolumeSettings,
 )
 from ..kernel_arguments import PIXEL_TYPES, address
-from .band import Band, Bands, VolumeBands, make_bands
-from .volume_bands import SCORES, highest_along_z, make_volume_bands
+from .bands import SCORES, Band, Bands, VolumeBands, highest_along_z, make_bands, make_volume_bands
 
 #: Share of the field's maxima that is found in white noise at a score of 4, by the PSF's σ in px,
 #: and by how much its logarithm falls with each unit of the score up to 5. Simulated on 25 million
@@ -51,7 +50,7 @@ def expected_false_spots(
 ) -> float:
     """Return the expected number of maxima of white noise above a score, per 10⁶ pixels.
 
-    Of volumes with so many planes, they are those that are highest along z, too.
+    With a number of planes, of volumes, they are those that are highest along z, too.
 
     Examples
     --------

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from ...caller import warn_caller
 from ..table import TEXT, SpotTable, StoredColumn, UnreadableFileError
 from .delimited import Rows, as_utf8, separator_of, titles_of, write_rows
-from .format import ExportReport, Format
 from .image_info import PIXEL_UNITS, ImageInfo, nanometres_of
 from .mapping import (
     POSITION_ERRORS,
     Convention,
+    ExportReport,
+    Format,
     counted_from,
     error_of_each_axis,
     from_format,

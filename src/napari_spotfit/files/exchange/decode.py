@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from ...models.calibration import need_h5py
 from ..table import SpotTable, UnreadableFileError
-from .format import ExportReport, Format
 from .hdf5 import created, opened, sniffed
 from .image_info import ImageInfo, as_pixel_size
 from .mapping import (
     Convention,
+    ExportReport,
+    Format,
     from_format,
     imported_table,
     mappings_of,

@@ -22,12 +22,13 @@ from ...models.columns import GROUP
 from ...untrusted import yaml_documents
 from ...version import __version__
 from ..table import TEXT, SpotTable, UnreadableFileError
-from .format import ExportReport, Format
 from .hdf5 import Hdf5, created, opened, sniffed
 from .image_info import ImageInfo
 from .mapping import (
     LAST_U4,
     Convention,
+    ExportReport,
+    Format,
     from_format,
     imported_table,
     join_equal_widths,

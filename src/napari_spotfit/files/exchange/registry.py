@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 from .calibrated_tables import Smap, ThunderStorm, TrackMate
 from .decode import Decode
-from .format import Format
+from .mapping import Format
 from .picasso import Picasso
-from .pixel_tables import BigFish, NapariPoints, RsFish
-from .plain_csv import PlainCsv
+from .pixel_tables import BigFish, NapariPoints, PlainCsv, RsFish
 from .smlm import Smlm
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from ...models.columns import PLANES
 from ...untrusted import Allowance, PromiseError
 from ..table import TEXT, SpotTable, UnreadableFileError
-from .format import ExportReport, Format
 from .image_info import ImageInfo, nanometres_of
 from .mapping import (
     LAST_U4,
     Convention,
+    ExportReport,
+    Format,
     counted_from,
     from_format,
     imported_table,

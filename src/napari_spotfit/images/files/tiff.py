@@ -205,7 +205,7 @@ def _contiguous_imagej(file: TiffFile, promised: Planes, there: Planes) -> Image
 
 
 def _with_unnamed_pages(file: TiffFile, image: TiffPageSeries, more: list[int]) -> ImageFile:
-    """Return the image of all pages of a file, of which its metadata name only some."""
+    """Return the image of all pages of a file whose metadata name only some."""
     path, named = Path(file.filehandle.path), math.prod(image.shape[:-2])
     count = named + len(more)
     planes = grown(path, image.axes[:-2].lower(), image.shape[:-2], count)
@@ -268,7 +268,7 @@ def _contiguous(
 
 
 def _readable_frames(file: TiffFile, lost: str) -> ImageFile:
-    """Return the image of a damaged file, of which the frames before the damage can be read.
+    """Return the image of a damaged file: the frames before the damage.
 
     Raises
     ------

@@ -13,8 +13,7 @@ import numpy as np
 from ..bounds import Bounds, check_names, finite, rising
 from ..columns import COMMON
 from .derivatives import derived
-from .grammar import CONSTANTS, FUNCTIONS, parse
-from .program import NUMPY, Array, Program, value_of
+from .grammar import CONSTANTS, FUNCTIONS, NUMPY, Array, Program, parse, value_of
 
 #: Shape parameters of a model at most, the centre included.
 MAX_PARAMETERS = 12

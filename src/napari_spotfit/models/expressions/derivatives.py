@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from typing import NamedTuple, TypeAlias
 
-from .grammar import FUNCTIONS, Call, Name, Node, Number, parse
-from .program import Program
+from .grammar import FUNCTIONS, Call, Name, Node, Number, Program, parse
 
 #: Constants beyond this are of no use in single precision.
 _LARGEST = 1e30

@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QVBoxLay
 
 from ...images.arrays import fitted_by_plane, plane_axis
 from ...images.frames import FrameSelection
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from ..layers import images
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, explain, fill, guard_wheel, sentence

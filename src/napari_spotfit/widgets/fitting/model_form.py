@@ -15,7 +15,7 @@ from ...models.columns import Column
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import MODELS, YX, Profile, ShapeParameter
 from ...models.stopping import SIGMA_MIN
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.form import SettingsForm
 from ..parts.layout import Label, explain, sentence

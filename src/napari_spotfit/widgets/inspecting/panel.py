@@ -27,18 +27,16 @@ from ..layers.appearance import good_rows
 from ..parts.layout import Label, explain, fill, scroll_upright, sentence
 from ..parts.messages import number
 from ..parts.work import delayed
-from .depth_curve import DepthCurve
-from .numbers import Comparison, Numbers
-from .pictures import EXCLUDED_TIP, NEW_TITLES, Pictures, Profiles
+from .numbers import Comparison, Numbers, Verdict
+from .pictures import EXCLUDED_TIP, NEW_TITLES, DepthCurve, Pictures, Profiles
 from .refit import RefitBar
 from .spot import Spot, frame_words
-from .verdict import Verdict
 
 if TYPE_CHECKING:
     from napari.layers import Points
 
     from ...analysis.spot_sample import SpotSample
-    from ...results.units import PixelSize
+    from ...results.numbers import PixelSize
 
 #: Widths in pixels from which on the steps stand beside the title, the numbers beside the rest, and
 #: the profiles beside the pictures, too.

@@ -26,8 +26,7 @@ from ..parts.form import SettingsForm
 from ..parts.layout import button, fill, flow, sentence
 from ..parts.messages import in_words
 from ..parts.work import Latest
-from ..picking.pick import FrameSpots, Pick
-from ..picking.picked_layer import fitted
+from ..picking.picked_layer import FrameSpots, Pick, fitted
 from .spot import Spot, spot_as
 
 if TYPE_CHECKING:

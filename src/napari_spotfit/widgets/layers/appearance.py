@@ -38,7 +38,7 @@ _PERCENTILES = (5.0, 95.0)
 #: In the metadata, the one colour of all faces, which distinguishes results of several images; and
 #: its name among the features that colour faces.
 OWN_COLOR = "own_color"
-#: Those colours, none of which is a stop condition's; in the order of the images.
+#: Those colours, in the order of the images; no stop condition has one of them.
 CHANNEL_COLORS = ("#ffd500", "#00e5ff", "#ff4fd8", "#ff8c1a", "#a6ff4d", "#f5f5f5")
 #: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
 #: one would cover the image of a whole field, and bring back points without a size.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
-from ...results.units import PixelSize
+from ...results.numbers import PixelSize
 from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
 

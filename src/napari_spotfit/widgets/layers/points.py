@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.history import steps
+from ...files.table import steps
 from ...models.columns import IN_PLANE, as_column, index_of
 from ...models.stopping import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits

@@ -11,7 +11,7 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QKeyEvent, QResizeEvent, QValidator
 from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip, QWidget
 
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from .docking import Follower
 from .layout import guard_wheel
 
@@ -29,6 +29,8 @@ _ARROWS = 62
 _LENGTHS = {"nm": 1.0, "µm": 1e3, "\u03bcm": 1e3, "um": 1e3, "mm": 1e6}
 #: A number with a unit of length, which may not yet be typed to its end.
 _WITH_LENGTH = re.compile(r"([\d.eE+-]*\d\.?)\s*([nµ\u03bcum]m?)")
+#: The plural of a unit that is a word, as in frames, counts or counts/px.
+_PLURAL = re.compile(r"(?<=[a-z]{3})s\b")
 #: The colour of a number that would be refused, seen on dark and on light.
 _REFUSED = "#e76f51"
 #: The word for a number that is estimated from the image.
@@ -94,12 +96,13 @@ class NumberBox(QDoubleSpinBox):
             self.make_narrow()
         self.setDecimals(0 if whole else 12)
         self.setRange(_NONE if optional else self._lowest(), self._highest())
-        self.setSuffix(f" {parameter.unit}" if parameter.unit else "")
+        self._show_unit()
         if optional:
             self.setSpecialValueText(self._none)
             self.put(None)
         self.setKeyboardTracking(False)
         guard_wheel(self)
+        self.valueChanged.connect(self._show_unit)
         self.valueChanged.connect(lambda: self.changed.emit(self._value()))
         self.editingFinished.connect(self._on_edited)
         if (edit := self.lineEdit()) is not None:
@@ -122,6 +125,7 @@ class NumberBox(QDoubleSpinBox):
         self.blockSignals(True)
         self.put(value)
         self.blockSignals(False)
+        self._show_unit()
         self._show_start()
 
     def make_narrow(self, least: int = 30) -> None:
@@ -145,7 +149,7 @@ class NumberBox(QDoubleSpinBox):
             both = number if isinstance(number, tuple) else (number,)
             self.begin = float(min(both))
             text = "×".join(self.textFromValue(float(f"{one:.3g}")) for one in both)
-            self._none_text = f"{self._none} ({text}{self.suffix()})"
+            self._none_text = f"{self._none} ({text}{self._unit_of(self.begin)})"
         edit = self.lineEdit()
         if edit is not None and not edit.isModified():
             self._show_none()
@@ -264,6 +268,16 @@ class NumberBox(QDoubleSpinBox):
         edit = self.lineEdit()
         if edit is not None and not self.hasFocus():
             edit.home(False)
+
+    def _unit_of(self, value: float) -> str:
+        """Return what follows a number: one frame, two frames."""
+        unit = self._parameter.unit
+        return f" {_PLURAL.sub('', unit) if value == 1 else unit}" if unit else ""
+
+    def _show_unit(self) -> None:
+        suffix = self._unit_of(self.value())
+        if suffix != self.suffix():
+            self.setSuffix(suffix)
 
     def _value(self) -> float | int | None:
         value = self.value()

@@ -11,7 +11,7 @@ from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
 from ...results.numbers import digits_apart
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from ..napari_compat import canvas_beside
 from .boxes import NumberBox
 from .layout import explain, fill

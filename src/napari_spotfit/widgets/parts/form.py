@@ -12,8 +12,8 @@ from magicgui.widgets.bases import BaseValueWidget, ValuedContainerWidget
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QBoxLayout, QComboBox, QLabel, QWidget
 
-from ...settings.parameter import GROUPS, Parameter, words_of
 from ...settings.settings import Settings
+from ...settings.validation import GROUPS, Parameter, words_of
 from .boxes import NumberBox, accepted
 from .layout import Label, explain, fill, guard_wheel
 

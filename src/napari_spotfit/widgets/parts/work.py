@@ -13,7 +13,7 @@ from napari.qt.threading import create_worker
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, QThreadPool, QTimer, Signal
 
-from ...engine.errors import BackendFallbackWarning
+from ...engine.backend import BackendFallbackWarning
 
 #: Does the work, yields after each step how many are done of how many, returns the result.
 Steps = Generator[tuple[int, int], None, Any]

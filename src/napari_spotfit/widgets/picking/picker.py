@@ -21,8 +21,7 @@ from ..layers.history import History
 from ..layers.maps import LayerMaps
 from ..layers.state import LayerState
 from ..parts.work import Latest
-from .pick import FrameSpots, Pick
-from .picked_layer import PickedLayers, fitted
+from .picked_layer import FrameSpots, Pick, PickedLayers, fitted
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -24,7 +24,7 @@ from ..layers.points import (
 from ..parts.docking import Follower
 from ..parts.layout import explain
 from ..parts.work import Latest
-from .previewer import Previewed, Previewer, PreviewJob
+from .detection_panel import Previewed, Previewer, PreviewJob
 
 if TYPE_CHECKING:
     from napari import Viewer

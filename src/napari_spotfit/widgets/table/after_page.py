@@ -20,9 +20,9 @@ from qtpy.QtWidgets import (
 
 from ...analysis.drift import Drift
 from ...analysis.ring_correlation import RingCorrelation
-from ...files.history import steps
-from ...files.rendered_file import write_rendered
-from ...settings.parameter import Parameter
+from ...files.table import steps
+from ...files.writing import write_rendered
+from ...settings.validation import Parameter
 from ..layers.history import History
 from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
@@ -34,8 +34,7 @@ from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
 from .after_steps import Taken, as_python, correcting, measuring, merging, take
 from .drift_plot import DriftPlot
-from .page import FeatureChoice, Page
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
     from napari import Viewer

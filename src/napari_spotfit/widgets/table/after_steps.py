@@ -15,10 +15,10 @@ from ...analysis.drift_estimate import estimate_drift
 from ...analysis.merging import merge_blinks
 from ...analysis.nena import nena
 from ...analysis.ring_correlation import RingCorrelation, fourier_ring_correlation
-from ...files.history import Step
 from ...files.settings_file import literal
+from ...files.table import Step
+from ...results.numbers import Units
 from ...results.spot_fits import SpotFits
-from ...results.units import Units
 from ..layers.points import fits_of_features, points_arguments
 from ..layers.rendered_image import Looks
 from ..parts.messages import in_words, number

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
-from ...results.units import Units
+from ...results.numbers import Units
 from ..layers.cells import (
     INDEX,
     LABEL,
@@ -33,9 +33,8 @@ from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits
-from .model import NumbersTable
-from .page import FeatureChoice, Page
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, Page, ShownSpots
+from .view import NumbersTable
 
 if TYPE_CHECKING:
     import pandas as pd

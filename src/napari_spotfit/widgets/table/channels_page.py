@@ -22,7 +22,7 @@ from ...analysis.cells import named_channels, table_of_cells
 from ...analysis.pairs import pair_spots
 from ...analysis.registration import register_channels
 from ...models.columns import CHANNEL
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from ..inspecting.panel import doubtful_shown
 from ..layers.cells import INDEX, put_features, to_labels
 from ..layers.images import PLACE, events_of, full_resolution, transform_arguments
@@ -35,9 +35,8 @@ from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits, read_columns
-from .model import NumbersTable
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
+from .view import NumbersTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,9 +13,9 @@ from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
-from ...files.history import steps
-from ...results.units import Units
-from ...settings.parameter import Parameter
+from ...files.table import steps
+from ...results.numbers import Units
+from ...settings.validation import Parameter
 from ..layers.history import History
 from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
@@ -24,8 +24,7 @@ from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.work import Latest
 from .drift_plot import DriftPlot
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...analysis.drift import Drift
-from ...results.units import Units
+from ...results.numbers import Units
 from ..parts.layout import explain
 from ..parts.plots import BLUE, ORANGE, Band, Plot
 

@@ -24,12 +24,11 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.report import save_report
-from ...files.csv_file import csv_parts
-from ...files.spreadsheet import frame_for_spreadsheets
+from ...files.csv_file import csv_parts, frame_for_spreadsheets
 from ...files.table import TEXT, WORDS, SpotTable
 from ...files.writing import publish, scratch, unfinished
+from ...results.numbers import Units
 from ...results.saving import fits_of
-from ...results.units import Units
 from ..layers.images import full_resolution, image_of
 from ..parts.layout import ask_to_save, button, fill
 from ..parts.messages import number

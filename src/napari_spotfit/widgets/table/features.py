@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.history import steps
+from ...files.table import steps
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
 from ...models.profiles import ALL_MODELS
 from ...models.stopping import StopCondition
+from ...results.numbers import Units
 from ...results.spot_fits import SpotFits
-from ...results.units import Units
 from ...settings.options import settings_from
 from ..layers.images import axis_names, is_number, pixel_size
 from ..layers.points import HISTORY, axes_of, settings_of_layer

@@ -12,14 +12,13 @@ from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from ...analysis.filters import Filters
-from ...settings.parameter import Parameter
+from ...settings.validation import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from .features import Feature
-from .page import FeatureChoice
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, ShownSpots
 
 #: Percentiles that the axis runs between, so that a few outliers do not rule it.
 _PERCENTILES = (0.5, 99.5)

@@ -22,16 +22,14 @@ from qtpy.QtWidgets import (
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
-from ...results.numbers import decimals_for, number_text
-from ...results.units import Units
+from ...results.numbers import Units, decimals_for, number_text
 from ..parts.layout import explain, fill, guard_wheel, put_texts, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
 from .export import NamedTable, TableExport
 from .features import as_fits
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     import pandas as pd

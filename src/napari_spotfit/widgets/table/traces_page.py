@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout
 from ...analysis.traces import trace
 from ...images.axes import at
 from ...models.columns import CHANNEL
-from ...results.units import Units
+from ...results.numbers import Units
 from ...settings.settings import Settings
 from ..layers.appearance import CHANNEL_COLORS
 from ..layers.images import channels_of, full_resolution, image_of
@@ -24,8 +24,7 @@ from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import Plot
 from ..parts.work import Latest
 from .export import NamedTable, TableExport
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
