@@ -21,7 +21,7 @@ class CrowdLight : protected CrowdPixels {
   protected:
     // Side of the cells in which the spots of a large crowd move together, in units of the spots' width, and how far
     // from a spot those may be that it moves; spots that move together at most; hidden ones that a crowd may have, and
-    // so many for each candidate.
+    // those for each candidate.
     static constexpr double CELL = 16, FAR = 6;
     static constexpr int TOGETHER = 96, HIDDEN = 24, HIDDEN_EACH = 3;
 
@@ -34,7 +34,7 @@ class CrowdLight : protected CrowdPixels {
     double *level, *level_errors;
     Spot* spots;
     int count = 0;
-    // Of spots that move together: which, and so many numbers of the background.
+    // Spots that move together: which, and the numbers of the background.
     const int* together;
     int moving = 0, levels = 0;
     int *by_cell, *first_of_cell;                        // all spots, those of a cell one after the other
