@@ -6,7 +6,8 @@ default settings, and of good fits. False spots are those found in the same back
 spots, per 10⁶ pixels. ``peers`` compares with installed other programs, at their defaults and at
 their best thresholds. Then standard errors, flags and real images (trust_fits.py), the PSF's width
 and noise (trust_images.py), images that were processed or have unusual spots or light
-(trust_processed.py), and images with lines, saturation, or a wrong camera (trust_shapes.py)."""
+(trust_processed.py), and images with lines, saturation, or a wrong camera (trust_shapes.py).
+"""
 
 from __future__ import annotations
 
