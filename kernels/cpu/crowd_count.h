@@ -35,7 +35,7 @@ class CrowdCount : protected CrowdMoves {
     }
 
   private:
-    // In units of the spots' width: spots nearer to each other are one, as two of 1000 photons are told apart in fewer
+    // In units of the spots' width: spots nearer to each other are one, as two of 1000 photons are resolved in fewer
     // than a tenth of cases there; how far from its place the halves of one that is split begin; how far around a spot
     // that is dropped the others move until they were fitted without it, where its light has fallen to a hundredth.
     static constexpr double ONE_SPOT = 0.6, HALF_APART = 0.6, APART = 3;
@@ -149,7 +149,7 @@ class CrowdCount : protected CrowdMoves {
         if (any) remove_dropped();
         return any;
     }
-    // Joins spots that are nearer to each other than two can be told apart.
+    // Joins spots that are nearer to each other than two can be resolved.
     bool merge() {
         bool any = false;
         sort();
