@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
-from ..cpu.layouts import DetectionSettings, ErrorColumns, FilteredNoise, FlatAreaRule, LoneWork
+from ..cpu.layouts import (
+    DetectionSettings,
+    ErrorColumns,
+    FilteredNoise,
+    FlatAreaRule,
+    LoneWork,
+    VerdictSettings,
+)
 from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from .compile import PIXEL_TYPES, Device, as_argument, kernel
@@ -91,10 +98,15 @@ def cut_out_on(
     return rois.view(values.dtype).reshape(count, *roi_shape)
 
 
-def long_spots(
-    device: Device, frames: Any, spots: NDArray[np.uint8], count: int, sigma: float
+def flags_by_surroundings(
+    device: Device,
+    frames: Any,
+    spots: NDArray[np.uint8],
+    count: int,
+    sigma: float,
+    verdicts: VerdictSettings,
 ) -> NDArray[np.uint32]:
-    """Return the flags of elongated spots, 0 for others.
+    """Return the flags of elongated spots, or of those out of focus, 0 for others.
 
     Parameters
     ----------
@@ -108,15 +120,17 @@ def long_spots(
         Number of spots.
     sigma : float
         The PSF's σ.
+    verdicts : VerdictSettings
+        What is looked for, and the shape of the ROIs.
     """
     commands, found = device.commands(), device.allocate(count * np.dtype(np.uint32).itemsize)
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
     kernel = device.kernel(
-        "cuda/elongation.cu", "find_long_spots", THREADS=SPOT_THREADS, PIXEL=pixel
+        "cuda/elongation.cu", "look_around_spots", THREADS=SPOT_THREADS, PIXEL=pixel
     )
     given = (
         frames, *map(np.int64, frames.shape[1:]), commands.upload(spots), np.int64(count),
-        np.float64(sigma), found,
+        np.float64(sigma), bytes(verdicts.roi), np.int32(verdicts.around), found,
     )  # fmt: skip
     commands.launch(kernel, (-(-count // SPOT_THREADS),), (SPOT_THREADS,), given)
     flags: NDArray[np.uint8] = commands.download(found)
