@@ -319,11 +319,10 @@ class SettingFields:
         maximum=1.7,
         none_means="unknown",
         step=0.05,
-        shown="apart",
     )
     wavelength: float | None = setting(
         None, "Wavelength", "That of the light that the camera sees, in vacuum.", "optics",
-        unit="nm", minimum=200, maximum=2000, none_means="unknown", step=10, shown="apart",
+        unit="nm", minimum=200, maximum=2000, none_means="unknown", step=10,
     )  # fmt: skip
     refractive_index: float | None = setting(
         None,
@@ -334,7 +333,6 @@ class SettingFields:
         maximum=2,
         none_means="that of air, water or oil, by the numerical aperture",
         step=0.01,
-        shown="apart",
     )
     backend: Backend = setting(
         "auto",

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
-from ..cpu.layouts import DetectionSettings, ErrorColumns, FilteredNoise, FlatAreaRule, LoneWork
+from ..cpu.layouts import (
+    DetectionSettings,
+    ErrorColumns,
+    FilteredNoise,
+    FlatAreaRule,
+    LoneWork,
+)
 from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from .compile import PIXEL_TYPES, Device, as_argument, kernel
