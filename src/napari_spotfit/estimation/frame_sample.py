@@ -19,13 +19,13 @@ from ..images.reading import evenly_spread
 
 Numbers = NDArray[np.int64]
 
-#: At so many frames is glanced, of images that are read from files at one in so many.
+#: The number of frames that are glanced at; of images that are read from files, one in this many.
 _GLANCES, _IN_FILES = 128, 50
-#: Kinds lie so many times farther apart than frames of one kind differ.
+#: The distance of two kinds over the standard deviation of frames of one kind.
 _APART = 4.0
-#: A kind has so many of the frames that were glanced at, at least, and this share of them.
+#: The least number of frames of a kind, among those that were glanced at, and its least share.
 _LEAST, _LEAST_SHARE = 2, 0.015
-#: So few frames have no period that counts.
+#: This many frames, or fewer, have no period that counts.
 _FEW = 16
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -42,7 +42,7 @@ _FOUND: WeakKeyDictionary[FrameReader, Kinds | None] = WeakKeyDictionary()
 
 
 def golden_steps(count: int, size: int) -> Numbers:
-    """Return so many different numbers below a size, in steps of the golden ratio, in that order.
+    """Return a count of different numbers below a size, in steps of the golden ratio.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def golden_steps(count: int, size: int) -> Numbers:
 
 
 def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Numbers:
-    """Return rising numbers of so many of the chosen frames; where there are two kinds, of each."""
+    """Return rising numbers of some of the chosen frames; where there are two kinds, of each."""
     if count >= len(chosen):
         return chosen
     kinds = _kinds(reader)

@@ -145,22 +145,22 @@ WIDTHS = (1.3, 0.8, 2.2, 3.6)
 #: What is found with a width is of that width, within this factor; the widths lie as far apart.
 _AGREES = 1.4
 #: The width is looked for again with what was found until it changes by less than this
-#: fraction, at most so many times.
+#: fraction, at most this many times.
 _SETTLED, _ROUNDS = 0.05, 5
-#: So many spots are fitted, those around the middle.
+#: This many spots are fitted, those around the middle.
 _FITTED = 2000
-#: So many where they are fitted together, until that changes the width by less than this fraction.
+#: This many where they are fitted together, until the width changes by less than this fraction.
 _JOINTLY_FITTED, _REFINED = 150, 0.02
-#: Spots count whose errors are not so much larger than that of this share, the brightest.
+#: Spots count whose errors are at most this many times those of this share, the brightest.
 #: Brightness itself would choose the spots that are two.
 _BRIGHT, _BRIGHTEST = 2.0, 0.2
-#: Fits that are as many standard errors wider or narrower than most are of several spots, or of
-#: none; fits of spots with one width differ by so much, as a fraction, besides.
+#: Fits that are this many standard errors wider or narrower than most are of several spots, or of
+#: none; fits of spots with one width differ by this fraction besides.
 _FARTHEST, _DIFFER = 2.0, 0.03
 #: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
-#: Fits of dim spots are narrow, wherever they begin: by so many times the square of their error at
-#: least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).
+#: Fits of dim spots are narrow, wherever they begin: by this many times the square of their error
+#: at least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).
 _NARROW = 1.2
 #: What speaks against a fit whose width is asked for: all but the width itself.
 _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
@@ -168,9 +168,9 @@ _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
 _BETTER_WITHOUT = (
     Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),
 )  # fmt: skip
-#: Noise makes up to so many times more false spots than are expected, where it is skewed or no
-#: camera's own. Spots stand out of it that are as many, and as high, as it makes less often than
-#: once in e^9, and of which it makes no more than this share.
+#: Noise that is skewed, or no camera's own, makes up to this many times more false spots than are
+#: expected. Spots stand out of it if it makes as many, and as high ones, less often than once in e
+#: to this power, and no more than this share of them.
 _MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
 #: How many of the spots, by their height, are compared with noise.
 _COMPARED = 24
@@ -438,7 +438,7 @@ def standing_out(
 ) -> float:
     """Return the score from which on noise hardly makes as many spots; infinite if it may.
 
-    The bound is Chernoff's, for the number of false spots in so many pixels.
+    The bound is Chernoff's, for the number of false spots in that many pixels.
 
     Examples
     --------
