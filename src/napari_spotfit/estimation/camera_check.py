@@ -21,21 +21,24 @@ from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
 from .spot_noise import light_left
 
-#: The share of good fits whose background may lie below 0; by how many standard errors; and the
-#: least number of them that counts.
+#: The share of good fits whose background may lie below 0; by how many standard errors a background
+#: must do so to count; and the least number of such fits.
 _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
 #: Fits that show the photon noise, at least, and how many of its standard errors it must be off.
 _LEAST_FITS, _SURE = 10, 3.0
-#: The least gain, in units of its standard error, that an image shows.
+#: An image shows its gain where that is this many times its standard error.
 _SHOWN = 4.0
 #: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
 _FEWEST_ELECTRONS = 200.0
-#: A spot's shape may be off by so much of its height, which is no noise.
+#: A spot's shape may be off by this fraction of its height, which is no noise.
 _SHAPE = 0.05
 #: Spots that go with their calibration are seldom less probable; the share of others at most; and
 #: χ² per pixel by maximum likelihood of half of the spots, if they look like their PSF.
 _IMPROBABLE, _UNLIKE_SPOTS, _UNLIKE_CHI = 1e-3, 0.5, 1.35
-#: Of fewer fits than show a share, all must be unlike their calibration, and at least this number.
+#: Beads far beyond the range are two lobes: the least number of pairs, the share of fits that are
+#: in pairs, and by how many pixels their distances may differ.
+_LEAST_PAIRS, _IN_PAIRS, _SAME = 3, 0.8, 0.7
+#: Of fewer fits than show a share, all must be unlike their calibration, this many at least.
 _ALL_OF = 3
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
