@@ -29,6 +29,10 @@ from .single_fits import OVERLAP, Singles, distances, singles_of
 _MEET, _PASSES = 3.0, 4
 #: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
+#: Widths of points, over the PSF's, of which something extended needs fewer. Of hidden points a
+#: crowd has no more, for each that was detected, than the first if they leave more than noise does,
+#: and than the second at all: random ones at 8 per µm² have three, clusters of 20 have eight.
+_WIDER, _POOR, _MOST = (1.5, 2.0, 1.25), 3, 8
 
 
 def takes_joint_fits(job: FitJob, block: Block) -> bool:
@@ -138,7 +142,7 @@ class _Crowds:
         self, job: FitJob, block: Block, sigma: float, positions: Positions, single: Columns,
         singles: Singles,
     ) -> None:  # fmt: skip
-        self._job, self._positions, self._sigma = job, positions, sigma
+        self._job, self._block, self._positions, self._sigma = job, block, positions, sigma
         self._flags, self._photons = single["flags"], single["photons"]
         self._fitter, self._shape = JointFitter(job, block, sigma), block.frame_shape
         #: Where joint fits begin.
@@ -180,6 +184,7 @@ class _Crowds:
         self._crowd = self._linked(LINKED)
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
+        self._has_met = np.zeros(len(self._frame_of_crowd), np.bool_)
         self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
         points, is_fitted = self._points(self._crowd), self._in_crowd
         for _ in range(1 if self._job.one_row_per_position else _PASSES):
@@ -192,6 +197,9 @@ class _Crowds:
             if not is_fitted.any():
                 break
         spots: NDArray[np.void] = points[points["pixels"] > 0]
+        self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
+        if not self._job.one_row_per_position:
+            self._is_blob = self._blobs(spots)
         return spots
 
     def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -215,6 +223,7 @@ class _Crowds:
                 break
             label = better
         changed = np.unique(label[label != np.arange(len(label))])
+        self._has_met[changed] = True
         self._crowd, points["crowd"] = label[self._crowd], label[points["crowd"]]
         self._in_crowd = self._in_crowd | (np.isin(self._crowd, changed) & self._there)
         joined: NDArray[np.bool_] = np.isin(points["crowd"], changed) & takes_part
@@ -278,11 +287,43 @@ class _Crowds:
         return _Spots(joint, columns, places, own, position, least[own])
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
-        flags = self._flags[position]
-        long = np.uint32(Flag.ELONGATED)
-        flags = flags & ~long | np.where(self._is_line()[spots["crowd"]], long, np.uint32(0))
+        flags = self._flags[position] & ~np.uint32(Flag.ELONGATED)
+        for flag, of_crowd in ((Flag.ELONGATED, self._is_line()), (Flag.BLOB, self._is_blob)):
+            flags |= np.where(of_crowd[spots["crowd"]], np.uint32(flag), np.uint32(0))
         columns = columns_of(self._fitter, self._job, self._shape, spots, flags)
         return columns | {EVIDENCE: spots["evidence"]}
+
+    def _blobs(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which crowds are extended: fewer wide points make the data as likely.
+
+        Those are looked at whose spots were hidden for the greater part, or not good by themselves.
+        """
+        crowds, one = len(self._frame_of_crowd), spots["crowd"]
+        hidden = np.bincount(one[spots["candidate"] < 0], minlength=crowds)
+        begun = np.bincount(self._crowd[self._there], minlength=crowds)
+        doubtful = np.bincount(self._crowd[self._there & ~self._good], minlength=crowds)
+        count = np.bincount(one, minlength=crowds)
+        cost = self._fitter.least_score**2 / 2
+        lost, is_poor = np.zeros(crowds), np.zeros(crowds, np.bool_)
+        lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
+        is_poor[one] = spots["deviance"] > spots["tolerated"]
+        found = (hidden >= _MOST * begun) & (hidden > 0) | is_poor & (hidden >= _POOR * begun)
+        asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
+        points, frame = self._points(self._crowd), self._positions.frames
+        for width in (1.0, *_WIDER):
+            # Crowds that have met were fitted in other pixels the second time.
+            which = (asked & ~found) if width > 1 else (asked & self._has_met)
+            rows = which[self._crowd] & self._there
+            if not rows.any():
+                continue
+            sigma = width * self._sigma
+            fitter = JointFitter(self._job, self._block, sigma, widest=self._sigma)
+            own = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
+            if width > 1:
+                found |= which & (own <= lost)
+            else:
+                lost[which] = own[which]
+        return found
 
     def _is_line(self) -> NDArray[np.bool_]:
         """Return which crowds are lines: of several spots, most were long by themselves."""

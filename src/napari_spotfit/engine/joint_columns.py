@@ -81,7 +81,7 @@ def _flags_of(
     spots: NDArray[np.void], before: NDArray[Any], shape: tuple[int, ...], sigma: float
 ) -> NDArray[Any]:
     """Return what may be wrong with spots that were fitted together."""
-    kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED
+    kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED | Flag.BLOB
     flags: NDArray[Any] = before & np.uint32(kept)
     y, x, edge = spots["y"], spots["x"], sigma - 0.5
     height, width = shape

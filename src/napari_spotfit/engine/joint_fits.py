@@ -92,7 +92,33 @@ class JointFitter:
         self.sigma, self.scale = sigma, Scale.of(noise)
         self._reach = int(_REACH * (widest or sigma)) + 1
         self._job, self._first_row = job, block.first_row
+        #: How far a spot stands out of the noise, as a normal deviate, at least.
+        self.least_score = score_for(job.settings.false_spots, min(max(sigma, 0.5), 10.0))
         self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
+
+    def loss(
+        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
+        cost: float,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Return how unlikely each crowd is made at best, in nats, each spot costing something.
+
+        Parameters
+        ----------
+        points, is_fitted, frame
+            As of :meth:`fit`.
+        cost : float
+            What a spot must add to the logarithm of the likelihood.
+
+        Returns
+        -------
+        ndarray
+            By the number of the crowd; 0 for those that are not fitted.
+        """
+        spots = self.fit(points, is_fitted, frame, counts_spots=True)
+        crowds, at = np.unique(spots["crowd"], return_index=True)
+        lost = np.zeros(int(points["crowd"].max(initial=-1)) + 1)
+        lost[crowds] = spots["deviance"][at] / 2 + cost * spots["spots"][at]
+        return lost
 
     def fit(
         self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
@@ -125,9 +151,8 @@ class JointFitter:
             address(pixels), *pixels.shape[1:], self._first_row,
             PIXEL_TYPES[pixels.dtype.str[1:]], settings.pixel == "integrated",
             1 / self.scale.unit, self.scale.shift, self.sigma, self._reach,
-            score_for(settings.false_spots, min(max(self.sigma, 0.5), 10.0)),
-            counts_spots, settings.max_iterations, address(frame), address(places),
-            address(light), len(points), address(members), address(first),
+            self.least_score, counts_spots, settings.max_iterations, address(frame),
+            address(places), address(light), len(points), address(members), address(first),
         )  # fmt: skip
         parts: dict[int, list[NDArray[np.void]]] = {}
 
