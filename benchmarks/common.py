@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # For the tests' scenes, real files and mouse.
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "helpers")]
 
-#: What the last whole runs have printed beside limits; a table of docs/performance.md.
+#: What the last whole runs have printed beside limits; the tables of docs/measured.md.
 RESULTS = ROOT / "benchmarks" / "results.json"
 #: Limits of the line that is being printed.
 _limits: list[dict[str, Any]] = []

@@ -77,21 +77,25 @@ inline void profile_line(double center, double sigma, bool is_integrated, int co
     }
 }
 
-// Unit light of a spot as a product of lines along y and x, and their slopes by the centre.
+// The axes, the fastest first. A plane is a volume of one plane, whose spots do not move along z.
+enum Axis { X, Y, Z, ALL_AXES };
+
+// Unit light of a spot as a product of lines along each axis, and their slopes by the centre.
 struct Footprint {
-    int top, left, rows, columns;
-    float *y, *slope_y, *x, *slope_x;
+    int first[ALL_AXES], size[ALL_AXES];
+    float *value[ALL_AXES], *slope[ALL_AXES];
 };
 
-// Sums over pixels of weights times products of the light of two spots, or their slopes along x or y.
-struct PairSums {
-    double light_light, light_x, light_y, x_light, x_x, x_y, y_light, y_x, y_y;  // first spot, second spot
+// The parameters of a spot are its place along the axes that it moves along, and its light. Sums over pixels of
+// weights times products of the slopes by them, at unit light, of two spots.
+template <int AXES> struct PairSums {
+    static constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
+    double products[PARAMETERS][PARAMETERS];
 };
-// The same of one spot, what the residual pulls at it, and its products with up to three numbers of the background.
-struct OwnSums {
-    double light_light, light_x, light_y, x_x, x_y, y_y;
-    double pull_light, pull_x, pull_y;
-    double ground[3][3];  // light, x and y with each
+// The same of one spot, what the residual pulls at it, and its products with the numbers of the background.
+template <int AXES> struct OwnSums : PairSums<AXES> {
+    double pulls[AXES + 1];
+    double ground[AXES + 1][AXES + 1];  // of each number, with each parameter
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -166,7 +166,7 @@ def quoted(text: str) -> str:
 PARTS = {
     "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
     "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
-    "docs/performance.md": {"measured": measured},
+    "docs/measured.md": {"measured": measured},
     "docs/reference/keys.md": {"keys": keys},
     "docs/reference/settings.md": {"settings": settings},
     "docs/reference/verdicts.md": {"stops": stops},

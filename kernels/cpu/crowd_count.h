@@ -35,16 +35,22 @@ class CrowdCount : protected CrowdMoves {
     }
 
   private:
-    // In units of the spots' width: spots nearer to each other are one; how far apart the halves of one that is split
-    // are put; how far around a spot that is dropped the others move until they were fitted without it.
+    // In units of the spots' width: spots nearer to each other are one, as two of 1000 photons are told apart in fewer
+    // than a tenth of cases there; how far from its place the halves of one that is split begin; how far around a spot
+    // that is dropped the others move until they were fitted without it, where its light has fallen to a hundredth.
     static constexpr double ONE_SPOT = 0.6, HALF_APART = 0.6, APART = 3;
-    // Evidence, in units of the least, above which a spot is needed beyond doubt.
+    // In the same unit: a neighbour as near begins with the light of one that is dropped.
+    static constexpr double HEIR = 2;
+    // Evidence, in units of the least, above which a spot is needed beyond doubt: by its light over its error, it is
+    // half of what it is with the neighbours fitted without it at worst, in simulations.
     static constexpr double SURE = 2.5;
     // A spot is split to see whether it is two from this score on: twice the logarithm of a likelihood, of a
-    // quadrupole.
+    // quadrupole's two numbers, which one spot in 250 exceeds by noise.
     static constexpr double QUADRUPOLE = 11;
-    // Spots whose score is above the least by so much are added before others; how often spots are added, and dropped.
+    // Spots whose score is above the least by so much are added before others, whose score they may change.
     static constexpr double CLEAR = 2;
+    // How often spots are added, and dropped, at most, and steps of those around one that is dropped: few crowds of
+    // simulations need as many.
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
     int errors_found = -1;  // the sweep before
@@ -63,11 +69,11 @@ class CrowdCount : protected CrowdMoves {
             };
             for (int a = 0; a < moving; ++a) {
                 Spot& s = spots[together[a]];
-                for (int k = of_all ? 0 : 2; k < 3; ++k) s.errors[k] = error(3 * a + k);
+                for (int k = of_all ? 0 : f.axes; k <= f.axes; ++k) s.errors[k] = error(parameters() * a + k);
                 s.is_dropped = s.is_tested = false;
-                s.evidence = square_of(s.light / s.errors[2]) / 2;
+                s.evidence = square_of(s.light / s.errors[f.axes]) / 2;
             }
-            if (of_all) level_errors[cell] = error(3 * moving);
+            if (of_all) level_errors[cell] = error(parameters() * moving);
             if (of_all && is_known) find_width(cell);
         });
     }
@@ -75,15 +81,16 @@ class CrowdCount : protected CrowdMoves {
     bool is_needed(int i) {
         Spot& own = spots[i];
         const int cell = cell_of(own);
-        struct Place { double y, x, light; };
+        struct Place { double at[ALL_AXES], light; };
         Place before[TOGETHER];
         int near[TOGETHER];
-        double nearest = square_of(APART * f.sigma);
+        const double apart = square_of(APART * f.sigma[X]);
+        double nearest = apart;
         int heir = -1;
         moving = 0;
         for (int j = 0; j < count && moving < TOGETHER - 1; ++j) {
-            const double far = square_of(spots[j].x - own.x) + square_of(spots[j].y - own.y);
-            if (j == i || spots[j].is_dropped || far > square_of(APART * f.sigma)) continue;
+            const double far = square_between(spots[j].at, own.at);
+            if (j == i || spots[j].is_dropped || far > apart) continue;
             near[moving++] = j;
             if (far < nearest) nearest = far, heir = j;
         }
@@ -92,16 +99,16 @@ class CrowdCount : protected CrowdMoves {
         levels = levels_of_cell();
         // Spots do not move the background of many others.
         if (!all_move()) levels = 0;
-        choose_part(INFINITE, -INFINITE, INFINITE, -INFINITE);
+        choose_part(NOWHERE);
         find_base(cell);
         const double with = evaluate(cell);
         const Levels ground = levels_of(cell);
         for (int k = 0; k < moving; ++k) {
             const Spot& s = spots[together[k]];
-            before[k] = {s.y, s.x, s.light};
+            before[k] = {{s.at[X], s.at[Y], s.at[Z]}, s.light};
         }
         --moving;
-        if (heir >= 0 && nearest < square_of(2 * f.sigma)) take_over(spots[heir], own);
+        if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) take_over(spots[heir], own);
         own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
         if (own.evidence < square_of(f.least_score) / 2) {
             own.is_dropped = true, own.light = 0;
@@ -111,7 +118,8 @@ class CrowdCount : protected CrowdMoves {
         ++moving;
         for (int k = 0; k < moving; ++k) {
             Spot& s = spots[together[k]];
-            s.y = before[k].y, s.x = before[k].x, s.light = before[k].light;
+            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = before[k].at[axis];
+            s.light = before[k].light;
             shape(s);
         }
         restore(cell, ground);
@@ -122,7 +130,7 @@ class CrowdCount : protected CrowdMoves {
     // Gives a spot the light of another one, and a place between both.
     void take_over(Spot& a, const Spot& b) {
         const double sum = a.light + b.light;
-        a.x = (a.x * a.light + b.x * b.light) / sum, a.y = (a.y * a.light + b.y * b.light) / sum;
+        for (int axis = X; axis < f.axes; ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
         shape(a);
     }
@@ -146,11 +154,12 @@ class CrowdCount : protected CrowdMoves {
         bool any = false;
         sort();
         for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
+        // Places along y change a little as spots become one.
         for (int i = 0; i < count; ++i)
-            for (int j = i - 1; j >= 0 && spots[i].y - spots[j].y < 2 * ONE_SPOT * f.sigma; --j) {
+            for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
                 Spot &a = spots[j], &b = spots[i];
                 if (a.is_dropped || b.is_dropped) continue;
-                if (square_of(a.x - b.x) + square_of(a.y - b.y) >= square_of(ONE_SPOT * f.sigma)) continue;
+                if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
                 take_over(a, b);
                 a.stirred = sweep + 1;
                 if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
@@ -160,24 +169,38 @@ class CrowdCount : protected CrowdMoves {
         return any;
     }
 
-    void convolve(const float* kernel, const float* from, float* to) const {
-        // Along x, then along y in place of a third plane: rows that are done are not needed again.
-        for (int y = 0; y < rows; ++y)
+    // Along each axis in turn, by way of `base`.
+    void convolve(const float* const* kernels, const float* pixels, float* result) const {
+        convolve_lines(kernels[X], pixels, f.axes > Z ? result : base);
+        if (f.axes > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
+        else convolve_across(kernels[Y], Y, base, result);
+    }
+    void convolve_lines(const float* kernel, const float* pixels, float* result) const {
+        const int reach = f.reach[X];
+        over_lines([&](int z, int y) {
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const float* const row = from + y * stride + margin + x;
+                const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
                 for (int k = -reach; k <= reach; ++k)
-                    sum = multiply_add(load_pixels(row + k), Pixels(kernel[k + reach]), sum);
-                store_pixels(at(base, y) + x, sum);
+                    sum = multiply_add(load_pixels(middle + k), Pixels(kernel[k + reach]), sum);
+                store_pixels(at(result, z, y) + x, sum);
             }
-        for (int y = 0; y < rows; ++y)
+        });
+    }
+    void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
+        const int reach = f.reach[axis];
+        const long long apart = axis == Y ? stride : stride * rows;
+        over_lines([&](int z, int y) {
+            const int place = axis == Y ? y : z;
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
+                const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
                 for (int k = -reach; k <= reach; ++k)
-                    if (y + k >= 0 && y + k < rows)
-                        sum = multiply_add(load_pixels(at(base, y + k) + x), Pixels(kernel[k + reach]), sum);
-                store_pixels(at(to, y) + x, sum);
+                    if (place + k >= 0 && place + k < size(axis))
+                        sum = multiply_add(load_pixels(middle + k * apart), Pixels(kernel[k + reach]), sum);
+                store_pixels(at(result, z, y) + x, sum);
             }
+        });
     }
 
     void find_residual() {
@@ -189,82 +212,122 @@ class CrowdCount : protected CrowdMoves {
     }
     // How far a spot at each pixel would stand out of the noise, from its light times what `other` has, into `base`.
     void find_scores() {
-        for (int y = 0; y < rows; ++y)
+        over_lines([&](int z, int y) {
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const Pixels error = load_pixels(at(other, y) + x), light = load_pixels(at(trial, y) + x);
-                const auto counts_here = select(error > 0.0f, load_pixels(at(counts, y) + x), Pixels(0.0f)) > 0.0f;
+                const Pixels error = load_pixels(at(other, z, y) + x), light = load_pixels(at(trial, z, y) + x);
+                const auto counts_here = select(error > 0.0f, load_pixels(at(counts, z, y) + x), Pixels(0.0f)) > 0.0f;
                 const Pixels score = light / square_root(select(counts_here, error, Pixels(1.0f)));
-                store_pixels(at(base, y) + x, select(counts_here, score, Pixels(-INFINITE)));
+                store_pixels(at(base, z, y) + x, select(counts_here, score, Pixels(-INFINITE)));
             }
+        });
     }
     // Of equal ones, the first.
-    bool is_highest(int y, int x) const {
-        const float own = at(base, y)[x];
-        for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v)
-            for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
-                const float there = at(base, v)[u];
-                const bool is_earlier = v < y || (v == y && u < x);
-                if (is_earlier ? there >= own : there > own) return false;
-            }
+    bool is_highest(int z, int y, int x) const {
+        const float own = at(base, z, y)[x];
+        for (int w = z > 0 ? z - 1 : 0; w <= z + 1 && w < depth; ++w)
+            for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v)
+                for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
+                    const float there = at(base, w, v)[u];
+                    const bool is_earlier = w != z ? w < z : v != y ? v < y : u < x;
+                    if (is_earlier ? there >= own : there > own) return false;
+                }
         return true;
     }
-    bool is_near_spot(double y, double x) const {
+    bool is_near_spot(const double* place) const {
         for (int i = 0; i < count; ++i)
-            if (square_of(spots[i].x - x) + square_of(spots[i].y - y) < square_of(ONE_SPOT * f.sigma)) return true;
+            if (square_between(spots[i].at, place) < square_of(ONE_SPOT * f.sigma[X])) return true;
         return false;
     }
 
     // Adds spots where the residual stands out of the noise as one does.
     bool add_hidden() {
         find_residual();
-        float kernel[2 * 64 + 1 + SIDE_BY_SIDE * 2], slope[2 * 64 + 1 + SIDE_BY_SIDE * 2];
-        const int side = 2 * reach + 1;
-        profile_line(reach, f.sigma, f.is_integrated, side, static_cast<int>(padded(side)), kernel, slope);
-        convolve(kernel, pull, trial);
-        for (int k = 0; k < side; ++k) kernel[k] *= kernel[k];
-        convolve(kernel, weight, other);
+        float* kernels[ALL_AXES];
+        for (int axis = X; axis < f.axes; ++axis) {
+            kernels[axis] = spare_lines + 2 * axis * line;
+            profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
+                         kernels[axis], kernels[axis] + line);
+        }
+        convolve(kernels, pull, trial);
+        for (int axis = X; axis < f.axes; ++axis)
+            for (int k = 0; k <= 2 * f.reach[axis]; ++k) kernels[axis][k] *= kernels[axis][k];
+        convolve(kernels, weight, other);
         find_scores();
         const int before = count;
-        for (double least = f.least_score + CLEAR; count == before && least >= f.least_score; least -= CLEAR)
-            for (int y = 0; y < rows; ++y)
+        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR)
+            over_lines([&](int z, int y) {
                 for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
-                    if (!any(load_pixels(at(base, y) + first) > float(least))) continue;
-                    for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x)
-                        if (at(base, y)[x] > float(least) && is_highest(y, x) && count < most && !is_near_spot(y, x))
-                            add(y, x, at(trial, y)[x] / at(other, y)[x], -1);
+                    if (!any(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+                    for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
+                        const double place[] = {double(x), double(y), double(z)};
+                        if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
+                            !is_near_spot(place))
+                            add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
+                    }
                 }
+            });
         return count > before;
     }
 
+    // How much longer than a spot the residual at one is in the plane of two axes: the score, and the direction.
+    struct Quadrupole {
+        double along, across;
+        double score() const { return along * along + across * across; }
+    };
+    static constexpr Axis FIRST[] = {X, X, Y}, SECOND[] = {Y, Z, Z};
+    // In the planes of x and y and, in volumes, of x and z, and y and z.
+    template <int PLANES> void find_quadrupoles(const Spot& s, Quadrupole* found) const {
+        const Footprint& p = s.shape;
+        const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
+        double sums[PLANES][4] = {};
+        for (int z = planes.begin; z < planes.end; ++z)
+            for (int y = lines.begin; y < lines.end; ++y) {
+                const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
+                for (int x = pixels.begin; x < pixels.end && x < columns; ++x) {
+                    const double e = of_line * p.value[X][x - p.first[X]];
+                    const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
+                    const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y],
+                                            (z - s.at[Z]) * scale[Z]};
+                    UNROLL
+                    for (int k = 0; k < PLANES; ++k) {
+                        const double a = apart[FIRST[k]], b = apart[SECOND[k]];
+                        const double along = e * (a * a - b * b), across = e * 2 * a * b;
+                        sums[k][0] += g * along, sums[k][1] += g * across;
+                        sums[k][2] += w * along * along, sums[k][3] += w * across * across;
+                    }
+                }
+            }
+        for (int k = 0; k < PLANES; ++k) {
+            const double* const sum = sums[k];
+            const bool is_known = sum[2] > 0 && sum[3] > 0;
+            if (is_known) found[k] = {sum[0] / __builtin_sqrt(sum[2]), sum[1] / __builtin_sqrt(sum[3])};
+            else found[k] = {};
+        }
+    }
     // Splits spots whose residual is that of two.
     bool split() {
         find_residual();
-        const int before = count;
+        const int before = count, planes_of_axes = f.axes > Z ? 3 : 1;
         for (int i = 0; i < before && count < most; ++i) {
-            const Spot& s = spots[i];
-            const Footprint& p = s.shape;
-            double sums[4] = {};
-            for (int y = p.top > 0 ? p.top : 0; y < p.top + p.rows && y < rows; ++y) {
-                const double dy = y - s.y, ey = p.y[y - p.top];
-                for (int x = p.left > 0 ? p.left : 0; x < p.left + p.columns && x < columns; ++x) {
-                    const double dx = x - s.x, e = ey * p.x[x - p.left];
-                    const double along = e * (dx * dx - dy * dy), across = e * 2 * dx * dy;
-                    const double w = at(weight, y)[x], g = at(pull, y)[x];
-                    sums[0] += g * along, sums[1] += g * across, sums[2] += w * along * along,
-                        sums[3] += w * across * across;
-                }
-            }
-            if (!(sums[2] > 0 && sums[3] > 0)) continue;
-            const double a = sums[0] / __builtin_sqrt(sums[2]), b = sums[1] / __builtin_sqrt(sums[3]);
-            const double size = a * a + b * b;
-            if (!(size > QUADRUPOLE)) continue;
-            const double cosine = a / __builtin_sqrt(size), half = HALF_APART * f.sigma;
-            const double dx = half * __builtin_sqrt((1 + cosine) / 2);
-            const double dy = (b < 0 ? -half : half) * __builtin_sqrt((1 - cosine) / 2);
-            add(s.y - dy, s.x - dx, s.light / 2, -1);
+            Quadrupole found[3];
+            if (f.axes > Z) find_quadrupoles<3>(spots[i], found);
+            else find_quadrupoles<1>(spots[i], found);
+            int best = 0;
+            for (int k = 1; k < planes_of_axes; ++k)
+                if (found[k].score() > found[best].score()) best = k;
+            if (!(found[best].score() > QUADRUPOLE)) continue;
+            const Axis a = FIRST[best], b = SECOND[best];
+            const double cosine = found[best].along / __builtin_sqrt(found[best].score());
+            const double half = HALF_APART * f.sigma[X];
+            double step_of[ALL_AXES] = {}, place[ALL_AXES];
+            step_of[a] = half * __builtin_sqrt((1 + cosine) / 2) / scale[a];
+            step_of[b] = (found[best].across < 0 ? -half : half) * __builtin_sqrt((1 - cosine) / 2) / scale[b];
             Spot& own = spots[i];
-            own.y += dy, own.x += dx, own.light /= 2, own.stirred = sweep + 1;
+            own.light /= 2, own.stirred = sweep + 1;
+            for (int axis = X; axis < ALL_AXES; ++axis)
+                place[axis] = own.at[axis] - step_of[axis], own.at[axis] += step_of[axis];
             shape(own);
+            add(place, own.light, -1);
         }
         return count > before;
     }

@@ -12,55 +12,21 @@ class CrowdInformation : protected CrowdLight {
     double *gradient, *step;
 
     CrowdInformation(const JointFits& fits, long long which, void* work) : CrowdLight(fits, which, work) {
-        const int size = 3 * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 3;
+        const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + f.axes;
         BandedMatrix* const matrices[] = {&normal, &factor};
         for (BandedMatrix* matrix : matrices) {
-            matrix->room = size;
+            matrix->room = size, matrix->block = parameters();
             matrix->rows = memory.take<double>(static_cast<long long>(size) * size);
             matrix->end = memory.take<int>(size);
         }
         gradient = memory.take<double>(size), step = memory.take<double>(size);
     }
 
-    // The Fisher information of the spots that move, and the likelihood's gradient: x, y and light of each, then the
+    // The Fisher information of the spots that move, and the likelihood's gradient: place and light of each, then the
     // background.
     void find_normal(int cell) {
-        const int first = 3 * moving;
-        normal.size = factor.size = first + levels, normal.border = factor.border = levels;
-        for (int a = 0, last = 0; a < moving; ++a) {
-            const Spot& s = spots[together[a]];
-            for (int b = moving - 1; b > last; --b)
-                if (overlap(s.shape, spots[together[b]].shape)) last = b;
-            if (last < a) last = a;
-            for (int i = 3 * a; i < 3 * a + 3; ++i) {
-                normal.end[i] = factor.end[i] = 3 * (last + 1);
-                for (int j = 3 * a; j < normal.end[i]; ++j) normal.at(i, j) = 0;
-            }
-            const OwnSums own = levels == 3 ? own_sums<3>(s.shape, cell)
-                                : levels    ? own_sums<1>(s.shape, cell)
-                                            : own_sums<0>(s.shape, cell);
-            const double block[3][3] = {{own.x_x, own.x_y, own.light_x},
-                                        {own.x_y, own.y_y, own.light_y},
-                                        {own.light_x, own.light_y, own.light_light}};
-            put(a, a, block, s.light, s.light);
-            double* const g = gradient + 3 * a;
-            g[0] = s.light * own.pull_x, g[1] = s.light * own.pull_y, g[2] = own.pull_light;
-            for (int k = 0; k < levels; ++k) {
-                normal.at(3 * a, first + k) = s.light * own.ground[k][1];
-                normal.at(3 * a + 1, first + k) = s.light * own.ground[k][2];
-                normal.at(3 * a + 2, first + k) = own.ground[k][0];
-            }
-            for (int b = a + 1; b <= last; ++b) {
-                const Spot& o = spots[together[b]];
-                if (!overlap(s.shape, o.shape)) continue;
-                const PairSums p = pair_sums(s.shape, o.shape);
-                const double pair[3][3] = {
-                    {p.x_x, p.x_y, p.x_light}, {p.y_x, p.y_y, p.y_light}, {p.light_x, p.light_y, p.light_light}};
-                put(a, b, pair, s.light, o.light);
-            }
-        }
-        for (int k = 0; k < levels; ++k) normal.end[first + k] = factor.end[first + k] = first;
-        if (levels) sum_ground(cell);
+        if (f.axes > Z) find_normal_of<3>(cell);
+        else find_normal_of<2>(cell);
     }
     bool find_factor(double damping) {
         for (int i = 0; i < normal.size; ++i) {
@@ -75,18 +41,15 @@ class CrowdInformation : protected CrowdLight {
     // By which fraction the spots that move would be wider if they might be, all alike, and its error; `factor` is that
     // of their Fisher information.
     void find_width(int cell) {
-        constexpr double SMALL = 0.02;
-        float lines[4][2 * SIDE_BY_SIDE * 8];
+        constexpr double SMALL = 0.02;  // the step of the derivative, as a fraction of the width
         over_part([&](long long k) { store_pixels(other + k, Pixels(0.0f)); });
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
             Footprint light = s.shape;
-            light.y = lines[0], light.x = lines[1];
+            for (int axis = X; axis < f.axes; ++axis)
+                light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
             for (double sign = 1; sign >= -1; sign -= 2) {
-                const double sigma = f.sigma * (1 + sign * SMALL);
-                const int side = light.rows, whole_line = line - SIDE_BY_SIDE;
-                profile_line(s.y - light.top, sigma, f.is_integrated, side, whole_line, lines[0], lines[2]);
-                profile_line(s.x - light.left, sigma, f.is_integrated, side, whole_line, lines[1], lines[3]);
+                fill_lines(light, s.at, 1 + sign * SMALL);
                 add_light(light, float(sign * s.light / (2 * SMALL)), other);
             }
         }
@@ -107,110 +70,192 @@ class CrowdInformation : protected CrowdLight {
     }
 
   private:
-    bool overlap(const Footprint& a, const Footprint& b) const {
-        const int y = a.top - b.top, x = a.left - b.left, side = 2 * reach;
-        return y <= side && -y <= side && x <= side && -x <= side;
+    template <int AXES> void find_normal_of(int cell) {
+        constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
+        const int first = PARAMETERS * moving;
+        normal.size = factor.size = first + levels, normal.border = factor.border = levels;
+        for (int a = 0, furthest = 0; a < moving; ++a) {
+            const Spot& s = spots[together[a]];
+            for (int b = moving - 1; b > furthest; --b)
+                if (overlap(s.shape, spots[together[b]].shape)) furthest = b;
+            if (furthest < a) furthest = a;
+            const int begin_of_spot = PARAMETERS * a;
+            for (int i = begin_of_spot; i < begin_of_spot + PARAMETERS; ++i) {
+                normal.end[i] = factor.end[i] = PARAMETERS * (furthest + 1);
+                for (int j = begin_of_spot; j < normal.end[i]; ++j) normal.at(i, j) = 0;
+            }
+            const OwnSums<AXES> own = levels > 1 ? own_sums<AXES, AXES + 1>(s.shape, cell)
+                                      : levels   ? own_sums<AXES, 1>(s.shape, cell)
+                                                 : own_sums<AXES, 0>(s.shape, cell);
+            put<AXES>(a, a, own.products, s.light, s.light);
+            for (int i = 0; i < PARAMETERS; ++i) {
+                const double unit = i == LIGHT ? 1 : s.light;
+                gradient[begin_of_spot + i] = unit * own.pulls[i];
+                for (int k = 0; k < levels; ++k) normal.at(begin_of_spot + i, first + k) = unit * own.ground[k][i];
+            }
+            for (int b = a + 1; b <= furthest; ++b) {
+                const Spot& o = spots[together[b]];
+                if (!overlap(s.shape, o.shape)) continue;
+                put<AXES>(a, b, pair_sums<AXES>(s.shape, o.shape).products, s.light, o.light);
+            }
+        }
+        for (int k = 0; k < levels; ++k) normal.end[first + k] = factor.end[first + k] = first;
+        if (levels) sum_ground<AXES>(cell);
     }
-    void put(int a, int b, const double (&block)[3][3], double light_a, double light_b) const {
-        for (int i = 0; i < 3; ++i)
-            for (int j = 0; j < 3; ++j)
-                normal.at(3 * a + i, 3 * b + j) = block[i][j] * (i < 2 ? light_a : 1) * (j < 2 ? light_b : 1);
+    bool overlap(const Footprint& a, const Footprint& b) const {
+        for (int axis = X; axis < f.axes; ++axis) {
+            const int apart = a.first[axis] - b.first[axis], side = 2 * f.reach[axis];
+            if (apart > side || -apart > side) return false;
+        }
+        return true;
+    }
+    template <int AXES>
+    void put(int a, int b, const double (&block)[AXES + 1][AXES + 1], double light_a, double light_b) const {
+        constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
+        for (int i = 0; i < PARAMETERS; ++i)
+            for (int j = 0; j < PARAMETERS; ++j)
+                normal.at(PARAMETERS * a + i, PARAMETERS * b + j) =
+                    block[i][j] * (i == LIGHT ? 1 : light_a) * (j == LIGHT ? 1 : light_b);
     }
 
-    template <int LEVELS> OwnSums own_sums(const Footprint& p, int cell) const {
+    // What the slopes of a spot by its parameters are in a line, over those of its light along x: of x and the light,
+    // the light of the line, and of y and z the slopes of that.
+    template <int AXES> struct LineFactors {
+        float of[AXES + 1];
+        SPOTFIT_INLINE LineFactors(const Footprint& p, int z, int y) {
+            const float v = p.value[Y][y - p.first[Y]], s = p.slope[Y][y - p.first[Y]];
+            of[X] = of[AXES] = v, of[Y] = s;
+            if (AXES > Z) {
+                const float through = p.value[Z][z - p.first[Z]];
+                of[X] *= through, of[AXES] *= through, of[Y] *= through;
+                of[AXES - 1] = v * p.slope[Z][z - p.first[Z]];
+            }
+        }
+    };
+
+    template <int AXES, int LEVELS> OwnSums<AXES> own_sums(const Footprint& p, int cell) const {
+        constexpr int P = AXES + 1, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
         const Ground g = ground_of(cell);
-        Pixels sums[18];
-        for (Pixels& sum : sums) sum = 0.0f;
-        const int begin = p.top > first_row ? p.top : first_row;
-        const int end = p.top + p.rows < last_row ? p.top + p.rows : last_row;
-        for (int x = 0; x < p.columns; x += SIDE_BY_SIDE) {
-            const Pixels e = load_pixels(p.x + x), d = load_pixels(p.slope_x + x);
+        Pixels sums[ALL];
+        UNROLL
+        for (int k = 0; k < ALL; ++k) sums[k] = 0.0f;
+        const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
+            const Pixels e = load_pixels(p.value[X] + x), d = load_pixels(p.slope[X] + x);
             const Pixels ee = e * e, ed = e * d, dd = d * d;
-            const Pixels under = LEVELS ? load_pixels(g.x + p.left + x) : Pixels(0.0f),
-                         across = LEVELS > 1 ? load_pixels(g.slope_x + p.left + x) : Pixels(0.0f);
-            for (int y = begin; y < end; ++y) {
-                const Pixels w = load_pixels(at(weight, y) + p.left + x), r = load_pixels(at(pull, y) + p.left + x);
-                const float v = p.y[y - p.top], s = p.slope_y[y - p.top];
-                const Pixels wee = ee * w, wed = ed * w;
-                const auto add = [&](int k, Pixels value, float factor) {
-                    sums[k] = multiply_add(value, Pixels(factor), sums[k]);
-                };
-                add(0, wee, v * v), add(1, wed, v * v), add(2, wee, v * s);
-                add(3, dd * w, v * v), add(4, wed, v * s), add(5, wee, s * s);
-                const Pixels re = e * r;
-                add(6, re, v), add(7, d * r, v), add(8, re, s);
-                const Pixels we = e * w, wd = d * w;
-                const auto add_ground = [&](int k, Pixels light, Pixels slope, float factor) {
-                    add(k, light, v * factor), add(k + 1, slope, v * factor), add(k + 2, light, s * factor);
-                };
-                if (LEVELS) add_ground(9, we * under, wd * under, g.y[y]);
-                if (LEVELS > 1) add_ground(12, we, wd, g.slope_y[y]), add_ground(15, we * across, wd * across, 1);
-            }
+            const int column = p.first[X] + x;
+            const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
+                         across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
+            for (int z = planes.begin; z < planes.end; ++z)
+                for (int y = lines.begin; y < lines.end; ++y) {
+                    const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
+                    const LineFactors<AXES> factors(p, z, y);
+                    const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
+                    const auto add = [&](int k, Pixels value, float factor) SPOTFIT_INLINE_LAMBDA {
+                        sums[k] = multiply_add(value, Pixels(factor), sums[k]);
+                    };
+                    const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
+                        const Pixels light_here = light * level_here, slope_here = slope * level_here;
+                        UNROLL
+                        for (int i = 0; i < P; ++i)
+                            add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
+                    };
+                    int k = 0;
+                    UNROLL
+                    for (int i = 0; i < P; ++i) {
+                        UNROLL
+                        for (int j = i; j < P; ++j, ++k)
+                            add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
+                    }
+                    UNROLL
+                    for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
+                    if (LEVELS) add_ground(0, under, g.y[y]);
+                    if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
+                    if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
+                }
         }
-        double s[18];
-        sums_of(sums, s), sums_of(sums + 8, s + 8), s[16] = sum_of(sums[16]), s[17] = sum_of(sums[17]);
-        return {s[0], s[1], s[2], s[3], s[4],
-                s[5], s[6], s[7], s[8], {{s[9], s[10], s[11]}, {s[12], s[13], s[14]}, {s[15], s[16], s[17]}}};
+        double s[ALL];
+        all_sums(sums, s);
+        OwnSums<AXES> own = {};
+        for (int i = 0, k = 0; i < P; ++i)
+            for (int j = i; j < P; ++j) own.products[i][j] = own.products[j][i] = s[k++];
+        for (int i = 0; i < P; ++i) own.pulls[i] = s[PULLS + i];
+        for (int k = 0; k < LEVELS; ++k)
+            for (int i = 0; i < P; ++i) own.ground[k][i] = s[GROUND + k * P + i];
+        return own;
     }
-    PairSums pair_sums(const Footprint& a, const Footprint& b) const {
-        Pixels sums[9];
-        for (Pixels& sum : sums) sum = 0.0f;
-        int begin = a.top > b.top ? a.top : b.top, end = (a.top < b.top ? a.top : b.top) + a.rows;
-        if (begin < first_row) begin = first_row;
-        if (end > last_row) end = last_row;
-        const int left = a.left > b.left ? a.left : b.left, right = (a.left < b.left ? a.left : b.left) + a.columns;
+    template <int AXES> PairSums<AXES> pair_sums(const Footprint& a, const Footprint& b) const {
+        constexpr int P = AXES + 1;
+        Pixels sums[P * P];
+        UNROLL
+        for (int k = 0; k < P * P; ++k) sums[k] = 0.0f;
+        const Range planes = both(in_part(a, Z), in_part(b, Z)), lines = both(in_part(a, Y), in_part(b, Y));
+        const int left = a.first[X] > b.first[X] ? a.first[X] : b.first[X];
+        const int right = (a.first[X] < b.first[X] ? a.first[X] : b.first[X]) + a.size[X];
         for (int x = left; x < right; x += SIDE_BY_SIDE) {
-            const Pixels xa = load_pixels(a.x + (x - a.left)), da = load_pixels(a.slope_x + (x - a.left));
-            const Pixels xb = load_pixels(b.x + (x - b.left)), db = load_pixels(b.slope_x + (x - b.left));
+            const Pixels xa = load_pixels(a.value[X] + (x - a.first[X])),
+                         da = load_pixels(a.slope[X] + (x - a.first[X]));
+            const Pixels xb = load_pixels(b.value[X] + (x - b.first[X])),
+                         db = load_pixels(b.slope[X] + (x - b.first[X]));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
-            for (int y = begin; y < end; ++y) {
-                const Pixels w = load_pixels(at(weight, y) + x), light = ee * w, second = ed * w, first = de * w;
-                const float va = a.y[y - a.top], sa = a.slope_y[y - a.top], vb = b.y[y - b.top],
-                            sb = b.slope_y[y - b.top];
-                const auto add = [&](int k, Pixels value, float factor) {
-                    sums[k] = multiply_add(value, Pixels(factor), sums[k]);
-                };
-                add(0, light, va * vb), add(1, second, va * vb), add(2, light, va * sb);
-                add(3, first, va * vb), add(4, dd * w, va * vb), add(5, first, va * sb);
-                add(6, light, sa * vb), add(7, second, sa * vb), add(8, light, sa * sb);
-            }
+            for (int z = planes.begin; z < planes.end; ++z)
+                for (int y = lines.begin; y < lines.end; ++y) {
+                    const Pixels w = load_pixels(at(weight, z, y) + x);
+                    const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
+                    const LineFactors<AXES> first(a, z, y), second(b, z, y);
+                    UNROLL
+                    for (int i = 0; i < P; ++i) {
+                        UNROLL
+                        for (int j = 0; j < P; ++j)
+                            sums[i * P + j] = multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]),
+                                                           sums[i * P + j]);
+                    }
+                }
         }
-        double s[8];
-        sums_of(sums, s);
-        return {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], sum_of(sums[8])};
+        PairSums<AXES> pair;
+        all_sums(sums, &pair.products[0][0]);
+        return pair;
     }
-    // Of the background's numbers among themselves, and what the residual pulls at them.
-    void sum_ground(int cell) const {
+    static Range both(Range a, Range b) {
+        return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
+    }
+    template <int COUNT> static void all_sums(const Pixels (&sums)[COUNT], double* s) {
+        for (int k = 0; k + 8 <= COUNT; k += 8) sums_of(sums + k, s + k);
+        for (int k = COUNT / 8 * 8; k < COUNT; ++k) s[k] = sum_of(sums[k]);
+    }
+    // Of the background's numbers among themselves, and what the residual pulls at them: of its level, and its slopes
+    // along y, x and z.
+    template <int AXES> void sum_ground(int cell) const {
+        constexpr int LEVELS = AXES + 1, PULLS = LEVELS * (LEVELS + 1) / 2, ACROSS = 2;
         const Ground g = ground_of(cell);
-        Pixels sums[9];
+        Pixels sums[PULLS + LEVELS];
         for (Pixels& sum : sums) sum = 0.0f;
-        for (int y = first_row; y < last_row; ++y) {
-            const Pixels here = g.y[y], down = g.slope_y[y];
-            Pixels of_row[5] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-            for (int x = first_column; x < last_column; x += SIDE_BY_SIDE) {
-                const Pixels w = load_pixels(at(weight, y) + x), r = load_pixels(at(pull, y) + x),
-                             under = load_pixels(g.x + x), across = load_pixels(g.slope_x + x);
+        over_lines([&](int z, int y) {
+            // The products of two numbers with 0, 1 and 2 slopes along x among them, and pulls at both kinds.
+            Pixels products[3] = {0.0f, 0.0f, 0.0f}, pulls[2] = {0.0f, 0.0f};
+            for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE) {
+                const Pixels w = load_pixels(at(weight, z, y) + x), r = load_pixels(at(pull, z, y) + x),
+                             under = load_pixels(g.x + x), across = load_pixels(slopes[X] + x);
                 const Pixels wu = w * under, wa = w * across;
-                of_row[0] = multiply_add(wu, under, of_row[0]), of_row[1] = multiply_add(wu, across, of_row[1]);
-                of_row[2] = multiply_add(wa, across, of_row[2]);
-                of_row[3] = multiply_add(r, under, of_row[3]), of_row[4] = multiply_add(r, across, of_row[4]);
+                products[0] = multiply_add(wu, under, products[0]);
+                products[1] = multiply_add(wu, across, products[1]);
+                products[2] = multiply_add(wa, across, products[2]);
+                pulls[0] = multiply_add(r, under, pulls[0]), pulls[1] = multiply_add(r, across, pulls[1]);
             }
-            const auto add = [&](int k, Pixels value, Pixels factor) {
-                sums[k] = multiply_add(value, factor, sums[k]);
-            };
-            add(0, of_row[0], here * here), add(1, of_row[0], here * down), add(2, of_row[1], here);
-            add(3, of_row[0], down * down), add(4, of_row[1], down), add(5, of_row[2], 1.0f);
-            add(6, of_row[3], here), add(7, of_row[3], down), add(8, of_row[4], 1.0f);
-        }
-        double s[8];
-        sums_of(sums, s);
-        const double values[3][3] = {{s[0], s[1], s[2]}, {s[1], s[3], s[4]}, {s[2], s[4], s[5]}};
-        const double pulls[3] = {s[6], s[7], sum_of(sums[8])};
-        const int first = 3 * moving;
-        for (int k = 0; k < levels; ++k) {
-            gradient[first + k] = pulls[k];
-            for (int i = k; i < levels; ++i) normal.at(first + k, first + i) = values[k][i];
-        }
+            const Pixels factors[] = {g.y[y], slopes[Y][y], 1.0f, slopes[Z][z]};
+            for (int i = 0, k = 0; i < LEVELS; ++i) {
+                for (int j = i; j < LEVELS; ++j, ++k)
+                    sums[k] = multiply_add(products[(i == ACROSS) + (j == ACROSS)], factors[i] * factors[j], sums[k]);
+                sums[PULLS + i] = multiply_add(pulls[i == ACROSS], factors[i], sums[PULLS + i]);
+            }
+        });
+        double s[PULLS + LEVELS];
+        all_sums(sums, s);
+        const int first = (AXES + 1) * moving;
+        for (int i = 0, k = 0; i < LEVELS; ++i)
+            for (int j = i; j < LEVELS; ++j, ++k)
+                if (j < levels) normal.at(first + i, first + j) = s[k];
+        for (int k = 0; k < levels; ++k) gradient[first + k] = s[PULLS + k];
     }
 };
 

@@ -6,10 +6,10 @@
 namespace spotfit::SPOTFIT_ISA {
 
 struct Spot {
-    double y, x, light;  // from the first pixel of the crowd's box
-    double kept_y, kept_x, kept_light;
-    double errors[3];           // of x, y and light
-    double wider, wider_error;  // than `sigma` spots are that moved together, as a fraction
+    double at[ALL_AXES], light;  // from the first pixel of the crowd's box
+    double kept_at[ALL_AXES], kept_light;
+    double errors[ALL_AXES + 1];  // of its parameters
+    double wider, wider_error;    // than `sigma` spots are that moved together, as a fraction
     double evidence;
     long long candidate;
     Footprint shape;
@@ -19,89 +19,108 @@ struct Spot {
 
 class CrowdLight : protected CrowdPixels {
   protected:
-    // Side of the cells in which the spots of a large crowd move together, in units of the spots' width, and how far
-    // from a spot those may be that it moves; spots that move together at most; hidden ones that a crowd may have, and
-    // so many for each candidate.
+    // Of a large crowd, the spots of a cell move together. In widths of a spot, the side of a cell, much longer than
+    // the light of a spot reaches, so that few spots are at borders; and how far from a spot those may be that its
+    // light moves, as far as spots are linked to crowds.
     static constexpr double CELL = 16, FAR = 6;
-    static constexpr int TOGETHER = 96, HIDDEN = 24, HIDDEN_EACH = 3;
+    // Spots that move together at most, as the time of a step grows with their cube. The spots a crowd may have: so
+    // many for each candidate, and so many more. No crowd of the densest simulations came to half of that. Of few
+    // candidates, more than so many each are something extended.
+    static constexpr int TOGETHER = 96, HIDDEN_EACH = 3, HIDDEN = 24, MANY = 9;
 
     const int line;  // numbers of a line of a spot's light, with as many zeros as are summed side by side behind them
     const long long most;
     int cells_down, cells_across;
     double cell_rows, cell_columns;
-    float *cell_y, *cell_x;    // the background's shares, line by line of cells
-    float *slope_y, *slope_x;  // its slopes, where there is one cell
+    float *cell_y, *cell_x;   // the background's shares, line by line of cells
+    float* slopes[ALL_AXES];  // its slopes, where there is one cell
     double *level, *level_errors;
     Spot* spots;
     int count = 0;
     // Of spots that move together: which, and so many numbers of the background.
     const int* together;
     int moving = 0, levels = 0;
-    int *by_cell, *first_of_cell;                        // all spots, those of a cell one after the other
-    bool* is_stirred;                                    // cells, by spots near them
-    int sweep = 0;                                       // the number of the last one
-    bool is_shifted = false;                             // cells, by half a cell
-    int first_row, last_row, first_column, last_column;  // the part of the box in which their mean changes
-    double least_y, most_y, least_x, most_x;             // where they may move
+    float* spare_lines;                      // for one more
+    int *by_cell, *first_of_cell;            // all spots, those of a cell one after the other
+    bool* is_stirred;                        // cells, by spots near them
+    int sweep = 0;                           // the number of the last one
+    bool is_shifted = false;                 // cells, by half a cell
+    int from[ALL_AXES], to[ALL_AXES];        // the part of the box in which their mean changes
+    double least[ALL_AXES], last[ALL_AXES];  // where they may move
 
     CrowdLight(const JointFits& fits, long long which, void* work)
-        : CrowdPixels(fits, which, work), line(static_cast<int>(padded(2 * reach + 1)) + SIDE_BY_SIDE),
-          most(most_spots(end - begin)) {
-        const double side = CELL * f.sigma;
+        : CrowdPixels(fits, which, work), line(line_of(fits)), most(most_spots(end - begin)) {
+        const double side = CELL * f.sigma[X];
         cells_down = rows > 2 * side ? static_cast<int>(rows / side) : 1;
         cells_across = columns > 2 * side ? static_cast<int>(columns / side) : 1;
         cell_rows = double(rows) / cells_down, cell_columns = double(columns) / cells_across;
         cell_y = memory.take<float>(rows * cells_down), cell_x = memory.take<float>(stride * cells_across) + margin;
-        slope_y = memory.take<float>(rows), slope_x = memory.take<float>(stride) + margin;
-        level = memory.take<double>(cells() + 2), level_errors = memory.take<double>(cells());
+        slopes[Y] = memory.take<float>(rows), slopes[X] = memory.take<float>(stride) + margin;
+        slopes[Z] = memory.take<float>(depth);
+        level = memory.take<double>(cells() + ALL_AXES), level_errors = memory.take<double>(cells());
         spots = memory.take<Spot>(most);
-        lines_of_spots = memory.take<float>(4ll * line * most);
+        plane = memory.take<float>(2), spare_lines = memory.take<float>(numbers_of_spot());
+        lines_of_spots = memory.take<float>(numbers_of_spot() * most);
         by_cell = memory.take<int>(most), first_of_cell = memory.take<int>(cells() + 1);
         is_stirred = memory.take<bool>(cells());
     }
-    static long long most_spots(long long candidates) { return candidates * HIDDEN_EACH + HIDDEN; }
+    static long long most_spots(long long candidates) {
+        const long long few = candidates * (MANY + 1), many = candidates * HIDDEN_EACH + HIDDEN;
+        return few < many ? few : many;
+    }
 
     int cells() const { return cells_down * cells_across; }
-    // Numbers of the background that move with the spots of a cell.
-    int levels_of_cell() const { return cells() == 1 ? 3 : 1; }
+    // Numbers of a spot: its place and its light, the last one.
+    int parameters() const { return f.axes + 1; }
+    // Numbers of the background that move with the spots of a cell: of one cell, a level and slopes.
+    int levels_of_cell() const { return cells() == 1 ? 1 + f.axes : 1; }
     bool all_move() const { return cells() == 1 && levels && moving == count; }
 
     void begin_level() {
+        plane[0] = 1, plane[1] = 0;
         for (long long k = 0; k < rows * cells_down; ++k) cell_y[k] = 0;
         for (long long k = -margin; k < stride * cells_across - margin; ++k) cell_x[k] = 0;
-        for (long long k = -margin; k < stride - margin; ++k) slope_x[k] = 0;
-        fill_shares(cell_y, rows, cells_down, cell_rows, rows), fill_slope(slope_y, rows);
-        fill_shares(cell_x, stride, cells_across, cell_columns, columns), fill_slope(slope_x, columns);
+        for (long long k = -margin; k < stride - margin; ++k) slopes[X][k] = 0;
+        fill_shares(cell_y, rows, cells_down, cell_rows, rows);
+        fill_shares(cell_x, stride, cells_across, cell_columns, columns);
+        for (int axis = X; axis < ALL_AXES; ++axis) fill_slope(slopes[axis], size(axis));
         const double lowest = lowest_level();
         for (int cell = 0; cell < cells(); ++cell) level[cell] = lowest;
-        if (cells() == 1) level[1] = level[2] = 0;
+        for (int k = 0; k < ALL_AXES && cells() == 1; ++k) level[1 + k] = 0;
     }
-    double level_at(double y, double x) const {
-        const auto pixel = [](double place, int size) {
-            return place < 0 ? 0 : place > size - 1 ? size - 1 : static_cast<int>(place + 0.5);
-        };
-        const int v = pixel(y, rows), u = pixel(x, columns);
+    double level_at(const double* place) const {
+        int pixel[ALL_AXES];
+        for (int axis = X; axis < ALL_AXES; ++axis) {
+            const double x = place[axis], end_of_axis = size(axis) - 1;
+            pixel[axis] = static_cast<int>(x < 0 ? 0 : x > end_of_axis ? end_of_axis : x + 0.5);
+        }
         double value = 0;
         for (int cell = 0; cell < cells(); ++cell) {
             const Ground g = ground_of(cell);
-            value += g.level * g.y[v] * g.x[u] + g.down * g.slope_y[v] + g.across * g.slope_x[u];
+            value +=
+                g.level * g.y[pixel[Y]] * g.x[pixel[X]] + g.down * slopes[Y][pixel[Y]] + g.across * slopes[X][pixel[X]];
+            value += g.through * slopes[Z][pixel[Z]];
         }
         return value;
     }
 
     void shape(Spot& s) const {
-        s.shape.top = static_cast<int>(whole(s.y)) - reach, s.shape.left = static_cast<int>(whole(s.x)) - reach;
-        const int side = 2 * reach + 1;
-        profile_line(s.y - s.shape.top, f.sigma, f.is_integrated, side, line - SIDE_BY_SIDE, s.shape.y,
-                     s.shape.slope_y);
-        profile_line(s.x - s.shape.left, f.sigma, f.is_integrated, side, line - SIDE_BY_SIDE, s.shape.x,
-                     s.shape.slope_x);
+        for (int axis = X; axis < f.axes; ++axis)
+            s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
+        fill_lines(s.shape, s.at, 1);
     }
-    void add(double y, double x, double light, long long candidate) {
+    // The lines of a spot that is wider than others by a factor.
+    void fill_lines(const Footprint& p, const double* place, double wider) const {
+        for (int axis = X; axis < f.axes; ++axis)
+            profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
+                         line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
+    }
+    void add(const double* place, double light, long long candidate) {
         Spot& s = spots[count];
         s = {};
         give_lines(count);
-        s.y = y, s.x = x, s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
+        for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
+        s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
         shape(s);
         ++count;
     }
@@ -115,9 +134,12 @@ class CrowdLight : protected CrowdPixels {
         count = kept;
         for (int i = 0; i < count; ++i) shape(spots[i]);
     }
-    // In the order of y and x, whatever they were added in.
+    // In the order of y, x and z, whatever they were added in.
     void sort() {
-        const auto is_before = [](const Spot& a, const Spot& b) { return a.y < b.y || (a.y == b.y && a.x < b.x); };
+        const auto is_before = [](const Spot& a, const Spot& b) {
+            if (a.at[Y] != b.at[Y]) return a.at[Y] < b.at[Y];
+            return a.at[X] < b.at[X] || (a.at[X] == b.at[X] && a.at[Z] < b.at[Z]);
+        };
         for (int i = 1; i < count; ++i) {
             if (!is_before(spots[i], spots[i - 1])) continue;
             const Spot own = spots[i];
@@ -127,7 +149,7 @@ class CrowdLight : protected CrowdPixels {
         }
     }
 
-    int cell_of(const Spot& s) const { return cell_of(s.y, s.x); }
+    int cell_of(const Spot& s) const { return cell_of(s.at[Y], s.at[X]); }
     int cell_of(double y, double x) const {
         const double shift = is_shifted ? 0.5 : 0;
         int v = static_cast<int>(larger((y + 0.5) / cell_rows + shift, 0));
@@ -144,8 +166,9 @@ class CrowdLight : protected CrowdPixels {
             const Spot& s = spots[i];
             ++first_of_cell[cell_of(s) + 1];
             if (s.stirred < since) continue;
-            const double far = FAR * f.sigma;
-            const int low = cell_of(s.y - far, s.x - far), high = cell_of(s.y + far, s.x + far);
+            const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
+            const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
+            const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
             for (int v = low / cells_across; v <= high / cells_across; ++v)
                 for (int u = low % cells_across; u <= high % cells_across; ++u) is_stirred[v * cells_across + u] = true;
         }
@@ -155,55 +178,70 @@ class CrowdLight : protected CrowdPixels {
         first_of_cell[cells()] = count;
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
-    void choose(int cell, int from) {
-        const int there = first_of_cell[cell + 1] - first_of_cell[cell] - from;
+    void choose(int cell, int first) {
+        const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
         moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
-        together = by_cell + first_of_cell[cell] + from;
-        const int v = cell / cells_across, u = cell % cells_across;
-        if (cells() == 1) choose_part(-INFINITE, INFINITE, -INFINITE, INFINITE);
-        else
-            choose_part((v - 0.5) * cell_rows - 1, (v + 1.5) * cell_rows + 2, (u - 0.5) * cell_columns - 1,
-                        (u + 1.5) * cell_columns + 2);
-    }
-    // The part of the box with these pixels, and those that the spots may reach that move.
-    void choose_part(double low_y, double high_y, double low_x, double high_x) {
-        for (int i = 0; i < moving; ++i) {
-            const Spot& s = spots[together[i]];
-            low_y = smaller(low_y, s.y - reach - 3), high_y = larger(high_y, s.y + reach + 4);
-            low_x = smaller(low_x, s.x - reach - 3), high_x = larger(high_x, s.x + reach + 4);
+        together = by_cell + first_of_cell[cell] + first;
+        Bounds part = EVERYWHERE;
+        if (cells() > 1) {
+            const int v = cell / cells_across, u = cell % cells_across;
+            part.low[Y] = (v - 0.5) * cell_rows - 1, part.high[Y] = (v + 1.5) * cell_rows + 2;
+            part.low[X] = (u - 0.5) * cell_columns - 1, part.high[X] = (u + 1.5) * cell_columns + 2;
         }
-        const auto clip = [](double x, int size) { return x < 0 ? 0 : x > size ? size : static_cast<int>(x); };
-        first_row = clip(low_y, rows), last_row = clip(high_y, rows);
-        first_column = clip(low_x, columns) / SIDE_BY_SIDE * SIDE_BY_SIDE;
-        last_column = static_cast<int>(padded(clip(high_x, columns)));
-        least_y = first_row > 0 ? first_row + reach + 0.5 : -0.5;
-        most_y = last_row < rows ? last_row - reach - 1.5 : rows - 0.5;
-        least_x = first_column > 0 ? first_column + reach + 0.5 : -0.5;
-        most_x = last_column < columns ? last_column - reach - 1.5 : columns - 0.5;
+        choose_part(part);
+    }
+    struct Bounds { double low[ALL_AXES], high[ALL_AXES]; };
+    static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
+    static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
+    // The part of the box with these pixels, and those that the spots may reach that move.
+    void choose_part(const Bounds& part) {
+        for (int axis = X; axis < ALL_AXES; ++axis) {
+            const int reach = f.reach[axis], end_of_axis = size(axis);
+            double low = part.low[axis], high = part.high[axis];
+            for (int i = 0; i < moving; ++i) {
+                const double x = spots[together[i]].at[axis];
+                low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
+            }
+            const auto clip = [&](double x) { return x < 0 ? 0 : x > end_of_axis ? end_of_axis : static_cast<int>(x); };
+            from[axis] = clip(low), to[axis] = clip(high);
+            if (axis == X) {
+                from[X] = from[X] / SIDE_BY_SIDE * SIDE_BY_SIDE;
+                to[X] = static_cast<int>(padded(to[X]));
+            }
+            least[axis] = from[axis] > 0 ? from[axis] + reach + 0.5 : -0.5;
+            last[axis] = to[axis] < end_of_axis ? to[axis] - reach - 1.5 : end_of_axis - 0.5;
+        }
     }
     void choose_all() {
         moving = 0;
-        choose_part(-INFINITE, INFINITE, -INFINITE, INFINITE);
+        choose_part(EVERYWHERE);
     }
 
-    template <class Function> void over_part(Function each) const {
-        for (int y = first_row; y < last_row; ++y)
-            for (int x = first_column; x < last_column; x += SIDE_BY_SIDE) each(y * stride + margin + x);
+    template <class Function> SPOTFIT_INLINE void over_lines(Function each) const {
+        const int first = from[Y], end_of_plane = to[Y];
+        for (int z = from[Z]; z < to[Z]; ++z)
+            for (int y = first; y < end_of_plane; ++y) each(z, y);
     }
-    // What a cell adds to the background: level * y * x + down * slope_y + across * slope_x.
+    template <class Function> SPOTFIT_INLINE void over_part(Function each) const {
+        const int first = from[X], end_of_line = to[X];
+        over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
+            const long long start = (static_cast<long long>(z) * rows + y) * stride + margin;
+            for (int x = first; x < end_of_line; x += SIDE_BY_SIDE) each(start + x);
+        });
+    }
+    // What a cell adds to the background: level * y * x, and its slopes.
     struct Ground {
-        double level, down, across;
-        const float *y, *x, *slope_y, *slope_x;
+        double level, down, across, through;
+        const float *y, *x;
     };
     Ground ground_of(int cell) const {
         const bool is_one = cells() == 1;
         return {level[cell],
                 is_one ? level[1] : 0,
                 is_one ? level[2] : 0,
+                is_one ? level[3] : 0,
                 cell_y + static_cast<long long>(cell / cells_across) * rows,
-                cell_x + cell % cells_across * stride,
-                slope_y,
-                slope_x};
+                cell_x + cell % cells_across * stride};
     }
     // Light that does not move.
     void find_base(int cell) {
@@ -232,10 +270,11 @@ class CrowdLight : protected CrowdPixels {
         if (levels) add_ground(cell, 1, trial);
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
         double sum = 0;
-        for (int y = first_row; y < last_row; ++y) {
+        const int first = from[X], end_of_line = to[X];
+        over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
             Pixels of_row = 0.0f;
-            for (int x = first_column; x < last_column; x += SIDE_BY_SIDE) {
-                const long long k = y * stride + margin + x;
+            const long long start = (static_cast<long long>(z) * rows + y) * stride + margin;
+            for (long long k = start + first; k < start + end_of_line; k += SIDE_BY_SIDE) {
                 const Pixels own = load_pixels(data + k), is_there = load_pixels(counts + k);
                 const Pixels expected = higher_of(load_pixels(trial + k), Pixels(LOWEST)), inverse = 1.0f / expected;
                 const Pixels w = is_there * inverse;
@@ -244,33 +283,51 @@ class CrowdLight : protected CrowdPixels {
                 of_row = multiply_add(is_there, deviance(own, expected, inverse), of_row);
             }
             sum += sum_of(of_row);
-        }
+        });
         return sum / 2;
     }
-    void add_light(const Footprint& p, float factor, float* plane) const {
-        const int begin = p.top > first_row ? p.top : first_row;
-        const int end = p.top + p.rows < last_row ? p.top + p.rows : last_row;
-        for (int y = begin; y < end; ++y) {
-            const Pixels height = factor * p.y[y - p.top];
-            float* const to = at(plane, y) + p.left;
-            for (int x = 0; x < p.columns; x += SIDE_BY_SIDE)
-                store_pixels(to + x, multiply_add(load_pixels(p.x + x), height, load_pixels(to + x)));
+    // Where a line along an axis is in the part.
+    struct Range { int begin, end; };
+    Range in_part(const Footprint& p, int axis) const {
+        const int end_of_line = p.first[axis] + p.size[axis];
+        return {p.first[axis] > from[axis] ? p.first[axis] : from[axis],
+                end_of_line < to[axis] ? end_of_line : to[axis]};
+    }
+    SPOTFIT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
+        const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        for (int z = planes.begin; z < planes.end; ++z) {
+            const float of_plane = factor * p.value[Z][z - p.first[Z]];
+            for (int y = lines.begin; y < lines.end; ++y) {
+                const Pixels height = of_plane * p.value[Y][y - p.first[Y]];
+                float* const own = at(pixels, z, y) + p.first[X];
+                for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE)
+                    store_pixels(own + x, multiply_add(load_pixels(p.value[X] + x), height, load_pixels(own + x)));
+            }
         }
     }
 
   private:
-    float* lines_of_spots;
+    float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
 
-    void add_ground(int cell, float factor, float* plane) const {
+    static int line_of(const JointFits& fits) {
+        int longest = 0;
+        for (const int reach : fits.reach) longest = reach > longest ? reach : longest;
+        return static_cast<int>(padded(2 * longest + 1)) + SIDE_BY_SIDE;
+    }
+    // Of all lines of a spot.
+    long long numbers_of_spot() const { return 2ll * f.axes * line; }
+    void add_ground(int cell, float factor, float* pixels) const {
         const Ground g = ground_of(cell);
         const Pixels across = factor * float(g.across);
-        for (int y = first_row; y < last_row; ++y) {
-            const Pixels here = factor * float(g.level) * g.y[y], down = factor * float(g.down) * g.slope_y[y];
-            float* const to = at(plane, y);
-            for (int x = first_column; x < last_column; x += SIDE_BY_SIDE)
-                store_pixels(to + x, load_pixels(to + x) + down + here * load_pixels(g.x + x) +
-                                         across * load_pixels(g.slope_x + x));
-        }
+        over_lines([&](int z, int y) {
+            const float through = factor * float(g.through) * slopes[Z][z];
+            const Pixels here = factor * float(g.level) * g.y[y],
+                         down = factor * float(g.down) * slopes[Y][y] + through;
+            float* const own = at(pixels, z, y);
+            for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE)
+                store_pixels(own + x, load_pixels(own + x) + down + here * load_pixels(g.x + x) +
+                                          across * load_pixels(slopes[X] + x));
+        });
     }
     // The share of a cell in the background at each place along an axis: all of it in its middle, none in the next
     // cell's.
@@ -290,9 +347,12 @@ class CrowdLight : protected CrowdPixels {
         for (int k = 0; k < size; ++k) slope[k] = float((2.0 * k + 1) / size - 1);
     }
     void give_lines(int i) {
-        float* const own = lines_of_spots + 4ll * line * i;
-        for (int k = 0; k < 4 * line; ++k) own[k] = 0;
-        spots[i].shape = {0, 0, 2 * reach + 1, 2 * reach + 1, own, own + line, own + 2 * line, own + 3 * line};
+        float* own = lines_of_spots + numbers_of_spot() * i;
+        for (long long k = 0; k < numbers_of_spot(); ++k) own[k] = 0;
+        Footprint& p = spots[i].shape;
+        for (int axis = X; axis < ALL_AXES; ++axis) p.first[axis] = 0, p.size[axis] = 2 * f.reach[axis] + 1;
+        p.value[Z] = plane, p.slope[Z] = plane + 1;
+        for (int axis = X; axis < f.axes; ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
     }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "../joint.h"
 #include "../layouts/joint_fits.h"
+#include "memory.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -15,69 +16,66 @@ inline long long whole(double x) {
     return cut - (double(cut) > x + 0.5);
 }
 
-struct Memory {
-    unsigned char* at;
-    template <class T> T* take(long long count) {
-        T* const own = reinterpret_cast<T*>(at);
-        at += (count * static_cast<long long>(sizeof(T)) + 63) / 64 * 64;
-        return own;
-    }
-};
-
 class CrowdPixels {
   protected:
-    static constexpr float LOWEST = 0.05f;  // mean of a pixel
+    // The least mean of a pixel, in photo-electrons, so that its inverse is finite.
+    static constexpr float LOWEST = 0.05f;
 
     const JointFits& f;
     const long long begin, end;  // its candidates
-    const int reach;             // of a spot's light
-    long long top, left;         // of its box in the frame
-    int rows, columns;
-    long long stride, margin;  // of lines of pixels, whose numbers beside the box are 0
+    double scale[ALL_AXES];      // of lengths, by which spots are as wide along all axes as along x
+    long long corner[ALL_AXES];  // the first pixel of its box in the frame
+    int columns, rows, depth;    // of the box
+    long long stride, margin;    // of lines of pixels, whose numbers beside the box are 0
     Memory memory;
     float *data, *counts;  // pixels, and 1 where they count
     float *mean, *base, *trial, *weight, *pull, *other;
 
-    float* at(float* plane, long long y) const { return plane + y * stride + margin; }
-    long long area() const { return rows * stride; }
+    float* at(float* plane, long long z, long long y) const { return plane + (z * rows + y) * stride + margin; }
+    long long area() const { return depth * rows * stride; }
+    int size(int axis) const { return axis == X ? columns : axis == Y ? rows : depth; }
+    // The square of a distance in units of pixels along x.
+    double square_between(const double* a, const double* b) const {
+        return square_of(a[X] - b[X]) + square_of((a[Y] - b[Y]) * scale[Y]) + square_of((a[Z] - b[Z]) * scale[Z]);
+    }
 
     CrowdPixels(const JointFits& fits, long long which, void* work)
-        : f(fits), begin(fits.first[which]), end(fits.first[which + 1]), reach(fits.reach),
-          memory{static_cast<unsigned char*>(work)} {
+        : f(fits), begin(fits.first[which]), end(fits.first[which + 1]), memory{static_cast<unsigned char*>(work)} {
+        for (int axis = X; axis < ALL_AXES; ++axis) scale[axis] = f.sigma[X] / f.sigma[axis];
         find_box();
         float** const planes[] = {&data, &counts, &mean, &base, &trial, &weight, &pull, &other};
         for (float** plane : planes) *plane = memory.take<float>(area());
     }
 
     void find_pixels() {
-        const float most_far = float(square_of(reach + 0.5));
+        const float most_far = float(square_of(f.reach[X] + 0.5));
         for (long long k = 0; k < area(); ++k) {
             counts[k] = data[k] = base[k] = weight[k] = pull[k] = 0, mean[k] = 1;
             trial[k] = other[k] = INFINITE;
         }
-        for (long long k = begin; k < end; ++k)
-            mark_near(trial, f.places[2 * f.members[k]], f.places[2 * f.members[k] + 1]);
+        for (long long k = begin; k < end; ++k) mark_near(trial, place_of(f.members[k]));
         const long long frame = f.frame[f.members[begin]];
         long long low = 0, high = f.count;
+        const long long reach = f.reach[Y] + 1;
         while (low < high) {
             const long long middle = (low + high) / 2;
-            const bool is_before =
-                f.frame[middle] < frame || (f.frame[middle] == frame && f.places[2 * middle] < double(top - reach - 1));
+            const bool is_before = f.frame[middle] < frame ||
+                                   (f.frame[middle] == frame && place_of(middle)[Y] < double(corner[Y] - reach));
             if (is_before) low = middle + 1;
             else high = middle;
         }
         for (long long i = low, k = begin; i < f.count && f.frame[i] == frame; ++i) {
-            const double y = f.places[2 * i], x = f.places[2 * i + 1];
-            if (y > double(top + rows + reach + 1)) break;
+            const double y = place_of(i)[Y], x = place_of(i)[X], side = double(f.reach[X] + 1);
+            if (y > double(corner[Y] + rows + reach)) break;
             while (k < end && f.members[k] < i) ++k;
             if (k < end && f.members[k] == i) continue;
-            if (x > double(left - reach - 1) && x < double(left + columns + reach + 1)) mark_near(other, y, x);
+            if (x > double(corner[X]) - side && x < double(corner[X] + columns) + side) mark_near(other, place_of(i));
         }
         for (long long k = 0; k < area(); ++k) {
             counts[k] = trial[k] <= most_far && trial[k] < other[k];
             trial[k] = 1, other[k] = 0;
         }
-        const long long first = frame * f.height * f.width;
+        const long long first = frame * f.depth * f.height * f.width;
         switch (f.pixel_type) {
             case 0: load(static_cast<const unsigned char*>(f.frames) + first); break;
             case 1: load(static_cast<const unsigned short*>(f.frames) + first); break;
@@ -104,48 +102,60 @@ class CrowdPixels {
         return larger(value, LOWEST);
     }
 
+    const double* place_of(long long candidate) const { return f.places + ALL_AXES * candidate; }
+
   private:
     void find_box() {
-        double low[2], high[2];
-        for (long long k = begin; k < end; ++k)
-            for (int axis = 0; axis < 2; ++axis) {
-                const double x = f.places[2 * f.members[k] + axis];
-                if (k == begin || x < low[axis]) low[axis] = x;
-                if (k == begin || x > high[axis]) high[axis] = x;
+        const long long least[] = {0, f.first_row, f.first_plane};
+        const long long ends[] = {f.width, f.first_row + f.height, f.first_plane + f.depth};
+        int sizes[ALL_AXES];
+        for (int axis = X; axis < ALL_AXES; ++axis) {
+            double low = 0, high = 0;
+            for (long long k = begin; k < end; ++k) {
+                const double x = place_of(f.members[k])[axis];
+                if (k == begin || x < low) low = x;
+                if (k == begin || x > high) high = x;
             }
-        const long long least[] = {f.first_row, 0}, ends[] = {f.first_row + f.height, f.width};
-        long long first[2], size[2];
-        for (int axis = 0; axis < 2; ++axis) {
-            const long long a = whole(low[axis]) - reach, b = whole(high[axis]) + reach + 1;
-            first[axis] = a > least[axis] ? a : least[axis];
-            size[axis] = (b < ends[axis] ? b : ends[axis]) - first[axis];
+            const long long a = whole(low) - f.reach[axis], b = whole(high) + f.reach[axis] + 1;
+            corner[axis] = a > least[axis] ? a : least[axis];
+            sizes[axis] = static_cast<int>((b < ends[axis] ? b : ends[axis]) - corner[axis]);
         }
-        top = first[0], left = first[1];
-        rows = static_cast<int>(size[0]), columns = static_cast<int>(size[1]);
-        margin = padded(reach + 1);
+        columns = sizes[X], rows = sizes[Y], depth = sizes[Z];
+        margin = padded(f.reach[X] + 1);
         stride = margin + padded(columns) + margin + SIDE_BY_SIDE;
     }
     template <class T> void load(const T* frame) {
-        for (int y = 0; y < rows; ++y) {
-            const T* const from = frame + (top - f.first_row + y) * f.width + left;
-            float *const to = at(data, y), *const own = at(counts, y);
-            for (int x = 0; x < columns; ++x) {
-                const double value = double(from[x]) * f.scale + f.shift;
-                const bool is_good = value - value == 0;
-                to[x] = is_good ? float(value) : 0;
-                if (!is_good) own[x] = 0;
+        for (int z = 0; z < depth; ++z)
+            for (int y = 0; y < rows; ++y) {
+                const long long line = (corner[Z] - f.first_plane + z) * f.height + corner[Y] - f.first_row + y;
+                const T* const from = frame + line * f.width + corner[X];
+                float *const to = at(data, z, y), *const own = at(counts, z, y);
+                for (int x = 0; x < columns; ++x) {
+                    const double value = double(from[x]) * f.scale + f.shift;
+                    const bool is_good = value - value == 0;
+                    to[x] = is_good ? float(value) : 0;
+                    if (!is_good) own[x] = 0;
+                }
             }
-        }
     }
 
     // Marks the pixels around places that are nearer to them than what is there.
-    void mark_near(float* distances, double y, double x) const {
-        const long long low_y = whole(y) - reach - top, low_x = whole(x) - reach - left;
-        for (long long v = low_y < 0 ? 0 : low_y; v <= low_y + 2 * reach && v < rows; ++v)
-            for (long long u = low_x < 0 ? 0 : low_x; u <= low_x + 2 * reach && u < columns; ++u) {
-                const float far = float(square_of(double(v + top) - y) + square_of(double(u + left) - x));
-                float& own = at(distances, v)[u];
-                if (far < own) own = far;
+    void mark_near(float* distances, const double* place) const {
+        long long low[ALL_AXES], high[ALL_AXES];
+        for (int axis = X; axis < ALL_AXES; ++axis) {
+            const long long middle = whole(place[axis]) - corner[axis], last = middle + f.reach[axis] + 1;
+            low[axis] = middle > f.reach[axis] ? middle - f.reach[axis] : 0;
+            high[axis] = last < size(axis) ? last : size(axis);
+        }
+        for (long long w = low[Z]; w < high[Z]; ++w)
+            for (long long v = low[Y]; v < high[Y]; ++v) {
+                const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
+                                       square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
+                for (long long u = low[X]; u < high[X]; ++u) {
+                    const float far = float(of_line + square_of(double(u + corner[X]) - place[X]));
+                    float& own = at(distances, w, v)[u];
+                    if (far < own) own = far;
+                }
             }
     }
 };

@@ -6,6 +6,7 @@
 #include "detection_functions.h"
 #include "fit_rois.h"
 #include "instruction_sets.h"
+#include "memory.h"
 #include "own_pixels.h"
 #include "verdicts.h"
 
@@ -18,16 +19,6 @@ namespace {
 constexpr long long BATCH = 256, MOST_PIXELS = 1 << 15, LANES_AT_MOST = 16, FEW = 8;
 // What becomes of a ROI of a batch.
 enum : unsigned char { IS_WHOLE, IS_CUT, NOT_NOW };
-
-// Memory that is divided up.
-struct Memory {
-    unsigned char* at;
-    template <class T> T* take(long long count) {
-        T* const own = reinterpret_cast<T*>(at);
-        at += (count * static_cast<long long>(sizeof(T)) + 63) / 64 * 64;
-        return own;
-    }
-};
 
 // Results of some fits that go to rows of others.
 struct Apart {

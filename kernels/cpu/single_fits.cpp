@@ -13,14 +13,15 @@ bool is_finite(double x) { return x - x == 0; }
 
 // What is known of a spot by its own fit.
 void begin(const SingleFits& s, long long i) {
-    for (int axis = 0; axis < 2; ++axis) s.places[2 * i + axis] = s.given[2 * i + axis];
+    double* const place = s.places + s.axes * i;
+    for (int axis = 0; axis < s.axes; ++axis) place[axis] = s.given[s.axes * i + axis];
     if (!s.state) return;
     const unsigned flags = s.flags[i];
     const bool can_move = s.stop[i] != s.invalid;
     unsigned state = 0;
     if (can_move && !(flags & s.not_good)) {
         state |= HAS_FIT;
-        s.places[2 * i] = s.y[i], s.places[2 * i + 1] = s.x[i];
+        for (int axis = 0; axis < s.axes; ++axis) place[axis] = s.fitted[axis][i];
     }
     if (can_move && !(flags & s.left_out)) {
         state |= TAKES_PART;
@@ -34,19 +35,26 @@ void begin(const SingleFits& s, long long i) {
     s.evidence[i] = score * score / 2;
 }
 
-// The spots of a frame, in lists by cells that are as large as a reach at least, so that time follows their number.
-class Frame {
+// The spots of a frame, in lists by cells of its last two axes that are as large as a reach at least, so that time
+// follows their number.
+template <int AXES> class Frame {
     const SingleFits& s;
     const long long first, end;
     double low[2] = {}, high[2] = {}, reach, per_pixel;
     long long counts[2], count = 0;  // of cells, and of spots that are sorted
 
-    double at(long long i, int axis) const { return s.places[2 * i + axis]; }
-    long long along(long long i, int axis) const {
-        const double c = (at(i, axis) - low[axis]) * per_pixel;
-        return c < static_cast<double>(counts[axis]) ? static_cast<long long>(c) : counts[axis] - 1;
+    double at(long long i, int axis) const { return s.places[AXES * i + axis]; }
+    // Along one of the last two.
+    double in_plane(long long i, int k) const { return at(i, AXES - 2 + k); }
+    long long along(long long i, int k) const {
+        const double c = (in_plane(i, k) - low[k]) * per_pixel;
+        return c < static_cast<double>(counts[k]) ? static_cast<long long>(c) : counts[k] - 1;
     }
-    bool is_there(long long i) const { return is_finite(at(i, 0)) && is_finite(at(i, 1)); }
+    bool is_there(long long i) const {
+        for (int axis = 0; axis < AXES; ++axis)
+            if (!is_finite(at(i, axis))) return false;
+        return true;
+    }
     long long root_of(long long i) const {
         long long* const root = s.root - first;
         while (root[i] != i) i = root[i] = root[root[i]];
@@ -76,7 +84,8 @@ class Frame {
         for (long long i = end; i-- > first;) {
             if (cell[i] == NONE) continue;
             const long long k = --ends[cell[i]];  // the beginning of the cell in the end
-            s.spot[k] = i, s.sorted[2 * k] = at(i, 0), s.sorted[2 * k + 1] = at(i, 1);
+            s.spot[k] = i;
+            for (int axis = 0; axis < AXES; ++axis) s.sorted[AXES * k + axis] = at(i, axis) / s.pixels[axis];
         }
     }
     // Calls use(j, last) for two runs of sorted spots: those behind one in its row of cells, and those in the next row.
@@ -90,8 +99,20 @@ class Frame {
     }
     double square_of_distance(long long k, long long j) const {
 #pragma clang fp contract(off)
-        const double y = s.sorted[2 * k] - s.sorted[2 * j], x = s.sorted[2 * k + 1] - s.sorted[2 * j + 1];
-        return y * y + x * x;
+        double sum = 0;
+        for (int axis = 0; axis < AXES; ++axis) {
+            const double part = s.sorted[AXES * k + axis] - s.sorted[AXES * j + axis];
+            sum += part * part;
+        }
+        return sum;
+    }
+    bool overlap(long long i, long long j) const {
+        double sum = 0;
+        for (int axis = 0; axis < AXES; ++axis) {
+            const double part = (at(i, axis) - at(j, axis)) / s.overlap[axis];
+            sum += part * part;
+        }
+        return sum <= 1;
     }
     // Calls use(i, j) for all pairs within a reach.
     template <class Use> void each_pair(double within, Use use) {
@@ -108,9 +129,9 @@ class Frame {
         bool is_first = true;
         for (long long i = first; i < end; ++i) {
             if (!is_there(i)) continue;
-            for (int axis = 0; axis < 2; ++axis) {
-                if (is_first || at(i, axis) < low[axis]) low[axis] = at(i, axis);
-                if (is_first || at(i, axis) > high[axis]) high[axis] = at(i, axis);
+            for (int k = 0; k < 2; ++k) {
+                if (is_first || in_plane(i, k) < low[k]) low[k] = in_plane(i, k);
+                if (is_first || in_plane(i, k) > high[k]) high[k] = in_plane(i, k);
             }
             is_first = false;
         }
@@ -135,11 +156,11 @@ class Frame {
         for (long long k = 0; k < count; ++k) {
             const float apart = __builtin_sqrtf(nearest[k]);
             s.distance[s.spot[k]] = apart <= static_cast<float>(s.near) ? apart : UNKNOWN;
-            any |= apart <= static_cast<float>(1.001 * s.overlap);
+            any |= apart <= static_cast<float>(1.001 * s.farthest);
         }
         if (!any || !s.state) return;
-        each_pair(s.overlap, [this](long long i, long long j) {
-            if (s.state[i] & s.state[j] & TAKES_PART) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
+        each_pair(1.001 * s.farthest, [this](long long i, long long j) {
+            if ((s.state[i] & s.state[j] & TAKES_PART) && overlap(i, j)) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
         });
     }
     // How many spots fits together concern: those that may have to do with one that is not alone.
@@ -163,17 +184,20 @@ class Frame {
     }
 };
 
-}  // namespace
-
-// How many of the spots fits together concern.
-SPOTFIT_EXPORT long long spotfit_find_overlaps(const SingleFits* fits) {
-    const SingleFits& s = *fits;
+template <int AXES> long long find_overlaps(const SingleFits& s) {
     long long concerned = 0;
     for (long long first = 0, end; first < s.count; first = end) {
         for (end = first; end < s.count && s.frame[end] == s.frame[first]; ++end) begin(s, end);
-        Frame frame(s, first, end);
+        Frame<AXES> frame(s, first, end);
         frame.find_neighbours();
         if (s.state) concerned += frame.find_concerned();
     }
     return concerned;
+}
+
+}  // namespace
+
+// How many of the spots fits together concern.
+SPOTFIT_EXPORT long long spotfit_find_overlaps(const SingleFits* fits) {
+    return fits->axes == 3 ? find_overlaps<3>(*fits) : find_overlaps<2>(*fits);
 }

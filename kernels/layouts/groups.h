@@ -25,11 +25,13 @@ enum SpotState {
 
 // Fits of the positions of frames one by one, of which those are sought that overlap.
 struct SingleFits {
-    const double* given;     // y and x of each
+    const double* given;     // one number for each axis, the array's order
     const long long* frame;  // of each, in rising order
     long long count;
+    int axes;
+    double pixels[3];  // in which distances are, along each axis
     // Columns of the fits, or null, as is the state, where only distances are asked for.
-    const double *y, *x;
+    const double* fitted[3];  // along each axis
     const unsigned* flags;
     const unsigned char* stop;
     const float *amplitude, *amplitude_error;  // or null, without errors
@@ -37,15 +39,17 @@ struct SingleFits {
     unsigned not_good, left_out, doubtful;     // flags
     int invalid;                               // stop condition
     int takes_all;                             // whether all are fitted together, overlap or not
-    double overlap, near, reach;  // in pixels: from which on spots overlap, are neighbours, concern each other
+    double overlap[3];                         // the half axes of an ellipsoid in which spots overlap, and,
+    double farthest, near,
+        reach;  // in such pixels, from which on spots may overlap, are neighbours, concern each other
     // A spot may be two that is wider than the PSF by more than so many errors, and pixels, together.
     double psf_sigma, errors, uneven;
-    // Memory, one for each position of a frame, and two.
+    // Memory, one for each position of a frame, and one for each axis.
     long long *ends, *cell, *spot, *root;
-    double* sorted;
     float* nearest;
+    double* sorted;
     // Are written, one for each position.
-    double* places;  // y and x from which fits together begin
+    double* places;  // from which fits together begin, as `given`
     unsigned char* state;
     float *distance, *evidence;  // to the nearest other one, NaN if none is near; of the fit
 };

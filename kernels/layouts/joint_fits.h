@@ -6,18 +6,20 @@ namespace spotfit {
 // Crowds of candidates in frames, and how to fit them.
 struct JointFits {
     const void* frames;
-    long long height, width, first_row;  // of what is there of each frame
+    // Of what is there of each frame; planes have a depth of 1.
+    long long depth, height, width, first_plane, first_row;
+    int axes;  // along which spots move: x, y and, in volumes, z
     int pixel_type;
     int is_integrated;    // whether the model is averaged over each pixel
     double scale, shift;  // a pixel as a number that is about as noisy as photo-electrons: value * scale + shift
-    double sigma;
-    int reach;           // of the light of a spot, in pixels
-    double least_score;  // how far a spot stands out of the noise, as a normal deviate, at least
-    int counts_spots;    // whether spots are added and dropped
+    double sigma[3];      // along x, y and z
+    int reach[3];         // of the light of a spot along x, y and z, in pixels; 0 along z in planes
+    double least_score;   // how far a spot stands out of the noise, as a normal deviate, at least
+    int counts_spots;     // whether spots are added and dropped
     int max_iterations;
     // All candidates by frame, y and x, and their light in the unit of the scaled pixels.
     const long long* frame;
-    const double* places;  // y and x
+    const double* places;  // x, y and z
     const double* light;
     long long count;
     // The candidates of crowd c are members[first[c]] ... members[first[c + 1] - 1], in rising order.
@@ -26,8 +28,8 @@ struct JointFits {
 
 // A spot that was found in a crowd; light is in the unit of the scaled pixels.
 struct JointSpot {
-    double y, x, light, background;
-    double y_error, x_error, light_error, background_error;
+    double z, y, x, light, background;
+    double z_error, y_error, x_error, light_error, background_error;
     double wider, wider_error;   // than they should be all spots that moved together, as a fraction
     double evidence;             // the logarithm of how much likelier the data are with it
     double deviance, tolerated;  // of the crowd, and what noise and a slightly different shape explain

@@ -257,7 +257,8 @@ def test_saturated_blob_is_left_as_it_is():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": "gaussian_elliptical", "pixel": "sampled"}, "the model 'gaussian'"),
+        ({"model": "gaussian_rotated", "pixel": "sampled"}, "one of the models gaussian"),
+        ({"model": "gaussian_elliptical"}, "the PSF's sigma_y; it is unknown"),
         ({"bounds": {"sigma": (1.0, 2.0)}}, "no bounds"),
     ],
 )

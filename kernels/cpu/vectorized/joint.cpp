@@ -9,7 +9,8 @@ namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 class Crowd : CrowdCount {
-    // How far the shape of spots may be off, and the deviance, in its deviations, where they are no blob.
+    // Where points explain the light of a crowd: how far the shape of spots may be off, as a share of their light, as
+    // that of a PSF is from a Gaussian, and the deviance from what noise leaves, in its standard deviations.
     static constexpr double SHAPE = 0.05, DEVIATIONS = 5;
 
     const long long number;
@@ -23,10 +24,12 @@ class Crowd : CrowdCount {
     long long fit(JointSpot* found) {
         find_pixels();
         begin_level();
-        const double least = least_light(level[0]);
+        const double dimmest = least_light(level[0]);
         for (long long k = begin; k < end; ++k) {
             const long long i = f.members[k];
-            add(f.places[2 * i] - double(top), f.places[2 * i + 1] - double(left), larger(f.light[i], least), i);
+            double place[ALL_AXES];
+            for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = place_of(i)[axis] - double(corner[axis]);
+            add(place, larger(f.light[i], dimmest), i);
         }
         move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
@@ -43,19 +46,20 @@ class Crowd : CrowdCount {
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
         Left sum = {};
         *pixels = 0;
-        for (int y = 0; y < rows; ++y) {
+        over_lines([&](int z, int y) {
             Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const Pixels own = load_pixels(at(data, y) + x), expected = load_pixels(at(mean, y) + x);
-                const Pixels is_there = load_pixels(at(counts, y) + x), inverse = 1.0f / expected;
+                const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
+                const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
                 here += is_there, off += is_there * deviance(own, expected, inverse);
                 squares += is_there * square(own - expected);
-                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, y) + x)) * inverse;
+                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
             }
             *pixels += static_cast<long long>(sum_of(here));
             sum.deviance += sum_of(off), sum.squares += sum_of(squares), sum.tolerated += sum_of(tolerated);
-        }
-        const double degrees = larger(double(*pixels - 3 * count - (cells() == 1 ? levels_of_cell() : cells())), 1);
+        });
+        const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
+        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
         sum.tolerated += degrees + DEVIATIONS * __builtin_sqrt(2 * degrees);
         return sum;
     }
@@ -64,13 +68,16 @@ class Crowd : CrowdCount {
         const Left left_here = left_over(&pixels);
         for (int i = 0; i < count; ++i) {
             const Spot& s = spots[i];
-            found[i] = {s.y + double(top),
-                        s.x + double(left),
+            const double z_error = f.axes > Z ? s.errors[Z] : 0;
+            found[i] = {s.at[Z] + double(corner[Z]),
+                        s.at[Y] + double(corner[Y]),
+                        s.at[X] + double(corner[X]),
                         s.light,
-                        level_at(s.y, s.x),
-                        s.errors[1],
-                        s.errors[0],
-                        s.errors[2],
+                        level_at(s.at),
+                        z_error,
+                        s.errors[Y],
+                        s.errors[X],
+                        s.errors[f.axes],
                         level_errors[cell_of(s)],
                         s.wider,
                         s.wider_error,

@@ -33,6 +33,8 @@ _LINE, _LONG = 3, 2 / 3
 #: crowd has no more, for each that was detected, than the first if they leave more than noise does,
 #: and than the second at all: random ones at 8 per µm² have three, clusters of 20 have eight.
 _WIDER, _POOR, _MOST = (1.5, 2.0, 1.25), 3, 8
+#: The models of spots that are a product of Gaussians along the axes.
+_MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
 
 def takes_joint_fits(job: FitJob, block: Block) -> bool:
@@ -47,22 +49,32 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
     if settings.neighbours not in ("joint", "auto"):
         return False
     wrong = ""
-    if settings.model not in ("gaussian", ALL_MODELS["gaussian"]):
-        wrong = f"the model 'gaussian'; got {settings.profile.name!r}"
-    elif job.sigma is None:
-        wrong = "the PSF's sigma; it is unknown"
+    if settings.model not in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS)):
+        wrong = f"one of the models {', '.join(_MODELS)}; got {settings.profile.name!r}"
+    elif unknown := [name for name, width in _widths(job) if not width]:
+        wrong = f"the PSF's {unknown[0]}; it is unknown and not fixed"
     elif joint_noise(job) is None:
         wrong = "noise that is known; the image shows none"
     elif block.variances is not None or not _are_alike(block):
         wrong = "images without maps of weights or variances"
-    elif settings.bounds or set(settings.fixed) - {"sigma"}:
-        wrong = "no bounds, and no fixed parameter but sigma"
+    elif settings.bounds or set(settings.fixed) - set(settings.profile.widths):
+        wrong = "no bounds, and no fixed parameter but widths"
     if wrong and settings.neighbours == "joint":
         raise ValueError(
             f"neighbours='joint' needs {wrong}. Choose neighbours='exclude', or 'auto', which fits "
             "spots together where it can"
         )
     return not wrong
+
+
+def _widths(job: FitJob) -> list[tuple[str, float | None]]:
+    """Return the name of the width along each axis, and the PSF's, None if that is unknown."""
+    known = {"sigma": job.sigma, "sigma_z": job.sigma_z} | {
+        name: value for name, value in job.settings.fixed.items() if value
+    }
+    names = [f"sigma_{axis}" for axis in job.axes]
+    own = (name if name in job.model.widths else "sigma" for name in names)
+    return [(name, known.get(name)) for name in own]
 
 
 def _are_alike(block: Block) -> bool:
@@ -82,17 +94,15 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
     """Return the columns of :meth:`.Backend.fit`, with the spots of crowds fitted together."""
     if not takes_joint_fits(job, block):
         return columns
-    fixed = job.settings.fixed.get("sigma")
-    assert job.sigma is not None
-    sigma = float(fixed or job.sigma)
-    singles = singles_of(job, positions, columns, sigma)
+    widths = np.array([width for _, width in _widths(job)], float)
+    singles = singles_of(job, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     rows = singles.concerned
     if not len(rows):
         return single | {DISTANCE: singles.distance}
     own = Positions(positions.places[rows], positions.frames[rows])
     fits = {name: columns[name][rows] for name in ("flags", "photons")}
-    crowds = _Crowds(job, block, sigma, own, fits, singles.rows(rows))
+    crowds = _Crowds(job, block, widths, own, fits, singles.rows(rows))
     if crowds.are_as_before():
         return single | {DISTANCE: singles.distance}
     if job.one_row_per_position:
@@ -118,7 +128,7 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
     places[at] = spots.places
     changed = np.isin(frame, frame[at])
     made[DISTANCE] = singles.distance[position]
-    made[DISTANCE][changed] = distances(Positions(places[changed], frame[changed]), sigma)
+    made[DISTANCE][changed] = distances(Positions(places[changed], frame[changed]), widths)
     return made
 
 
@@ -128,7 +138,7 @@ class _Spots(NamedTuple):
     #: Which rows have been fitted together, and the columns of these.
     joint: NDArray[np.int64]
     columns: Columns
-    #: y and x, the group and the position of each row, and the first position of its group.
+    #: Where each row is, its group and its position, and the first position of its group.
     places: NDArray[np.float64]
     group: NDArray[np.int64]
     position: NDArray[np.int64]
@@ -139,12 +149,12 @@ class _Crowds:
     """The spots of crowds, fitted by themselves, and what joint fits make of them."""
 
     def __init__(
-        self, job: FitJob, block: Block, sigma: float, positions: Positions, single: Columns,
-        singles: Singles,
+        self, job: FitJob, block: Block, widths: NDArray[np.float64], positions: Positions,
+        single: Columns, singles: Singles,
     ) -> None:  # fmt: skip
-        self._job, self._block, self._positions, self._sigma = job, block, positions, sigma
+        self._job, self._block, self._positions, self._widths = job, block, positions, widths
         self._flags, self._photons = single["flags"], single["photons"]
-        self._fitter, self._shape = JointFitter(job, block, sigma), block.frame_shape
+        self._fitter, self._shape = JointFitter(job, block, widths), block.frame_shape
         #: Where joint fits begin.
         self._start = singles.places
         self._good = singles.state & SpotState.HAS_FIT != 0
@@ -153,17 +163,20 @@ class _Crowds:
         self._is_alone = singles.state & SpotState.OVERLAPS == 0
         self._distance = singles.distance
 
+    def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
+        return np.column_stack([points[axis] for axis in self._job.axes])
+
     def _linked(self, reach: float) -> NDArray[np.int64]:
         """Return the group of each position, those that take no part alone."""
         places = np.where(self._there[:, np.newaxis], self._start, np.nan)
         linked = Positions(places, self._positions.frame)
-        return link_positions(linked, reach * self._sigma, self._shape, self._job.threads)
+        return link_positions(linked, reach * self._widths, self._shape, self._job.threads)
 
     def are_as_before(self) -> bool:
         """Whether those to fit are alone, and each is one spot: then their fits stay."""
         settings = self._job.settings
         begins = ~self._is_alone | self._may_be_two
-        near = self._distance[begins] <= LINKED * self._sigma
+        near = self._distance[begins] <= LINKED * self._widths[-2:].max()
         if settings.neighbours != "auto" or self._job.one_row_per_position or near.any():
             return False
         points, frame = self._points(np.arange(len(begins))), self._positions.frames
@@ -174,7 +187,8 @@ class _Crowds:
         """Return the candidates, with the crowd of each."""
         points = np.zeros(len(crowd), SPOT)
         light = self._photons * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
-        points["y"], points["x"] = self._start.T
+        for axis, start in zip(self._job.axes, self._start.T, strict=True):
+            points[axis] = start
         points["light"] = np.where(self._good, light, 0.0)
         points["candidate"], points["crowd"] = np.arange(len(points)), crowd
         return points
@@ -198,8 +212,12 @@ class _Crowds:
                 break
         spots: NDArray[np.void] = points[points["pixels"] > 0]
         self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
-        if not self._job.one_row_per_position:
-            self._is_blob = self._blobs(spots)
+        if self._job.one_row_per_position:
+            return spots
+        self._is_blob = self._blobs(spots)
+        if self._job.settings.neighbours == "auto":  # what is no crowd has the fits of single spots
+            self._in_crowd = self._in_crowd & ~self._is_blob[self._crowd]
+            spots = spots[~self._is_blob[spots["crowd"]]]
         return spots
 
     def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -207,10 +225,10 @@ class _Crowds:
         frame = self._frame_of_crowd[points["crowd"]]
         order = np.argsort(frame, kind="stable")
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
-        places = np.where(takes_part, [points["y"], points["x"]], np.nan).T
+        places = np.where(takes_part[:, np.newaxis], self._places(points), np.nan)
         group = np.empty(len(points), np.int64)
         group[order] = link_positions(
-            Positions(places[order], frame[order]), _MEET * self._sigma, self._shape,
+            Positions(places[order], frame[order]), _MEET * self._widths, self._shape,
             self._job.threads,
         )  # fmt: skip
         label = np.arange(len(self._frame_of_crowd))
@@ -240,9 +258,9 @@ class _Crowds:
         """Return a row for each position."""
         spots = self._fit()
         rows, places = spots["candidate"], self._start.copy()
-        places[rows] = np.column_stack([spots["y"], spots["x"]])
+        places[rows] = self._places(spots)
         linked = Positions(places, self._positions.frame)
-        group = link_positions(linked, OVERLAP * self._sigma, self._shape, self._job.threads)
+        group = link_positions(linked, OVERLAP * self._widths, self._shape, self._job.threads)
         every = np.arange(len(places))
         columns = self._joint_columns(spots, rows)
         _, first = np.unique(group, return_index=True)
@@ -264,11 +282,11 @@ class _Crowds:
         position = np.concatenate([kept, own])
         spot = np.concatenate([np.full(len(kept), -1), np.arange(len(spots))])
         is_added = np.concatenate([np.zeros(len(kept), np.bool_), hidden])
-        places = np.concatenate([self._start[kept], np.column_stack([spots["y"], spots["x"]])])
+        places = np.concatenate([self._start[kept], self._places(spots)])
         order = np.argsort(frames[position], kind="stable")
         group = np.empty(len(order), np.int64)
         linked = Positions(places[order], frames[position[order]])
-        reach = OVERLAP * self._sigma
+        reach = OVERLAP * self._widths
         group[order] = link_positions(linked, reach, self._shape, self._job.threads)
         size = np.bincount(group, minlength=1)[group]
         stays = (spot < 0) | (~is_added & self._is_alone[position] & (size == 1))
@@ -278,7 +296,7 @@ class _Crowds:
         position = np.where(is_added & (least[group] < count), least[group], position)
         np.minimum.at(least, group, position)
         left = ~((spot < 0) & in_crowd[position] & (size > 1))
-        order = np.lexsort([places[:, 1], places[:, 0], position, is_added, group, least[group]])
+        order = np.lexsort([*places.T[::-1], position, is_added, group, least[group]])
         order = order[left[order]]
         position, spot, stays = position[order], spot[order], stays[order]
         joint, own = np.flatnonzero(~stays), group[order]
@@ -316,8 +334,8 @@ class _Crowds:
             rows = which[self._crowd] & self._there
             if not rows.any():
                 continue
-            sigma = width * self._sigma
-            fitter = JointFitter(self._job, self._block, sigma, widest=self._sigma)
+            own_width = self._widths[-1]
+            fitter = JointFitter(self._job, self._block, width * self._widths, widest=own_width)
             own = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
             if width > 1:
                 found |= which & (own <= lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,15 +46,18 @@ def columns_of(
         Those of the positions that they began at.
     """
     settings, (unit, shift) = job.settings, fitter.scale
-    area = 2 * math.pi * fitter.sigma**2
+    axes, widths = job.axes, fitter.widths
+    spread = (2 * math.pi) ** (len(axes) / 2) * math.prod(widths)
     per_photon = unit / (settings.gain or 1.0)
-    degrees = np.maximum(spots["pixels"] - 3 * spots["spots"] - 1, 1)
+    parameters = len(axes) + 1
+    degrees = np.maximum(spots["pixels"] - parameters * spots["spots"] - 1, 1)
     chi = spots["squares"] * unit**2
     if settings.estimator_kind.is_likelihood:
         chi = spots["deviance"]
     columns: Columns = {
-        "y": spots["y"], "x": spots["x"], "sigma": fitter.sigma,
-        "amplitude": spots["light"] * unit / area,
+        **{axis: spots[axis] for axis in axes},
+        **widths_by_name(job, widths),
+        "amplitude": spots["light"] * unit / spread,
         "background": (spots["background"] - shift) * unit - settings.offset,
         "photons": spots["light"] * per_photon,
         "chi_square": chi, "reduced_chi_square": chi / degrees,
@@ -64,33 +68,46 @@ def columns_of(
     }  # fmt: skip
     if settings.errors:
         errors = {
-            "y": spots["y_error"], "x": spots["x_error"], "sigma": np.nan,
-            "amplitude": spots["light_error"] * unit / area,
+            **{axis: spots[f"{axis}_error"] for axis in axes},
+            **dict.fromkeys(job.model.widths, np.nan),
+            "amplitude": spots["light_error"] * unit / spread,
             "background": spots["background_error"] * unit,
             "photons": spots["light_error"] * per_photon,
         }  # fmt: skip
         columns |= {name + STDERR: values for name, values in errors.items()}
-    sides = job.roi_shape
-    for axis, side, size in zip("yx", sides, shape, strict=True):
+    for axis, side, size in zip(axes, job.roi_shape, shape, strict=True):
         middle = np.rint(spots[axis]).astype(np.int64) - side // 2
         columns[f"roi_{axis}"] = np.clip(middle, 0, size - side)
-    return columns | {"flags": _flags_of(spots, flags, shape, fitter.sigma)}
+    inside = {
+        axis: np.minimum(spots[axis] + 0.5, size - 0.5 - spots[axis])
+        for axis, size in zip(axes, shape, strict=True)
+    }
+    is_at_edge = np.any([inside[a] < s for a, s in zip(axes, widths, strict=True)], axis=0)
+    is_outside = inside.get("z", np.ones(len(spots))) <= 0
+    return columns | {"flags": _flags_of(spots, flags, is_at_edge, is_outside)}
+
+
+def widths_by_name(job: FitJob, widths: Sequence[float]) -> dict[str, float]:
+    """Return the parameters of a model that are widths, given those along each axis."""
+    along = {f"sigma_{axis}": width for axis, width in zip(job.axes, widths, strict=True)}
+    return {name: along.get(name, widths[-1]) for name in job.model.widths}
 
 
 def _flags_of(
-    spots: NDArray[np.void], before: NDArray[Any], shape: tuple[int, ...], sigma: float
+    spots: NDArray[np.void],
+    before: NDArray[Any],
+    is_at_edge: NDArray[np.bool_],
+    is_outside: NDArray[np.bool_],
 ) -> NDArray[Any]:
     """Return what may be wrong with spots that were fitted together."""
     kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED | Flag.BLOB
     flags: NDArray[Any] = before & np.uint32(kept)
-    y, x, edge = spots["y"], spots["x"], sigma - 0.5
-    height, width = shape
     wider = np.where(abs(spots["wider"]) > _SURE * spots["wider_error"], spots["wider"], 0.0)
     moves = spots["is_settled"] == 0
     of_crowd = np.bincount(spots["crowd"], moves) > np.bincount(spots["crowd"]) / 2
-    is_at_edge = (y < edge) | (x < edge) | (y > height - 1 - edge) | (x > width - 1 - edge)
     for flag, where in (
         (Flag.EDGE, is_at_edge),
+        (Flag.OUTSIDE_STACK, is_outside),
         (Flag.WIDE, wider > _OFF),
         (Flag.NARROW, wider < -_OFF),
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),

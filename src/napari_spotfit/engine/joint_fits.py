@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..images.arrays import to_host, to_native
+from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import noise_of
 from . import threads
@@ -24,7 +25,7 @@ from .kernel_arguments import PIXEL_TYPES, address
 #: In units of σ: how far the light of a spot counts; spots that are farther apart than the second
 #: are fitted apart, each with the pixels that are nearer to it.
 _REACH, LINKED = 4.5, 6.0
-#: Spots of crowds, as the library returns them; of candidates y, x, light, candidate and crowd.
+#: Spots of crowds, as the library returns them; of candidates z, y, x, light, candidate and crowd.
 SPOT: Final = np.dtype(JointSpot)
 #: Crowds of a thread's share; of white noise, a pixel's mean over its deviation.
 _SHARE, _WHITE = 64, 1000.0
@@ -78,23 +79,32 @@ class JointFitter:
         How to fit; its noise is known.
     block : Block
         The pixels.
-    sigma : float
+    sigma : float, or one for each axis
         The width of spots, in pixels.
     widest : float, optional
-        The width of spots whose light counts as far; by default theirs.
+        The width along x of spots whose light counts as far; by default theirs.
     """
 
     def __init__(
-        self, job: FitJob, block: Block, sigma: float, widest: float | None = None
+        self, job: FitJob, block: Block, sigma: ArrayLike, widest: float | None = None
     ) -> None:
         noise = joint_noise(job)
         assert noise is not None
-        self.sigma, self.scale = sigma, Scale.of(noise)
-        self._reach = int(_REACH * (widest or sigma)) + 1
-        self._job, self._first_row = job, block.first_row
-        #: How far a spot stands out of the noise, as a normal deviate, at least.
-        self.least_score = score_for(job.settings.false_spots, min(max(sigma, 0.5), 10.0))
+        #: Along each axis of the image.
+        self.widths: list[float] = np.broadcast_to(sigma, len(job.axes)).tolist()
+        self.scale = Scale.of(noise)
+        wider = (widest or self.widths[-1]) / self.widths[-1]
+        self._reach = [int(_REACH * (wider * width)) + 1 for width in self.widths]
+        self._job, self._first = job, block.first_row
         self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
+        in_planes = min(max(self.widths[-1], 0.5), 10.0)
+        of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
+        #: How far a spot stands out of the noise, as a normal deviate, at least.
+        self.least_score = score_for(job.settings.false_spots, in_planes, *of_volume)
+
+    @property
+    def _is_deep(self) -> bool:
+        return len(self.widths) > len(IN_PLANE)
 
     def loss(
         self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
@@ -138,21 +148,26 @@ class JointFitter:
             Whether spots are added and dropped.
         """
         job, settings, pixels = self._job, self._job.settings, self._pixels
-        order = np.lexsort([points["x"], points["y"], frame])
+        order = np.lexsort([points["z"], points["x"], points["y"], frame])
         points, frame = points[order], frame[order]
-        places = np.column_stack([points["y"], points["x"]])
+        places = np.column_stack([points["x"], points["y"], points["z"]])
         light = np.ascontiguousarray(points["light"])
         members = np.flatnonzero(is_fitted[order])
         members = members[np.argsort(points["crowd"][members], kind="stable")]
         crowds, first = np.unique(points["crowd"][members], return_index=True)
         first = np.append(first, len(members))
         library = load()
+        shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
+        first_pixel = (self._first, 0) if self._is_deep else (0, self._first)
         given = JointFits(
-            address(pixels), *pixels.shape[1:], self._first_row,
+            address(pixels), *shape, *first_pixel, len(self.widths),
             PIXEL_TYPES[pixels.dtype.str[1:]], settings.pixel == "integrated",
-            1 / self.scale.unit, self.scale.shift, self.sigma, self._reach,
-            self.least_score, counts_spots, settings.max_iterations, address(frame),
-            address(places), address(light), len(points), address(members), address(first),
+            1 / self.scale.unit, self.scale.shift,
+            (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
+            (*reversed(self._reach), *[0] * (3 - len(self.widths))),
+            self.least_score, counts_spots, settings.max_iterations,
+            address(frame), address(places), address(light), len(points),
+            address(members), address(first),
         )  # fmt: skip
         parts: dict[int, list[NDArray[np.void]]] = {}
 

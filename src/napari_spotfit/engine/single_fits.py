@@ -6,7 +6,7 @@ import ctypes
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import STDERR, STOP
 from ..models.stopping import StopCondition
@@ -30,7 +30,7 @@ _ERRORS, _UNEVEN = 3.0, 0.04
 class Singles(NamedTuple):
     """What fits of single spots show of the spots around them; one number for each position."""
 
-    #: y and x, from which fits of spots together begin.
+    #: Where fits of spots together begin.
     places: NDArray[np.float64]
     #: Bits of :class:`~.layouts.SpotState`.
     state: NDArray[np.uint8]
@@ -50,11 +50,14 @@ class Singles(NamedTuple):
         return np.flatnonzero(self.state & SpotState.IS_CONCERNED)
 
 
-def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: float) -> Singles:
-    """Return what fits of single spots show, without a look at the pixels."""
+def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: ArrayLike) -> Singles:
+    """Return what fits of single spots show, without a look at the pixels.
+
+    ``sigma`` is their width, or one for each axis.
+    """
     settings = job.settings
     adds = not job.one_row_per_position
-    kinds = {"y": "f8", "x": "f8", "flags": "u4", STOP: "u1"}
+    kinds = {**dict.fromkeys(job.axes, "f8"), "flags": "u4", STOP: "u1"}
     names = [*kinds, "amplitude", "amplitude" + STDERR, "sigma", "sigma" + STDERR]
     own = {
         name: np.ascontiguousarray(columns[name], kinds.get(name, "f4"))
@@ -63,20 +66,24 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: float
     }
     at = {name: address(own.get(name)) for name in names}
     may_be_two = adds and "sigma" not in settings.fixed
+    fitted = [at[axis] or 0 for axis in job.axes]
     doubtful = Flag.ELONGATED | Flag.POOR_FIT | Flag.WIDE if adds else 0
     search = SingleFits(
-        y=at["y"], x=at["x"], flags=at["flags"], stop=at[STOP], amplitude=at["amplitude"],
-        amplitude_error=at["amplitude" + STDERR], sigma=at["sigma"] if may_be_two else 0,
-        sigma_error=at["sigma" + STDERR],
+        fitted=(*fitted, *[0] * (3 - len(fitted))), flags=at["flags"], stop=at[STOP],
+        amplitude=at["amplitude"], amplitude_error=at["amplitude" + STDERR],
+        sigma=(at["sigma"] or 0) if may_be_two else 0, sigma_error=at["sigma" + STDERR],
         not_good=int(NOT_GOOD), left_out=int(Flag.SATURATED), doubtful=int(doubtful),
         invalid=int(StopCondition.INVALID), takes_all=adds and settings.neighbours == "joint",
-        overlap=OVERLAP * sigma, psf_sigma=sigma, errors=_ERRORS, uneven=_UNEVEN * sigma,
+        psf_sigma=float(np.ravel(sigma)[-1]), errors=_ERRORS,
+        uneven=_UNEVEN * float(np.ravel(sigma)[-1]),
     )  # fmt: skip
     return _searched(search, positions, sigma)
 
 
-def distances(positions: Positions, sigma: float) -> NDArray[np.float32]:
+def distances(positions: Positions, sigma: ArrayLike) -> NDArray[np.float32]:
     """Return the distance of each position to the nearest one of its frame; NaN if none is near.
+
+    Planes are as far apart as spots are longer along z than along x.
 
     Examples
     --------
@@ -84,20 +91,28 @@ def distances(positions: Positions, sigma: float) -> NDArray[np.float32]:
     >>> distances(Positions(places), 1.0)
     array([ 2.,  2., nan], dtype=float32)
     """
-    return _searched(SingleFits(overlap=1.0), positions, sigma).distance
+    return _searched(SingleFits(), positions, sigma).distance
 
 
-def _searched(search: SingleFits, positions: Positions, sigma: float) -> Singles:
-    count = len(positions.places)
+def _searched(search: SingleFits, positions: Positions, sigma: ArrayLike) -> Singles:
+    count, axes = positions.places.shape
+    widths = np.broadcast_to(np.asarray(sigma, float), axes)
+    in_plane, rest = widths[-2:], [1.0] * (3 - axes)
+    planes = [widths[0] / widths[-1]] if axes > len(in_plane) else []
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
-    memory = np.empty((7, count), np.int64)
+    memory = np.empty((5 + axes, count), np.int64)
     found = Singles(
-        np.empty((count, 2)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
+        np.empty((count, axes)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
     )
     search.given, search.frame, search.count = address(places), address(frame), count
-    search.near, search.reach = _NEAR * sigma, _REACH * sigma + _PIXELS
-    at = map(address, memory[:6])
+    search.axes, search.pixels = axes, (*planes, 1.0, 1.0, *rest)
+    search.overlap = (*(OVERLAP * widths).tolist(), *rest)
+    widest = float(in_plane.max())
+    search.farthest, search.near, search.reach = (
+        OVERLAP * widest, _NEAR * widest, _REACH * widest + _PIXELS,
+    )  # fmt: skip
+    at = map(address, [*memory[:5], memory[5:]])
     search.ends, search.cell, search.spot, search.root, search.nearest, search.sorted = at
     search.places, search.state, search.distance, search.evidence = map(address, found)
     if not search.flags:
