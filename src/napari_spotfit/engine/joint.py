@@ -198,26 +198,27 @@ class _Crowds:
         self._crowd = self._linked(LINKED)
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
-        self._has_met = np.zeros(len(self._frame_of_crowd), np.bool_)
+        self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
         self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
-        points, is_fitted = self._points(self._crowd), self._in_crowd
-        for _ in range(1 if self._job.one_row_per_position else _PASSES):
-            fitted = self._fitter.fit(
-                points, is_fitted, self._frame_of_crowd[points["crowd"]],
-                counts_spots=not self._job.one_row_per_position,
-            )  # fmt: skip
+        first = points = self._points(self._crowd)
+        is_fitted, adds = self._in_crowd, not self._job.one_row_per_position
+        for _ in range(_PASSES if adds else 1):
+            frame = self._frame_of_crowd[points["crowd"]]
+            fitted = self._fitter.fit(points, is_fitted, frame, counts_spots=adds)
+            if adds:
+                is_blob = self._blobs(points, is_fitted, frame, fitted)
+                self._is_blob |= is_blob
+                if self._job.settings.neighbours == "auto":
+                    # What is no crowd has the fits of single spots.
+                    self._in_crowd = self._in_crowd & ~is_blob[self._crowd]
+                    again = first[is_blob[self._crowd]]
+                    again["crowd"] = self._crowd[again["candidate"]]
+                    fitted = joined([fitted[~is_blob[fitted["crowd"]]], again])
             points = joined([points[~is_fitted], fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
                 break
         spots: NDArray[np.void] = points[points["pixels"] > 0]
-        self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
-        if self._job.one_row_per_position:
-            return spots
-        self._is_blob = self._blobs(spots)
-        if self._job.settings.neighbours == "auto":  # what is no crowd has the fits of single spots
-            self._in_crowd = self._in_crowd & ~self._is_blob[self._crowd]
-            spots = spots[~self._is_blob[spots["crowd"]]]
         return spots
 
     def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
@@ -225,6 +226,7 @@ class _Crowds:
         frame = self._frame_of_crowd[points["crowd"]]
         order = np.argsort(frame, kind="stable")
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
+        takes_part &= ~self._is_blob[points["crowd"]]
         places = np.where(takes_part[:, np.newaxis], self._places(points), np.nan)
         group = np.empty(len(points), np.int64)
         group[order] = link_positions(
@@ -241,7 +243,6 @@ class _Crowds:
                 break
             label = better
         changed = np.unique(label[label != np.arange(len(label))])
-        self._has_met[changed] = True
         self._crowd, points["crowd"] = label[self._crowd], label[points["crowd"]]
         self._in_crowd = self._in_crowd | (np.isin(self._crowd, changed) & self._there)
         joined: NDArray[np.bool_] = np.isin(points["crowd"], changed) & takes_part
@@ -311,10 +312,14 @@ class _Crowds:
         columns = columns_of(self._fitter, self._job, self._shape, spots, flags)
         return columns | {EVIDENCE: spots["evidence"]}
 
-    def _blobs(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
+    def _blobs(
+        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
+        spots: NDArray[np.void],
+    ) -> NDArray[np.bool_]:  # fmt: skip
         """Return which crowds are extended: fewer wide points make the data as likely.
 
         Those are looked at whose spots were hidden for the greater part, or not good by themselves.
+        ``spots`` is what was found of the points.
         """
         crowds, one = len(self._frame_of_crowd), spots["crowd"]
         hidden = np.bincount(one[spots["candidate"] < 0], minlength=crowds)
@@ -327,20 +332,14 @@ class _Crowds:
         is_poor[one] = spots["deviance"] > spots["tolerated"]
         found = (hidden >= _MOST * begun) & (hidden > 0) | is_poor & (hidden >= _POOR * begun)
         asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
-        points, frame = self._points(self._crowd), self._positions.frames
-        for width in (1.0, *_WIDER):
-            # Crowds that have met were fitted in other pixels the second time.
-            which = (asked & ~found) if width > 1 else (asked & self._has_met)
-            rows = which[self._crowd] & self._there
-            if not rows.any():
-                continue
-            own_width = self._widths[-1]
-            fitter = JointFitter(self._job, self._block, width * self._widths, widest=own_width)
-            own = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
-            if width > 1:
-                found |= which & (own <= lost)
-            else:
-                lost[which] = own[which]
+        for width in _WIDER:
+            which = asked & ~found
+            rows = which[points["crowd"]] & is_fitted
+            if rows.any():
+                sigma, own = width * self._widths, self._widths[-1]
+                fitter = JointFitter(self._job, self._block, sigma, widest=own)
+                wide = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
+                found |= which & (wide <= lost)
         return found
 
     def _is_line(self) -> NDArray[np.bool_]:
