@@ -24,8 +24,9 @@ class CrowdLight : protected CrowdPixels {
     // light moves, as far as spots are linked to crowds.
     static constexpr double CELL = 16, FAR = 6;
     // Spots that move together at most, as the time of a step grows with their cube. The most spots of a crowd: for
-    // each candidate, and besides. No crowd of the densest simulations came to half of that.
-    static constexpr int TOGETHER = 96, HIDDEN_EACH = 3, HIDDEN = 24;
+    // each candidate, and besides. No crowd of the densest simulations came to half of that. Where candidates are few,
+    // more than MANY for each are something extended.
+    static constexpr int TOGETHER = 96, HIDDEN_EACH = 3, HIDDEN = 24, MANY = 9;
 
     const int line;  // numbers of a line of a spot's light, with as many zeros as are summed side by side behind them
     const long long most;
@@ -63,7 +64,10 @@ class CrowdLight : protected CrowdPixels {
         by_cell = memory.take<int>(most), first_of_cell = memory.take<int>(cells() + 1);
         is_stirred = memory.take<bool>(cells());
     }
-    static long long most_spots(long long candidates) { return candidates * HIDDEN_EACH + HIDDEN; }
+    static long long most_spots(long long candidates) {
+        const long long few = candidates * (MANY + 1), many = candidates * HIDDEN_EACH + HIDDEN;
+        return few < many ? few : many;
+    }
 
     int cells() const { return cells_down * cells_across; }
     // Numbers of a spot: its place and its light, the last one.

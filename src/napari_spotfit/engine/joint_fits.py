@@ -99,11 +99,36 @@ class JointFitter:
         self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
         in_planes = min(max(self.widths[-1], 0.5), 10.0)
         of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
-        self._least_score = score_for(job.settings.false_spots, in_planes, *of_volume)
+        #: How far a spot stands out of the noise, as a normal deviate, at least.
+        self.least_score = score_for(job.settings.false_spots, in_planes, *of_volume)
 
     @property
     def _is_deep(self) -> bool:
         return len(self.widths) > len(IN_PLANE)
+
+    def loss(
+        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
+        cost: float,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Return how unlikely each crowd is made at best, in nats, each spot costing something.
+
+        Parameters
+        ----------
+        points, is_fitted, frame
+            As of :meth:`fit`.
+        cost : float
+            What a spot must add to the logarithm of the likelihood.
+
+        Returns
+        -------
+        ndarray
+            By the number of the crowd; 0 for those that are not fitted.
+        """
+        spots = self.fit(points, is_fitted, frame, counts_spots=True)
+        crowds, at = np.unique(spots["crowd"], return_index=True)
+        lost = np.zeros(int(points["crowd"].max(initial=-1)) + 1)
+        lost[crowds] = spots["deviance"][at] / 2 + cost * spots["spots"][at]
+        return lost
 
     def fit(
         self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
@@ -140,7 +165,7 @@ class JointFitter:
             1 / self.scale.unit, self.scale.shift,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
-            self._least_score, counts_spots, settings.max_iterations,
+            self.least_score, counts_spots, settings.max_iterations,
             address(frame), address(places), address(light), len(points),
             address(members), address(first),
         )  # fmt: skip
