@@ -23,8 +23,8 @@ class CrowdLight : protected CrowdPixels {
     // the light of a spot reaches, so that few spots are at borders; and how far from a spot those may be that its
     // light moves, as far as spots are linked to crowds.
     static constexpr double CELL = 16, FAR = 6;
-    // Spots that move together at most, as the time of a step grows with their cube. The spots a crowd may have: so
-    // many for each candidate, and so many more. No crowd of the densest simulations came to half of that.
+    // Spots that move together at most, as the time of a step grows with their cube. The most spots of a crowd, for
+    // which there is memory: so many for each candidate, and so many more.
     static constexpr int TOGETHER = 96, HIDDEN_EACH = 3, HIDDEN = 24;
 
     const int line;  // numbers of a line of a spot's light, with as many zeros as are summed side by side behind them

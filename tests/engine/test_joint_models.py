@@ -209,7 +209,7 @@ def test_empty_stacks_have_no_more_false_spots():
 
 
 def test_spots_at_the_ends_of_stacks():
-    places = np.array([[-0.3, 15.0, 14.0], [0.2, 15.0, 17.0], [9.8, 15.0, 15.0]])
+    places = np.array([[-0.3, 15.0, 13.0], [0.2, 15.0, 17.5], [9.8, 15.0, 15.0]])
     fits = localize(stack_of(places, 6000.0, (10, 30, 30), 9), **KNOWN | VOLUME, neighbours="joint")
     assert len(fits) == 3
     assert (fits.flags & Flag.EDGE != 0).all()
