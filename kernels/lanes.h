@@ -17,6 +17,8 @@
 #define UNROLL_PIXELS
 #define UNROLL_LINES
 #endif
+// What such a loop does is in the code once.
+#define ONE_IN_CODE _Pragma("unroll 1")
 // Of N x N matrices, loops that need no unrolling would be most of the code where N is large.
 #define SPOTFIT_PRAGMA(text) _Pragma(#text)
 #define UNROLL_MATRIX(N) SPOTFIT_PRAGMA(unroll((N) <= 7 ? (N) : 1))

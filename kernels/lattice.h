@@ -77,8 +77,10 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     LatticeLines<L, Roi> lines;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&) : lines(roi, shape) {}
-    SPOTFIT_INLINE void begin_line(int k) { lines.begin(k); }
-    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) { return lines.at(i, d); }
+    template <class Use, class EndLine>
+    SPOTFIT_INLINE void for_each_pixel(const Roi& roi, Use use, EndLine end_line) {
+        lines.for_each_pixel(roi, use, end_line);
+    }
 };
 
 // Where a search begins, by which template, and how good that is.
@@ -228,15 +230,13 @@ template <class Variant, class L, class Roi> struct TemplateSearch {
         for (int k = 0; k < psf.template_count;) {
             const float z = psf.template_z[3 * k];
             Start own = none;
-            if (psf.has_lobes) {
-                own = best_place(k);
-                refine(own), refine(own);
-            }
-            for (; k < psf.template_count && psf.template_z[3 * k] == z; ++k) {
-                if (psf.has_lobes) continue;
+            for (bool is_first = true; k < psf.template_count && psf.template_z[3 * k] == z; ++k, is_first = false) {
+                if (psf.has_lobes && !is_first) continue;
                 Start next = {
                     {x - psf.template_z[3 * k + 1], y - psf.template_z[3 * k + 2], L(z)}, L(float(k)), L(0.0f)};
-                refine(next), refine(next);
+                if (psf.has_lobes) next = best_place(k);
+                ONE_IN_CODE
+                for (int again = 0; again < 2; ++again) refine(next);
                 own.take(next.score > own.score, next);
             }
             put((last.score >= before) & (last.score > own.score));
@@ -300,24 +300,6 @@ template <class Variant, class L> struct SearchEnd {
     }
 };
 
-// Ends a search by least squares that was just begun, at the better of two places along z, and returns the other one.
-// `minimize` ends a search.
-template <class Variant, class L, class Roi, class Minimize>
-SPOTFIT_INLINE SearchEnd<Variant, L> best_along_z(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
-                                                  const FitSettings& settings, Search<L, Variant::N>& search,
-                                                  Minimize minimize) {
-    const LatticeStart<L> second = start_at_templates<Variant>(roi, state, given, settings, search);
-    FitSettings first = settings;
-    if (first.min_delta < PLACE_DELTA) first.min_delta = PLACE_DELTA;
-    minimize(search, first);
-    SearchEnd<Variant, L> end(state, search.chi, search.stop);
-    const MaskOf<L> usable = (second.score > 0.0f) & (search.stop < STOP_INVALID);
-    start_search<Variant>(search, state, second.shape, usable);
-    minimize(search, first);
-    end.keep_better(state, search.chi, search.stop);
-    return end;
-}
-
 // Begins a search where the last one has ended.
 template <class Variant, class L> SPOTFIT_INLINE void search_on(State<L> state, Search<L, Variant::N>& search) {
     L start[Variant::N];
@@ -325,26 +307,61 @@ template <class Variant, class L> SPOTFIT_INLINE void search_on(State<L> state, 
     start_search<Variant>(search, state, start, search.stop < STOP_INVALID);
 }
 
-// Restarts a search by maximum likelihood where that is better: of least squares' two, which are about as good.
-template <class Variant, class Before, class L, class Roi, class Minimize>
-SPOTFIT_INLINE void better_likelihood(Roi& roi, State<L> state, const SearchEnd<Before, L>& other, L best_chi,
-                                      const FitSettings& given, Search<L, Variant::N>& search, Minimize minimize) {
-    const MaskOf<L> rival = other.is_rival(state, best_chi, given);
-    if (!roi.any_fit(rival)) return;
-    FitSettings settings = given;
-    settings.max_error = 0.0f;
-    if (settings.min_delta < LIKELIHOOD_DELTA) settings.min_delta = LIKELIHOOD_DELTA;
-    minimize(search, settings);
+// Ends a search that was just begun, at the better of two places, coarsely, and, if TO_THE_END, goes on from there;
+// returns the other one. `minimize` ends a search; `second` gives the other start, and where there is one. All in one
+// loop, as a GPU has little memory for code.
+template <class Variant, bool TO_THE_END, class L, class Minimize, class Second>
+SPOTFIT_INLINE SearchEnd<Variant, L> better_of_two(State<L> state, const FitSettings& settings,
+                                                   Search<L, Variant::N>& search, bool are_two, Minimize minimize,
+                                                   Second second) {
+    FitSettings own = settings;
     SearchEnd<Variant, L> end(state, search.chi, search.stop);
-    L start[Variant::N];
-    state.read_point(start);
-    UNROLL
-    for (int j = 0; j < Variant::SHAPE; ++j) start[j] = other.point[j];
-    const MaskOf<L> usable = rival & (search.stop < STOP_INVALID);
-    start_search<Variant>(search, state, start, usable);
-    minimize(search, settings);
-    end.keep_better(state, search.chi, search.stop);
-    search_on<Variant>(state, search);
+    ONE_IN_CODE
+    for (int turn = are_two ? 0 : 2; turn < 3; ++turn) {
+        if (turn == 1) {
+            end = SearchEnd<Variant, L>(state, search.chi, search.stop);
+            L start[Variant::N];
+            state.read_point(start);
+            const MaskOf<L> usable = second(start) & (search.stop < STOP_INVALID);
+            start_search<Variant>(search, state, start, usable);
+        }
+        if (turn == 2 && are_two) {
+            end.keep_better(state, search.chi, search.stop);
+            if (Variant::LIKELIHOOD || TO_THE_END) search_on<Variant>(state, search);
+        }
+        if (turn == 2 && !TO_THE_END) break;
+        own.min_delta = turn < 2 && settings.min_delta < PLACE_DELTA ? PLACE_DELTA : settings.min_delta;
+        own.max_error = turn < 2 && Variant::LIKELIHOOD ? 0.0f : settings.max_error;
+        minimize(search, own);
+    }
+    return end;
+}
+
+// The better of two places along z by least squares.
+template <class Variant, bool TO_THE_END, class L, class Roi, class Minimize>
+SPOTFIT_INLINE SearchEnd<Variant, L> best_along_z(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
+                                                  const FitSettings& settings, Search<L, Variant::N>& search,
+                                                  Minimize minimize) {
+    const LatticeStart<L> other = start_at_templates<Variant>(roi, state, given, settings, search);
+    return better_of_two<Variant, TO_THE_END>(state, settings, search, true, minimize,
+                                              [&](L(&start)[Variant::N]) SPOTFIT_INLINE_LAMBDA {
+                                                  UNROLL
+                                                  for (int j = 0; j < Variant::SHAPE; ++j) start[j] = other.shape[j];
+                                                  return other.score > 0.0f;
+                                              });
+}
+
+// The same by maximum likelihood, of least squares' two, where they are about as good.
+template <class Variant, bool TO_THE_END, class Before, class L, class Roi, class Minimize>
+SPOTFIT_INLINE void better_likelihood(Roi& roi, State<L> state, const SearchEnd<Before, L>& other, L best_chi,
+                                      const FitSettings& settings, Search<L, Variant::N>& search, Minimize minimize) {
+    const MaskOf<L> rival = other.is_rival(state, best_chi, settings);
+    better_of_two<Variant, TO_THE_END>(state, settings, search, roi.any_fit(rival), minimize,
+                                       [&](L(&start)[Variant::N]) SPOTFIT_INLINE_LAMBDA {
+                                           UNROLL
+                                           for (int j = 0; j < Variant::SHAPE; ++j) start[j] = other.point[j];
+                                           return rival;
+                                       });
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -182,25 +182,31 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const { return pixels.at(column_at<L>(roi, i), row, d); }
 };
 
-// Calls use(k, i, f, d) for each of the lane's own pixels, and end_line() after each line; the point
-// begins with the shape.
+// Calls use(k, i, f, d) for each of the lane's own pixels, line by line.
+template <int SHAPE, class L, class Roi, class Profile, class Use, class EndLine>
+SPOTFIT_INLINE void for_each_pixel(const Roi& roi, Profile& profile, Use use, EndLine end_line) {
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
+        profile.begin_line(k);
+        UNROLL_PIXELS
+        for (int i = 0; i < roi.own_columns(); ++i) {
+            L d[SHAPE];
+            const L f = profile.at(i, d);
+            use(k, i, f, d);
+        }
+        end_line();
+    }
+}
+
+// The same of a search's point, which begins with the shape; a measured PSF may take some lines together.
 template <class Variant, class L, int N, class Roi, class Use, class EndLine>
 SPOTFIT_INLINE void visit(Roi& roi, const L (&point)[N], const FitSettings& settings, Use use, EndLine end_line) {
     L shape[Variant::SHAPE];
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) shape[j] = point[j];
     PixelProfile<Variant, L, Roi> profile(roi, shape, settings);
-    for (int k = 0; k < roi.own_lines(); ++k) {
-        if (!roi.has_line(k)) break;
-        profile.begin_line(k);
-        UNROLL_PIXELS
-        for (int i = 0; i < roi.own_columns(); ++i) {
-            L d[Variant::SHAPE];
-            const L f = profile.at(i, d);
-            use(k, i, f, d);
-        }
-        end_line();
-    }
+    if constexpr (Variant::Profile::LATTICE) profile.for_each_pixel(roi, use, end_line);
+    else for_each_pixel<Variant::SHAPE, L>(roi, profile, use, end_line);
 }
 
 // The weight of a pixel in least squares; 0 where it does not count.
@@ -254,7 +260,7 @@ SPOTFIT_INLINE L weighted_chi_square(Roi& roi, const L (&shape)[Variant::SHAPE],
     };
     const auto end_line = [&]() SPOTFIT_INLINE_LAMBDA { chi += part, part = L(0.0f); };
     if constexpr (Roi::KEEPS_VALUES) {
-        for (int k = 0; k < roi.own_lines(); ++k) {
+        for (int k = 0; k < roi.own_lines() && roi.has_line(k); ++k) {
             for (int i = 0; i < roi.own_columns(); ++i) add(k, i, roi.value(k, i));
             end_line();
         }

@@ -46,7 +46,7 @@ template <> struct LatticeLines<LaneType, TileRoi<LaneType>> {
         }
         z = Taps<L>(place.z - planes);
     }
-    SPOTFIT_INLINE void begin(int k) {
+    SPOTFIT_INLINE void begin_line(int k) {
         if (k == 0)
             for (int row = 0; row < 3; ++row) load_row(row);
         load_row(k + 3);
@@ -63,6 +63,11 @@ template <> struct LatticeLines<LaneType, TileRoi<LaneType>> {
         d[1] = -along_x(own + nodes);
         d[2] = along_x(own + 2 * nodes) * psf.planes_per_nm;
         return along_x(own);
+    }
+
+    template <class Use, class EndLine>
+    SPOTFIT_INLINE void for_each_pixel(const TileRoi<L>& roi, Use use, EndLine end_line) {
+        spotfit::SPOTFIT_ISA::for_each_pixel<MeasuredPsf::SHAPE, L>(roi, *this, use, end_line);
     }
 
   private:
@@ -143,7 +148,7 @@ __attribute__((noinline)) SearchEnd<Variant, LaneType> search_along_z(TileRoi<La
     using Rows = TileRows<Variant>;
     Search<LaneType, Variant::N> search = Rows::read_search(state);
     const SearchEnd<Variant, LaneType> other =
-        best_along_z<Variant>(roi, state, given, settings, search, minimizer<Variant>(roi, state));
+        best_along_z<Variant, false>(roi, state, given, settings, search, minimizer<Variant>(roi, state));
     Rows::write_search(search, state);
     return other;
 }
@@ -154,7 +159,7 @@ __attribute__((noinline)) void compare_likelihoods(TileRoi<LaneType> roi, State<
                                                    const FitSettings& settings) {
     using Rows = TileRows<Variant>;
     Search<LaneType, Variant::N> search = Rows::read_search(state);
-    better_likelihood<Variant>(roi, state, other, best_chi, settings, search, minimizer<Variant>(roi, state));
+    better_likelihood<Variant, false>(roi, state, other, best_chi, settings, search, minimizer<Variant>(roi, state));
     Rows::write_search(search, state);
 }
 

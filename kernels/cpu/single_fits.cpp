@@ -13,7 +13,6 @@ bool is_finite(double x) { return x - x == 0; }
 
 // What is known of a spot by its own fit.
 void begin(const SingleFits& s, long long i) {
-    s.distance[i] = __builtin_inff();
     double* const place = s.places + s.axes * i;
     for (int axis = 0; axis < s.axes; ++axis) place[axis] = s.given[s.axes * i + axis];
     if (!s.state) return;
@@ -27,7 +26,8 @@ void begin(const SingleFits& s, long long i) {
     if (can_move && !(flags & s.left_out)) {
         state |= TAKES_PART;
         const float error = s.sigma_error ? s.sigma_error[i] : 0;
-        const double wide = s.widest + (error > 0 ? s.errors * double(error) : 0);
+        const double off = error > 0 ? s.errors * double(error) : 0;
+        const double wide = s.psf_sigma + __builtin_sqrt(off * off + s.uneven * s.uneven);
         if ((flags & s.doubtful) || (s.sigma && double(s.sigma[i]) > wide)) state |= MAY_BE_TWO;
     }
     s.state[i] = static_cast<unsigned char>(state);
@@ -37,36 +37,27 @@ void begin(const SingleFits& s, long long i) {
 
 // The spots of a frame, in lists by cells of its last two axes that are as large as a reach at least, so that time
 // follows their number.
-class Frame {
+template <int AXES> class Frame {
     const SingleFits& s;
     const long long first, end;
     double low[2] = {}, high[2] = {}, reach, per_pixel;
-    long long counts[2];
+    long long counts[2], count = 0;  // of cells, and of spots that are sorted
 
-    double at(long long i, int axis) const { return s.places[s.axes * i + axis]; }
+    double at(long long i, int axis) const { return s.places[AXES * i + axis]; }
     // Along one of the last two.
-    double in_plane(long long i, int k) const { return at(i, s.axes - 2 + k); }
+    double in_plane(long long i, int k) const { return at(i, AXES - 2 + k); }
     long long along(long long i, int k) const {
         const double c = (in_plane(i, k) - low[k]) * per_pixel;
         return c < static_cast<double>(counts[k]) ? static_cast<long long>(c) : counts[k] - 1;
     }
     bool is_there(long long i) const {
-        for (int axis = 0; axis < s.axes; ++axis)
+        for (int axis = 0; axis < AXES; ++axis)
             if (!is_finite(at(i, axis))) return false;
         return true;
     }
-    // The square of the distance of two spots, in some unit along each axis.
-    double square_between(long long i, long long j, const double* units) const {
-#pragma clang fp contract(off)
-        double sum = 0;
-        for (int axis = 0; axis < s.axes; ++axis) {
-            const double part = (at(i, axis) - at(j, axis)) / units[axis];
-            sum += part * part;
-        }
-        return sum;
-    }
     long long root_of(long long i) const {
-        while (s.root[i] != i) i = s.root[i] = s.root[s.root[i]];
+        long long* const root = s.root - first;
+        while (root[i] != i) i = root[i] = root[root[i]];
         return i;
     }
     void divide() {
@@ -77,23 +68,60 @@ class Frame {
         for (int axis = 0; axis < 2; ++axis) counts[axis] = 1 + static_cast<long long>((high[axis] - low[axis]) / side);
         per_pixel = 1 / side;
     }
-    // Calls use(i, j, square of the distance) for all pairs within the reach.
-    template <class Use> void each_pair(double within, Use use) {
+    // Sorts the spots by cells.
+    void sort(double within) {
         reach = within;
         divide();
-        for (long long c = 0; c < counts[0] * counts[1]; ++c) s.heads[first + c] = NONE;
+        const long long cells = counts[0] * counts[1], across = counts[1];
+        long long *const ends = s.ends, *const cell = s.cell - first;
+        for (long long c = 0; c < cells; ++c) ends[c] = 0;
         for (long long i = first; i < end; ++i) {
-            if (!is_there(i)) continue;
-            const long long y = along(i, 0), x = along(i, 1);
-            for (long long v = y > 0 ? y - 1 : 0; v <= y + 1 && v < counts[0]; ++v)
-                for (long long u = x > 0 ? x - 1 : 0; u <= x + 1 && u < counts[1]; ++u)
-                    for (long long j = s.heads[first + v * counts[1] + u]; j != NONE; j = s.next[j]) {
-                        const double square = square_between(i, j, s.pixels);
-                        if (square <= reach * reach) use(i, j, square);
-                    }
-            long long& head = s.heads[first + y * counts[1] + x];
-            s.next[i] = head, head = i;
+            cell[i] = is_there(i) ? along(i, 0) * across + along(i, 1) : NONE;
+            if (cell[i] != NONE) ++ends[cell[i]];
         }
+        for (long long c = 1; c < cells; ++c) ends[c] += ends[c - 1];
+        count = ends[cells - 1];
+        for (long long i = end; i-- > first;) {
+            if (cell[i] == NONE) continue;
+            const long long k = --ends[cell[i]];  // the beginning of the cell in the end
+            s.spot[k] = i;
+            for (int axis = 0; axis < AXES; ++axis) s.sorted[AXES * k + axis] = at(i, axis) / s.pixels[axis];
+        }
+    }
+    // Calls use(j, last) for two runs of sorted spots: those behind one in its row of cells, and those in the next row.
+    template <class Use> void each_run(long long k, Use use) const {
+        const long long across = counts[1], cells = counts[0] * across;
+        const auto begin_of = [&](long long c) { return c < cells ? s.ends[c] : count; };
+        const long long c = s.cell[s.spot[k] - first], x = c % across;
+        const long long left = c - (x > 0), right = c + (x + 1 < across) + 1;
+        use(k + 1, begin_of(right));
+        use(begin_of(left + across), begin_of(right + across));
+    }
+    double square_of_distance(long long k, long long j) const {
+#pragma clang fp contract(off)
+        double sum = 0;
+        for (int axis = 0; axis < AXES; ++axis) {
+            const double part = s.sorted[AXES * k + axis] - s.sorted[AXES * j + axis];
+            sum += part * part;
+        }
+        return sum;
+    }
+    bool overlap(long long i, long long j) const {
+        double sum = 0;
+        for (int axis = 0; axis < AXES; ++axis) {
+            const double part = (at(i, axis) - at(j, axis)) / s.overlap[axis];
+            sum += part * part;
+        }
+        return sum <= 1;
+    }
+    // Calls use(i, j) for all pairs within a reach.
+    template <class Use> void each_pair(double within, Use use) {
+        sort(within);
+        for (long long k = 0; k < count; ++k)
+            each_run(k, [&](long long j, long long last) {
+                for (; j < last; ++j)
+                    if (square_of_distance(k, j) <= reach * reach) use(s.spot[k], s.spot[j]);
+            });
     }
 
   public:
@@ -109,48 +137,67 @@ class Frame {
         }
     }
     void find_neighbours() {
-        each_pair(s.near, [this](long long i, long long j, double square) {
-            const float apart = static_cast<float>(square);
-            if (apart < s.distance[i]) s.distance[i] = apart;
-            if (apart < s.distance[j]) s.distance[j] = apart;
-            if (!s.state || !(s.state[i] & s.state[j] & TAKES_PART)) return;
-            if (square_between(i, j, s.overlap) <= 1) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
+        sort(s.near);
+        float* const nearest = s.nearest;
+        for (long long k = 0; k < count; ++k) nearest[k] = __builtin_inff();
+        // No branch depends on a distance: few of them could be foreseen.
+        for (long long k = 0; k < count; ++k)
+            each_run(k, [&](long long j, long long last) {
+                float least = nearest[k];
+                for (; j < last; ++j) {
+                    const float square = static_cast<float>(square_of_distance(k, j));
+                    least = square < least ? square : least;
+                    nearest[j] = square < nearest[j] ? square : nearest[j];
+                }
+                nearest[k] = least;
+            });
+        bool any = false;
+        for (long long i = first; i < end; ++i) s.distance[i] = UNKNOWN;
+        for (long long k = 0; k < count; ++k) {
+            const float apart = __builtin_sqrtf(nearest[k]);
+            s.distance[s.spot[k]] = apart <= static_cast<float>(s.near) ? apart : UNKNOWN;
+            any |= apart <= static_cast<float>(1.001 * s.farthest);
+        }
+        if (!any || !s.state) return;
+        each_pair(1.001 * s.farthest, [this](long long i, long long j) {
+            if ((s.state[i] & s.state[j] & TAKES_PART) && overlap(i, j)) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
         });
-        for (long long i = first; i < end; ++i)
-            s.distance[i] = s.distance[i] < __builtin_inff() ? __builtin_sqrtf(s.distance[i]) : UNKNOWN;
     }
     // How many spots fits together concern: those that may have to do with one that is not alone.
     long long find_concerned() {
         const int begins = s.takes_all ? TAKES_PART : OVERLAPS | MAY_BE_TWO;
         bool any = false;
-        for (long long i = first; i < end; ++i) s.root[i] = i, any |= (s.state[i] & begins) != 0;
+        for (long long i = first; i < end; ++i) s.root[i - first] = i, any |= (s.state[i] & begins) != 0;
         if (!any) return 0;
-        each_pair(s.reach, [this](long long i, long long j, double) {
+        each_pair(s.reach, [this](long long i, long long j) {
             // The earlier one is the root, so that the result depends on no order.
             const long long a = root_of(i), b = root_of(j);
-            if (a < b) s.root[b] = a;
-            else s.root[a] = b;
+            if (a < b) s.root[b - first] = a;
+            else s.root[a - first] = b;
         });
         for (long long i = first; i < end; ++i)
             if (s.state[i] & begins) s.state[root_of(i)] |= IS_CONCERNED;
-        long long count = 0;
+        long long concerned = 0;
         for (long long i = first; i < end; ++i)
-            if (s.state[root_of(i)] & IS_CONCERNED) s.state[i] |= IS_CONCERNED, ++count;
-        return count;
+            if (s.state[root_of(i)] & IS_CONCERNED) s.state[i] |= IS_CONCERNED, ++concerned;
+        return concerned;
     }
 };
+
+template <int AXES> long long find_overlaps(const SingleFits& s) {
+    long long concerned = 0;
+    for (long long first = 0, end; first < s.count; first = end) {
+        for (end = first; end < s.count && s.frame[end] == s.frame[first]; ++end) begin(s, end);
+        Frame<AXES> frame(s, first, end);
+        frame.find_neighbours();
+        if (s.state) concerned += frame.find_concerned();
+    }
+    return concerned;
+}
 
 }  // namespace
 
 // How many of the spots fits together concern.
 SPOTFIT_EXPORT long long spotfit_find_overlaps(const SingleFits* fits) {
-    const SingleFits& s = *fits;
-    long long concerned = 0;
-    for (long long first = 0, end; first < s.count; first = end) {
-        for (end = first; end < s.count && s.frame[end] == s.frame[first]; ++end) begin(s, end);
-        Frame frame(s, first, end);
-        frame.find_neighbours();
-        if (s.state) concerned += frame.find_concerned();
-    }
-    return concerned;
+    return fits->axes == 3 ? find_overlaps<3>(*fits) : find_overlaps<2>(*fits);
 }

@@ -87,24 +87,23 @@ template <class Variant, class Lanes, class Layout> struct Fits {
             start_from_pixels<LeastSquares>(roi, state, start, first, search);
             Search<float, Variant::N> likely;
             if constexpr (Variant::Profile::LATTICE) {
-                const auto other =
-                    best_along_z<LeastSquares>(roi, state, start, first, search, minimizer<LeastSquares>(roi, state));
+                const auto other = best_along_z<LeastSquares, false>(roi, state, start, first, search,
+                                                                     minimizer<LeastSquares>(roi, state));
                 const float chi = search.chi;
                 begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
-                better_likelihood<Variant>(roi, state, other, chi, settings, likely, minimizer<Variant>(roi, state));
+                better_likelihood<Variant, true>(roi, state, other, chi, settings, likely,
+                                                 minimizer<Variant>(roi, state));
             } else {
                 minimize<LeastSquares>(roi, state, search, first);
                 begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
+                minimize<Variant>(roi, state, likely, settings);
             }
-            minimize<Variant>(roi, state, likely, settings);
             write(roi, state, likely, source, fit, exists, settings, results);
         } else {
             start_from_pixels<Variant>(roi, state, start, settings, search);
-            if constexpr (Variant::Profile::LATTICE) {
-                best_along_z<Variant>(roi, state, start, settings, search, minimizer<Variant>(roi, state));
-                search_on<Variant>(state, search);
-            }
-            minimize<Variant>(roi, state, search, settings);
+            if constexpr (Variant::Profile::LATTICE)
+                best_along_z<Variant, true>(roi, state, start, settings, search, minimizer<Variant>(roi, state));
+            else minimize<Variant>(roi, state, search, settings);
             write(roi, state, search, source, fit, exists, settings, results);
         }
     }
@@ -256,7 +255,8 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
     : Fits<Variant, Lanes, Layout> {
     static constexpr bool SEPARABLE = Variant::Profile::SEPARABLE;
     static constexpr bool U_IN_MEMORY = SEPARABLE && (Lanes::columns > 16) && (Variant::LIKELIHOOD || VARIANCE_MAP);
-    using WarpSegments = Segments<Lanes, Layout, Variant::PLANES, Variant::LIKELIHOOD, U_IN_MEMORY>;
+    using WarpSegments =
+        Segments<Lanes, Layout, Variant::PLANES, Variant::LIKELIHOOD, U_IN_MEMORY, Variant::Profile::LATTICE>;
     struct Memory {
         WarpSegments segments;
         WarpState<Variant> state;

@@ -8,7 +8,8 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // The pixels of a warp's fits, each less a number near them, and what is known of them.
-template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMORY_> struct Segments {
+template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMORY_, bool KEEPS_VALUES_>
+struct Segments {
     using Pixel = typename Layout::Pixel;
     // An odd number, so that threads that read the same pixel of several fits use different banks.
     static constexpr int PITCH = (Lanes::OWN_LINES * Lanes::columns) | 1;
@@ -16,6 +17,9 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
 
     float pixels[WARP * PITCH];
     float planes[PLANES ? WARP * PITCH : 1];
+    // The profile's values, from one pass over the pixels to the next.
+    static constexpr bool KEEPS_VALUES = KEEPS_VALUES_;
+    float values[KEEPS_VALUES ? WARP * PITCH : 1];
     // The profile along the columns of each fit, where registers have no room for it: its threads
     // write the same.
     static constexpr bool U_IN_MEMORY = U_IN_MEMORY_;
@@ -103,7 +107,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
 
 template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes {
     static constexpr int LINES_AT_ONCE = 1, LINES_UNROLLED = 1;
-    static constexpr bool KEEPS_VALUES = false;
+    static constexpr bool KEEPS_VALUES = Segments::KEEPS_VALUES;
     static constexpr int COLUMNS_KEPT = 0;
     static constexpr bool U_IN_REGISTERS = SEPARABLE && !Segments::U_IN_MEMORY;
     static constexpr int PIXELS_AT_ONCE = 4, UNROLLED = U_IN_REGISTERS ? Lanes::columns : PIXELS_AT_ONCE;
@@ -121,6 +125,8 @@ template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes 
     SPOTFIT_INLINE void put(int k, int i, float x) { segments.pixels[own(k, i)] = x; }
     SPOTFIT_INLINE float plane(int k, int i) const { return segments.planes[own(k, i)]; }
     SPOTFIT_INLINE void put_plane(int k, int i, float x) { segments.planes[own(k, i)] = x; }
+    SPOTFIT_INLINE float value(int k, int i) const { return segments.values[own(k, i)]; }
+    SPOTFIT_INLINE void put_value(int k, int i, float x) { segments.values[own(k, i)] = x; }
     SPOTFIT_INLINE float around(int line, int column) const {
         return segments.pixels[Segments::place(Lanes::own_fit(), line, column)];
     }

@@ -39,10 +39,15 @@ struct SingleFits {
     unsigned not_good, left_out, doubtful;     // flags
     int invalid;                               // stop condition
     int takes_all;                             // whether all are fitted together, overlap or not
-    double overlap[3];                         // the half axes of an ellipsoid in which spots overlap
-    double near, reach;                        // from which on spots are neighbours, and concern each other
-    double widest, errors;                     // a spot wider than this, and so many errors, may be two
-    long long *heads, *next, *root;            // memory, one for each position
+    double overlap[3];                         // the half axes of an ellipsoid in which spots overlap, and,
+    double farthest, near,
+        reach;  // in such pixels, from which on spots may overlap, are neighbours, concern each other
+    // A spot may be two that is wider than the PSF by more than so many errors, and pixels, together.
+    double psf_sigma, errors, uneven;
+    // Memory, one for each position of a frame, and one for each axis.
+    long long *ends, *cell, *spot, *root;
+    float* nearest;
+    double* sorted;
     // Are written, one for each position.
     double* places;  // from which fits together begin, as `given`
     unsigned char* state;

@@ -10,7 +10,6 @@ from .analysis.drift import load_drift as load_drift
 from .analysis.drift import save_drift as save_drift
 from .analysis.drift import subtract_drift as subtract_drift
 from .analysis.drift_estimate import estimate_drift as estimate_drift
-from .analysis.groups import summarize_groups as summarize_groups
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
 from .analysis.merging import merge_blinks as merge_blinks
@@ -28,6 +27,7 @@ from .analysis.ring_correlation import (
 )
 from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
+from .analysis.summary import summarize_groups as summarize_groups
 from .analysis.traces import trace as trace
 from .analysis.tracks import link_spots as link_spots
 from .batch.run import localize_files as localize_files

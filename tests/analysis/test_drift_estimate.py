@@ -285,6 +285,29 @@ def test_large_jumps_are_followed(at: dict[int, float]) -> None:
     assert deviates.mean() < 0.05
 
 
+@pytest.mark.parametrize(
+    ("at", "along_z"), [({}, {500: 700.0}), ({530: 2.0}, {530: -900.0}), ({300: 4.0}, {80: 2000.0})]
+)
+def test_jumps_along_z_are_followed(at: dict[int, float], along_z: dict[int, float]) -> None:
+    fits, truth = jumping(at)
+    depth = np.zeros(1000)
+    for first, step in along_z.items():
+        depth[first:] += step
+    rng = np.random.default_rng(1)  # as for molecules()
+    rng.uniform(0, 64.0, (300, 2))
+    molecule = rng.integers(0, 300, 20_000)
+    heights = np.random.default_rng(2).uniform(0, 600, 300)
+    z = heights[molecule] + depth[fits.frame] + np.random.default_rng(3).normal(0, 25, 20_000)
+    known = fits.columns | {"z": z, "z_stderr": np.full(20_000, 25, np.float32)}
+    moved = SpotFits(known, ("frame",), units={"z": "nm", "z_stderr": "nm"})
+    with pytest.warns(UserWarning, match="jumps near frame"):
+        found = estimate_drift(moved, frames=1000, segment=50)
+    assert found.z is not None
+    near = np.min([np.abs(np.arange(1000) - first) for first in (*at, *along_z)], axis=0) < 50
+    assert np.abs(found.z - depth)[~near].max() < 12
+    assert np.abs(found.y - truth[:, 0])[~near].max() < 0.05
+
+
 @pytest.mark.parametrize("speed", [0.01, -0.03])
 def test_fast_motion_is_followed(speed: float) -> None:
     fits, truth = jumping({}, speed)

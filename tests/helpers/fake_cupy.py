@@ -164,9 +164,9 @@ def install(monkeypatch, gpus):
     calls = layouts.DeviceCalls(*(ctypes.cast(function, pointer) for function in functions))
     gpus.functions = functions  # to outlast the calls
     monkeypatch.setattr(transfer, "device_calls", lambda: calls)
-    for name, empty in (("_idle", {}), ("_results", {}), ("_locked_sizes", [])):
-        monkeypatch.setattr(transfer, name, empty)
-    monkeypatch.setattr(transfer, "_idle", {})
+    for name in ("_idle", "_idle_streams", "_results"):
+        monkeypatch.setattr(transfer, name, {})
+    monkeypatch.setattr(transfer, "_locked_sizes", [])
     monkeypatch.setattr(fit, "fit_kernel", lambda code, _: _kernel(gpus, code))
     monkeypatch.setattr(fit, "_multiprocessors", lambda _: 1)
     fit._on_device.cache_clear()

@@ -18,7 +18,7 @@ from napari_spotfit.models.columns import (
     is_index,
 )
 from napari_spotfit.models.profiles import ALL_MODELS, GAUSSIAN_3D, MODELS, Profile
-from napari_spotfit.results.meaning import units_of
+from napari_spotfit.results.columns import units_of
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_spotfit import Settings, simulate_spots
-from napari_spotfit.engine.columns import numbers_per_fit
 from napari_spotfit.engine.fit_job import make_fit_settings
-from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES
+from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES, numbers_per_fit
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
 

@@ -20,7 +20,7 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.models.profiles import MODELS
-from napari_spotfit.results.meaning import units_of
+from napari_spotfit.results.columns import units_of
 
 
 @pytest.fixture(scope="module")

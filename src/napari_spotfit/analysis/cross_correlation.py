@@ -23,7 +23,9 @@ _ROUNDS, _CAUCHY = 5, 3.0
 _MAD = 0.6745
 
 
-def correlated_drift(places: Floats, segment: NDArray[np.int32], segments: int) -> Floats:
+def correlated_drift(
+    places: NDArray[np.float32], segment: NDArray[np.int32], segments: int
+) -> Floats:
     """Return the drift of each segment along y and x.
 
     The shift of every pair of segments is measured, and the drift is what agrees best with all:
@@ -31,7 +33,7 @@ def correlated_drift(places: Floats, segment: NDArray[np.int32], segments: int) 
 
     Parameters
     ----------
-    places : ndarray of float64, shape (2, n)
+    places : ndarray of float32, shape (2, n)
         Positions along y and x in units of their errors.
     segment : ndarray of int32, shape (n,)
         The segment of each.

@@ -22,7 +22,7 @@ Spectra = NDArray[np.complex64]
 
 #: Side of a pixel in errors of a localisation, and most pixels along an axis: to see whether there
 #: are jumps, and to find them.
-_PIXEL, _FEW_PIXELS, _MOST_PIXELS = 3.0, 192, 1024
+_PIXEL, _FEW_PIXELS, _MOST_PIXELS = 3.0, 144, 1024
 #: Largest jump, in errors, and in pixels.
 REACH = 100.0
 _FAR = math.ceil(REACH / _PIXEL)
@@ -49,9 +49,7 @@ class _Images:
         """Return the spectra of the images of some parts."""
         from scipy import fft  # here, as SciPy takes its time to import
 
-        down, across = (
-            _pixels(axis) % size for axis, size in zip(places, self.sizes, strict=True)
-        )
+        down, across = (_pixels(axis) % size for axis, size in zip(places, self.sizes, strict=True))
         index = (part * self.sizes[0] + down) * self.sizes[1] + across
         counts = np.bincount(index, minlength=parts * self.sizes[0] * self.sizes[1])
         images = counts.reshape(parts, *self.sizes).astype(np.float32)
@@ -95,7 +93,8 @@ class _Depths:
 
 
 def _pixels(places: Singles) -> Integers:
-    return np.floor(places / np.float32(_PIXEL)).astype(np.int64)
+    pixels: Integers = np.floor(places / np.float32(_PIXEL)).astype(np.int64)
+    return pixels
 
 
 def _peaks(scores: NDArray[np.float32]) -> Floats:
@@ -133,7 +132,7 @@ def _peak(heights: NDArray[np.float32], inside: float) -> Floats:
 
 
 def has_jumps(places: Singles, segment: Groups, segments: int) -> bool:
-    """Whether parts of a movie still are far from where those before them are.
+    """Whether parts of a movie still are far from where those before or after them are.
 
     Parameters
     ----------
@@ -148,10 +147,14 @@ def has_jumps(places: Singles, segment: Groups, segments: int) -> bool:
     part = segment.astype(np.int64) * parts // segments
     images = _Images(places[:2], _FEW_PIXELS)
     spectra = images.spectra(places[:2], part, parts)
-    shifts = images.shifts(np.cumsum(spectra[:-1], axis=0), spectra[1:])
+    # With those before or after, whichever are more.
+    others = np.cumsum(spectra, axis=0)
+    others[: parts // 2] = others[-1] - others[: parts // 2]
+    others[parts // 2 :] -= spectra[parts // 2 :]
+    shifts = images.shifts(others, spectra)
     if (np.nan_to_num(shifts) != 0).any():
         return True
-    return len(places) > 2 and _jumps_in_depth(places, part, parts).any()
+    return len(places) > 2 and bool(_jumps_in_depth(places, part, parts).any())
 
 
 def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
@@ -166,7 +169,8 @@ def jumps(places: Singles, segment: Groups, segments: int) -> Floats:
     """
     images = _Images(places[:2], _MOST_PIXELS)
     drift = np.zeros((segments, len(places)))
-    now, before = np.zeros(2, np.float32), 0.0
+    now = np.zeros(2, np.float32)
+    before: Spectra | float = 0.0
     for number, own in enumerate(_split(places[:2], segment, segments)):
         spectrum = images.spectra(own - now[:, np.newaxis], 0, 1)
         shift = np.nan_to_num(images.shifts(before, spectrum)[0] if number else np.zeros(2))

@@ -16,7 +16,7 @@ from ..engine import threads
 from ..engine.cpu.layouts import EventFits, EventMemory, JoinedColumn, JoinRule
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
-from ..files.history import Step
+from ..files.table import Step
 from ..models.columns import DETECTIONS, PARENT, STDERR, describe
 from ..results.spot_fits import SpotFits
 from .tracks import frames_of, movies_of

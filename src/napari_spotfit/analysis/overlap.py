@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.cpu.layouts import (
-    OVERLAP_PADDING, DriftStart, FieldCells, Overlap, OverlapSum, SegmentPoints,
+    OVERLAP_PADDING,
+    DriftStart,
+    FieldCells,
+    Overlap,
+    OverlapSum,
+    SegmentPoints,
 )  # fmt: skip
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
@@ -38,7 +43,7 @@ _SETTLED = 0.2
 #: Largest drift from one segment to the next, in errors of a localisation.
 WINDOW = 7.5
 #: Mean number of partners of a point, above which it is compared with a part of them.
-_PARTNERS = 16
+_PARTNERS = 32
 #: Points of a segment that the search begins with, and most pairs of them.
 _QUERIES, _PAIRS = 500, 1 << 12
 #: Shares of the threads.
@@ -144,7 +149,7 @@ def without_drift(places: Singles, drift: Floats, group: Groups) -> Singles:
 
 
 def _relative(step: Floats, weight: Floats, segments: int) -> Floats:
-    """Return the steps of the groups of each part less their mean, which the overlap cannot tell."""
+    """Return the steps of groups less their mean in each part, which the overlap cannot tell."""
     parts = np.nan_to_num(step).reshape(-1, segments, step.shape[1])
     weights = weight.reshape(-1, segments, 1)
     means = (parts * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 #: Pixels of a tile along an axis, and most tiles, which are chosen evenly.
 _SIDE, _MOST_TILES = 512, 100
+#: Most tiles along an axis, with and without localisations.
+_MOST_ALONG = 1000
 #: Blocks of frames, each in one half of the data, and splits of them into halves.
 _BLOCKS, _SPLITS = 50, 4
 #: Correlation at the resolution; pixels of a rendered image in it; most trials for these.
@@ -136,7 +138,8 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
         if pixel * _PIXELS / 1.25 < resolution < pixel * _PIXELS / 0.8:
             break
         # Where the halves agree up to the finest detail, or on none, pixels are far from right.
-        pixel = float(np.clip(resolution / _PIXELS, pixel / 8, min(pixel * 4, size / _FEWEST)))
+        finest = max(pixel / 8, size / (_MOST_ALONG * _SIDE))
+        pixel = float(np.clip(resolution / _PIXELS, finest, min(pixel * 4, size / _FEWEST)))
     else:
         raise ValueError(
             "the two halves of the localisations do not agree on anything: they are too few for "
@@ -154,7 +157,6 @@ def _curves(
 ) -> tuple[Floats, list[Floats]]:
     """Return frequencies, and the correlation at each for every split."""
     from scipy import fft  # here, as SciPy takes its time to import
-    from scipy.signal.windows import tukey
 
     tiles = _tiles(places, block, pixel)
     radius = np.hypot(
@@ -163,7 +165,9 @@ def _curves(
     ring = np.rint(radius).astype(np.int64).ravel()
     # All but the first and the last column stand for two.
     twice = np.broadcast_to(np.r_[1, np.full(_SIDE // 2 - 1, 2), 1], radius.shape).ravel()
-    fading = tukey(_SIDE, _FADING).astype(np.float32)
+    # Sides fade out as a cosine.
+    place = np.minimum(np.arange(_SIDE), np.arange(_SIDE)[::-1]) / (_FADING / 2 * (_SIDE - 1))
+    fading = (0.5 - 0.5 * np.cos(math.pi * np.minimum(place, 1))).astype(np.float32)
     window = fading[:, np.newaxis] * fading
     sums = np.zeros((len(tiles.ends) - 1, len(halves), 3, _SIDE // 2))
 
@@ -193,21 +197,20 @@ def _curves(
 
 def _tiles(places: list[Floats], block: NDArray[np.int32], pixel: float) -> _Tiles:
     """Return the pixels of localisations in tiles; of very many, some evenly over the image."""
-    down, across = (((axis - axis.min()) / pixel).astype(np.int64) for axis in places)
+    down, across = (((axis - axis.min()) / pixel).astype(np.int32) for axis in places)
     wide = int(across.max()) // _SIDE + 1
     tile = (down // _SIDE) * wide + across // _SIDE
-    used, tile = np.unique(tile, return_inverse=True)
-    pixels = ((down % _SIDE) * _SIDE + across % _SIDE).astype(np.int32)
+    used = np.flatnonzero(np.bincount(tile))
+    number = np.full(used[-1] + 1, -1, np.int16)
     if len(used) > _MOST_TILES:
-        chosen = np.unique(np.linspace(0, len(used) - 1, _MOST_TILES).astype(np.int64))
-        number = np.full(len(used), -1)
-        number[chosen] = np.arange(len(chosen))
-        tile = number[tile]
-        rows = np.flatnonzero(tile >= 0)
-        tile, pixels, block, used = tile[rows], pixels[rows], block[rows], chosen
-    order = np.argsort(tile.astype(np.int16), kind="stable")
-    ends = np.concatenate([[0], np.cumsum(np.bincount(tile, minlength=len(used)))])
-    return _Tiles(pixels[order], block[order], ends)
+        used = used[np.unique(np.linspace(0, len(used) - 1, _MOST_TILES).astype(np.int64))]
+    number[used] = np.arange(len(used))
+    tile = number[tile]
+    order = np.argsort(tile, kind="stable")
+    order = order[np.count_nonzero(tile < 0) :]
+    ends = np.concatenate([[0], np.cumsum(np.bincount(tile[order], minlength=len(used)))])
+    down, across = down[order] % _SIDE, across[order] % _SIDE
+    return _Tiles(down * np.int32(_SIDE) + across, block[order], ends)
 
 
 def _resolution(frequency: Floats, correlation: Floats) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
-from .columns import invalid_columns, roi_columns
+from .kernel_arguments import invalid_columns, roi_columns
 from .quality.flags import Flag
 
 

@@ -98,10 +98,9 @@ def rows_of(job: FitJob, columns: dict[str, NDArray[Any]]) -> Rows:
         if not job.one_row_per_position and (np.diff(group) < 0).any():
             raise ValueError("the rows of spots that are fitted together must follow each other")
         columns[GROUP_SIZE] = np.bincount(group)[group].astype(np.int64, copy=False)
-        if len(group) and group.max() == len(group) - 1:  # each row is a fit by itself
-            return rows
+        shared = np.flatnonzero(columns[GROUP_SIZE] > 1)
         of_fit = np.zeros(len(group), np.uint32)
-        np.bitwise_or.at(of_fit, group, columns["flags"] & np.uint32(OF_FIT))
+        np.bitwise_or.at(of_fit, group[shared], columns["flags"][shared] & np.uint32(OF_FIT))
         columns["flags"] = columns["flags"] | of_fit[group]
     return rows
 
@@ -110,10 +109,10 @@ def scores_of(rows: Rows, score: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the score of each row: that of its position; NaN of spots that were added there."""
     if isinstance(rows, slice):
         return score
-    scores = np.full(len(rows), np.nan, score.dtype)
-    own, first = np.unique(rows, return_index=True)
-    scores[first] = score[own]
-    return scores
+    first = np.empty(len(score), np.int64)
+    first[rows[::-1]] = np.arange(len(rows))[::-1]
+    is_first = first[rows] == np.arange(len(rows))
+    return np.where(is_first, score[rows], np.float32(np.nan))
 
 
 def of_first(columns: dict[str, NDArray[Any]], values: NDArray[Any]) -> NDArray[Any]:

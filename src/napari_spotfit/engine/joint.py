@@ -20,7 +20,7 @@ from .cpu.layouts import SpotState
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import columns_of
-from .joint_fits import LINKED, SPOT, JointFitter, joint_noise
+from .joint_fits import LINKED, SPOT, JointFitter, joined, joint_noise
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -99,15 +99,15 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
     own = Positions(positions.places[rows], positions.frames[rows])
     fits = {name: columns[name][rows] for name in ("flags", "photons")}
     crowds = _Crowds(job, block, widths, own, fits, singles.rows(rows))
+    if crowds.are_as_before():
+        return single | {DISTANCE: singles.distance}
     if job.one_row_per_position:
         spots, at = crowds.fit_in_place(), rows
+        position = np.arange(len(positions.places))
         made = {name: column.copy() for name, column in single.items()}
         made[GROUP][rows] = rows[spots.group]
-        places, frame = singles.places, positions.frame
     else:
         spots = crowds.fit()
-        if not len(spots.joint) and len(spots.position) == len(rows):
-            return single | {DISTANCE: singles.distance}
         others = np.flatnonzero(singles.state & SpotState.IS_CONCERNED == 0)
         # Each group is where the first of its positions is, or was.
         order = np.argsort(np.concatenate([others, rows[spots.first]]), kind="stable")
@@ -118,11 +118,14 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
         made = {name: column[position] for name, column in single.items()} | {POSITION: position}
         group = np.concatenate([others, len(single[GROUP]) + spots.group])[order]
         made[GROUP] = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
-        places, frame = singles.places[position], positions.frames[position]
     for name, values in spots.columns.items():
         made[name][at[spots.joint]] = values
+    places, frame = singles.places[position], positions.frames[position]
     places[at] = spots.places
-    return made | {DISTANCE: distances(Positions(places, frame), widths)}
+    changed = np.isin(frame, frame[at])
+    made[DISTANCE] = singles.distance[position]
+    made[DISTANCE][changed] = distances(Positions(places[changed], frame[changed]), widths)
+    return made
 
 
 class _Spots(NamedTuple):
@@ -154,9 +157,7 @@ class _Crowds:
         self._there = singles.state & SpotState.TAKES_PART != 0
         self._may_be_two = singles.state & SpotState.MAY_BE_TWO != 0
         self._is_alone = singles.state & SpotState.OVERLAPS == 0
-        self._crowd = self._linked(LINKED)
-        self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
-        self._frame_of_crowd[self._crowd] = positions.frames
+        self._distance = singles.distance
 
     def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
         return np.column_stack([points[axis] for axis in self._job.axes])
@@ -167,21 +168,40 @@ class _Crowds:
         linked = Positions(places, self._positions.frame)
         return link_positions(linked, reach * self._widths, self._shape, self._job.threads)
 
-    def _fit(self) -> NDArray[np.void]:
-        """Return the spots of all crowds that are fitted together."""
-        self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
-        points, is_fitted = np.zeros(len(self._crowd), SPOT), self._in_crowd
+    def are_as_before(self) -> bool:
+        """Whether those to fit are alone, and each is one spot: then their fits stay."""
+        settings = self._job.settings
+        begins = ~self._is_alone | self._may_be_two
+        near = self._distance[begins] <= LINKED * self._widths[-2:].max()
+        if settings.neighbours != "auto" or self._job.one_row_per_position or near.any():
+            return False
+        points, frame = self._points(np.arange(len(begins))), self._positions.frames
+        fitted = self._fitter.fit(points, begins, frame, counts_spots=True)
+        return bool((fitted["candidate"] >= 0).all())
+
+    def _points(self, crowd: NDArray[np.int64]) -> NDArray[np.void]:
+        """Return the candidates, with the crowd of each."""
+        points = np.zeros(len(crowd), SPOT)
         light = self._photons * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
         for axis, start in zip(self._job.axes, self._start.T, strict=True):
             points[axis] = start
         points["light"] = np.where(self._good, light, 0.0)
-        points["candidate"], points["crowd"] = np.arange(len(points)), self._crowd
+        points["candidate"], points["crowd"] = np.arange(len(points)), crowd
+        return points
+
+    def _fit(self) -> NDArray[np.void]:
+        """Return the spots of all crowds that are fitted together."""
+        self._crowd = self._linked(LINKED)
+        self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
+        self._frame_of_crowd[self._crowd] = self._positions.frames
+        self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
+        points, is_fitted = self._points(self._crowd), self._in_crowd
         for _ in range(1 if self._job.one_row_per_position else _PASSES):
             fitted = self._fitter.fit(
                 points, is_fitted, self._frame_of_crowd[points["crowd"]],
                 counts_spots=not self._job.one_row_per_position,
             )  # fmt: skip
-            points = np.concatenate([points[~is_fitted], fitted])
+            points = joined([points[~is_fitted], fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
                 break

@@ -22,8 +22,9 @@ from .quality.flags import NOT_GOOD, Flag
 #: are looked for. Fits of spots together depend on no others that are farther than the third, and
 #: so many pixels: twice how far their light counts, and how far they may move.
 OVERLAP, _NEAR, _REACH, _PIXELS = 4.0, 10.0, 10.5, 3.5
-#: Widths of a spot alone, over that of the PSF, and errors beyond it, from which on it may be two.
-_TWO_SPOTS, _ERRORS = 1.04, 2.0
+#: A spot alone may be two if it is wider than the PSF by more than so many errors and this fraction
+#: together: of 1000 photons, 995 of 1000 pairs 1.5 σ apart are, and 1 of 1500 single spots.
+_ERRORS, _UNEVEN = 3.0, 0.04
 
 
 class Singles(NamedTuple):
@@ -73,7 +74,8 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: Array
         sigma=(at["sigma"] or 0) if may_be_two else 0, sigma_error=at["sigma" + STDERR],
         not_good=int(NOT_GOOD), left_out=int(Flag.SATURATED), doubtful=int(doubtful),
         invalid=int(StopCondition.INVALID), takes_all=adds and settings.neighbours == "joint",
-        widest=_TWO_SPOTS * np.ravel(sigma)[-1], errors=_ERRORS,
+        psf_sigma=float(np.ravel(sigma)[-1]), errors=_ERRORS,
+        uneven=_UNEVEN * float(np.ravel(sigma)[-1]),
     )  # fmt: skip
     return _searched(search, positions, sigma)
 
@@ -99,7 +101,7 @@ def _searched(search: SingleFits, positions: Positions, sigma: ArrayLike) -> Sin
     planes = [widths[0] / widths[-1]] if axes > len(in_plane) else []
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
-    memory = np.empty((3, count), np.int64)
+    memory = np.empty((5 + axes, count), np.int64)
     found = Singles(
         np.empty((count, axes)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
     )
@@ -107,8 +109,11 @@ def _searched(search: SingleFits, positions: Positions, sigma: ArrayLike) -> Sin
     search.axes, search.pixels = axes, (*planes, 1.0, 1.0, *rest)
     search.overlap = (*(OVERLAP * widths).tolist(), *rest)
     widest = float(in_plane.max())
-    search.near, search.reach = _NEAR * widest, _REACH * widest + _PIXELS
-    search.heads, search.next, search.root = map(address, memory)
+    search.farthest, search.near, search.reach = (
+        OVERLAP * widest, _NEAR * widest, _REACH * widest + _PIXELS,
+    )  # fmt: skip
+    at = map(address, [*memory[:5], memory[5:]])
+    search.ends, search.cell, search.spot, search.root, search.nearest, search.sorted = at
     search.places, search.state, search.distance, search.evidence = map(address, found)
     if not search.flags:
         search.state = 0

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.block import Block
-from ..engine.columns import add_nanometres
 from ..engine.fit_job import FitJob
+from ..engine.kernel_arguments import add_nanometres
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
-from ..engine.columns import add_nanometres
 from ..engine.fit_job import FitJob
 from ..engine.groups import rows_of
+from ..engine.kernel_arguments import add_nanometres
 from ..engine.rois import ExcludedPixels, excluded_pixels
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain

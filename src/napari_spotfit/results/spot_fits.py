@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from ..images.arrays import like, to_host
 from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
-from .meaning import Meaning, units_of
+from .columns import Columns, Meaning, units_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ..files.table import SpotTable, Step
 
 
-class SpotFits:
+class SpotFits(Columns):
     """Fitted spots: one array per quantity, all of the same length.
 
     Attributes
@@ -81,7 +80,6 @@ class SpotFits:
     stop_condition: NDArray[np.uint8]
     settings: Settings | None
     history: tuple[Step, ...]
-    _columns: dict[str, NDArray[Any]]
     _index_names: tuple[str, ...]
     _roi_shape: tuple[int, ...] | None
     _units: dict[str, str]
@@ -95,68 +93,14 @@ class SpotFits:
         units: Mapping[str, str] | None = None,
         history: Sequence[Step] = (),
     ):
-        shapes: set[tuple[int, ...]] | None = None
-        if isinstance(columns, Mapping):
-            shapes = {getattr(values, "shape", ()) for values in columns.values()}
-        if shapes is None or any(len(shape) != 1 for shape in shapes):
-            raise TypeError("fits are made of columns: a mapping of names to arrays of one axis")
-        if len(shapes) != 1:
-            lengths = sorted(shape[0] for shape in shapes)
-            raise ValueError(f"all columns must have one length; got {lengths}")
-        # Assignment is refused by __setattr__.
-        self.__dict__.update(
-            _columns=dict(columns),
+        super().__init__(
+            columns,
             _index_names=tuple(index_names),
             settings=settings,
             _roi_shape=roi_shape or _roi_shape_of(settings),
             _units=dict(units or {}),
             history=tuple(history),
         )
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(
-            f"{name} cannot be set, as fits are immutable. Make new ones, "
-            "fits.with_columns(fits.columns | {…}), or a table"
-        )
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name} cannot be deleted, as fits are immutable")
-
-    def __getattr__(self, name: str) -> NDArray[Any]:
-        columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
-        if name in columns:
-            return columns[name]
-        raise AttributeError(f"these fits have no column {name!r}; they have {', '.join(columns)}")
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._columns]
-
-    def __len__(self) -> int:
-        return len(self._columns["y"])
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is a column of this name."""
-        return name in self._columns
-
-    def __iter__(self) -> Iterator[SpotFits]:
-        return (self[i : i + 1] for i in range(len(self)))
-
-    def __getitem__(self, rows: Any) -> SpotFits:
-        """Select fits by a mask, a slice, an array of row numbers, or one row number."""
-        if rows is None or isinstance(rows, (str, tuple, float, bool, np.bool_)):
-            raise TypeError(
-                f"fits are chosen by a mask, a slice, row numbers or one of them; got {rows!r}"
-                + (f". The column is fits.{rows}" if rows in self else "")
-            )
-        if isinstance(rows, (int, np.integer)):
-            rows = [rows]
-        if "numpy.ma" in sys.modules and np.ma.is_masked(rows):
-            raise ValueError("some rows are masked (numpy.ma); select fits by a plain array")
-        if self._columns["y"][rows].ndim != 1:
-            raise IndexError(
-                f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
-            )
-        return self.with_columns({name: values[rows] for name, values in self._columns.items()})
 
     def __repr__(self) -> str:
         share = f"{self.good.mean():.1%} good" if len(self) else "no spots"

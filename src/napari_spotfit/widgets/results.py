@@ -34,9 +34,8 @@ from .table.channels_page import ChannelsPage
 from .table.drift_page import DriftPage
 from .table.export import ExportBar
 from .table.filter_page import FilterPage
-from .table.page import Page
 from .table.plots import ScatterPage, SubpixelPage
-from .table.shown_spots import ShownSpots
+from .table.shown_spots import Page, ShownSpots
 from .table.summary_page import SummaryPage
 from .table.traces_page import TracesPage
 from .table.view import SpotsTable

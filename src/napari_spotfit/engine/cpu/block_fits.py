@@ -16,7 +16,6 @@ from ...settings.validation import ROI_MAX
 from .. import threads
 from ..backend import Columns
 from ..block import Block, Positions, in_order, outside
-from ..columns import numbers_per_fit
 from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
@@ -27,6 +26,7 @@ from ..kernel_arguments import (
     address,
     fit_results,
     frame_sizes,
+    numbers_per_fit,
     pixel_map,
     row_bytes,
     shape_of_roi,

@@ -309,7 +309,7 @@ def _shared(code: FitCode) -> Threads:
 def _shared_blocks(code: FitCode, lanes: int) -> int:
     """Return the number of blocks of 64 threads per multiprocessor."""
     if code.profile.lattice is not None:
-        return 6 if code.likelihood and code.pixel_bytes < 8 and not code.planes else 4
+        return 4
     if not code.profile.separable:
         return 6 if lanes == 1 else 8
     if code.likelihood:
@@ -340,4 +340,5 @@ def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
     u_in_memory = code.profile.separable and many
     along_x = 3 * code.columns * fits if u_in_memory else 1
     planes = WARP * segment if code.planes else 1
-    return 4 * (WARP * segment + planes + along_x) + state
+    values = WARP * segment if code.profile.lattice is not None else 1
+    return 4 * (WARP * segment + planes + values + along_x) + state

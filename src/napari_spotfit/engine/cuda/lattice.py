@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...models.lattice import Lattice
 from ..lattice import Reached, program_of, templates
 from .compile import as_argument
+from .fit_kernel import WARP
 
 
 class PsfOnDevice(NamedTuple):
@@ -33,12 +34,22 @@ def laid_out(psf: Lattice, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevi
     """Return a PSF in the layout of kernels/cuda/lattice.h, with arrays from ``upload``."""
     reached = Reached.of(psf, roi_shape)
     places, images = templates(psf, roi_shape)
-    arrays = upload(places), upload(taps_of(reached.coefficients)), upload(images)
+    taps = taps_of(reached.coefficients)
+    pixels = 2 * roi_shape[-1] + 1  # of a line of an image
+    arrays = (
+        upload(places),
+        upload(_and_past(taps, taps[0, 0].size)),
+        upload(_and_past(images, pixels)),
+    )
     numbers = as_argument(program_of(psf, reached, *arrays)).reshape(1).view(np.uint8)
     return PsfOnDevice(upload(numbers), arrays)
 
 
 def taps_of(coefficients: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return each voxel's coefficient and the next ones in z, by rows, columns and planes."""
-    windows = sliding_window_view(coefficients, 4, axis=0)
-    return np.ascontiguousarray(windows.transpose(1, 2, 0, 3))
+    """Return each voxel's coefficient and the next ones in z, by planes, rows and columns."""
+    return sliding_window_view(coefficients, 4, axis=0)
+
+
+def _and_past(numbers: NDArray[np.float32], line: int) -> NDArray[np.float32]:
+    """Return numbers, and the lines after them that threads with fewer lines read in vain."""
+    return np.concatenate([numbers.ravel(), np.zeros(WARP * line, np.float32)])

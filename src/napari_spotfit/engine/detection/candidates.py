@@ -234,12 +234,6 @@ def strips_in_order(maxima: Maxima, height: int) -> Maxima:
     return ordered
 
 
-def joined_maxima(parts: list[Maxima]) -> Maxima:
-    """Join maxima of several parts; NumPy's own way copies them number by number."""
-    maxima: Maxima = np.concatenate([part.view(np.uint8) for part in parts]).view(MAXIMUM)
-    return maxima
-
-
 def in_order(maxima: Maxima) -> Maxima:
     """Return maxima in the order of frame, y and x."""
     if not len(maxima):

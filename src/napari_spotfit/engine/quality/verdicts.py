@@ -18,7 +18,6 @@ from ...models.stopping import StopCondition
 from ...settings.bounds import bounds_of, light_ends
 from ...settings.noise_model import Process, excess_of
 from ...settings.settings import Settings, electrons_of, noise_of
-from ..columns import roi_columns
 from ..cpu.layouts import (
     MAX_SHAPE,
     WORK_OF_VERDICT,
@@ -31,7 +30,7 @@ from ..cpu.layouts import (
 )
 from ..cpu.library import load
 from ..filtered_noise import error_columns, filtered_noise
-from ..kernel_arguments import address, shape_of_roi
+from ..kernel_arguments import address, roi_columns, shape_of_roi
 from . import flags
 
 #: Tolerance of bounds of angles in degrees, as fits are in radians.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...analysis.spot_sample import roi_of, settings_of
 from ...models.columns import REFIT, describe
-from ...results.meaning import units_of
+from ...results.columns import units_of
 from ...settings.options import settings_from
 from ..layers.points import axes_of, is_result, settings_of_layer
 from ..layers.result_layers import REFITS, Row

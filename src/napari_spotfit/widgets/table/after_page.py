@@ -33,8 +33,7 @@ from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, GREY, ORANGE, Band, Plot
 from ..parts.work import Latest
 from .after_steps import Taken, as_python, correcting, measuring, merging, take
-from .page import FeatureChoice, Page
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
     from napari import Viewer

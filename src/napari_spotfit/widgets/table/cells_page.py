@@ -33,8 +33,7 @@ from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits
-from .page import FeatureChoice, Page
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, Page, ShownSpots
 from .view import NumbersTable
 
 if TYPE_CHECKING:

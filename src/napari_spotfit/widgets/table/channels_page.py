@@ -35,8 +35,7 @@ from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits, read_columns
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 from .view import NumbersTable
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     from napari import Viewer

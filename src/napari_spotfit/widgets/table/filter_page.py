@@ -29,8 +29,7 @@ from ..parts.layout import Label, Scrolled, ask_to_save, button, explain, fill, 
 from ..parts.messages import number
 from .histogram import Histogram
 from .legend import Legend
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     from napari.layers import Points

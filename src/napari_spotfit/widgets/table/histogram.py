@@ -18,8 +18,7 @@ from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from .features import Feature
-from .page import FeatureChoice
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, ShownSpots
 
 #: Percentiles that the axis runs between, so that a few outliers do not rule it.
 _PERCENTILES = (0.5, 99.5)

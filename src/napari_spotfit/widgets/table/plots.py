@@ -16,8 +16,7 @@ from ...analysis.filters import Filters, Gate
 from ..parts.layout import Label, explain, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, GREY, ORANGE, Plot, faint
-from .page import FeatureChoice, Page
-from .shown_spots import ShownSpots
+from .shown_spots import FeatureChoice, Page, ShownSpots
 
 #: Distance between corners along the way of the mouse, in pixels of the screen.
 _STEP = 4.0

@@ -29,8 +29,7 @@ from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
 from .export import NamedTable, TableExport
 from .features import as_fits
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     import pandas as pd

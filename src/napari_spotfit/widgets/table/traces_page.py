@@ -24,8 +24,7 @@ from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import Plot
 from ..parts.work import Latest
 from .export import NamedTable, TableExport
-from .page import Page
-from .shown_spots import ShownSpots
+from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,13 @@
-"""What the columns of fits mean: their units, and whether those of two fits are alike."""
+"""The columns of fits: immutable, of one length, with units, and alike or not in two fits."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..models.calibration import Calibration
 from ..models.columns import COLUMNS
@@ -88,3 +93,69 @@ class Meaning(NamedTuple):
                     f"fits of a different {name} cannot be joined: {values[0]!r} and "
                     f"{values[1]!r}. Join their tables: pandas.concat"
                 )
+
+
+class Columns:
+    """Named arrays of one length, which are attributes and cannot be replaced."""
+
+    _columns: dict[str, NDArray[Any]]
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], **others: Any) -> None:
+        shapes: set[tuple[int, ...]] | None = None
+        if isinstance(columns, Mapping):
+            shapes = {getattr(values, "shape", ()) for values in columns.values()}
+        if shapes is None or any(len(shape) != 1 for shape in shapes):
+            raise TypeError("fits are made of columns: a mapping of names to arrays of one axis")
+        if len(shapes) != 1:
+            lengths = sorted(shape[0] for shape in shapes)
+            raise ValueError(f"all columns must have one length; got {lengths}")
+        # Assignment is refused by __setattr__.
+        self.__dict__.update(_columns=dict(columns), **others)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"{name} cannot be set, as fits are immutable. Make new ones, "
+            "fits.with_columns(fits.columns | {…}), or a table"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} cannot be deleted, as fits are immutable")
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
+        if name in columns:
+            return columns[name]
+        raise AttributeError(f"these fits have no column {name!r}; they have {', '.join(columns)}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._columns]
+
+    def __len__(self) -> int:
+        return len(self._columns["y"])
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name."""
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i : i + 1] for i in range(len(self)))
+
+    def __getitem__(self, rows: Any) -> Self:
+        """Select fits by a mask, a slice, an array of row numbers, or one row number."""
+        if rows is None or isinstance(rows, (str, tuple, float, bool, np.bool_)):
+            raise TypeError(
+                f"fits are chosen by a mask, a slice, row numbers or one of them; got {rows!r}"
+                + (f". The column is fits.{rows}" if rows in self else "")
+            )
+        if isinstance(rows, (int, np.integer)):
+            rows = [rows]
+        if "numpy.ma" in sys.modules and np.ma.is_masked(rows):
+            raise ValueError("some rows are masked (numpy.ma); select fits by a plain array")
+        if self._columns["y"][rows].ndim != 1:
+            raise IndexError(
+                f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
+            )
+        chosen = type(self).__new__(type(self))
+        own = {name: values[rows] for name, values in self._columns.items()}
+        chosen.__dict__.update(self.__dict__ | {"_columns": own})
+        return chosen
