@@ -93,6 +93,7 @@ def by_bigfish(python: str, stack: np.ndarray) -> dict[str, tuple[np.ndarray, fl
 
 def stacks(options: argparse.Namespace) -> None:
     """Print the F1 of each way to find spots, by density."""
+    limits: list[tuple[float, float, float]] = []
     for density in DENSITIES:
         scores: dict[str, list[list[float]]] = {}
         for seed in range(1 if options.quick else 4):
@@ -110,8 +111,10 @@ def stacks(options: argparse.Namespace) -> None:
         if options.bigfish:
             peer, ours = mean["big-fish, decompose"][0], mean["joint"][0]
             least = min(peer + ABOVE, 1 - SHARE * (1 - peer))
-            limit = bar(ours, least=least, form=".3f")
-            print(f"F1 of joint fits, {density:g} spots in 100 px²: {ours:.3f} {limit}")
+            limits.append((density, ours, least))
+    print("joint fits: F1 within 3 px, by the number of spots in 100 px²")
+    for density, ours, least in limits:
+        print(f"{density:g}: {ours:.3f} {bar(ours, least=least, form='.3f')}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
