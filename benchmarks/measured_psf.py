@@ -30,7 +30,7 @@ SIDE, REACH, STEP = 13, 600.0, 20.0
 PLANES = np.arange(-1000, 1000, STEP)
 PHOTONS, BACKGROUND = 2000, 10
 #: What is asked for: rms over the bound; shares of wrong minima of 500 and of 2000 photons; fits/s
-#: on two cores; seconds of a calibration; spread of errors with so many beads.
+#: on two cores; seconds of a calibration; spread of errors by number of beads.
 BOUND, WRONG, WANTED, SECONDS = 1.06, {500: 0.01, 2000: 0.001}, 2e5, 5.0
 SPREADS = {5: 0.08, 20: 0.05}
 FAR, SIGMAS, WORSE = 150.0, 6.0, 10.0

@@ -58,7 +58,7 @@ SPOTFIT_INLINE bool is_z_at_limit(const VerdictSettings& s, const FitNumbers& fi
 }
 
 // Whether chi-square is more than the noise and the model's own tolerance explain. Least squares: the
-// pixels' variances v = slope h + that of a dark pixel, of which the sum of r^2 has the mean (N - p) <v> or less,
+// pixels' variances v = slope h + that of a dark pixel; the sum of r^2 then has the mean (N - p) <v> or less,
 // as the light draws the fit, and the variance sum (2 v^2 + slope^2 v); thrice the latter of an EMCCD. Maximum
 // likelihood: the deviance of a number of photo-electrons, with its first correction.
 SPOTFIT_INLINE bool is_poor(const VerdictSettings& s, const FitNumbers& fit) {

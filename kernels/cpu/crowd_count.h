@@ -149,7 +149,7 @@ class CrowdCount : protected CrowdMoves {
         if (any) remove_dropped();
         return any;
     }
-    // Joins spots that are nearer to each other than two can be told apart.
+    // Joins spots that are nearer to each other than two can be resolved.
     bool merge() {
         bool any = false;
         sort();

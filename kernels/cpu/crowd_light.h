@@ -36,7 +36,7 @@ class CrowdLight : protected CrowdPixels {
     double *level, *level_errors;
     Spot* spots;
     int count = 0;
-    // Of spots that move together: which, and so many numbers of the background.
+    // Spots that move together: which, and the numbers of the background.
     const int* together;
     int moving = 0, levels = 0;
     float* spare_lines;                      // for one more

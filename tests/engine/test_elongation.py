@@ -11,7 +11,7 @@ from scenes import light
 
 from napari_spotfit import Flag, Settings, fit_at, localize
 from napari_spotfit.engine.cpu.layouts import FittedSpot
-from napari_spotfit.engine.cuda.roi_kernels import long_spots
+from napari_spotfit.engine.cuda.elongation import long_spots
 from napari_spotfit.engine.quality.flags import NOT_GOOD
 
 SIZE, BACKGROUND, SIGMA = 256, 20.0, 1.3

@@ -39,6 +39,7 @@ from .photon_transfer import (
     without_spots,
 )
 from .pixel_values import (
+    SENSELESS,
     check_scale,
     is_rounded_away,
     is_thresholded,
@@ -217,6 +218,8 @@ class Measured(NamedTuple):
 
 def measured_blocks(frames: NDArray[Any], settings: Settings) -> Measured:
     """Return what is measured in the blocks of frames, for :func:`measure_noise`."""
+    if frames.dtype.kind == "f" and not (ordinary := abs(frames) < SENSELESS).all():
+        frames = np.where(ordinary, frames, frames.dtype.type(np.nan))
     clean = _large_enough(frames)
     return Measured(
         frames, clean, _blocks_of(clean, frames.shape[1:], settings), value_step(frames)

@@ -16,7 +16,7 @@ from psfs import measured_psf
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import detect, detect_volumes, rendering, roi_kernels
+from napari_spotfit.engine.cuda import detect, detect_volumes, elongation, rendering, roi_kernels
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -142,7 +142,7 @@ def test_looking_for_flat_areas_compiles_without_a_word(architecture):
 def test_looking_for_long_spots_compiles_without_a_word(architecture):
     text = source("cuda/elongation.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    made = build(architecture, texts, options(THREADS=roi_kernels.SPOT_THREADS))
+    made = build(architecture, texts, options(THREADS=elongation.THREADS))
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
 
 

@@ -35,7 +35,8 @@ from ..kernel_arguments import address, row_bytes, sizes_of_results
 from ..rois import scatter_rows
 from . import fit
 from .compile import current_device
-from .roi_kernels import LonePixelSearch, cut_out_on, find_flat_areas, long_spots, plane_corners
+from .elongation import long_spots
+from .roi_kernels import LonePixelSearch, cut_out_on, find_flat_areas, plane_corners
 
 #: Pixels that are cut out at a time, and spots per thread that makes masks.
 _CUT_OUT_PIXELS, _MARKED = 1 << 22, 1 << 13

@@ -63,7 +63,7 @@ class Band(NamedTuple):
 class VolumeBand(NamedTuple):
     """One band along z; each array has numbers for each plane."""
 
-    #: As :class:`~.band.Band` has it along y and x.
+    #: As :class:`Band` has it along y and x.
     gain_z: NDArray[np.float64]
     #: What white noise of 1 is in the band.
     gain: NDArray[np.float64]
