@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.arrays import to_host
 from ..models.columns import DISTANCE, EVIDENCE, GROUP
 from ..models.profiles import ALL_MODELS
 from .backend import Columns
@@ -20,7 +19,7 @@ from .cpu.layouts import SpotState
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import columns_of
-from .joint_fits import LINKED, SPOT, JointFitter, joined, joint_noise
+from .joint_fits import LINKED, SPOT, JointFitter, are_alike, has_variances, joined, joint_noise
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -29,6 +28,10 @@ from .single_fits import OVERLAP, Singles, distances, singles_of
 _MEET, _PASSES = 3.0, 4
 #: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
+#: Widths of points, over the PSF's, of which something extended needs fewer. Of hidden points a
+#: crowd has no more, for each that was detected, than the first if they leave more than noise does,
+#: and than the second at all: random ones at 8 per µm² have three, clusters of 20 have eight.
+_WIDER, _POOR, _MOST = (1.5, 2.0, 1.25), 3, 8
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -51,8 +54,8 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
         wrong = f"the PSF's {unknown[0]}; it is unknown and not fixed"
     elif joint_noise(job) is None:
         wrong = "noise that is known; the image shows none"
-    elif block.variances is not None or not _are_alike(block):
-        wrong = "images without maps of weights or variances"
+    elif not are_alike(block) and not has_variances(job, block):
+        wrong = "images without a map of weights"
     elif settings.bounds or set(settings.fixed) - set(settings.profile.widths):
         wrong = "no bounds, and no fixed parameter but widths"
     if wrong and settings.neighbours == "joint":
@@ -71,19 +74,6 @@ def _widths(job: FitJob) -> list[tuple[str, float | None]]:
     names = [f"sigma_{axis}" for axis in job.axes]
     own = (name if name in job.model.widths else "sigma" for name in names)
     return [(name, known.get(name)) for name in own]
-
-
-def _are_alike(block: Block) -> bool:
-    """Whether nothing is known of pixels but which are bad."""
-    if block.planes is None:
-        return True
-    values = to_host(block.planes.values)
-    if block.bad is None:
-        return False
-    rows = slice(block.first_row, block.first_row + values.shape[1])
-    is_good, known = np.broadcast_arrays(~to_host(block.bad)[:, rows], values)
-    usable = known[is_good]
-    return bool((usable == usable[:1]).all())
 
 
 def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns) -> Columns:
@@ -148,7 +138,7 @@ class _Crowds:
         self, job: FitJob, block: Block, widths: NDArray[np.float64], positions: Positions,
         single: Columns, singles: Singles,
     ) -> None:  # fmt: skip
-        self._job, self._positions, self._widths = job, positions, widths
+        self._job, self._block, self._positions, self._widths = job, block, positions, widths
         self._flags, self._photons = single["flags"], single["photons"]
         self._fitter, self._shape = JointFitter(job, block, widths), block.frame_shape
         #: Where joint fits begin.
@@ -194,13 +184,22 @@ class _Crowds:
         self._crowd = self._linked(LINKED)
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
+        self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
         self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
-        points, is_fitted = self._points(self._crowd), self._in_crowd
-        for _ in range(1 if self._job.one_row_per_position else _PASSES):
-            fitted = self._fitter.fit(
-                points, is_fitted, self._frame_of_crowd[points["crowd"]],
-                counts_spots=not self._job.one_row_per_position,
-            )  # fmt: skip
+        first = points = self._points(self._crowd)
+        is_fitted, adds = self._in_crowd, not self._job.one_row_per_position
+        for _ in range(_PASSES if adds else 1):
+            frame = self._frame_of_crowd[points["crowd"]]
+            fitted = self._fitter.fit(points, is_fitted, frame, counts_spots=adds)
+            if adds:
+                is_blob = self._blobs(points, is_fitted, frame, fitted)
+                self._is_blob |= is_blob
+                if self._job.settings.neighbours == "auto":
+                    # What is no crowd has the fits of single spots.
+                    self._in_crowd = self._in_crowd & ~is_blob[self._crowd]
+                    again = first[is_blob[self._crowd]]
+                    again["crowd"] = self._crowd[again["candidate"]]
+                    fitted = joined([fitted[~is_blob[fitted["crowd"]]], again])
             points = joined([points[~is_fitted], fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
@@ -213,6 +212,7 @@ class _Crowds:
         frame = self._frame_of_crowd[points["crowd"]]
         order = np.argsort(frame, kind="stable")
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
+        takes_part &= ~self._is_blob[points["crowd"]]
         places = np.where(takes_part[:, np.newaxis], self._places(points), np.nan)
         group = np.empty(len(points), np.int64)
         group[order] = link_positions(
@@ -292,11 +292,41 @@ class _Crowds:
         return _Spots(joint, columns, places, own, position, least[own])
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
-        flags = self._flags[position]
-        long = np.uint32(Flag.ELONGATED)
-        flags = flags & ~long | np.where(self._is_line()[spots["crowd"]], long, np.uint32(0))
+        flags = self._flags[position] & ~np.uint32(Flag.ELONGATED)
+        for flag, of_crowd in ((Flag.ELONGATED, self._is_line()), (Flag.BLOB, self._is_blob)):
+            flags |= np.where(of_crowd[spots["crowd"]], np.uint32(flag), np.uint32(0))
         columns = columns_of(self._fitter, self._job, self._shape, spots, flags)
         return columns | {EVIDENCE: spots["evidence"]}
+
+    def _blobs(
+        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
+        spots: NDArray[np.void],
+    ) -> NDArray[np.bool_]:  # fmt: skip
+        """Return which crowds are extended: fewer wide points make the data as likely.
+
+        Those are looked at whose spots were hidden for the greater part, or not good by themselves.
+        ``spots`` is what was found of the points.
+        """
+        crowds, one = len(self._frame_of_crowd), spots["crowd"]
+        hidden = np.bincount(one[spots["candidate"] < 0], minlength=crowds)
+        begun = np.bincount(self._crowd[self._there], minlength=crowds)
+        doubtful = np.bincount(self._crowd[self._there & ~self._good], minlength=crowds)
+        count = np.bincount(one, minlength=crowds)
+        cost = self._fitter.least_score**2 / 2
+        lost, is_poor = np.zeros(crowds), np.zeros(crowds, np.bool_)
+        lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
+        is_poor[one] = spots["deviance"] > spots["tolerated"]
+        found = (hidden >= _MOST * begun) & (hidden > 0) | is_poor & (hidden >= _POOR * begun)
+        asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
+        for width in _WIDER:
+            which = asked & ~found
+            rows = which[points["crowd"]] & is_fitted
+            if rows.any():
+                sigma, own = width * self._widths, self._widths[-1]
+                fitter = JointFitter(self._job, self._block, sigma, widest=own)
+                wide = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
+                found |= which & (wide <= lost)
+        return found
 
     def _is_line(self) -> NDArray[np.bool_]:
         """Return which crowds are lines: of several spots, most were long by themselves."""

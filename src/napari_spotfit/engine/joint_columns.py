@@ -100,7 +100,7 @@ def _flags_of(
     is_outside: NDArray[np.bool_],
 ) -> NDArray[Any]:
     """Return what may be wrong with spots that were fitted together."""
-    kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED
+    kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED | Flag.BLOB
     flags: NDArray[Any] = before & np.uint32(kept)
     wider = np.where(abs(spots["wider"]) > _SURE * spots["wider_error"], spots["wider"], 0.0)
     moves = spots["is_settled"] == 0

@@ -60,11 +60,7 @@ def joint_width(job: FitJob, block: Block, positions: Positions, columns: Column
             own = points.copy()
             own["light"] /= fitter.scale.unit
             every = np.ones(len(own), np.bool_)
-            spots = fitter.fit(own, every, frame, counts_spots=True)
-            crowds, at = np.unique(spots["crowd"], return_index=True)
-            of_all = np.zeros(int(points["crowd"].max()) + 1)
-            of_all[crowds] = spots["deviance"][at] / 2 + cost * spots["spots"][at]
-            seen[k] = of_all
+            seen[k] = fitter.loss(own, every, frame, cost)
         return seen[k]
 
     def gain(k: int, other: int) -> float:
