@@ -10,11 +10,11 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // The ring's radii, in sides of the ROI; and by how much the light in it must be less than the background: as a part
-// of the spot's height, and in standard errors of the background, whose variance is about so many times that of the
-// mean of the ROI's pixels.
+// of the spot's height, and in standard errors of the background, whose variance is about the last number times that
+// of the mean of the ROI's pixels.
 constexpr float RING_FROM = 1.6f, RING_TO = 2.1f, LEAST_FALL = 0.08f, SURE_OF_FALL = 4, BACKGROUND_VARIANCE = 4;
-// Sides of the ring are eighths. Those that the image has at least half of count: so many at least, of which this share
-// must be dim.
+// Sides of the ring are eighths. Those that the image has at least half of count: the least number of them, and the
+// least share of dim ones.
 constexpr int SIDES = 8, LEAST_SIDES = 4;
 constexpr float DIM_SIDES = 0.85f, EIGHTH_OF_CIRCLE = 0.3926991f;
 

@@ -183,7 +183,7 @@ INVERTED = {
 
 
 @pytest.mark.parametrize("name", INVERTED)
-def test_dark_spots_are_told(electrons, name):
+def test_dark_spots_are_doubted(electrons, name):
     """Nothing was found, without a word."""
     inverted = INVERTED[name](taken(electrons))
     found = [said for said in doubts(inverted) if said.startswith("the image has dark spots, ")]

@@ -416,7 +416,7 @@ def test_errors_of_bright_spots_after_a_median_filter(sigma):
 
 @pytest.mark.parametrize("quality", [40, 60, 75])
 @pytest.mark.parametrize("corner", [(0, 0), (3, 5)])
-def test_jpeg_is_told_by_its_blocks(quality, corner):
+def test_jpeg_is_known_by_its_blocks(quality, corner):
     """Wherever the blocks begin."""
     rng = np.random.default_rng(quality)
     places = rng.uniform(8, SIDE - 8, (100, 2))
