@@ -1,7 +1,8 @@
 """After the fit: merging, drift without markers, precision, resolution: how right, and how fast.
 
-Tables are simulated with NumPy, on pixels of 100 nm. ``--picasso`` compares with Picasso, where it
-is installed: its Link on the same tables, its AIM and RCC on the simulated drift.
+Tables are simulated with NumPy, on pixels of 100 nm. ``--others`` compares with Picasso: its Link
+on the same tables, its AIM and RCC on the simulated drift; and with COMET, where it is installed
+(``pip install comet-smlm``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +69,13 @@ def deviations(y: Any, x: Any, drift: Any) -> Any:
     return (apart - apart.mean(axis=0)) * PIXEL
 
 
-def show_drift(seeds: int, picasso: bool) -> None:
+def show_drift(seeds: int, others: bool) -> None:
     print("Drift: r.m.s. error over its bound, without drift, segments within the stated error")
     for (count, number, error), wanted in DRIFTS.items():
         real = 0.8 * count
         bound = error * math.sqrt((1 + number / real) / (real / (FRAMES / LENGTH)))
         with_drift, without, inside, seconds = [], [], [], ""
-        others: dict[str, list[Any]] = {}
+        compared: dict[str, list[Any]] = {}
         for seed in range(seeds):
             truth = drift_of(np.random.default_rng(seed))
             fits = drifting(count, number, error, seed, truth)
@@ -89,8 +91,8 @@ def show_drift(seeds: int, picasso: bool) -> None:
             none = np.zeros((FRAMES, 2))
             still = estimate(drifting(count, number, error, seed + 1000, none))
             without.append(deviations(still.y, still.x, none))
-            if picasso and seed == 0:
-                others = drift_of_picasso(fits, truth)
+            if others and seed == 0:
+                compared = drift_of_others(fits, truth)
         ratio, still_ratio = (
             math.sqrt(np.mean(np.square(one))) / bound for one in (with_drift, without)
         )
@@ -98,13 +100,13 @@ def show_drift(seeds: int, picasso: bool) -> None:
             f"{count:8} of {number:6}, {error:2} nm: {ratio:.2f} (at most {wanted}), "
             f"{still_ratio:.2f} (at most 1.5), {np.mean(inside):.0%} (68 ± 10 %), {seconds}"
         )
-        for name, (apart, took) in others.items():
+        for name, (apart, took) in compared.items():
             rms = math.sqrt(np.mean(np.square(apart)))
             print(f"{'':24}{name}: {rms:.2f} nm, {rms / bound:.1f}, {took}")
 
 
-def drift_of_picasso(fits: Any, truth: Any) -> dict[str, list[Any]]:
-    """Return the deviations of Picasso's AIM and RCC on a table, and the time they took."""
+def drift_of_others(fits: Any, truth: Any) -> dict[str, list[Any]]:
+    """Return the deviations of other programs on a table, and the time they took."""
     import pandas as pd
     from picasso import aim, postprocess
 
@@ -114,11 +116,14 @@ def drift_of_picasso(fits: Any, truth: Any) -> dict[str, list[Any]]:
         "lpy": fits.y_stderr, "bg": np.zeros(len(fits), np.float32),
     })  # fmt: skip
     info = [{"Frames": FRAMES, "Width": 256, "Height": 256, "Pixelsize": PIXEL}]
-    found = {}
-    for name, call in {
+    calls = {
         "Picasso's AIM": lambda: aim.aim(table.copy(), info, segmentation=LENGTH)[2],
         "Picasso's RCC": lambda: postprocess.undrift(table.copy(), info, 1000, display=False)[0],
-    }.items():
+    }
+    if find_spec("comet"):
+        calls["COMET"] = lambda: drift_of_comet(fits)
+    found = {}
+    for name, call in calls.items():
         call()  # compiles
         drift, took = timed(call)
         y, x = (np.asarray(drift[axis], float) for axis in "yx")
@@ -126,7 +131,19 @@ def drift_of_picasso(fits: Any, truth: Any) -> dict[str, list[Any]]:
     return found
 
 
-def show_merging(count: int, picasso: bool) -> None:
+def drift_of_comet(fits: Any) -> dict[str, Any]:
+    """Return COMET's drift, on the CPU, down to the width of a localisation's error."""
+    import comet
+
+    columns = (fits.x * PIXEL, fits.y * PIXEL, np.zeros(len(fits)), fits.frame)
+    found = comet.comet_run_kd(
+        np.stack(columns, axis=1), 2, LENGTH, target_sigma_nm=float(fits.x_stderr[0]) * PIXEL,
+        min_max_frames=(0, FRAMES - 1), mode="cpu",
+    )  # fmt: skip
+    return {"x": found[:FRAMES, 0] / PIXEL, "y": found[:FRAMES, 1] / PIXEL}
+
+
+def show_merging(count: int, others: bool) -> None:
     print("Merging: events over simulated ones, at most 2 % off")
     for name, (on, off, bleach) in KINETICS.items():
         for dark in (0, 1, 3):
@@ -142,7 +159,7 @@ def show_merging(count: int, picasso: bool) -> None:
     fits = molecules_of(places, frame, molecule, 0.08)
     events, took = timed(lambda: spotfit.merge_blinks(fits))
     print(f"{len(fits)} localisations to {len(events)} events: {took}")
-    if picasso:
+    if others:
         from picasso import postprocess
 
         columns = [fits.frame.astype(np.uint32), fits.x, fits.y]
@@ -181,11 +198,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="simulations of drift of each kind")
     parser.add_argument("--count", type=int, default=10_000_000, help="localisations to merge")
-    parser.add_argument("--picasso", action="store_true", help="compare with Picasso")
+    parser.add_argument("--others", action="store_true", help="compare with other programs")
     chosen = parser.parse_args()
-    show_merging(chosen.count, chosen.picasso)
+    show_merging(chosen.count, chosen.others)
     show_precision([count for count in (1_000_000, 10_000_000) if count <= chosen.count])
-    show_drift(chosen.seeds, chosen.picasso)
+    show_drift(chosen.seeds, chosen.others)
 
 
 if __name__ == "__main__":

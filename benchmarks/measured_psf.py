@@ -1,7 +1,8 @@
 """Measured PSFs: precision and errors beside the bound, wrong minima, speed, calibration.
 
 One simulator for all, simulate_psf: NA 1.4, 670 nm, oil of 1.518, pixels of 100 nm. Speeds are of
-processor time, times the cores, so that what else the machine does counts less.
+processor time, times the cores, so that what else the machine does counts less. ``peers`` fits the
+same spots with the spline fits of Picasso and SMAPpy (smappy-smlm), where they are installed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SIDE, REACH, STEP = 13, 600.0, 20.0
 PLANES = np.arange(-1000, 1000, STEP)
 PHOTONS, BACKGROUND = 2000, 10
 #: What is asked for: rms over the bound; shares of wrong minima of 500 and of 2000 photons; fits/s
-#: on two cores; seconds of a calibration; spread of errors with so many beads.
+#: on two cores; seconds of a calibration; spread of errors by number of beads.
 BOUND, WRONG, WANTED, SECONDS = 1.06, {500: 0.01, 2000: 0.001}, 2e5, 5.0
 SPREADS = {5: 0.08, 20: 0.05}
 FAR, SIGMAS, WORSE = 150.0, 6.0, 10.0
@@ -98,7 +99,7 @@ def precision(options: argparse.Namespace) -> None:
     for count, most in SPREADS.items():
         psf, taken = calibrated(count, 4000 if count == 5 else 5000)
         light = psf.bead_photons.max() if psf.bead_photons is not None else 0.0
-        asked = bar(taken / cores(), most=SECONDS) if count == 20 else ""
+        asked = bar(taken, most=SECONDS) if count == 20 else ""
         print(f"\n{count} beads × {len(PLANES)} planes: {taken:.1f} s of processor time {asked}")
         print(f"  {light / PHOTONS:.0f} × a spot's {PHOTONS} photons in the sharpest plane")
         ratios(psf, 4000 if options.quick else 20_000, most)
@@ -142,5 +143,60 @@ def speed(options: argparse.Namespace) -> None:
         print(f"  {name:24s} {rate:10.0f} {asked}", flush=True)
 
 
+def picasso(spots: np.ndarray, voxels: np.ndarray) -> np.ndarray:
+    """Return z, in planes, by Picasso's maximum likelihood with its own number of starts."""
+    from picasso.localize import fit_spots_splinefit
+    from picasso.spline import spline_coefficients
+
+    cut = slice((voxels.shape[1] - SIDE) // 2, (voxels.shape[1] + SIDE) // 2)
+    data = np.ascontiguousarray((voxels[:, cut, cut] / voxels.max()).transpose(2, 1, 0))
+    known = {
+        "model": "spline-3d", "coefficients": spline_coefficients(data), "n_data": data.shape,
+        "n_intervals": [size - 1 for size in data.shape], "box": SIDE, "lateral_centered": True,
+        "z_center": len(voxels) / 2, "z_init": len(voxels) / 2, "n_channels": 1,
+    }  # fmt: skip
+    return -np.asarray(fit_spots_splinefit(spots.astype(np.float32), known, mle=True))[:, 3]
+
+
+def smappy(spots: np.ndarray, voxels: np.ndarray) -> np.ndarray:
+    """Return z, in planes, by SMAPpy's maximum likelihood from one start, in focus."""
+    from smappy.calibrate.core import spline_coefficients
+    from smappy.io.calibration import SplineCalibration
+    from smappy.psf import SplinePSF
+
+    focus = float(voxels.max(axis=(1, 2)).argmax())
+    model = SplinePSF(SplineCalibration(spline_coefficients(voxels), 1.0, focus))
+    found = model.fit(spots.astype(np.float32), n_threads=cores())
+    return np.asarray(found.theta)[:, 4]
+
+
+#: What each is asked to be slower by.
+PEERS = {"picasso": (picasso, 20.0), "smappy": (smappy, 40.0)}
+
+
+def peers(options: argparse.Namespace) -> None:
+    """Print how many times faster than other programs fits are, and how far z is off."""
+    psf, (spots, truth) = true_psf(), simulated(2000, PHOTONS, 1)
+    ours = partial(fit_spots, spots, model=psf, estimator="mle", gain=1.0, backend="cpu")
+    print(f"maximum likelihood of {len(spots)} spots, {SIDE}×{SIDE} pixels, with standard errors")
+    for name, (peer, least) in PEERS.items():
+        try:
+            found = peer(spots, psf.voxels)  # compiles
+        except ImportError:
+            print(f"  {name} is not installed")
+            continue
+        fit = {name: partial(peer, spots, psf.voxels), "ours": ours}
+        taken = in_turns(fit, 1 if options.quick else 3, time.process_time)
+        times = {one: min(own) / len(spots) for one, own in taken.items()}
+        ratio = times[name] / times["ours"]
+        away = np.abs(np.array([(found - psf.plane) * STEP, ours().z]) - truth[:, 2])
+        print(
+            f"  {name:8s} {cores() / times[name]:8.0f} fits/s on {cores()} cores, ours "
+            f"{cores() / times['ours']:8.0f}: {ratio:5.1f} × {bar(ratio, least=least)}; |error of "
+            f"z| {np.median(away[0]):.1f} nm, ours {np.median(away[1]):.1f}; above {FAR:.0f} nm "
+            f"{np.mean(away[0] > FAR):.1%}, ours {np.mean(away[1] > FAR):.1%}"
+        )
+
+
 if __name__ == "__main__":
-    run(__doc__, {"speed": speed, "precision": precision, "minima": minima})
+    run(__doc__, {"speed": speed, "precision": precision, "minima": minima, "peers": peers})

@@ -1,12 +1,12 @@
 """Measure whether results can be trusted: detection, fits, and estimates from images.
 
-Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/noisy_scenes.py. F1 counts pairs of
-true and found positions within 1 and 3 px, one to one, the nearest first: of detections by default
-settings, and of good fits. False spots are those found in the same backgrounds without spots, per
-10⁶ pixels. ``peers`` compares with installed other programs, at their defaults and at their best
-thresholds. Then standard errors, flags and real images (trust_fits.py), the PSF's width and noise
-(trust_images.py), images that were processed or have unusual spots or light (trust_processed.py),
-and images with lines, saturation, or a wrong camera (trust_shapes.py).
+Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/helpers/noisy_scenes.py. F1 counts
+pairs of true and found positions within 1 and 3 px, one to one, the nearest first: of detections by
+default settings, and of good fits. False spots are those found in the same backgrounds without
+spots, per 10⁶ pixels. ``peers`` compares with installed other programs, at their defaults and at
+their best thresholds. Then standard errors, flags and real images (trust_fits.py), the PSF's width
+and noise (trust_images.py), images that were processed or have unusual spots or light
+(trust_processed.py), and images with lines, saturation, or a wrong camera (trust_shapes.py).
 """
 
 from __future__ import annotations

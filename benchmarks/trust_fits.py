@@ -236,7 +236,7 @@ def both_find(frames: Any, sigma: float) -> Array:
 
 
 def print_real_images(quick: bool) -> None:
-    """Print the results for each available image of tests/real_files.py."""
+    """Print the results for each available image of tests/helpers/real_files.py."""
     print(f"\nReal images{'fits':>14}{'good':>8}   of the good fits (≤ 0)")
     for name in real_files.REAL_FILES:
         if lacking := real_files.missing(name):

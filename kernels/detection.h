@@ -143,22 +143,26 @@ struct PixelVariance {
     }
 };
 
-// By how many standard deviations a lone pixel stands out of its neighbours, where no spots are
-// looked for.
+// By how many standard deviations a lone pixel stands out of its neighbours, above or below, where no
+// spots are looked for: a dead one makes a ring of maxima.
 constexpr float LONE = 6.0f;
 
-// Whether a pixel stands out of the four next to it as a lone one must; `at` is as for is_lone.
+// Whether a pixel stands out of the four next to it as a lone one must, above or below; `at` is as for is_lone.
 template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_lone(const PixelVariance& variance, At at) {
-    const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1);
-    const L step = at(0, 0) - higher_of(higher_of(left, right), higher_of(up, down));
-    const L mean = (up + down + left + right) * L(0.25f);
+    const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), pixel = at(0, 0);
+    const L above = pixel - higher_of(higher_of(left, right), higher_of(up, down));
+    const L below = lower_of(lower_of(left, right), lower_of(up, down)) - pixel;
+    const L step = higher_of(above, below), mean = (up + down + left + right) * L(0.25f);
     return (step > L(0.0f)) & (step * step > L(LONE * LONE) * variance(mean));
 }
 
 template <class L, class At>
 SPOTFIT_INLINE MaskOf<L> is_lone_in_detection(const DetectionSettings& s, const PixelVariance& variance, At at) {
     const L beside = (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) * L(0.25f);
-    return is_lone<L>(s, L(LONE) * square_root(variance(beside)), at);
+    const L least_step = L(LONE) * square_root(variance(beside));
+    const auto negative = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -at(v, u); };
+    const MaskOf<L> high = is_lone<L>(s, least_step, at), low = is_lone<L>(s, least_step, negative);
+    return high | low;
 }
 
 // The variance of a band's noise at a pixel for one of pixels of 1: higher on the border, where
@@ -221,15 +225,6 @@ struct NormalScore {
         return 6.0 / skewness * (cube_root(1.0 + 0.5 * skewness * ratio) - 1.0) + skewness / 6.0;
     }
 };
-
-// Whether a pixel stands out of the four next to it as one must that counts in no fit.
-template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_lone_in_fit(const PixelVariance& variance, At at) {
-    const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), pixel = at(0, 0);
-    const L above = pixel - higher_of(higher_of(left, right), higher_of(up, down));
-    const L below = lower_of(lower_of(left, right), lower_of(up, down)) - pixel;
-    const L step = higher_of(above, below), mean = (up + down + left + right) * L(0.25f);
-    return (step > L(0.0f)) & (step * step > L(LONE * LONE) * variance(mean));
-}
 
 // Whether a pixel counts in no fit: a lone one, as detection has it, or as dark a one, unless skewed
 // noise makes it.
@@ -294,7 +289,7 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
     return curvature > least && score > s.shape_score * significance * deviation;
 }
 
-// A pixel and the eight around it, or itself where there is none.
+// A pixel and the eight around it, or itself where there is none, or a bad one.
 struct Neighbours {
     float pixel, around[8];
 
@@ -309,7 +304,8 @@ struct Neighbours {
             for (int u = -1; u <= 1; ++u) {
                 if (v == 0 && u == 0) continue;
                 const bool inside = y + v >= 0 && y + v < height && x + u >= 0 && x + u < width;
-                around[i++] = inside ? frame[place + v * width + u] : pixel;
+                const Int beside = place + v * width + u;
+                around[i++] = inside && frame.good(beside) ? frame[beside] : pixel;
             }
         }
     }
@@ -336,6 +332,28 @@ SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
     return equal >= 5;
 }
 
+// By how many of its deviations a spot's own pixel may be off, in the wide band and in the narrow one, in which it
+// weighs more; and the score of dim spots.
+constexpr double OFF_IN_WIDE = 3.0, OFF_IN_NARROW = 2.0, DIM = 4.0;
+
+// Whether there is a spot without what a pixel has more than its neighbours: a pixel of much noise alone is none. A
+// lone pixel has been left out already.
+template <class T, class Int>
+SPOTFIT_INLINE bool has_light_beside(const DetectionSettings& s, int number, const PixelVariance& variance,
+                                     const Frame<T>& frame, Int y, Int x, float height, double deviation,
+                                     const Neighbours& n) {
+    float others = 0.0f;
+    UNROLL
+    for (const float beside : n.around) others += beside;
+    const BandSettings& band = s.bands[number];
+    const double weight = double(band.own_weight), left = double(height) - weight * double(n.pixel - others * 0.125f);
+    const double off = (number == WIDE_BAND ? OFF_IN_WIDE : OFF_IN_NARROW) * weight * square_root(1.125) / band.gain;
+    if (left > double(band.beside) * lower_of(double(height), DIM * deviation) - off * deviation) return true;
+    const Raw<T, Int> raw = {frame, Int(s.height), Int(s.width)};
+    return is_lone_in_detection<float>(s, variance,
+                                       [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); });
+}
+
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what
 // was filtered: a band's numbers, or the means after them.
 template <class T, class Int, class At>
@@ -357,6 +375,7 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
     // Along the edge of what is saturated maxima have no shape; they are one spot in its middle.
     maximum.on_flat_area = is_flat(pixels);
     if (!has_shape && !maximum.on_flat_area) return false;
+    if (!has_light_beside(s, band, variance, frame, y, x, height, deviation, pixels)) return false;
     // Of a spot beside a brighter one the wide band may be below 0.
     maximum.height = higher_of(at(WIDE_BAND, 0, 0), LEAST_CONTRAST * height);
     maximum.score = float(lower_of(score.value(), double(HIGHEST)));

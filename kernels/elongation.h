@@ -17,20 +17,20 @@ namespace spotfit::SPOTFIT_ISA {
 // Half a window's side over the PSF's sigma, of the spot itself and of the wider one, and its most pixels.
 constexpr double OWN_REACH = 2.5, WIDE_REACH = 9;
 constexpr int LARGEST_REACH = 24;
-// Of the lower of two pixels of normal noise with variance v: by how much of sqrt(v) its mean is lower, and its
-// variance over v.
+// Of the lower of two pixels of normal noise with variance v: by how much of sqrt(v) its mean is lower, 1/sqrt(pi), and
+// its variance over v, 1 - 1/pi.
 constexpr float LOWER_BY = 0.5641896f, LOWER_VARIANCE = 0.6816901f;
 // Standard deviations below all others from which on a pixel is dead, or none of the image.
 constexpr float DEAD = 4;
 // The weights of the wider window: nearer than about this many sigma squared, a spot's own light is fitted.
 constexpr float OWN_LIGHT = 2;
-// From which square of its error on the long side of the spot itself, and of the wider window, is more than noise; how
-// much more curved one direction is than the other, as a part of the mean; the height of a line over the spot's; and
-// how sure it must be that the spot itself is round.
+// The least square of the length, in units of its error, that is more than noise: of the spot itself, and of the wider
+// window. The least difference of the curvatures of two directions, as a part of their mean, and the least height of a
+// line over the spot's. And the difference that a round spot is surely below, by this number of errors.
 constexpr float SURE_OF_SPOT = 11, SURE_OF_LINE = 6.0f, LEAST_OF_SPOT = 0.25f, LEAST_OF_LINE = 0.24f;
 constexpr float ROUND_BELOW = 0.3f, ROUND_ERRORS = 2;
-// Of the spots around one on a line, at least this share is long; and a crowd has at least this many round ones, of
-// which the ends of something long may look like one.
+// The least share of the spots around one on a line that are long; and the least number of round ones in a crowd, as
+// the ends of something long may look like one.
 constexpr double LONG_AROUND = 2.0 / 3;
 constexpr int ROUND_AROUND = 2;
 // Among the flags while they are set: only what is beside the spot makes it long.

@@ -89,8 +89,8 @@ struct Blocks {
 // Values that are exactly 0 do not count either; they belong to areas without noise, such as the
 // outside of a mask.
 
-// Values beyond this many standard deviations are left out, and the variance of a normal
-// distribution within, over that of all of it.
+// Values beyond c = CLIP standard deviations are left out; and the variance of a normal distribution within, over that
+// of all of it: 1 - 2 c phi(c) / (2 Phi(c) - 1).
 constexpr float CLIP = 1.5f;
 constexpr double KEPT_VARIANCE = 0.5515244157615512;
 // The estimate has settled when it shrinks by less than to this fraction.

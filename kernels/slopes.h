@@ -6,9 +6,9 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Pixels show background that are farther from the centre than so many widths; they must be this share of those that
-// count, and so many. Where the PSF's widths are not known, they are those where the fit begins, which a slope makes
-// too large, and no more than such a part of the ROI's sides.
+// Distance from the centre, in widths, beyond which pixels show background; their least share of those that count, and
+// their least number. Where the PSF's widths are not known, they are those where the fit begins, which a slope makes
+// too large, but at most the ROI's sides over the last number.
 constexpr float AROUND = 2.5f, LEAST_AROUND = 0.5f, FEWEST_AROUND = 100.0f, SIDES_PER_WIDTH = 5.5f;
 // Slopes are taken off if they lower chi-square by so much, in units of the pixels' own variance: by chance they do in
 // one flat background of 60,000. They must be this share of what is seen there, and their rms this part of the range of

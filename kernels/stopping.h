@@ -47,7 +47,7 @@ constexpr float LEAST_CURVATURE = 0.1f;
 // precision: the parameter stays where it is, and there are no standard errors.
 constexpr float SINGULAR = 1e-6f;
 
-// With more pixels than this, the smallest change of chi-square that counts is that of so many
+// With more pixels than this, the smallest change of chi-square that counts is that of this number
 // of them: the more pixels there are, the smaller a fraction of chi-square the parameters'
 // errors make. Rounding errors of more pixels than the second number average out.
 constexpr float MIN_DELTA_PIXELS = 128.0f, ROUNDING_PIXELS = 1024.0f;

@@ -58,7 +58,7 @@ SPOTFIT_INLINE bool is_z_at_limit(const VerdictSettings& s, const FitNumbers& fi
 }
 
 // Whether chi-square is more than the noise and the model's own tolerance explain. Least squares: the
-// pixels' variances v = slope h + that of a dark pixel, of which the sum of r^2 has the mean (N - p) <v> or less,
+// pixels' variances v = slope h + that of a dark pixel; the sum of r^2 then has the mean (N - p) <v> or less,
 // as the light draws the fit, and the variance sum (2 v^2 + slope^2 v); thrice the latter of an EMCCD. Maximum
 // likelihood: the deviance of a number of photo-electrons, with its first correction.
 SPOTFIT_INLINE bool is_poor(const VerdictSettings& s, const FitNumbers& fit) {
@@ -184,6 +184,20 @@ SPOTFIT_INLINE unsigned flags_of_place(const VerdictSettings& s, const FitNumber
     if (judged && width < in_single(s.narrowest * sigma)) flags |= flag::NARROW;
     if (is_at_edge(place.y, s.roi.rows, scale) || is_at_edge(place.x, s.roi.columns, scale)) flags |= flag::EDGE;
     return flags;
+}
+
+// Of a calibration's range, the part at its ends in which a lobe of a spot beyond may seem to lie. Behind a lens, both
+// halves of a spot beyond look alike: twins, along one of its axes. By how much of their mean widths and light of twins
+// may differ, and how far they may be beside the axis, as a part of their distance along it.
+constexpr double LOBES_WITHIN = 0.05, TWIN_WIDTHS = 0.2, TWIN_LIGHT = 0.3, BESIDE_AXIS = 0.2;
+
+SPOTFIT_INLINE bool is_alike(double a, double b, double part) {
+    return __builtin_fabs(a - b) <= part * 0.5 * __builtin_fabs(a + b);
+}
+// Given how far they are apart along both axes of the lens.
+SPOTFIT_INLINE bool are_on_axis(double along, double across) {
+    const double one = __builtin_fabs(along), other = __builtin_fabs(across);
+    return one <= BESIDE_AXIS * other || other <= BESIDE_AXIS * one;
 }
 
 // Of the 3x3 pixels in a spot's middle, how many must be saturated: without one pixel, the others tell height,

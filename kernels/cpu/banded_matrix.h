@@ -3,7 +3,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// The sum of products of so many numbers, some side by side.
+// The sum of products of `count` numbers, some side by side.
 inline double dot(const double* a, const double* b, int count) {
     using Doubles = double __attribute__((ext_vector_type(8)));
     Doubles sum = 0.0;

@@ -35,22 +35,22 @@ class CrowdCount : protected CrowdMoves {
     }
 
   private:
-    // In units of the spots' width: spots nearer to each other are one, as two of 1000 photons are told apart in fewer
+    // In units of the spots' width: spots nearer to each other are one, as two of 1000 photons are resolved in fewer
     // than a tenth of cases there; how far from its place the halves of one that is split begin; how far around a spot
     // that is dropped the others move until they were fitted without it, where its light has fallen to a hundredth.
     static constexpr double ONE_SPOT = 0.6, HALF_APART = 0.6, APART = 3;
     // In the same unit: a neighbour as near begins with the light of one that is dropped.
     static constexpr double HEIR = 2;
-    // Evidence, in units of the least, above which a spot is needed beyond doubt: by its light over its error, it is
-    // half of what it is with the neighbours fitted without it at worst, in simulations.
+    // Evidence, in units of the least, above which a spot is needed beyond doubt: a margin, as that of a light over its
+    // error is only near that of fits with and without the spot.
     static constexpr double SURE = 2.5;
     // A spot is split to see whether it is two from this score on: twice the logarithm of a likelihood, of a
     // quadrupole's two numbers, which one spot in 250 exceeds by noise.
     static constexpr double QUADRUPOLE = 11;
     // Spots whose score is above the least by so much are added before others, whose score they may change.
     static constexpr double CLEAR = 2;
-    // How often spots are added, and dropped, at most, and steps of those around one that is dropped: few crowds of
-    // simulations need as many.
+    // How often spots are added, and dropped in between, at most, and steps of those around one that is dropped: bounds
+    // of time.
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
     int errors_found = -1;  // the sweep before
@@ -149,7 +149,7 @@ class CrowdCount : protected CrowdMoves {
         if (any) remove_dropped();
         return any;
     }
-    // Joins spots that are nearer to each other than two can be told apart.
+    // Joins spots that are nearer to each other than two can be resolved.
     bool merge() {
         bool any = false;
         sort();

@@ -23,9 +23,9 @@ class CrowdLight : protected CrowdPixels {
     // the light of a spot reaches, so that few spots are at borders; and how far from a spot those may be that its
     // light moves, as far as spots are linked to crowds.
     static constexpr double CELL = 16, FAR = 6;
-    // Spots that move together at most, as the time of a step grows with their cube. The spots a crowd may have: so
-    // many for each candidate, and so many more. No crowd of the densest simulations came to half of that. Of few
-    // candidates, more than so many each are something extended.
+    // Spots that move together at most, as the time of a step grows with their cube. The most spots of a crowd: for
+    // each candidate, and besides. No crowd of the densest simulations came to half of that. Where candidates are few,
+    // more than MANY for each are something extended.
     static constexpr int TOGETHER = 96, HIDDEN_EACH = 3, HIDDEN = 24, MANY = 9;
 
     const int line;  // numbers of a line of a spot's light, with as many zeros as are summed side by side behind them
@@ -37,7 +37,7 @@ class CrowdLight : protected CrowdPixels {
     double *level, *level_errors;
     Spot* spots;
     int count = 0;
-    // Of spots that move together: which, and so many numbers of the background.
+    // Spots that move together: which, and the numbers of the background.
     const int* together;
     int moving = 0, levels = 0;
     float* spare_lines;                      // for one more
@@ -49,7 +49,7 @@ class CrowdLight : protected CrowdPixels {
     double least[ALL_AXES], last[ALL_AXES];  // where they may move
 
     CrowdLight(const JointFits& fits, long long which, void* work)
-        : CrowdPixels(fits, which, work), line(line_of(fits)), most(most_spots(end - begin)) {
+        : CrowdPixels(fits, which, work), line(longest_line(fits)), most(most_spots(end - begin)) {
         const double side = CELL * f.sigma[X];
         cells_down = rows > 2 * side ? static_cast<int>(rows / side) : 1;
         cells_across = columns > 2 * side ? static_cast<int>(columns / side) : 1;
@@ -246,7 +246,7 @@ class CrowdLight : protected CrowdPixels {
     // Light that does not move.
     void find_base(int cell) {
         if (all_move()) {
-            over_part([&](long long k) { store_pixels(base + k, Pixels(0.0f)); });
+            begin_with_variances(base);
             return;
         }
         over_part([&](long long k) { store_pixels(base + k, load_pixels(mean + k)); });
@@ -256,7 +256,7 @@ class CrowdLight : protected CrowdPixels {
     // The mean of all pixels.
     void find_mean() {
         choose_all();
-        over_part([&](long long k) { store_pixels(mean + k, Pixels(0.0f)); });
+        begin_with_variances(mean);
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), mean);
         over_part([&](long long k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
@@ -309,7 +309,11 @@ class CrowdLight : protected CrowdPixels {
   private:
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
 
-    static int line_of(const JointFits& fits) {
+    void begin_with_variances(float* pixels) const {
+        over_part(
+            [&](long long k) { store_pixels(pixels + k, variances ? load_pixels(variances + k) : Pixels(0.0f)); });
+    }
+    static int longest_line(const JointFits& fits) {
         int longest = 0;
         for (const int reach : fits.reach) longest = reach > longest ? reach : longest;
         return static_cast<int>(padded(2 * longest + 1)) + SIDE_BY_SIDE;

@@ -10,7 +10,7 @@ class CrowdMoves : protected CrowdInformation {
     // that a spot adds; in the end, so that places are off by less than 2 % of their errors; between sweeps; and for
     // those of a large crowd to be settled.
     static constexpr double ROUGH = 0.2, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
-    // Steps and sweeps at most while spots are counted, and sweeps in the end. Few need more: those that do are moved
+    // Steps and sweeps at most while spots are counted, and sweeps in the end. What does not rest by then is moved
     // again in the next round or, in the end, flagged.
     static constexpr int ROUGH_STEPS = 12, SWEEPS = 6, LAST_SWEEPS = 20;
 

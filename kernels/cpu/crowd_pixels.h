@@ -29,6 +29,7 @@ class CrowdPixels {
     long long stride, margin;    // of lines of pixels, whose numbers beside the box are 0
     Memory memory;
     float *data, *counts;  // pixels, and 1 where they count
+    float* variances;      // that are added to the data and to their mean, or null
     float *mean, *base, *trial, *weight, *pull, *other;
 
     float* at(float* plane, long long z, long long y) const { return plane + (z * rows + y) * stride + margin; }
@@ -45,6 +46,7 @@ class CrowdPixels {
         find_box();
         float** const planes[] = {&data, &counts, &mean, &base, &trial, &weight, &pull, &other};
         for (float** plane : planes) *plane = memory.take<float>(area());
+        variances = f.variances ? memory.take<float>(area()) : nullptr;
     }
 
     void find_pixels() {
@@ -76,6 +78,7 @@ class CrowdPixels {
             trial[k] = 1, other[k] = 0;
         }
         const long long first = frame * f.depth * f.height * f.width;
+        if (variances) add_variances(f.variances + (f.is_shared ? 0 : first));
         switch (f.pixel_type) {
             case 0: load(static_cast<const unsigned char*>(f.frames) + first); break;
             case 1: load(static_cast<const unsigned short*>(f.frames) + first); break;
@@ -91,7 +94,8 @@ class CrowdPixels {
         for (int n = 0; n < 3; ++n) {
             Pixels sum = 0.0f, number = 0.0f;
             for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
-                const Pixels own = load_pixels(data + k);
+                Pixels own = load_pixels(data + k);
+                if (variances) own = own - load_pixels(variances + k);
                 const Pixels there = select(own < float(most_value), load_pixels(counts + k), Pixels(0.0f));
                 sum += own * there, number += there;
             }
@@ -124,19 +128,29 @@ class CrowdPixels {
         margin = padded(f.reach[X] + 1);
         stride = margin + padded(columns) + margin + SIDE_BY_SIDE;
     }
+    // The line of the box in the numbers of a frame.
+    template <class T> const T* line_of(const T* frame, int z, int y) const {
+        const long long line = (corner[Z] - f.first_plane + z) * f.height + corner[Y] - f.first_row + y;
+        return frame + line * f.width + corner[X];
+    }
     template <class T> void load(const T* frame) {
         for (int z = 0; z < depth; ++z)
             for (int y = 0; y < rows; ++y) {
-                const long long line = (corner[Z] - f.first_plane + z) * f.height + corner[Y] - f.first_row + y;
-                const T* const from = frame + line * f.width + corner[X];
+                const T* const from = line_of(frame, z, y);
                 float *const to = at(data, z, y), *const own = at(counts, z, y);
                 for (int x = 0; x < columns; ++x) {
                     const double value = double(from[x]) * f.scale + f.shift;
                     const bool is_good = value - value == 0;
-                    to[x] = is_good ? float(value) : 0;
+                    to[x] = is_good ? to[x] + float(value) : 0;
                     if (!is_good) own[x] = 0;
                 }
             }
+    }
+    void add_variances(const float* frame) {
+        for (long long k = 0; k < area(); ++k) variances[k] = 0;
+        for (int z = 0; z < depth; ++z)
+            for (int y = 0; y < rows; ++y)
+                for (int x = 0; x < columns; ++x) at(data, z, y)[x] = at(variances, z, y)[x] = line_of(frame, z, y)[x];
     }
 
     // Marks the pixels around places that are nearer to them than what is there.

@@ -70,8 +70,8 @@ template <class T> class FilteredSlab {
         if (bad) smooth_along_z<true>(plane);
         else smooth_along_z<false>(plane);
     }
-    // Numbers of a band, or the means after them, of a row of a plane of which no more than planes_reach have come
-    // since; beyond the volume, -INFINITE.
+    // Numbers of a band, or the means after them, of a row of a plane after which no more than planes_reach have
+    // come; beyond the volume, -INFINITE.
     const float* row(int kind, long long plane, long long y) const {
         const bool is_inside = 0 <= plane && plane < s.depth && 0 <= y && y < s.height;
         const float* const first = is_inside ? filtered[kind][plane] + (y - inner.y0) * z.filtered_stride : outside;

@@ -384,7 +384,7 @@ template <class T> class FilteredStrip : public SmoothedStrip<T> {
                 SPOTFIT_INLINE_LAMBDA { write_filtered<decltype(any_bad)::value>(smoothed, shares, x, to); });
         end_row(inner, to);
     }
-    // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
+    // Numbers of a band, or the means after them, of a row after which no more than 2 reach have come;
     // beyond the frame, -INFINITE.
     const float* row(int plane, long long y) const { return rows_near(y)(plane, y); }
     // The same of several rows that are not farther than the reach from one of the frame.

@@ -8,7 +8,7 @@ using namespace spotfit;
 namespace {
 
 constexpr long long NONE = -1;
-// In units of the reach: what is farther away need not be told apart, nor be a number.
+// In units of the reach: what is farther away need not be distinguished, nor be a number.
 constexpr double FAR = 1e15;
 
 // The positions of one frame that have no group yet, in lists by cells of its last two axes, which are as large as the

@@ -11,7 +11,7 @@ struct JointFunctions {
     // Fits crowds from the first on until there may be no room for the spots of the next one, whose number is returned.
     long long (*fit)(const JointFits&, long long first, long long last, void* work, JointSpot* spots, long long room,
                      long long* count);
-    // The most spots of a crowd of so many candidates.
+    // The most spots of a crowd with this number of candidates.
     long long (*most_spots)(long long candidates);
 };
 

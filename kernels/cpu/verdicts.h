@@ -16,11 +16,11 @@ struct VerdictFunctions {
                            long long last);
     unsigned (*pixel_flags)(const VerdictSettings&, double y, double x, const long long* corner, long long first_row,
                             const unsigned char* saturated, const unsigned char* bad);
-    // Flags those of the fits first ... last - 1 that are longer in one direction than across, by the frames' pixels:
-    // of these, rows from one of the image on are here.
-    void (*flag_long)(const FitColumns&, const VerdictSettings&, const ImageFits&, const void* frames, int pixel_type,
-                      long long height, long long width, long long first, long long last);
-    // Lists the spots among them whose elongation is to be measured; returns their number.
+    // Flags those of the fits first ... last - 1 that are longer in one direction than across, or far out of focus, by
+    // the frames' pixels: of these, rows from one of the image on are here.
+    void (*flag_around)(const FitColumns&, const VerdictSettings&, const ImageFits&, const void* frames, int pixel_type,
+                        long long height, long long width, long long first, long long last);
+    // Lists the spots among them around which is to be looked; returns their number.
     long long (*list_spots)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
                             long long last, FittedSpot* spots);
     void (*correct_errors)(const FilteredNoise&, const ErrorColumns&, long long first, long long last);

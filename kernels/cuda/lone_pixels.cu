@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_lone_pixels(LoneWo
         const int y = int(corner[1]) + i / work.columns, x = int(corner[2]) + i % work.columns;
         const auto beside = [&](int v, int u) { return raw(y + v, x + u); };
         const bool lone =
-            there && may_be_lone_in_fit<float>(variance, beside) && is_lone_in_fit(s, variance, raw, y, x);
+            there && may_be_lone<float>(variance, beside) && is_lone_in_fit(s, variance, raw, y, x);
         any |= lone;
         if (work.pixels != nullptr) work.pixels[(long long)number * size + i] = lone;
     }

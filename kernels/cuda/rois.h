@@ -5,8 +5,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Compile-time properties of ROIs. GATHER: they lie in frames, of which they are a
-// part; else every frame is a ROI.
+// Compile-time properties of ROIs. GATHER: they are parts of frames; else every frame is a ROI.
 template <class Pixel_, bool GATHER_, int DEPTH, int ROWS, int COLUMNS> struct RoiLayout {
     using Pixel = Pixel_;
     static constexpr bool GATHER = GATHER_;

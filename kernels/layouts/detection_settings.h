@@ -24,6 +24,8 @@ struct BandSettings {
     float skewness;       // of filtered counts, for a slope of the deviation's size
     // Of second differences in each direction: a spot's over its height, and the noise's over the gain.
     float curvature[DIRECTIONS], roughness[DIRECTIONS];
+    // The weight of a place's own pixel; and the part of a spot's height that is left if that is as its neighbours are.
+    float own_weight, beside;
 };
 
 // A band of volumes, plane by plane: near the first and the last one, mirrored planes count twice.

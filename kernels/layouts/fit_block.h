@@ -10,12 +10,12 @@
 namespace spotfit {
 
 // What a device has found in the ROIs of frames that only it reads, and those ROIs of a range in two parts: first the
-// ones that are fitted where they lie, then the ones of which some pixels are excluded.
+// ones that are fitted where they lie, then the ones with excluded pixels.
 struct DeviceLooks {
     // Of each ROI: what it is suspected of, filled in where `taken` is the host's; and whether it has hot pixels.
     unsigned char* areas;
     const unsigned char* hot;
-    // Of the ROIs of which there is more: which place each has among them, all their pixels as the camera took them
+    // Of the ROIs with more: which place each has among them, all their pixels as the camera took them
     // where only the device reads these, and which are hot.
     const long long* place;
     const void* pixels;
@@ -49,7 +49,7 @@ struct BlockFits {
     FlatAreaRule areas;
     SpotCells spots;         // the positions; with no row of cells, pixels of other spots count
     const long long* frame;  // of each position; null: the first
-    long long first_row;     // of a frame, of which some rows, or planes of volumes, are here,
+    long long first_row;     // of a frame, if only some rows, or planes of volumes, are here,
     long long frame_rows;    // and how many it has
     double* highest;         // the largest number of each frame, NaN until it is needed
     FitResults results;

@@ -42,7 +42,7 @@ struct SingleFits {
     double overlap[3];                         // the half axes of an ellipsoid in which spots overlap, and,
     double farthest, near,
         reach;  // in such pixels, from which on spots may overlap, are neighbours, concern each other
-    // A spot may be two that is wider than the PSF by more than so many errors, and pixels, together.
+    // A spot may be two that is wider than the PSF by more than these errors, and pixels, together.
     double psf_sigma, errors, uneven;
     // Memory, one for each position of a frame, and one for each axis.
     long long *ends, *cell, *spot, *root;

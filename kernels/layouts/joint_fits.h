@@ -8,7 +8,9 @@ struct JointFits {
     const void* frames;
     // Of what is there of each frame; planes have a depth of 1.
     long long depth, height, width, first_plane, first_row;
-    int axes;  // along which spots move: x, y and, in volumes, z
+    int axes;                // along which spots move: x, y and, in volumes, z
+    const float* variances;  // of scaled pixels beside their mean, or null; the same for all frames if it is_shared
+    int is_shared;
     int pixel_type;
     int is_integrated;    // whether the model is averaged over each pixel
     double scale, shift;  // a pixel as a number that is about as noisy as photo-electrons: value * scale + shift

@@ -38,7 +38,7 @@ struct Overlap {
     FieldCells cells;     // of the others
     const float* shifts;  // 3 numbers for each group, to subtract from its points
     int segments;
-    int stride;   // of the points, every so many are compared
+    int stride;   // from one point that is compared to the next
     float width;  // of the weight exp(-distance²/4 width²)
 };
 

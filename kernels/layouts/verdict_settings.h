@@ -34,6 +34,10 @@ enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, WIDTH, EXPONENT, WIDTH_PARAMETERS
 // What chi-square is of.
 enum ChiBy { CHI_UNKNOWN, CHI_OF_COUNTS, CHI_OF_LIKELIHOOD };
 
+// What is looked for around spots: that they go on as lines, where they are as long as wide; or light far around them,
+// where z is of a calibration, which does not know what is far out of focus.
+enum Around { AROUND_NOTHING, AROUND_LINES, AROUND_FAR_LIGHT };
+
 struct VerdictSettings {
     // The ends at which a parameter does not follow the data, NaN where there is none: of (z,) y and x from the
     // ROI's first pixel, of the other shape parameters in the order of the results, and of the light.
@@ -61,9 +65,10 @@ struct VerdictSettings {
     int sigma_z_at;                  // where that along z is; -1: nowhere
     int noise_known;                 // whether errors have the spot's shot noise
     int chi_by;                      // a ChiBy
-    int is_round;   // whether spots are as long as wide, and the noise known: long ones are flagged then
-    double offset;  // counts without light, in the image's pixels
-    double coarse;  // how many times the variance of coarse noise is that of independent pixels
+    int around;                      // an Around, if the noise is known
+    double lens_x, lens_y;           // the direction of the axis of sigma_x
+    double offset;                   // counts without light, in the image's pixels
+    double coarse;                   // how many times the variance of coarse noise is that of independent pixels
 };
 
 }  // namespace spotfit

@@ -190,3 +190,13 @@ def test_resolution_does_not_depend_on_rows_or_place() -> None:
 def test_resolution_names_what_is_missing(fits: SpotFits, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fourier_ring_correlation(fits)
+
+
+def test_one_fit_far_away_does_not_hide_the_resolution() -> None:
+    fits = blinks()
+    whole = fourier_ring_correlation(fits)
+    far = fits.x.copy()
+    far[7] = 1e9
+    with pytest.warns(UserWarning, match="1 of .* fits are far outside"):
+        found = fourier_ring_correlation(fits.with_columns(fits.columns | {"x": far}))
+    assert found.resolution == pytest.approx(whole.resolution, rel=0.01)

@@ -188,6 +188,63 @@ def test_volumes(rng, by):
     np.testing.assert_allclose(volume.sum(axis=(1, 2)), expected * flat.sum() / 400, atol=1.5)
 
 
+def test_slices_are_images_of_their_rows(rng):
+    z = rng.uniform(-300, 300, 500)
+    z[:3] = np.nan, -100.0, 100.0  # a slice begins at its first z, and ends before its last
+    fits = table(rng, z=z, unit="nm")
+    shape = (24, 24)
+    one = render(fits, 4, shape=shape, z=(-100, 100))
+    same = render(fits[(z >= -100) & (z < 100)], 4, shape=shape)
+    np.testing.assert_allclose(one, same, atol=SINGLE * same.max())
+    stack = render(fits, 4, shape=shape, z=(-100, 150, 100))
+    assert stack.shape == (3, 96, 96)
+    for number, ends in enumerate(((-100, 0), (0, 100), (100, 150))):
+        inside = (z >= ends[0]) & (z < ends[1])
+        same = render(fits[inside], 4, shape=shape)
+        np.testing.assert_allclose(stack[number], same, atol=SINGLE * same.max())
+    parts = [fits[:200], fits[200:]]
+    added = render(parts, 4, shape=shape, z=(-100, 150, 100), by=0.1)
+    whole = render(fits, 4, shape=shape, z=(-100, 150, 100), by=0.1)
+    np.testing.assert_allclose(added, whole, atol=1e-5 * whole.max())
+    coloured = render(fits, 4, shape=shape, z=(-100, 150, 100), colour_by="frame")
+    assert coloured.shape == (3, 96, 96, 3)
+    # All slices have the field of all localisations.
+    assert render(fits, 4, z=(-100, -90)).shape == render(fits, 4).shape
+
+
+@pytest.mark.parametrize(
+    ("z", "message"),
+    [
+        ((0, 0), "in rising order"), ((1, 0), "in rising order"), ((0, 1, -1), "in rising order"),
+        ((0, np.nan), "in rising order"), ((0, np.inf), "in rising order"), (5, "must be"),
+        ((1, 2, 3, 4), "must be"), ("ab", "must be"), ((0, 1, 1e-9), "1000000000 slices"),
+        ((900, 1000), "has z from 900 to 1000, in nm"),
+    ],
+)  # fmt: skip
+def test_what_is_no_slice_is_refused(rng, z, message):
+    with pytest.raises(ValueError, match=message):
+        render(table(rng, z=rng.uniform(0, 9, 500), unit="nm"), 4, z=z)
+
+
+def test_slices_need_z_and_no_volume(rng):
+    with pytest.raises(ValueError, match="no column z"):
+        render(table(rng), 4, z=(0, 1))
+    with pytest.raises(ValueError, match="a volume has all z"):
+        render(table(rng, z=np.zeros(500), unit="planes"), (1, 4, 4), z=(0, 1), by="histogram")
+
+
+def test_parts_without_localisations_in_the_image_add_nothing(rng):
+    fits = table(rng)
+    outside = fits.with_columns(fits.columns | {"y": fits.y + 1000})
+    lost = fits.with_columns(fits.columns | {"y": np.full(500, np.nan)})
+    parts = [fits[:0], outside, fits, lost]
+    assert np.array_equal(
+        render(parts, 4, shape=(24, 24)), render(fits, 4, shape=(24, 24))
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="no part has localisations in the image"):
+        render([outside, lost], 4, shape=(24, 24))
+
+
 def test_spots_without_z_are_left_out_of_volumes(rng):
     fits = table(rng, 40, z=np.where(np.arange(40) < 10, np.nan, 1.0), unit="planes")
     assert render(fits, (1, 1, 1), shape=(24, 24), by="histogram").sum() == 30

@@ -263,3 +263,15 @@ def test_a_real_stack_of_a_turned_lens_is_calibrated():
     assert 7 <= sum(bead.used for bead in lens.beads) <= 11
     assert lens.angle == pytest.approx(-10, abs=2)
     assert np.median(lens.quality.scatter) < 60
+
+
+def test_lobes_far_from_the_focus_mean_nothing():
+    """There, fits of lobes are as narrow as those of beads in focus, and round."""
+    z = np.arange(-1000, 1001, 20)
+    stack, _ = simulate_beads(
+        z, (256, 256), count=15, photons=20000, height=30, seed=3, zernike={"astigmatism": 0.1}
+    )
+    lens = calibrate_astigmatism(stack, 20, settings=Settings(gain=1.0, offset=100.0))
+    assert sum(bead.used for bead in lens.beads) >= 14
+    assert lens.low < -350
+    assert lens.high > 350

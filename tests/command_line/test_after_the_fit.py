@@ -8,12 +8,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from blinking import blinking, molecules_of, table_of
 from click.testing import CliRunner
 
-from napari_spotfit import estimate_drift, load_drift, load_fits, merge_blinks
+from napari_spotfit import (
+    SpotFits,
+    estimate_drift,
+    load_drift,
+    load_fits,
+    load_parts,
+    localize_to_folder,
+    merge_blinks,
+    nena,
+    render,
+    simulate_movie,
+)
 from napari_spotfit.command_line.main import main
 from napari_spotfit.files.formats import FormatWarning
+from napari_spotfit.localization import stored
 
 
 def run(*words: object) -> str:
@@ -151,3 +164,54 @@ def test_picassos_image_is_kept(blinks: Path, tmp_path: Path, command: tuple[str
     info = json.loads(output.with_suffix(".yaml").read_text().split("\n---\n")[0])
     kept = [info[name] for name in ("Frames", "Height", "Width", "Pixelsize")]
     assert kept == [50, 256, 512, 130.0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of parts, of a movie whose frames come in threes, and again."""
+    movie, _ = simulate_movie(10, shape=(64, 64), spots_per_frame=9, photons=4000, seed=1)
+    movie = np.tile(np.repeat(movie, 3, axis=0), (4, 1, 1))
+    movie = np.random.default_rng(0).poisson(movie).astype(np.uint16)
+    monkeypatch.setattr(stored, "_PART_BYTES", 25 * movie[0].nbytes)
+    localize_to_folder(movie, tmp_path / "parts", sigma=1.3)
+    return tmp_path / "parts"
+
+
+def test_folders_of_parts(folder: Path, tmp_path: Path) -> None:
+    whole = SpotFits.concatenate(list(load_parts(folder)))
+    events, still = tmp_path / "events.spots.parquet", tmp_path / "still.spots.parquet"
+    text = run("merge", folder, "-o", events)
+    assert len(load_fits(events)) == len(merge_blinks(whole)) < 0.6 * len(whole)
+    assert f"{len(merge_blinks(whole))} events of the parts in" in text
+    known = tmp_path / "d.csv"
+    known.write_text("frame,y,x,y_stderr,x_stderr,used\n" + "".join(
+        f"{frame},0.5,0,0,0,1\n" for frame in range(120)
+    ))  # fmt: skip
+    run("drift", folder, "--drift", known, "-o", still)
+    assert np.array_equal(load_fits(still).y, whole.y - 0.5)
+    picture = tmp_path / "a.tif"
+    text = run("render", folder, "-o", picture, "--shape", 64, 64, "--by", 0.2)
+    assert f"{np.count_nonzero(whole.accepted)} localisations, 640 × 640 pixels" in text
+    expected = render(whole[whole.accepted], 10, shape=(64, 64), by=0.2)
+    np.testing.assert_allclose(tifffile.imread(picture), expected, atol=1e-5 * expected.max())
+    text = run("precision", folder, "--json")
+    numbers = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert numbers["precision"] == nena(whole).precision
+
+
+def test_what_folders_of_parts_cannot_do(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "o.spots.csv"
+    assert "--members needs a table" in refused(
+        "merge", folder, "-o", output, "--members", tmp_path / "m.spots.csv"
+    )
+    assert "parts need --method" in refused("drift", folder, "-o", output)
+    assert "without colour_by" in refused(
+        "render", folder, "-o", tmp_path / "a.tif", "--shape", 64, 64, "--colour-by", "frame"
+    )
+    assert "would be written over the input" in refused("merge", folder, "-o", folder)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "is no folder of localize_to_folder" in refused("merge", empty, "-o", output)
+    next(folder.glob("part-*.parquet")).unlink()
+    assert "is not complete" in refused("precision", folder)
+    assert not output.exists()

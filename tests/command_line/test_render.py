@@ -67,9 +67,30 @@ def test_those_outside_of_the_image_are_counted_apart(table, tmp_path):
     assert f"{inside} localisations, 100 × 100 pixels; {200 - inside} more" in result.output
 
 
+def test_slices(table, tmp_path):
+    fits = load_fits(table)
+    z = np.linspace(0, 1000, 300)
+    deep = SpotFits(fits.columns | {"z": z}, fits.index_names, units={"z": "nm"})
+    path, output = tmp_path / "deep.spots.csv", tmp_path / "deep.ome.tif"
+    deep.save(path)
+    assert run(path, "-o", output, "--z", 100, 300, "--by", "psf").exit_code != 0  # no width
+    result = run(path, "-o", output, "--z", 100, 350, "--z-step", 100, "--pixel-size", 100)
+    assert result.exit_code == 0, result.output
+    good = load_fits(path)
+    with tifffile.TiffFile(output) as file:
+        assert file.series[0].axes == "ZYX"
+        np.testing.assert_array_equal(
+            file.asarray(), render(good[good.good], 10, z=(100, 350, 100))
+        )
+        assert 'PhysicalSizeZ="100.0"' in file.ome_metadata
+    assert "3 × " in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--z-step", "10"], "pass --z, too"),
+        (["--z", "1", "0"], "in rising order"),
         (["--rendered-pixel", "10"], "--pixel-size"),
         (["--by", "sharp"], "by must be"),
         (["--colour-by", "z"], "no column z"),

@@ -11,8 +11,9 @@ from scenes import light
 
 from napari_spotfit import Flag, Settings, fit_at, localize
 from napari_spotfit.engine.cpu.layouts import FittedSpot
-from napari_spotfit.engine.cuda.roi_kernels import long_spots
+from napari_spotfit.engine.cuda.surroundings import flags_by_surroundings
 from napari_spotfit.engine.quality.flags import NOT_GOOD
+from napari_spotfit.engine.quality.verdicts import verdict_settings
 
 SIZE, BACKGROUND, SIGMA = 256, 20.0, 1.3
 Y, X = np.indices((SIZE, SIZE))
@@ -170,7 +171,9 @@ def test_a_gpu_finds_the_same(dtype):
         spot.lowest = -4 * np.sqrt(dark + noise.slope * fits.amplitude[i])
         spot.coarse = noise.correlation**2
     packed = np.frombuffer(spots, np.uint8).reshape(len(rows), ctypes.sizeof(FittedSpot))
-    found = (long_spots(HOST, frames, packed, len(rows), SIGMA) & int(Flag.ELONGATED)) != 0
+    _, rules = verdict_settings(fits.settings, fits.settings.roi_shape)
+    flags = flags_by_surroundings(HOST, frames, packed, len(rows), SIGMA, rules)
+    found = (flags & int(Flag.ELONGATED)) != 0
     assert 20 < found.sum() < len(rows) - 20
     assert (found != is_long(fits)[rows]).sum() <= 1  # sums in another order
 

@@ -112,3 +112,13 @@ def mirrored_in_full(side, fine):
     beside = np.pad(padded, ((0, 0), (6, 6)), mode="reflect")
     detail = np.array([np.convolve(row, taps, "valid") for row in beside])
     return (detail**2).sum(axis=0)[: padded.shape[1] // 16 * 16].mean()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300, -1e300, np.nan])
+@pytest.mark.parametrize("share", [0.001, 0.02])
+def test_senseless_pixels_say_nothing(value, share):
+    rng = np.random.default_rng(3)
+    frames = rng.normal(100.0, 5.0, (1, 128, 128))
+    frames[rng.random(frames.shape) < share] = value
+    noise = measure_noise(frames, Settings(sigma=1.3))
+    assert noise.variance(100.0) == pytest.approx(25.0, rel=0.2)

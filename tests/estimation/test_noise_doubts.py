@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from noisy_scenes import flat_scenes, noisy_scenes
+from noisy_scenes import flat_scenes, hits, noisy_scenes
 from scenes import light, scattered
 
 from napari_spotfit import Camera, NoiseModel, detect_spots, localize, noise_model
@@ -154,3 +154,59 @@ def test_stripes_are_warned_of(period, electrons):
     assert any(said.startswith("the image has stripes, one in") for said in doubts(movie))
     assert any("has stripes" in said for said in doubts(movie.swapaxes(1, 2)))
     assert not any("has stripes" in said for said in doubts(taken(electrons)))
+
+
+@pytest.mark.filterwarnings("ignore:the image has stripes", "ignore:the image probably is a mosaic")
+@pytest.mark.parametrize("period", [4, 6, 8, 12])
+@pytest.mark.parametrize("height", [5, 15, 40])
+def test_stripes_are_no_spots(period, height):
+    """Up to 11,000 in 10⁶ pixels were good."""
+    shape, rng = (256, 256), np.random.default_rng(1)
+    rows = np.arange(shape[0])[:, np.newaxis]
+    striped = 20 + height * (1 + np.sin(2 * np.pi * rows / period))
+    empty = taken(np.broadcast_to(striped, shape))
+    for image in (empty, empty.T):
+        assert localize(image, sigma=1.3).good.sum() <= 2
+    places = rng.uniform(8, 248, (60, 2))
+    bright = 150 * (height + 10)
+    fits = localize(taken(striped + light(places, bright, 1.3, shape)), sigma=1.3)
+    assert hits(np.column_stack([fits.y, fits.x])[fits.good], places, 1.5) >= 50
+
+
+INVERTED = {
+    "8 bits": lambda counts: 255 - np.clip(counts // 8, 0, 255).astype(np.uint8),
+    "16 bits": lambda counts: 65535 - counts,
+    "light through": lambda counts: np.random.default_rng(1).poisson(5e3 * 10.0 ** (counts / -4e3)),
+    "its maximum less it": lambda counts: counts.max() - counts.astype(float),
+    "its negative": lambda counts: -counts.astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("name", INVERTED)
+def test_dark_spots_are_told(electrons, name):
+    """Nothing was found, without a word."""
+    inverted = INVERTED[name](taken(electrons))
+    found = [said for said in doubts(inverted) if said.startswith("the image has dark spots, ")]
+    assert len(found) == 1
+    assert found[0].endswith("invert the image: image.max() - image")
+    again = inverted.max() - inverted
+    assert not any("dark spots" in said for said in doubts(again))
+    assert len(localize(again, sigma=1.3)) > 200
+
+
+def test_dark_spots_are_warned_of_with_the_camera_given(electrons):
+    dark = taken(np.maximum(150 - electrons, 0))
+    assert any("dark spots" in said for said in doubts(dark, **RIGHT))
+    assert not any("dark spots" in said for said in doubts(taken(electrons), **RIGHT))
+
+
+def test_dark_spots_beside_as_many_bright_ones_are_no_doubt(electrons):
+    mixed = 150 + electrons - np.roll(electrons, 1, axis=0)
+    assert not any("dark spots" in said for said in doubts(taken(mixed)))
+
+
+def test_dead_pixels_and_holes_are_no_dark_spots(electrons):
+    """Holes between bright cells, and pixels that see no light."""
+    movie, rng = taken(electrons + 30), np.random.default_rng(1)
+    movie[:, rng.random(SHAPE) < 2e-3] = 100
+    assert not any("dark spots" in said for said in doubts(movie))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 
 import numpy as np
 import pytest
 from noisy_scenes import f1, hits
+from PIL import Image
 from scenes import light
 from scipy import ndimage, signal
 from scipy.spatial import cKDTree
@@ -53,6 +55,13 @@ def deconvolved(image, rounds):
     for _ in range(rounds):
         guess = guess * blurred(image / np.maximum(blurred(guess, SIGMA), 1e-9), SIGMA)
     return guess
+
+
+def compressed(image, quality):
+    """Return an image as JPEG leaves it."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file))
 
 
 CUT = {
@@ -403,3 +412,19 @@ def test_errors_of_bright_spots_after_a_median_filter(sigma):
     for axis, column in ((1, "y"), (2, "x")):
         off = (fits.columns[column] - true[:, axis]) / fits.columns[f"{column}_stderr"]
         assert 0.6 < np.std(off[fits.good]) < 1.3
+
+
+@pytest.mark.parametrize("quality", [40, 60, 75])
+@pytest.mark.parametrize("corner", [(0, 0), (3, 5)])
+def test_jpeg_is_told_by_its_blocks(quality, corner):
+    """Wherever the blocks begin."""
+    rng = np.random.default_rng(quality)
+    places = rng.uniform(8, SIDE - 8, (100, 2))
+    lit = 30 + light(places, BRIGHT, SIGMA, SHAPE)
+    counts = np.clip(np.rint(lit + rng.normal(0, 0.7, SHAPE)), 0, 255).astype(np.uint8)
+    y, x = corner
+    image = compressed(counts, quality)[y:, x:]
+    _, noise, said = looked_at(image)
+    assert noise.process == Process.COMPRESSED
+    assert any("as JPEG is" in one for one in said)
+    assert looked_at(counts[y:, x:])[1].process != Process.COMPRESSED

@@ -226,6 +226,9 @@ class Kernel(NamedTuple):
     response: float
     #: Of second differences in each direction: steps, a spot's over its response, noise's gain.
     curvature: tuple[tuple[int, int, float, float], ...]
+    #: The weight of the middle, and a spot's response without what its middle has more than around.
+    middle: float
+    beside: float
 
 
 @lru_cache
@@ -251,9 +254,11 @@ def _kernel(sigma, inner, outer):
         y, x = max(step, 1) * dy, max(step, 1) * dx
         second = kernel - (np.roll(kernel, (y, x), (0, 1)) + np.roll(kernel, (-y, -x), (0, 1))) / 2
         curvature.append((y, x, np.sum(second * spot) / response, math.sqrt(np.sum(second**2))))
+    ring = spot[middle - 1 : middle + 2, middle - 1 : middle + 2][RING].mean()
     return Kernel(
         (inner, outer), math.sqrt(power), np.sum(kernel**3) / power**1.5 - 3 * with_level,
         np.sum((kernel - np.roll(kernel, 1, 1)) ** 2) / power, response, tuple(curvature),
+        kernel[middle, middle], (response - kernel[middle, middle] * (1 - ring)) / response,
     )  # fmt: skip
 
 
@@ -303,19 +308,30 @@ def without_lone_pixels(image, sigma, noise):
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     beside = ndimage.correlate(image, CROSS / 4, mode="mirror")
     variance = noise.kappa**2 * noise.variance(beside)
-    return np.where(lone_pixels(image, sigma, 6, variance), ring, image)
+    lone = lone_pixels(image, sigma, 6, variance) | lone_pixels(-image, sigma, 6, variance)
+    return np.where(lone, ring, image)
 
 
 def detect(image, sigma, noise, threshold, variance=None):
     """Return the spots whose score is above a threshold."""
     image = without_lone_pixels(np.asarray(image, float), sigma, noise)
+    # By how much pixels are above their neighbours; outside of the image there is the pixel itself.
+    padded = np.pad(image, 1, constant_values=np.nan)
+    sides = np.stack([np.roll(padded, by, (0, 1))[1:-1, 1:-1] for by in np.argwhere(RING) - 1])
+    above = image - np.where(np.isnan(sides), image, sides).mean(0)
     narrow, own, wide = (gaussian(image, width * sigma) for width in (NARROW, 1, WIDE))
     bands = own - wide, narrow - own
     level = noise.kappa**2 * noise.variance(wide)
     found = []
-    for band, kernel in zip(bands, kernels(sigma), strict=True):
+    for band, kernel, off in zip(bands, kernels(sigma), (3, 2), strict=True):
         total = level if variance is None else level + _filtered_variance(variance, kernel)
         places, score = _maxima(band, wide, total, sigma, noise.slope, kernel, threshold)
+        y, x = places.T
+        deviation = np.sqrt(total[y, x]) * kernel.gain
+        own = off * kernel.middle / kernel.gain * math.sqrt(1 + 1 / 8) * deviation
+        dim = kernel.beside * np.minimum(band[y, x], 4 * deviation)
+        beside = band[y, x] - kernel.middle * above[y, x] > dim - own
+        places, score = places[beside], score[beside]
         found.append((places, score))
     places, score = _union(*found, 1.5 * sigma)
     order = np.lexsort(places.T[::-1])

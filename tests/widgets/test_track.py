@@ -20,7 +20,7 @@ from napari_spotfit.widgets.fitting.depth_choice import KNOWN
 from napari_spotfit.widgets.layers.history import history_of
 from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.track import Track
-from napari_spotfit.widgets.tracking.plots import _decades
+from napari_spotfit.widgets.track_plots import _decades
 
 
 @pytest.fixture

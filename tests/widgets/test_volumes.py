@@ -9,7 +9,9 @@ from hand import SHIFT
 from scipy.spatial import cKDTree
 
 from napari_spotfit import fit_layer
+from napari_spotfit.settings.optics import expected_widths
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.fitting.settings_menu import Fit, fit_as_python
 from napari_spotfit.widgets.layers.images import VOLUME
 from napari_spotfit.widgets.results import Results
 
@@ -76,6 +78,35 @@ def test_the_question_is_asked_once(viewer, image, widget):
     answer(widget, volume=False)
     assert widget.settings.settings().dimensions == 2
     assert len(widget.settings.frames.axes) == 1
+
+
+def test_optics_give_the_widths_of_a_volume(viewer, image, widget, fit):
+    answer(widget, volume=True)
+    controls, known = widget.settings.controls, {"numerical_aperture": 1.0, "wavelength": 520.0}
+    optics = *known, "refractive_index"
+    widget.settings.advanced.expand()
+    assert all(controls.row(name).isVisible() and controls[name].tooltip for name in optics)
+    for name, value in known.items():
+        controls[name].value = value
+    settings = widget.settings.settings()
+    assert expected_widths(settings) is not None
+    text = fit_as_python(Fit(settings, image.name), image)
+    assert "numerical_aperture=1.0" in text
+    assert "wavelength=520.0" in text
+    fit(widget)
+    kept = viewer.layers["stack spots"].metadata["settings"]
+    assert {name: kept[name] for name in known} == known
+    # They are remembered, and mean nothing in planes.
+    again = FitSpots(viewer)
+    assert {name: again.settings.controls[name].value for name in known} == known
+    again.deleteLater()
+    controls["refractive_index"].value = 1.0
+    viewer.add_image(stack()[0], name="plane")
+    assert not any(controls.row(name).isVisible() for name in optics)
+    assert widget.settings.settings().numerical_aperture is None
+    viewer.layers.selection.active = image
+    with pytest.raises(ValueError, match="refractive_index"):
+        widget.settings.settings()
 
 
 def test_a_movie_and_a_thin_stack_are_not_asked_about(viewer, widget, make_movie):

@@ -22,7 +22,7 @@ template <class T> class LoneSearch {
             for (long long x = part.x0; x < part.x1; x += W) {
                 const float* const place = rows[y - part.y0 + 1] + x - part.x0 + 1;
                 const auto beside = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return read<L>(place + v * STRIDE + u); };
-                const MaskOf<L> high = may_be_lone_in_fit<L>(variance, beside);
+                const MaskOf<L> high = may_be_lone<L>(variance, beside);
                 if (any(high)) look_closely(high, y, x, least(W, part.x1 - x), use);
             }
     }

@@ -26,7 +26,7 @@ constexpr int BESIDE = REACH + 1, PADDING = 16;
 constexpr int NEAR_BAD = 2, LEAST_COUNTED = 96;
 // Least number of good neighbours that stand for a bad pixel.
 constexpr int LEAST_NEIGHBOURS = 4;
-// The calmer ones of a block's columns, of which this share is calmer, show by what pixels scatter: several
+// The calmest columns of a block, this share of them, show by what pixels scatter: several
 // lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean. Where more than
 // one of this many pixels stands out, that is how sparse light looks, and the mean counts.
 constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;

@@ -247,7 +247,7 @@ constexpr double GAP = 0.5, STEPS = 4;
 // ROIs lie here and there in frames: processors cannot guess where the next ones are.
 constexpr long long ROIS_AHEAD = 6;
 
-// Calls work(pixels) for each row of a ROI: with all of its columns, W at a time, of which the last ones may overlap
+// Calls work(pixels) for each row of a ROI: with all of its columns, W at a time; the last ones may overlap
 // those before. There are W columns at least, and four in all ROIs.
 template <int W, class T, class Work>
 SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int columns, Work work) {

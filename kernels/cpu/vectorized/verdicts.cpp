@@ -2,6 +2,7 @@
 #include "../verdicts.h"
 
 #include "../../elongation.h"
+#include "../../far_light.h"
 #include "../../filtered_errors.h"
 #include "../../flat_areas.h"
 #include "../../verdict.h"
@@ -223,6 +224,42 @@ class InImage {
             if (spared[i]) image.flags[start + i] &= ~flag::ELONGATED;
     }
 
+    // Flags fits that are lobes of one spot beyond a calibration's range: of a measured PSF those near the end at which
+    // another fit in their ROI stayed; of a lens, those that are twins.
+    void flag_lobes(long long start, int count) const {
+        if (s.around != AROUND_FAR_LIGHT) return;
+        const auto column = [&](int at) {
+            const void* values = at < 0 ? nullptr : fits.columns[at];
+            return values ? static_cast<const float*>(values) + start : nullptr;
+        };
+        const auto width_at = [&](WidthParameter name) { return s.width_at[name] < 0 ? -1 : SHAPE + s.width_at[name]; };
+        if (const float* const z = column(s.depth_at < 0 ? -1 : SHAPE + s.depth_at)) {
+            const double low = s.low[s.depth_at], high = s.high[s.depth_at], last = LOBES_WITHIN * (high - low);
+            flag_pairs(start, count, [&](int i, int j) {
+                return (z[i] < low + last && z[j] <= low) || (z[i] > high - last && z[j] >= high);
+            });
+            return;
+        }
+        const float *const along = column(width_at(SIGMA_X)), *const across = column(width_at(SIGMA_Y));
+        const float* const light = column(PHOTONS);
+        if (!along || !across || !light) return;
+        const Points points = ended(start, count);
+        flag_pairs(start, count, [&](int i, int j) {
+            const double down = points.at_y(j) - points.at_y(i), right = points.at_x(j) - points.at_x(i);
+            return is_alike(along[i], along[j], TWIN_WIDTHS) && is_alike(across[i], across[j], TWIN_WIDTHS) &&
+                   is_alike(light[i], light[j], TWIN_LIGHT) &&
+                   are_on_axis(right * s.lens_x + down * s.lens_y, down * s.lens_x - right * s.lens_y);
+        });
+    }
+    template <class Takes> void flag_pairs(long long start, int count, Takes takes) const {
+        const double reach_y = s.roi.rows / 2.0, reach_x = s.roi.columns / 2.0;
+        const Points points = ended(start, count);
+        const NearPoints near(points, image.height, image.width, reach_y, reach_x, count, cells);
+        for (int i = 0; i < count; ++i)
+            if (near.any(i, [&](int j) { return points.is_near(i, j, reach_y, reach_x, 0) && takes(i, j); }))
+                image.flags[start + i] |= flag::Z_AT_LIMIT;
+    }
+
     // What follows from other fits of the frame. Two that ended together began as neighbours, or the one that
     // moved more came from afar.
     void judge_together() const {
@@ -237,6 +274,7 @@ class InImage {
             for (long long i = start; i < end; ++i) image.flags[i] &= ~(BESIDE_PADDING | LONG_BESIDE);
             if (count < 2) continue;
             unsigned char* const marked = asked + start;
+            flag_lobes(start, count);
             mark_near(begun(start, count), image.height, image.width, reach_y, reach_x, reach_z, cells, marked);
             int together_asked = 0;
             for (int i = 0; i < count; ++i) {
@@ -381,11 +419,11 @@ class SpotWindow {
     }
 };
 
-// Calls use(spot) for the fits that may be long.
+// Calls use(spot) for the fits around which is looked.
 template <class Use>
 void each_spot(const FitColumns& fits, const VerdictSettings& s, const ImageFits& image, long long first,
                long long last, Use use) {
-    if (!s.is_round || !(image.sigma > 0)) return;
+    if (s.around == AROUND_NOTHING || !(image.sigma > 0)) return;
     Tile tile;
     for (long long start = first; start < last; start += TILE) {
         const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
@@ -412,13 +450,21 @@ long long list_spots(const FitColumns& fits, const VerdictSettings& settings, co
     return count;
 }
 
-void flag_long(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, const void* frames,
-               int pixel_type, long long height, long long width, long long first, long long last) {
+void flag_around(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, const void* frames,
+                 int pixel_type, long long height, long long width, long long first, long long last) {
     SpotWindow window(image.sigma);
     with_pixel_type(pixel_type, [&](auto kind) {
         using T = typename decltype(kind)::Type;
         each_spot(fits, settings, image, first, last, [&](const FittedSpot& spot) {
             const T* const pixels = static_cast<const T*>(frames) + spot.frame * height * width;
+            if (settings.around == AROUND_FAR_LIGHT) {
+                const auto pixel = [&](long long y, long long x) {
+                    if (y < 0 || y >= height || x < 0 || x >= width) return float(NOT_A_NUMBER);
+                    return float(pixels[y * width + x] - in_precision<T>(spot.level));
+                };
+                image.flags[spot.fit] |= far_light_flags(spot, settings.roi, pixel);
+                return;
+            }
             window.take(pixels, height, width, spot, OWN_REACH);
             const Elongation found = window.own(spot);
             if (found == IS_LONG) image.flags[spot.fit] |= flag::ELONGATED;
@@ -448,7 +494,7 @@ void mean_widths(const double* columns, long long count, double* widths) {
 
 }  // namespace
 
-const VerdictFunctions verdicts = {judge,     judge_each, judge_together,     pixel_flags,
-                                   flag_long, list_spots, correct_all_errors, mean_widths};
+const VerdictFunctions verdicts = {judge,       judge_each, judge_together,     pixel_flags,
+                                   flag_around, list_spots, correct_all_errors, mean_widths};
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ..files.exchange.picasso import MARKER, convention_of
 from ..files.table import Step, UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import PLANES, TRACK
+from ..results.fit_parts import FitParts
 from ..results.spot_fits import SpotFits
 from ..untrusted import named
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
@@ -95,6 +96,12 @@ class Drift:
         import pandas as pd
 
         return pd.DataFrame({"frame": np.arange(len(self))} | self._columns())
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """How far the sample has moved, and the median of the errors, in pixels."""
+        error = np.nanmedian(np.hypot(self.y_stderr, self.x_stderr))
+        return float(np.hypot(np.ptp(self.y), np.ptp(self.x))), float(error)
 
     @property
     def step(self) -> Step:
@@ -204,13 +211,20 @@ def _warn_of_ends(seen: NDArray[np.int64], count: int) -> None:
         )
 
 
-def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
+@overload
+def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits: ...
+@overload
+def subtract_drift(fits: Sequence[SpotFits] | FitParts, drift: Drift) -> FitParts: ...
+def subtract_drift(
+    fits: SpotFits | Sequence[SpotFits] | FitParts, drift: Drift
+) -> SpotFits | FitParts:
     """Subtract a drift from the positions of fits.
 
     Parameters
     ----------
-    fits : SpotFits
-        Fits of one movie: that of the drift, or one that was recorded at the same time.
+    fits : SpotFits, or iterable of SpotFits
+        Fits of one movie: that of the drift, or one that was recorded at the same time. Of parts,
+        such as of :func:`load_parts`, parts are returned, which are made as they are read.
     drift : Drift
         The drift.
 
@@ -242,6 +256,8 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     >>> bool((moved.round(9) == np.where(fits.frame == 1, 0.5, 0)).all())
     True
     """
+    if not isinstance(fits, SpotFits):
+        return FitParts(fits, lambda parts: (subtract_drift(part, drift) for part in parts))
     fits = fits.to_host()
     if "frame" not in fits.columns:
         raise ValueError(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..models.columns import IN_PLANE, STDERR
+from ..models.columns import STDERR
+from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .cross_correlation import correlated_drift
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
-from .merging import event_means, link_events
+from .event_columns import event_means
+from .event_links import link_events
+from .field import in_field
 from .overlap import WINDOW, refined_drift, start_drift, without_drift
 from .pairing import of_one_channel
 from .shifts import spans
@@ -41,8 +44,6 @@ _LEAST = 10
 _LEAST_CONTRAST, _BY_CHANCE = 0.05, 1.5
 #: Least step that is none of a steady motion, in errors of a localisation and of the drift.
 _JUMP = 3.0
-#: Quantiles between which the field is.
-_FIELD = (0.01, 0.99)
 #: Largest number of frames, as a drift has one number for each.
 _MOST_FRAMES = 100_000_000
 
@@ -121,23 +122,13 @@ def estimate_drift(
     """
     if method not in ("aim", "rcc"):
         raise ValueError(f'method must be "aim" or "rcc"; got {method!r}')
-    if not isinstance(fits, SpotFits):
-        fits = SpotFits.concatenate([_positions(part.to_host()) for part in fits])
-    fits = of_one_channel(fits)
+    fits = of_one_channel(gathered(fits, _NEEDED))
     count = _check(fits, frames, segment)
     if method == "rcc" and segment is None:
         segment = max((int(fits.frame.max()) - int(fits.frame.min()) + 1) // _WINDOWS, 1)
     found = _segments(fits, segment)
     drift, errors, used = (_of_pairs if method == "rcc" else _of_halves)(found)
     return _of_frames(found, drift, errors, used, count)
-
-
-def _positions(part: SpotFits) -> SpotFits:
-    """Return the good fits of a part with no more columns than are needed."""
-    good = part.accepted
-    kept = {name: part.columns[name][good] for name in part.columns if name in _NEEDED}
-    kept |= {name: part.columns[name][good] for name in part.index_names}
-    return part.with_columns(kept | {"flags": np.zeros(np.count_nonzero(good), np.uint32)})
 
 
 def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
@@ -175,7 +166,7 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
     for axis in axes:
         error = columns[axis + STDERR]
         known &= np.isfinite(columns[axis]) & np.isfinite(error) & (error > 0)
-    rows = _in_field(columns, np.flatnonzero(known))
+    rows = in_field(columns, np.flatnonzero(known))
     if len(rows) < 2 * _LEAST:
         raise ValueError(
             f"{len(rows)} of {len(fits)} fits are good and have standard errors above 0 of "
@@ -201,26 +192,6 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
     errors = np.array([np.median(means[axis + STDERR]) for axis in axes])
     errors[:2] = np.sqrt(np.mean(errors[:2] ** 2))
     return Segments(places, errors, segment.astype(np.int32), middles, ends)
-
-
-def _in_field(columns: dict[str, NDArray[Any]], rows: Integers) -> Integers:
-    """Return rows without those far from the field of all others, whose cells would be too large.
-
-    The field is that of 98 % of the rows, and as much around it.
-    """
-    if not len(rows):
-        return rows
-    places = np.stack([columns[axis][rows] for axis in IN_PLANE])
-    low, high = np.quantile(places, _FIELD, axis=1)[..., np.newaxis]
-    margin = (high - low).max()
-    outside = ((places < low - margin) | (places > high + margin)).any(axis=0)
-    if margin > 0 and outside.any():
-        warn_caller(
-            f"{np.count_nonzero(outside)} of {len(rows)} fits are far outside of the field of all "
-            "others, and left out"
-        )
-        rows = np.compress(~outside, rows)
-    return rows
 
 
 def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:

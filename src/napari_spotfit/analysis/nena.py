@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import DETECTIONS, IN_PLANE, STDERR
+from ..models.columns import CHANNEL, DETECTIONS, IN_PLANE, STDERR, STOP
+from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .tracks import frames_of, movies_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: Columns of which precision depends.
+_NEEDED = (
+    "file",
+    CHANNEL,
+    "frame",
+    *IN_PLANE,
+    *(axis + STDERR for axis in IN_PLANE),
+    STOP,
+    DETECTIONS,
+)
 #: Localisations whose pairs are compared, at most: their precision is known to 0.3 % then.
 _MOST = 200_000
 #: Distance along an axis up to which pairs count, in standard deviations of pairs of one molecule,
@@ -75,7 +87,7 @@ class LocalizationPrecision:
         return found
 
 
-def nena(fits: SpotFits) -> LocalizationPrecision:
+def nena(fits: SpotFits | Iterable[SpotFits]) -> LocalizationPrecision:
     """Measure the precision of localisations from pairs in successive frames.
 
     The precision follows by maximum likelihood from all pairs within a few standard deviations:
@@ -84,9 +96,10 @@ def nena(fits: SpotFits) -> LocalizationPrecision:
 
     Parameters
     ----------
-    fits : SpotFits
+    fits : SpotFits, or iterable of SpotFits
         Fits of a movie, not merged; several files, channels or positions are not mixed. Only good
-        fits are used, or spots that another program has found.
+        fits are used, or spots that another program has found. Of parts, such as of
+        :func:`load_parts`, only frames and positions are kept in memory.
 
     Raises
     ------
@@ -107,7 +120,7 @@ def nena(fits: SpotFits) -> LocalizationPrecision:
     >>> round(found.precision, 2), round(found.kappa, 1)
     (0.1, 2.0)
     """
-    fits = fits.to_host()
+    fits = gathered(fits, _NEEDED)
     _check(fits)
     places = np.stack([fits.columns[axis] for axis in IN_PLANE], axis=1)
     errors = None

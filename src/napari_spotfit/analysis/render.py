@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _MOST_MEDIANS = 10.0
 #: Number of widths from which their median is taken.
 _SAMPLE = 1_000_000
+#: Most slices along z.
+_MOST_SLICES = 10_000
 #: Pixels of an image and voxels of a volume, at most: 4 GB and 0.5 GB.
 _MOST_PIXELS, _MOST_VOXELS = 1 << 30, 1 << 27
 #: So much deeper a volume is, in nm, so that its last localisation lies before its end.
@@ -38,6 +41,10 @@ _NONE_INSIDE = (
 )
 
 
+class _NoneInsideError(ValueError):
+    """No localisation lies in the image."""
+
+
 def render(
     fits: SpotFits | Iterable[SpotFits],
     oversampling: float | Sequence[float] = 10,
@@ -46,6 +53,7 @@ def render(
     by: str | float = "precision",
     colour_by: str | None = None,
     pixel_size: float | Sequence[float] | None = None,
+    z: Sequence[float] | None = None,
 ) -> Floats:
     """Render localisations as a super-resolved image.
 
@@ -74,12 +82,16 @@ def render(
     pixel_size : float or (float, float), optional
         Height and width of a camera pixel in nm. Rendered pixels are squares then, with
         `oversampling` along x. Volumes need it if z is in nm.
+    z : (float, float) or (float, float, float), optional
+        Render a slice: localisations from the first z to below the second, in the unit of the
+        column. The third number is the thickness of slices, of which there is a stack then.
 
     Returns
     -------
     ndarray of float32
-        Localisations per rendered pixel, with axes (y, x) or (z, y, x); last red, green and blue
-        if coloured. Its corner is that of the first camera pixel, (−0.5, −0.5).
+        Localisations per rendered pixel, with axes (y, x), or (z, y, x) for a volume or a stack of
+        slices; last red, green and blue if coloured. Its corner is that of the first camera pixel,
+        (−0.5, −0.5).
 
     Raises
     ------
@@ -102,12 +114,46 @@ def render(
             raise ValueError(
                 "parts are rendered with a shape=(rows, columns), and without colour_by"
             )
-        return _sum_of_parts(fits, oversampling, shape=shape, by=by, pixel_size=pixel_size)
+        return _sum_of_parts(fits, oversampling, shape=shape, by=by, pixel_size=pixel_size, z=z)
     volume = _is_of_volume(oversampling)
+    edges = None if z is None else _edges(z)
+    if volume and edges is not None:
+        raise ValueError("a volume has all z: leave z out, or pass one number of oversampling")
     index = RenderIndex(
         fits, shape=shape, by=by, colour_by=colour_by, pixel_size=pixel_size, volume=volume
     )
-    return index.render(oversampling)
+    if edges is None:
+        return index.render(oversampling)
+    depth = _column(fits.to_host(), "z", np.float64)
+    if not ((depth >= edges[0]) & (depth < edges[-1])).any():
+        unit = fits.units.get("z", "the unit of the column")
+        raise _NoneInsideError(
+            f"none of the localisations has z from {edges[0]:g} to {edges[-1]:g}, in {unit}"
+        )
+    slices = []
+    for low, high in pairwise(edges):
+        index.show((depth >= low) & (depth < high))
+        slices.append(index.render(oversampling))
+        _check_size([len(edges) - 1, *slices[0].shape], _MOST_PIXELS)
+    return np.stack(slices) if z is not None and len(z) > 2 else slices[0]
+
+
+def _edges(z: Any) -> list[float]:
+    """Return where slices begin and end."""
+    wrong = f"z must be (from, to), or (from, to, thickness of slices), in rising order; got {z!r}"
+    try:
+        low, high, *step = (float(one) for one in z)
+    except (TypeError, ValueError):
+        raise ValueError(wrong) from None
+    thickness = step[0] if step else high - low
+    if len(step) > 1 or not (low < high and thickness > 0) or not math.isfinite(high - low):
+        raise ValueError(wrong)
+    count = math.ceil((high - low) / thickness - 1e-9)
+    if count > _MOST_SLICES:
+        raise ValueError(
+            f"z would have {count} slices, the most is {_MOST_SLICES}: make them thicker"
+        )
+    return [min(low + number * thickness, high) for number in range(count)] + [high]
 
 
 def _is_of_volume(oversampling: Any) -> bool:
@@ -130,10 +176,13 @@ def _sum_of_parts(parts: Iterable[SpotFits], oversampling: Any, **arguments: Any
     image: Floats | None = None
     for part in parts:
         if np.isfinite(part.y).any():
-            own = render(part, oversampling, **arguments)
+            try:
+                own = render(part, oversampling, **arguments)
+            except _NoneInsideError:
+                continue
             image = own if image is None else np.add(image, own, out=image)
     if image is None:
-        raise ValueError("no part has localisations: there is nothing to render")
+        raise ValueError("no part has localisations in the image: there is nothing to render")
     return image
 
 
@@ -212,7 +261,7 @@ class RenderIndex:
             _field(extents, self.shape, most),
         )  # fmt: skip
         if not len(self):
-            raise ValueError(_NONE_INSIDE)
+            raise _NoneInsideError(_NONE_INSIDE)
         self._drawer = self._index if backend == "cpu" else _on_gpu(self._index, backend)
         self._colours = None if colour_by is None else self._coloured(fits, colour_by)
         self._shown: NDArray[np.bool_] | None = None
@@ -352,7 +401,7 @@ def _field(extents: Sequence[_Extent], shape: tuple[float, float], most: Sequenc
         far = max(1.0, CUT * width)
         low, high = max(extent.lowest, -0.5 - far), min(extent.highest, side - 0.5 + far)
         if high < low:
-            raise ValueError(_NONE_INSIDE)
+            raise _NoneInsideError(_NONE_INSIDE)
         limits += [low, high]
     return Field(*limits)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..models.columns import IN_PLANE
+from ..models.columns import CHANNEL, IN_PLANE, STOP
+from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
+from .field import in_field
 from .pairing import of_one_channel
 from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 
+#: Columns of which the resolution depends.
+_NEEDED = ("file", CHANNEL, "frame", *IN_PLANE, STOP)
 #: Pixels of a tile along an axis, and most tiles, which are chosen evenly.
 _SIDE, _MOST_TILES = 512, 100
 #: Most tiles along an axis, with and without localisations.
@@ -73,7 +78,7 @@ class _Tiles(NamedTuple):
     ends: NDArray[np.int64]  # of each tile
 
 
-def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
+def fourier_ring_correlation(fits: SpotFits | Iterable[SpotFits]) -> RingCorrelation:
     """Measure the resolution by the correlation of two halves of the localisations.
 
     Blocks of frames are split into halves at random, several times, and both halves are rendered
@@ -81,15 +86,20 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
 
     Parameters
     ----------
-    fits : SpotFits
+    fits : SpotFits, or iterable of SpotFits
         Fits of one movie and channel. Only good fits are used, or spots that another program has
-        found.
+        found. Of parts, such as of :func:`load_parts`, only frames and positions are in memory.
 
     Raises
     ------
     ValueError
         If the fits are not of one movie, are too few, all in one place, or their halves do not
         agree on anything.
+
+    Warns
+    -----
+    UserWarning
+        If some fits are far outside of the field of all others, and left out.
 
     Examples
     --------
@@ -104,14 +114,14 @@ def fourier_ring_correlation(fits: SpotFits) -> RingCorrelation:
     >>> bool(abs(found.resolution / (2 * np.pi * 0.1 / np.sqrt(np.log(60))) - 1) < 0.05)
     True
     """
-    fits = of_one_channel(fits)
+    fits = of_one_channel(gathered(fits, _NEEDED))
     if "frame" not in fits:
         raise ValueError(
             "these fits have no column frame: the halves that are compared are frames of a movie"
         )
     refuse_several_movies(fits)
     known = fits.accepted & np.isfinite(fits.columns["y"]) & np.isfinite(fits.columns["x"])
-    rows = np.flatnonzero(known)
+    rows = in_field(fits.columns, np.flatnonzero(known))
     if len(rows) < _LEAST:
         raise ValueError(
             f"{len(rows)} of {len(fits)} fits are good and have positions, but at least {_LEAST} "

@@ -15,10 +15,11 @@ from .curves import Curves, crossing, fitted_curve, smooth_curve
 
 Array = NDArray[np.float64]
 
-#: Widths beyond this part of the ROI's side are not determined by it; the least slope of the
-#: difference of both widths, of the steepest; the part of the beads that must show a height; and
-#: planes beside the range.
-_WIDEST, _LEAST_SLOPE, _SHOWN, _BESIDE = 0.33, 0.1, 0.5, 2
+#: Widths beyond this part of the ROI's side are not determined by it, and those of lobes far from
+#: the focus, less high than this part of a bead's greatest height, mean nothing; the least slope of
+#: the difference of both widths, of the steepest; the part of the beads that must show a height;
+#: and planes beside the range.
+_WIDEST, _LOBE, _LEAST_SLOPE, _SHOWN, _BESIDE = 0.33, 0.07, 0.1, 0.5, 2
 #: Beads differ by this part of a width, and by as many pixels in place.
 _ALIKE = 0.01
 #: Rounds of alignment and rejection; the part of a range that a bead must show; how far it may
@@ -59,7 +60,8 @@ class Alignment:
         self.widths = np.stack([columns[name] for name in WIDTHS])
         errors = np.stack([columns[name + STDERR] for name in WIDTHS])
         wrong = ~(np.isfinite(errors) & (self.widths < _WIDEST * min(fits.settings.roi_shape)))
-        self.widths[:, wrong.any(0)] = np.nan
+        height = np.nan_to_num(columns["amplitude"])
+        self.widths[:, wrong.any(0) | (height < _LOBE * height.max(1, keepdims=True))] = np.nan
         # Beads differ by more than their noise.
         self.weights = 1 / (errors**2 + (_ALIKE * self.widths) ** 2)
 

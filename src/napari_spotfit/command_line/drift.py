@@ -12,23 +12,20 @@ from click.core import ParameterSource
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.drift_estimate import estimate_drift
 from ..analysis.tracks import link_spots
-from ..files.exchange.image_info import as_pixel_size, image_info_of
-from ..files.formats import read
-from ..results.saving import fits_of
+from ..results.spot_fits import SpotFits
 from .options import AboveZero
 from .output import USUAL, refuse_equal_paths, warnings_written, write_message
-
-_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from .table_steps import TABLE, on_table, read_table, save_table
 
 
 @click.command()
-@click.argument("source", metavar="TABLE", type=_TABLE)
+@on_table(parts=True)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path),
     help="The table without the drift, in any format that “convert” knows.",
 )  # fmt: skip
 @click.option(
-    "--drift", "known", type=_TABLE,
+    "--drift", "known", type=TABLE,
     help="A known drift (.csv, or Picasso's .txt), such as of another table.",
 )  # fmt: skip
 @click.option(
@@ -57,9 +54,6 @@ _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--least-share", type=AboveZero(1), default=0.5, show_default=True,
     help="Least fraction of frames in which a fiducial is seen.",
 )  # fmt: skip
-@click.option(
-    "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
-)
 def drift(
     source: Path,
     output: Path | None,
@@ -77,7 +71,8 @@ def drift(
     Fiducials are spots that are seen in many frames, such as beads. Their good fits in TABLE are
     linked over the frames, and the drift is the mean of their shifts, weighted by standard errors.
     Without them, drift is found from molecules that are seen again and again (--method aim). TABLE
-    must be of one movie: “localize” can write one table per movie into a folder.
+    must be of one movie: “localize” can write one table per movie into a folder. It may be a folder
+    of parts that do not fit in memory.
     """
     if output is None and target is None:
         raise click.UsageError(
@@ -92,32 +87,25 @@ def drift(
                     f"--{name.replace('_', '-')} says how to find a drift, but --drift gives one: "
                     "leave one of them out"
                 )
-    try:
+    fits, image = read_table(source, pixel_size)
+    if known is not None:
+        found = load_drift(known, pixel_size=pixel_size)
+    else:
         with warnings_written(source):
-            whole = read(source, pixel_size=pixel_size)
-            fits, image = fits_of(whole), image_info_of(whole, as_pixel_size(pixel_size), None)
-        if known is not None:
-            found = load_drift(known, pixel_size=pixel_size)
-        else:
-            with warnings_written(source):
-                if method == "fiducials":
-                    linked = link_spots(fits, max_distance, memory=memory)
-                    found = fiducial_drift(linked, least_share=least_share)
-                else:
-                    found = estimate_drift(fits, method, segment=segment)
-            what = "fiducials" if method == "fiducials" else "molecules of a segment"
-            used = f"{np.median(found.used):g} {what} in most frames"
-            way = np.hypot(np.ptp(found.y), np.ptp(found.x))
-            error = np.nanmedian(np.hypot(found.y_stderr, found.x_stderr))
-            write_message(
-                f"{source}: a drift over {way:.2f} px, ± {error:.3g} px, by {used}", USUAL
-            )
-        if target is not None:
-            save_drift(found, target)
-        if output is not None:
-            still = subtract_drift(fits, found)
-            with warnings_written(output):
-                still.save(output, pixel_size=image.pixel_size, shape=image.shape)
-            write_message(f"{output}: {len(fits)} spots", USUAL)
-    except (ImportError, OSError, ValueError) as error_:
-        raise click.ClickException(str(error_)) from None
+            if method != "fiducials":
+                found = estimate_drift(fits, method, segment=segment)
+            elif isinstance(fits, SpotFits):
+                linked = link_spots(fits, max_distance, memory=memory)
+                found = fiducial_drift(linked, least_share=least_share)
+            else:
+                raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
+        what = "fiducials" if method == "fiducials" else "molecules of a segment"
+        used = f"{np.median(found.used):g} {what} in most frames"
+        way, error = found.extent
+        write_message(f"{source}: a drift over {way:.2f} px, ± {error:.3g} px, by {used}", USUAL)
+    if target is not None:
+        save_drift(found, target)
+    if output is not None:
+        with warnings_written(source):
+            count = save_table(subtract_drift(fits, found), output, image)
+        write_message(f"{output}: {count} spots", USUAL)

@@ -8,17 +8,14 @@ from typing import Literal
 import click
 
 from ..analysis.merging import merge_blinks
-from ..files.exchange.image_info import as_pixel_size, image_info_of
-from ..files.formats import read
-from ..results.saving import fits_of
+from ..results.spot_fits import SpotFits
 from .options import AboveZero
 from .output import USUAL, refuse_equal_paths, warnings_written, write_message
+from .table_steps import on_table, read_table, save_table
 
 
 @click.command()
-@click.argument(
-    "source", metavar="TABLE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@on_table(parts=True)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path),
     help="The table of events, in any format that “convert” knows.",
@@ -39,9 +36,6 @@ from .output import USUAL, refuse_equal_paths, warnings_written, write_message
     "--rule", type=click.Choice(["nearest", "picasso"]), default="nearest", show_default=True,
     help="Which fits go together; “picasso” makes the events of Picasso's Link.",
 )  # fmt: skip
-@click.option(
-    "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
-)
 def merge(
     source: Path,
     output: Path,
@@ -54,18 +48,22 @@ def merge(
     """Merge the fits of a molecule in successive frames to one event.
 
     Good fits in TABLE are merged if they are as near to each other as their standard errors let
-    expect: their photons are added up, and their positions averaged. Subtract drift before.
+    expect: their photons are added up, and their positions averaged. Subtract drift before. TABLE
+    may be a folder of parts, which need not fit in memory: an event is written after the part in
+    which it ends.
     """
     refuse_equal_paths(source, {"-o": output, "--members": target})
-    try:
-        with warnings_written(source):
-            whole = read(source, pixel_size=pixel_size)
-            fits, image = fits_of(whole), image_info_of(whole, as_pixel_size(pixel_size), None)
+    fits, image = read_table(source, pixel_size)
+    with warnings_written(source):
+        if isinstance(fits, SpotFits):
             events, members = merge_blinks(fits, max_dark_frames, radius, True, rule)
-        for table, path in ((events, output), (members, target)):
-            if path is not None:
-                with warnings_written(path):
-                    table.save(path, pixel_size=image.pixel_size, shape=image.shape)
-        write_message(f"{output}: {len(events)} events of {len(fits)} spots", USUAL)
-    except (ImportError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
+            count = save_table(events, output, image)
+            if target is not None:
+                save_table(members, target, image)
+        elif target is not None:
+            raise click.UsageError("--members needs a table: of parts, there are events only")
+        else:
+            parts = merge_blinks(fits, max_dark_frames, radius, False, rule)
+            count = save_table(parts, output, image)
+    of = f"{len(fits)} spots" if isinstance(fits, SpotFits) else f"the parts in {source}"
+    write_message(f"{output}: {count} events of {of}", USUAL)

@@ -56,6 +56,16 @@ class Part(NamedTuple):
     planes_per_unit: float = 1.0
     plane: int = 0
 
+    def shape(self, colors: Colors | None) -> tuple[int, ...]:
+        """Return the shape of its pixels."""
+        return self.rows, self.columns, *[3] * (colors is not None)
+
+    def argument(self, unit: float, pixels: int = 0) -> PicturePart:
+        """Return it as the kernels read it, with what pixels are multiplied by, and their place."""
+        place = (self.first_row, self.first_column, self.rows, self.columns)
+        depth = (self.planes_per_unit, self.plane)
+        return PicturePart(*self.scale, *depth, *place, LEAST_SIGMA, unit, pixels)
+
 
 class SpotIndex:
     """Localisations by the cells that they lie in; takes 20 bytes for each, 28 with z.
@@ -167,20 +177,12 @@ class SpotIndex:
             Shape (rows, columns), or (rows, columns, 3) with colours.
         """
         channels = 1 if colors is None else 3
-        picture = np.empty((part.rows, part.columns, *[3] * (colors is not None)), np.float32)
+        picture = np.empty(part.shape(colors), np.float32)
         index = CellIndex.from_buffer_copy(self.grid)
         index.shown = address(shown)
         if colors is not None:
             index.color, index.palette = map(address, colors)
-        asked = PicturePart(
-            *part.scale,
-            part.planes_per_unit,
-            part.plane,
-            *part[1:5],
-            LEAST_SIGMA,
-            unit,
-            address(picture),
-        )
+        asked = part.argument(unit, address(picture))
         library = load()
 
         def draw(first: int, last: int) -> None:

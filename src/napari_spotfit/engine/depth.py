@@ -88,7 +88,7 @@ def job_of_widths(job: FitJob) -> FitJob:
     assert isinstance(model, AstigmatismCalibration)
     fixed = {**job.settings.fixed, **({"angle": model.angle} if model.angle else {})}
     settings = job.settings.changed(model=model.profile.name, fixed=fixed, errors=True)
-    return replace(job, settings=settings)
+    return replace(job, settings=settings, of_widths=True)
 
 
 def with_depth(columns: Columns, job: FitJob) -> Columns:

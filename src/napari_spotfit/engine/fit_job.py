@@ -11,6 +11,7 @@ import numpy as np
 
 from ..images.arrays import native_type
 from ..images.pixel_calibration import PixelCalibration
+from ..models.calibration import Calibration
 from ..models.profiles import Profile
 from ..settings.bounds import bounds_of, light_ends
 from ..settings.noise_model import NoiseModel
@@ -128,6 +129,8 @@ class FitJob:
         spots may be dropped and added where several are fitted together.
     sigma_z : float or None
         The PSF's along z, in planes, of spots in volumes.
+    of_widths : bool
+        Whether the fits are those by which an astigmatism calibration finds z.
 
     Examples
     --------
@@ -144,6 +147,7 @@ class FitJob:
     detection: Settings | None = None
     one_row_per_position: bool = True
     sigma_z: float | None = None
+    of_widths: bool = False
 
     def __hash__(self) -> int:
         try:
@@ -192,6 +196,11 @@ class FitJob:
     def model(self) -> Profile:
         """The profile."""
         return self.settings.profile
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the model is that of a calibration."""
+        return self.of_widths or isinstance(self.settings.model, Calibration)
 
     @property
     def estimator(self) -> str:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.arrays import to_host
 from ..models.columns import DISTANCE, EVIDENCE, GROUP
 from ..models.profiles import ALL_MODELS
 from .backend import Columns
@@ -20,7 +19,7 @@ from .cpu.layouts import SpotState
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import columns_of
-from .joint_fits import LINKED, SPOT, JointFitter, joined, joint_noise
+from .joint_fits import LINKED, SPOT, JointFitter, are_alike, has_variances, joined, joint_noise
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -55,8 +54,8 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
         wrong = f"the PSF's {unknown[0]}; it is unknown and not fixed"
     elif joint_noise(job) is None:
         wrong = "noise that is known; the image shows none"
-    elif block.variances is not None or not _are_alike(block):
-        wrong = "images without maps of weights or variances"
+    elif not are_alike(block) and not has_variances(job, block):
+        wrong = "images without a map of weights"
     elif settings.bounds or set(settings.fixed) - set(settings.profile.widths):
         wrong = "no bounds, and no fixed parameter but widths"
     if wrong and settings.neighbours == "joint":
@@ -75,19 +74,6 @@ def _widths(job: FitJob) -> list[tuple[str, float | None]]:
     names = [f"sigma_{axis}" for axis in job.axes]
     own = (name if name in job.model.widths else "sigma" for name in names)
     return [(name, known.get(name)) for name in own]
-
-
-def _are_alike(block: Block) -> bool:
-    """Whether nothing is known of pixels but which are bad."""
-    if block.planes is None:
-        return True
-    values = to_host(block.planes.values)
-    if block.bad is None:
-        return False
-    rows = slice(block.first_row, block.first_row + values.shape[1])
-    is_good, known = np.broadcast_arrays(~to_host(block.bad)[:, rows], values)
-    usable = known[is_good]
-    return bool((usable == usable[:1]).all())
 
 
 def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns) -> Columns:

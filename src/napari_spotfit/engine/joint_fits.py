@@ -67,6 +67,39 @@ def joint_noise(job: FitJob) -> NoiseModel | None:
     return camera if is_flat and camera is not None else noise
 
 
+def are_alike(block: Block) -> bool:
+    """Whether nothing is known of pixels but which are bad."""
+    if block.planes is None:
+        return True
+    usable = values = to_host(block.planes.values)
+    if block.bad is not None:
+        rows = slice(block.first_row, block.first_row + values.shape[1])
+        is_good, known = np.broadcast_arrays(~to_host(block.bad)[:, rows], values)
+        usable = known[is_good]
+    return bool((usable == usable.flat[:1]).all())
+
+
+def has_variances(job: FitJob, block: Block) -> bool:
+    """Whether pixels have read-out variances of their own, and no weights."""
+    estimator = job.settings.estimator_kind
+    if estimator.is_likelihood:
+        return not are_alike(block)
+    return block.variances is not None and not estimator.needs_weights
+
+
+def _excess_variances(job: FitJob, block: Block) -> NDArray[np.float32]:
+    """Return the pixels' read-out variances beyond the usual one, in counts²."""
+    if not job.settings.estimator_kind.is_likelihood:
+        assert block.variances is not None
+        excess = to_host(block.variances.values)
+    else:
+        assert block.planes is not None
+        own = to_host(block.planes.values) * (job.settings.gain or 1.0) ** 2
+        excess = own - (job.settings.variance or 0.0)
+    found: NDArray[np.float32] = np.nan_to_num(excess).astype(np.float32)
+    return found
+
+
 def joined(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
     """Join arrays of spots."""
     # NumPy compares the fields of each pair of arrays, which takes longer than some fits.
@@ -92,7 +125,10 @@ class JointFitter:
     def __init__(
         self, job: FitJob, block: Block, sigma: ArrayLike, widest: float | None = None
     ) -> None:
-        noise = joint_noise(job)
+        has_map = has_variances(job, block)
+        # The image's own noise has the variances of its pixels in it.
+        is_known = has_map and job.settings.gain is not None
+        noise = noise_of(job.settings) if is_known else joint_noise(job)
         assert noise is not None
         #: Along each axis of the image.
         self.widths: list[float] = np.broadcast_to(sigma, len(job.axes)).tolist()
@@ -101,6 +137,11 @@ class JointFitter:
         self._reach = [int(_REACH * (wider * width)) + 1 for width in self.widths]
         self._job, self._first = job, block.first_row
         self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
+        self._variances = None
+        if has_map:
+            own = _excess_variances(job, block) / self.scale.unit**2
+            all_pixels = own.shape[:1] + self._pixels.shape[1:]
+            self._variances = np.ascontiguousarray(np.broadcast_to(own, all_pixels), np.float32)
         in_planes = min(max(self.widths[-1], 0.5), 10.0)
         of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
         #: How far a spot stands out of the noise, as a normal deviate, at least.
@@ -164,7 +205,8 @@ class JointFitter:
         shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
         first_pixel = (self._first, 0) if self._is_deep else (0, self._first)
         given = JointFits(
-            address(pixels), *shape, *first_pixel, len(self.widths),
+            address(pixels), *shape, *first_pixel, len(self.widths), address(self._variances),
+            self._variances is not None and len(self._variances) == 1,
             PIXEL_TYPES[pixels.dtype.str[1:]], settings.pixel == "integrated",
             1 / self.scale.unit, self.scale.shift,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),

@@ -20,9 +20,9 @@ from .quality.flags import NOT_GOOD, Flag
 
 #: In units of σ: spots that are nearer to each other than the first overlap, and how far neighbours
 #: are looked for. Fits of spots together depend on no others that are farther than the third, and
-#: so many pixels: twice how far their light counts, and how far they may move.
+#: the fourth in pixels: twice how far their light counts, and how far they may move.
 OVERLAP, _NEAR, _REACH, _PIXELS = 4.0, 10.0, 10.5, 3.5
-#: A spot alone may be two if it is wider than the PSF by more than so many errors and this fraction
+#: A spot alone may be two if it is wider than the PSF by more than these errors and this fraction
 #: together: of 1000 photons, 995 of 1000 pairs 1.5 σ apart are, and 1 of 1500 single spots.
 _ERRORS, _UNEVEN = 3.0, 0.04
 

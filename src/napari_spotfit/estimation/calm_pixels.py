@@ -24,7 +24,7 @@ Numbers = NDArray[np.float64]
 _SIDE, _LEAST = 64, 200
 #: The squares of the weights of a second difference, and of one along both axes, add up to these.
 _ALONG_ONE, _ALONG_BOTH = 6.0, 36.0
-#: Deviations within which a value counts as calm.
+#: A value counts as calm within this many deviations of all values of its area.
 _CALM = 1.5
 #: Detail along an axis over that along both, of white noise beside spots; other noise lies beyond,
 #: and the chance of a single area.

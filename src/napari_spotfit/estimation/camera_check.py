@@ -21,24 +21,24 @@ from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
 from .spot_noise import light_left
 
-#: The share of good fits whose background may lie below 0; by how many standard errors; and the
-#: least number of them that counts.
+#: The share of good fits whose background may lie below 0; by how many standard errors a background
+#: must do so to count; and the least number of such fits.
 _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
 #: Fits that show the photon noise, at least, and how many of its standard errors it must be off.
 _LEAST_FITS, _SURE = 10, 3.0
-#: The least gain, in units of its standard error, that an image shows.
+#: An image shows its gain where that is this many times its standard error.
 _SHOWN = 4.0
 #: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
 _FEWEST_ELECTRONS = 200.0
-#: A spot's shape may be off by so much of its height, which is no noise.
+#: A spot's shape may be off by this fraction of its height, which is no noise.
 _SHAPE = 0.05
 #: Spots that go with their calibration are seldom less probable; the share of others at most; and
 #: χ² per pixel by maximum likelihood of half of the spots, if they look like their PSF.
 _IMPROBABLE, _UNLIKE_SPOTS, _UNLIKE_CHI = 1e-3, 0.5, 1.35
-#: Beads far beyond the range are two lobes: the least number of pairs, the least part of the fits
-#: in them, and by how many pixels their distances may differ.
+#: Beads far beyond the range are two lobes: the least number of pairs, the share of fits that are
+#: in pairs, and by how many pixels their distances may differ.
 _LEAST_PAIRS, _IN_PAIRS, _SAME = 3, 0.8, 0.7
-#: Of fewer fits than show a share, all must be unlike their calibration, and at least this number.
+#: Of fewer fits than show a share, all must be unlike their calibration, this many at least.
 _ALL_OF = 3
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
@@ -66,9 +66,6 @@ class CameraCheck:
     #: Fits with z, and those whose widths do not go with their calibration.
     located: int = 0
     unlike: int = 0
-    #: Good fits with z, and the distances along y and x of those that are pairs.
-    with_z: int = 0
-    pairs: list[NDArray[np.float64]] = field(default_factory=list)
     #: χ² per pixel of fits by maximum likelihood with a measured PSF.
     chi: list[NDArray[np.float64]] = field(default_factory=list)
 
@@ -81,8 +78,6 @@ class CameraCheck:
             self._compare_widths(fits.to_host())
         elif isinstance(settings.model, MeasuredPsf):
             self._compare_images(fits.to_host(), settings)
-        if isinstance(settings.model, Calibration) and settings.model.range is not None:
-            self._look_for_lobes(fits.to_host())
         # Wide wings take the background down.
         if not settings.profile.name.startswith("gaussian"):
             return
@@ -99,7 +94,7 @@ class CameraCheck:
 
     def doubts(self) -> str:
         """Return a warning of a gain or an offset that the fits contradict; nothing without."""
-        return self._of_calibration() or self._of_lobes() or self._of_gain() or self._of_offset()
+        return self._of_calibration() or self._of_gain() or self._of_offset()
 
     def warn(self) -> None:
         """Warn the caller of doubts."""
@@ -114,45 +109,14 @@ class CameraCheck:
         self.unlike += int((known & (beyond | (fits.z_p_value < _IMPROBABLE))).sum())
 
     def _compare_images(self, fits: SpotFits, settings: Settings) -> None:
-        """Count fits of single spots whose residual is more than noise."""
+        """Count fits of single spots whose residual is more than noise, and those beyond."""
         doubtful = Flag.WEAK | Flag.NEGATIVE | Flag.NEIGHBOUR | Flag.EDGE | Flag.SATURATED
         known = fits.converged & ((fits.flags & int(doubtful)) == 0)
-        self.located += int(known.sum())
-        self.unlike += int((known & ((fits.flags & int(Flag.POOR_FIT)) != 0)).sum())
+        beyond = fits.converged & ((fits.flags & int(Flag.Z_AT_LIMIT)) != 0)
+        self.located += int((known | beyond).sum())
+        self.unlike += int((beyond | (known & ((fits.flags & int(Flag.POOR_FIT)) != 0))).sum())
         if settings.gain is not None and settings.estimator_kind.is_likelihood:
             self.chi.append(np.asarray(fits.reduced_chi_square[known], float))
-
-    def _look_for_lobes(self, fits: SpotFits) -> None:
-        """Find the pairs of spots that have no other one as near as each other."""
-        some = fits[:_MOST]
-        places = some[some.good].points()
-        self.with_z += len(places)
-        if len(places) < 2 or fits.settings is None:
-            return
-        from scipy.spatial import cKDTree  # here, as SciPy takes its time to import
-
-        side = max(fits.settings.roi_shape)
-        apart = np.append(np.full(places.shape[1] - 2, 1e6), [1.0, 1.0])  # frames are far apart
-        near = cKDTree(places * apart).query(places * apart, 2, distance_upper_bound=side)[1][:, 1]
-        paired = np.append(near, len(places))[near] == np.arange(len(places))
-        first = paired & (np.arange(len(places)) < near)
-        self.pairs.append(places[near[first], -2:] - places[first, -2:])
-
-    def _of_lobes(self) -> str:
-        """Return a warning if most spots are pairs at the same distance along y and x."""
-        pairs = np.concatenate([np.empty((0, 2)), *self.pairs])
-        if len(pairs) < max(_LEAST_PAIRS, _IN_PAIRS * self.with_z / 2):
-            return ""
-        axis = int(np.argmax(np.abs(pairs).mean(axis=0)))
-        pairs = pairs * np.where(pairs[:, axis : axis + 1] < 0, -1, 1)
-        away = np.hypot(*(pairs - np.median(pairs, axis=0)).T)
-        if np.quantile(away, _IN_PAIRS) > _SAME:
-            return ""
-        return (
-            "most spots are pairs that lie apart in the same way: such are the two lobes of spots "
-            "far beyond the range of the calibration, whose z is wrong. Move the focus to where "
-            "spots are single"
-        )
 
     def _of_calibration(self) -> str:
         chi = np.concatenate(self.chi) if self.chi else np.empty(0)
@@ -163,10 +127,11 @@ class CameraCheck:
             return ""
         if isinstance(self.given.model, MeasuredPsf):
             return (
-                "most spots do not look like the measured PSF at any z: it may be of another pixel "
-                "size or lens, the image may be mirrored or turned against the beads', or the gain "
-                "is another one; z is wrong then, even of good fits. Show a bead at both ends of "
-                "z, and calibrate again with the camera as it is now"
+                "most spots do not look like the measured PSF at any z: they may lie beyond its "
+                "range, it may be of another pixel size or lens, the image may be mirrored or "
+                "turned against the beads', or the gain is another one; z is wrong then, even of "
+                "good fits. Show a bead at both ends of z, and calibrate again with the camera as "
+                "it is now"
             )
         return (
             f"the widths of {self.unlike / self.located:.0%} of the spots do not go with the "

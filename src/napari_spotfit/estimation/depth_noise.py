@@ -20,7 +20,8 @@ from ..images.reading import evenly_spread, without_damage
 
 Array = NDArray[np.float64]
 
-#: Neighbouring planes that are compared; the places of a stack where they are; their largest side.
+#: How many neighbouring planes are compared, at how many depths, and the longest side of their
+#: parts.
 _PLANES, _PLACES, _SIDE = 6, 3, 512
 #: A correlation of neighbouring planes below this is chance, or a camera's fixed pattern.
 _LEAST = 0.1

@@ -18,7 +18,7 @@ from .measured_noise import BLOCK
 from .psf_width import with_psf
 from .width_search import glance_frames
 
-#: Of the least variance so much stays, whatever a map says of the pixels it was measured in.
+#: The part of the least variance that stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05
 
 

@@ -19,13 +19,13 @@ from ..images.reading import evenly_spread
 
 Numbers = NDArray[np.int64]
 
-#: Frames that are glanced at, and of images that are read from files one in this many.
+#: The number of frames that are glanced at; of images that are read from files, one in this many.
 _GLANCES, _IN_FILES = 128, 50
-#: The least distance of kinds, in units of how much frames of one kind differ.
+#: The distance of two kinds over the standard deviation of frames of one kind.
 _APART = 4.0
-#: The least number, and the least share, of the frames glanced at that make a kind.
+#: The least number of frames of a kind, among those that were glanced at, and its least share.
 _LEAST, _LEAST_SHARE = 2, 0.015
-#: So few frames have no period that counts.
+#: This many frames, or fewer, have no period that counts.
 _FEW = 16
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -42,7 +42,7 @@ _FOUND: WeakKeyDictionary[FrameReader, Kinds | None] = WeakKeyDictionary()
 
 
 def golden_steps(count: int, size: int) -> Numbers:
-    """Return different numbers below a size, in steps of the golden ratio, in that order.
+    """Return a count of different numbers below a size, in steps of the golden ratio.
 
     Examples
     --------

@@ -24,10 +24,10 @@ from ..models.calibration import Calibration
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
+from .content import dark_spots, stripes, with_stripes
 from .depth_noise import depth_correlation
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
-from .pixel_values import stripes
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
 
@@ -114,24 +114,32 @@ _SAMPLES: WeakKeyDictionary[FrameReader, _Sample] = WeakKeyDictionary()
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
     """Return the noise in a few frames of an image, corrected for the camera."""
-    measured, settings = _measured(reader, calibration)
+    measured, settings, period = _measured(reader, calibration)
     if measured is None:
         return NO_NOISE
     noise = noise_of(measured, settings)
+    if period:
+        noise = with_stripes(noise, measured, settings)
+    else:
+        _warn_of_dark_spots(measured, noise, settings)
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
-    # With a gain, errors go by that. Spots out of focus are no Gaussians of one width.
+    # With a gain, errors go by that. Spots out of focus are no Gaussians of one width, and stripes
+    # are noise to residuals.
     in_depth = len(reader.frame_shape) > 2 or isinstance(settings.model, Calibration)
-    if settings.gain is not None or in_depth:
+    if settings.gain is not None or in_depth or period:
         return noise
     return with_noise_of_spots(noise, measured, settings)
 
 
 def _measured(
     reader: FrameReader, calibration: PixelCalibration
-) -> tuple[Measured | None, Settings]:
-    """Return what is measured in a sample, and the settings by which it is."""
+) -> tuple[Measured | None, Settings, float]:
+    """Return what is measured in a sample, the settings by which it is, and the period of stripes.
+
+    Without stripes it is 0.
+    """
     pixels, settings = _sample(reader, calibration)
     if pixels.size and pixels.dtype.kind == "f" and not np.isfinite(pixels).any():
         warn_caller(
@@ -139,15 +147,27 @@ def _measured(
             "spots: check bad_pixels, and how the image was made"
         )
     measured = measured_blocks(pixels, settings) if pixels.size else None
-    if pixels.size and (period := stripes(pixels)):
+    period = stripes(pixels) if pixels.size else 0.0
+    if period:
         warn_caller(
-            f"the image has stripes, one in {period:.2g} pixels: most spots on them are none. Take "
-            "the stripes away first, or look at what is found"
+            f"the image has stripes, one in {period:.2g} pixels: spots are found only where they "
+            "stand out of them, and standard errors are larger. Take the stripes away first, as by "
+            "the median of each row or column"
         )
     if calibration.camera_noise is not None:  # there may be doubts
         blocks = None if measured is None else measured.blocks
         _SAMPLES[reader] = _Sample(calibration, settings, blocks, _darker_half(pixels))
-    return measured, settings
+    return measured, settings, period
+
+
+def _warn_of_dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> None:
+    """Warn the caller of an image whose spots are darker than what is around them."""
+    if count := dark_spots(measured, noise, settings):
+        warn_caller(
+            f"the image has dark spots, {count} in the parts that were looked at, and hardly any "
+            "bright ones, which are what is looked for. If they are meant, as with absorbance or "
+            "an inverted lookup table, invert the image: image.max() - image"
+        )
 
 
 def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
@@ -247,7 +267,9 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
     sample = _SAMPLES.get(reader)
     if sample is None or not calibration.has_pixels_of(sample.calibration):
-        _measured(reader, calibration)
+        measured, own, _ = _measured(reader, calibration)
+        if measured is not None:
+            _warn_of_dark_spots(measured, camera, own)
         sample = _SAMPLES[reader]
     (low, middle), settings = sample.darker_half, calibration.fitted
     if middle + _ROUNDING + _OF_NOISE * (middle - low) < settings.offset:
@@ -281,8 +303,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     )
 
 
-#: Counts by which the image may be darker than its offset, as a median of counts is a whole number;
-#: and in units of its noise.
+#: The image may be darker than its offset by this many counts, as the median of counts is a whole
+#: number, and by this fraction of its noise.
 _ROUNDING, _OF_NOISE = 0.5, 0.2
 #: The read-out noise of cameras in electrons, at most.
 _MOST_READ_OUT = 50.0

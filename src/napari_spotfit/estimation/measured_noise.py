@@ -39,7 +39,9 @@ from .photon_transfer import (
     without_spots,
 )
 from .pixel_values import (
+    SENSELESS,
     check_scale,
+    has_jpeg_blocks,
     is_rounded_away,
     is_thresholded,
     usual_is_lowest,
@@ -49,10 +51,10 @@ from .quantiles import median
 from .second_opinion import looks_raw, second_opinion
 from .second_witness import some_parts
 
-#: Squares of one number with such a side at least are no noise, and of how many pixels' images none
-#: is by chance: that of sparse counts, mostly 0, is larger by far.
+#: The least side of squares of one number that are no noise, and how many of them chance may make
+#: in an image: of sparse counts, which are mostly 0, the side is larger by far.
 _LEAST_SIDE, _BY_CHANCE = 8, 1e-3
-#: Areas are looked for again without those that are known, whose pixels are no sparse counts.
+#: How often areas are looked for again without the known ones, whose pixels are no sparse counts.
 _ROUNDS = 4
 
 
@@ -181,9 +183,9 @@ def _in_squares(changes: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
 
 #: About this many blocks are enough to measure the noise.
 _ENOUGH_BLOCKS = 4096
-#: Pixels, about, in which the scatter of filtered frames is looked at.
+#: About this many pixels are enough for the scatter of filtered frames.
 _ENOUGH_PIXELS = 1 << 19
-#: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
+#: Side of a block, and how far around it pixels count in its detail, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
 #: Fewer blocks without spots do not show the noise; those with spots count, too.
 _FEW_BLOCKS = 32
@@ -195,6 +197,8 @@ _LEAST_PSF = 0.95
 _ROUNDED = 0.25
 #: Noise that is stronger in coarse detail is looked at again: that may be the light of spots.
 _COARSE = 1.03
+#: Compression looks like these, too.
+_MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -217,6 +221,8 @@ class Measured(NamedTuple):
 
 def measured_blocks(frames: NDArray[Any], settings: Settings) -> Measured:
     """Return what is measured in the blocks of frames, for :func:`measure_noise`."""
+    if frames.dtype.kind == "f" and not (ordinary := abs(frames) < SENSELESS).all():
+        frames = np.where(ordinary, frames, frames.dtype.type(np.nan))
     clean = _large_enough(frames)
     return Measured(
         frames, clean, _blocks_of(clean, frames.shape[1:], settings), value_step(frames)
@@ -268,10 +274,14 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             process = Process.THRESHOLDED
         elif (calm := calm_noise(some_parts(frames))) is not None and calm.is_white:
             variance = max(min(variance, median(calm.variance)), model.least)
+        if process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
+            process = Process.COMPRESSED
         return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
         noise = second_opinion(frames, settings.known_sigma, noise, detail)
+        if noise.process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
+            noise = replace(noise, process=Process.COMPRESSED)
     line = replace(noise, correlation=1.0)
     return with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)

@@ -23,19 +23,20 @@ SIGMA_PER_MAD = 1.482602218505602
 
 #: Fewer blocks have no line.
 LEAST_BLOCKS = 8
-#: Blocks of similar brightness: the least number in a set, and the most sets.
+#: Sets of blocks of similar brightness: the least number of blocks in a set, and of sets the most.
 _LEAST_TOGETHER, _MOST_SETS = 12, 32
-#: The quantile of a set's blocks that the line begins through, and what it is over their mean.
+#: The line is begun through this quantile of a set's blocks, which is this part of their mean.
 _LOW, _LOW_OVER_MEAN = 0.3, 0.76
-#: Half the number of independent numbers in the fine detail of a block: of white noise, and the
+#: Half the number of independent numbers in a block's fine detail: that of white noise, and the
 #: least, as the light of a block with a spot lies in few of its pixels.
 _USUAL_SHAPE, _LEAST_SHAPE = 6.0, 2.5
-#: Standard deviations from the line within which blocks count fully, and beyond which not at all.
+#: Blocks count in full within the first number of standard deviations of the line, and not at all
+#: beyond the second.
 _NEAR, _FAR = 3.0, 5.0
-#: Where more of them are farther away than this, there is no line.
+#: There is no line where more than this share of the blocks is farther than this from it.
 _BEYOND, _MOST_BEYOND = 4.0, 0.12
 _ROUNDS = 8
-#: Fine detail reaches beyond its block: so much of the light of each neighbour is in it.
+#: Fine detail reaches beyond its block: this part of the light of each neighbour is in it.
 _FROM_NEIGHBOURS = 0.015
 #: The variance of a block's mean brightness over that of a pixel.
 OF_MEAN = 0.88 / 256

@@ -27,9 +27,10 @@ BLOCK_NOISE = np.dtype(
 )
 #: The median over blocks of white noise's fine detail, over the mean.
 MEDIAN_OVER_MEAN = 0.934
-#: Errors of the line by which it may be less steep than skewness says, or columns; and steeper.
+#: How many of its errors the line may be less steep than skewness says, or steeper than it is; and
+#: how many errors of the columns count.
 _STEEPER, _BEYOND = 2.0, 3.0
-#: How much more than by noise the brightness of columns differs in blocks where they count.
+#: Columns count in blocks where their brightness differs this many times as much as by noise.
 #: Fine detail reaches over several, so that they show no less than this part of the slope; and its
 #: standard error, of a block where they differ by as much as the deviation of a pixel.
 _UNLIKE, _LEAST_SHOWN, _OF_COLUMNS = 8.0, 0.5, 1.25
@@ -153,14 +154,14 @@ def _by_skewness(
     coarse = spectral_correlation(blocks, step)
     skewness = skewness / coarse if FILTERED < coarse < math.inf else skewness
     skewness = min(skewness, max(middle / max(level - darkest, 1e-30), apparent))
-    columns, beyond = _by_columns(blocks)
+    columns, beyond, most = slope_by_columns(blocks)
     if not skewness > slope + usually_off:
         slope = skewness
     elif columns - beyond > slope + usually_off:
         # Steps that have no noise make a line flat, and columns that differ by light show it.
         # What is dark is as noisy as the line says all the same.
         slope, least = skewness, max(least, middle)
-    slope = min(slope, max(columns, 0.0) / _LEAST_SHOWN + beyond)
+    slope = min(slope, most)
     return NoiseModel(slope, middle - slope * level, least, blocks=len(blocks))
 
 
@@ -174,21 +175,21 @@ def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
     return others
 
 
-def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
-    """Return the slope that columns of blocks show, and by how much it may be off.
+def slope_by_columns(blocks: NDArray[np.void]) -> tuple[float, float, float]:
+    """Return the slope that columns of usable blocks show, by how much it is off, and the largest.
 
     Columns with a spot are brighter. They show no less than a part of the slope.
     """
     variance = median(blocks["both"])
     blocks = blocks[blocks["spread"] > _UNLIKE * variance]
     if not len(blocks):
-        return 0.0, math.inf
+        return 0.0, math.inf, math.inf
     weight, slope = np.sqrt(blocks["spread"]), blocks["rise"] / blocks["spread"]
     total = float(np.sum(weight))
     mean = float(np.sum(weight * slope)) / total
     scatter = np.sum(np.square(weight * (slope - mean)))
     error = math.sqrt(max(scatter, len(blocks) * (_OF_COLUMNS * variance) ** 2)) / total
-    return mean, _BEYOND * error
+    return mean, _BEYOND * error, max(mean, 0.0) / _LEAST_SHOWN + _BEYOND * error
 
 
 def spectral_correlation(blocks: NDArray[np.void], step: float) -> float:
@@ -221,14 +222,14 @@ _LEAST_BLOCKS = 12
 #: They tell only that there is less noise than this share of what there should be.
 _OF_FEW = 0.1
 #: The least scatter of the logarithm of a block's fine detail, the error of a median over that of a
-#: mean, and the errors by which two medians have to differ.
+#: mean, and how many errors two of them have to differ by.
 _SCATTER, _OF_MEDIAN, _MODEL_CHANCE = 0.4, 1.25, 3.0
 #: What lies between these is twice the scatter.
 _BELOW_AND_ABOVE = (0.16, 0.5, 0.84)
 #: In an image that is as a camera took it, it scatters by no more than this.
 MOST_SCATTER = 0.58
-#: Half the number of independent numbers in a block's fine detail; the most of it that counts, over
-#: what the line says; and the errors above what is found that a slope surely does not exceed.
+#: Half the number of independent numbers in a block's fine detail; at how many times the line's
+#: value it is cut off; and by how many of its errors a slope may be more than what is found.
 _SHAPE, _MOST_RATIO, _SURELY = 6.0, 3.0, 3.0
 #: Parts of the frames along each axis.
 _PARTS = 3

@@ -36,7 +36,7 @@ _WHITE = (0.9, 1.14)
 _CHANCE, _CHANCE_OF_SCATTER = 1.5, 0.6
 #: Fewer blocks do not show by how much they scatter.
 _FEW_BLOCKS = 32
-#: Spots that are sharp have so much more detail along one axis than along both, at least; calm
+#: Sharp spots have at least this many times as much detail along one axis as along both; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
 #: With this ratio there is so little fine detail that how it scatters shows nothing.
@@ -45,14 +45,15 @@ _NOTHING_FINE = 100.0
 _STEPS = 0.5
 #: Noise of fewer steps than this is mostly that of few counts, or of rounding.
 _IN_STEPS = 0.8
-#: Filters with less than this ratio leave in fine detail at least one part of noise in this many.
+#: A filter with less than this ratio of detail along one axis to that along both leaves at least
+#: one part in this many of the noise in fine detail.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
 _TINY = float(np.finfo(float).tiny)
 #: The variance of single photons grows by a step between values, within this factor.
 _OF_A_PHOTON = 1.5
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
 _AGREES, _WARNS = 1.35, 2.0
-#: Noise of what is cut off, in units of what the tail of its maxima shows.
+#: What is cut off has this many times the noise that the tail of its maxima shows.
 _SURELY = 1.1
 #: Where spots widen the scatter, low maxima show by how much, and count with this power.
 _OF_LOW = 0.75
@@ -60,7 +61,7 @@ _OF_LOW = 0.75
 _ONE_LINE = 1.6
 #: Where a part of the variance is left of the least of all sets, below the darkest.
 _LEAST_LEFT = 0.5
-#: Difference in brightness, in deviations of a pixel, that shows a slope.
+#: Brightness shows a slope where it differs by this many deviations of a pixel.
 _TELLS_SLOPE = 1.0
 
 
@@ -172,7 +173,9 @@ def _between_sharp_spots(noise: NoiseModel, calm: CalmNoise, detail: FineDetail)
     slope, level, variance = _line(calm.level, calm.variance)
     if not slope > 0:
         # Light has noise; no light is below the lowest pixel.
-        slope = min(noise.slope, variance / max(level - detail.lowest, math.sqrt(variance)))
+        slope = variance / max(level - detail.lowest, math.sqrt(variance))
+    # Sharp spots add to the slope of fine detail.
+    slope = min(slope, noise.slope)
     least = min(float(calm.variance.min()), variance) * _LEAST_LEFT
     return NoiseModel(slope, variance - slope * level, least, blocks=noise.blocks)
 

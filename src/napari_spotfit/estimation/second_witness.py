@@ -20,22 +20,22 @@ from .calm_pixels import clipped_deviation
 
 Numbers = NDArray[np.float64]
 
-#: Pixels that are looked at, in whole frames, or else in squares of this side.
+#: How many pixels are looked at, in whole frames, or in squares of this side.
 _PIXELS, _SIDE = 1 << 18, 256
 #: Side of the areas that noise is measured in: for the first widths of the PSF, for larger ones.
 _AREA, _LARGE_AREA, _LARGE_SIGMA = 32, 64, 3.0
-#: The share of areas that may be darker than all others, or brighter, while brightness is the same.
+#: The share of areas at either end that says nothing of whether all are as bright.
 _AWAY = 0.1
 #: Areas of a set of similar brightness, at least, and the number of sets.
 _LEAST_TOGETHER, _MOST_SETS = 8, 6
-#: The share of a set's areas, at most, whose scatter is the set's: others have spots, and edges.
-#: And that where noise is left in some places only.
+#: The scatter of a set is this quantile of its areas: others have spots, and edges. Where noise is
+#: left in some places only, these count, and the quantile is the second.
 USUAL_SHARE, WORSE_SHARE = 0.4, 0.6
 #: Of maxima, and depths of minima, one in ten is lower than this many deviations; that of white
 #: noise is 0.68, of filtered ones from 0.3 on, of crowds of spots below 0.2; of deconvolved ones,
 #: whose noise is of one frequency, both are higher.
 _LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
-#: Quantiles of white noise's maxima, in deviations.
+#: Quantiles of the heights of white noise's maxima, and what they are in deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
 #: The least number of maxima.
 _LEAST_MAXIMA = 50

@@ -29,8 +29,8 @@ from ..settings.optics import roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
 from .measured_noise import Measured
-from .noise_line import is_usable
-from .photon_transfer import MOST_SCATTER, fine_detail
+from .noise_line import is_usable, line_through
+from .photon_transfer import MOST_SCATTER, fine_detail, slope_by_columns
 from .pixel_values import usual_is_lowest
 from .quantiles import median, quantiles
 
@@ -48,14 +48,14 @@ _DOUBTFUL = (NOT_GOOD & ~Flag.POOR_FIT) | Flag.EDGE
 _BRIGHT, _MOST_BRIGHT = 6.0, 1 << 15
 #: How many σ the light of a spot reaches: that of a neighbour must not reach the ROI.
 _REACH = 3.0
-#: A spot's shape may be off by so much of its height, so that bright ones count for less.
+#: A spot's shape may be off by this fraction of its height, so that bright ones count for less.
 _SHAPE = 0.02
 #: Standard deviations within which spots count, and rounds in which these are found.
 _FAR, _ROUNDS = 3.0, 4
 #: The usual σ, in pixels.
 _WIDTH = 1.3
-#: Range of the scatter of sums of squares, in standard deviations of noise; beyond it there is more
-#: in them than noise. And the quantiles between which scatter is measured.
+#: The scatter of sums of squares in standard deviations of noise, least and most, or there is more
+#: than noise in them; and the quantiles that lie one deviation from the middle.
 _AS_NOISE, _MIDDLE = (0.3, 1.25), (0.16, 0.84)
 #: How far the noise below spots may be off, as a fraction; that of one block; and as a fraction of
 #: the noise of light that lies between spots.
@@ -63,24 +63,25 @@ _LEVEL_OFF, _OF_BLOCK, _OF_LIGHT_BETWEEN = 0.003, 0.6, 0.15
 #: Below spots it is darker than elsewhere: noise there is no less than none, within this factor;
 #: and how far brightness may be off, as a fraction of the spots' height.
 _MOST_BELOW, _OF_HEIGHT = 1.25, 0.01
-#: Largest error of a slope that counts, as a fraction; and the errors that limit what skewness says
-#: elsewhere.
+#: The largest relative error of a slope that counts by itself; of others this many errors limit
+#: what skewness says.
 _WORST, _LIMIT = 0.5, 2.0
 #: The variance of places in a pixel, along one axis.
 _OF_PIXEL = 1 / 12
-#: Spots whose residuals are looked at; the squares of the weights of their finest detail add
-#: up to this, and it has at least this share of what white noise has; less noise is rounding.
+#: Of how many spots residuals are looked at; the sum of the squares of the weights of their finest
+#: detail; its least share of all of the residual, of photons and of white noise; and the variance,
+#: in squared steps of values, below which noise is rounding.
 _LOOKED_AT, _OF_FINE, _RAW, _WHITE, _STEPS = 500, 36.0, 0.5, 1.0, 0.25
-#: Noise between bare spots, in units of what one square of this side in twenty has less of, or as
-#: that of this number of photons at least; and the part of most bright spots' light that spots
-#: have.
+#: Between bare spots noise is this many times the mean square of the calmest squares of this side,
+#: at this quantile, or as that of this many photons at least; and spots are as high as this part of
+#: this quantile of bright pixels.
 _OF_CALM, _SIDE, _CALM, _FEW_PHOTONS, _OF_BRIGHT, _MOST = 4.0, 8, 0.05, 0.05, 0.1, 0.99
 #: By how many times its error the line of blocks is off; where the slope of spots differs by so
 #: many errors, it counts if it is less, and known to within this fraction.
 _LINE_OFF, _DIFFERS, _SURE = 1.5, 3.0, 0.1
 
-#: How much more than by noise columns differ in blocks of uneven light; and the part of what
-#: determines a slope that is nearly all.
+#: Light is uneven in blocks whose columns differ this many times as much as by noise; from this
+#: part on of what determines a slope it is nearly all.
 _UNEVEN, _NEARLY_ALL = 8.0, 0.9
 #: Two slopes are the same that differ by fewer errors, where these are less than this fraction.
 #: That by skewness is the same within this factor.
@@ -171,6 +172,8 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
             return noise
         else:
             slope = _slope_of(_with_correlation(squares, noise.correlation), noise)
+    if white.slope_error is None and _is_contradicted(measured, noise, slope):
+        slope = _NONE
     steep = _agreed(white, slope)
     return replace(noise, slope=steep, intercept=_dark(noise, level) - steep * level)
 
@@ -233,6 +236,22 @@ def _differ_by_spots(measured: Measured, noise: NoiseModel) -> bool:
     if not np.sum(lever[uneven]) > _NEARLY_ALL * np.sum(lever):
         return False
     return fine_detail(measured.blocks, noise, measured.step).scatter > MOST_SCATTER
+
+
+def _is_contradicted(measured: Measured, noise: NoiseModel, slope: _Slope) -> bool:
+    """Whether blocks show that light is less noisy than residuals say, however unsure they are.
+
+    Where most spots are too dim to be looked at, those that are bright enough are mostly two.
+    """
+    own = measured.blocks[is_usable(measured.blocks)]
+    if slope.value > slope_by_columns(own)[2]:
+        return True
+    skewness = max(median(own["cube"]), 0.0) / median(own["both"])
+    line = line_through(measured.blocks, skewness)
+    if line is None or not line.error < math.inf or _differ_by_spots(measured, noise):
+        return False
+    off = math.hypot(_LINE_OFF * line.error, slope.error, slope.shape)
+    return slope.value - line.slope > _DIFFERS * off
 
 
 def _with_correlation(squares: _Squares, correlation: float) -> _Squares:

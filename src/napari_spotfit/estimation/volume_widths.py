@@ -31,8 +31,8 @@ from .width_search import (
 _DEPTHS = (1.5, 0.7, 3.0, 6.0)
 #: What is found with a width along z is of that width, within this factor.
 _AGREES = 1.5
-#: The widths are estimated again with what was found until neither changes by more than this
-#: fraction; and the most rounds of that.
+#: The widths are looked for again with what was found until neither changes by more than this
+#: fraction, at most this many times.
 _SETTLED, _ROUNDS = 0.05, 6
 #: Number of planes, those with the brightest spots, from which the width in the plane is guessed.
 _BRIGHTEST_PLANES = 6

@@ -144,24 +144,23 @@ _PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
 WIDTHS = (1.3, 0.8, 2.2, 3.6)
 #: What is found with a width is of that width, within this factor; the widths lie as far apart.
 _AGREES = 1.4
-#: The width is estimated again with what was found until it changes by less than this fraction; and
-#: the most rounds of that.
+#: The width is looked for again with what was found until it changes by less than this
+#: fraction, at most this many times.
 _SETTLED, _ROUNDS = 0.05, 5
-#: Number of spots that are fitted, those around the middle.
+#: This many spots are fitted, those around the middle.
 _FITTED = 2000
-#: Their number where they are fitted together, and the change of the width, as a fraction, at which
-#: that ends.
+#: This many where they are fitted together, until the width changes by less than this fraction.
 _JOINTLY_FITTED, _REFINED = 150, 0.02
-#: Spots count whose errors are not so much larger than that of this share, the brightest.
+#: Spots count whose errors are at most this many times those of this share, the brightest.
 #: Brightness itself would choose the spots that are two.
 _BRIGHT, _BRIGHTEST = 2.0, 0.2
-#: Fits that are as many standard errors wider or narrower than most are of several spots, or of
-#: none; fits of spots with one width differ by so much, as a fraction, besides.
+#: Fits that are this many standard errors wider or narrower than most are of several spots, or of
+#: none; fits of spots with one width differ by this fraction besides.
 _FARTHEST, _DIFFER = 2.0, 0.03
 #: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
-#: How narrow fits of dim spots are, wherever they begin, over the square of their error, both as
-#: fractions: the least on the noises of benchmarks/trust.py (1.6 on average).
+#: Fits of dim spots are narrow, wherever they begin: by this many times the square of their error
+#: at least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).
 _NARROW = 1.2
 #: What speaks against a fit whose width is asked for: all but the width itself.
 _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
@@ -169,9 +168,9 @@ _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW | Flag.ELONGATED)
 _BETTER_WITHOUT = (
     Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),
 )  # fmt: skip
-#: Most false spots over those expected, where noise is skewed or no camera's own. Spots stand out
-#: of it if it makes as many, and as high ones, less often than once in e^9, and no more than this
-#: share of them.
+#: Noise that is skewed, or no camera's own, makes up to this many times more false spots than are
+#: expected. Spots stand out of it if it makes as many, and as high ones, less often than once in e
+#: to this power, and no more than this share of them.
 _MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
 #: How many of the spots, by their height, are compared with noise.
 _COMPARED = 24
@@ -448,7 +447,7 @@ def standing_out(
 ) -> float:
     """Return the score from which on noise hardly makes as many spots; infinite if it may.
 
-    The bound is Chernoff's, for the number of false spots in these pixels.
+    The bound is Chernoff's, for the number of false spots in that many pixels.
 
     Examples
     --------

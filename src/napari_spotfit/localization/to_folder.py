@@ -26,9 +26,9 @@ from ..images.files.image_file import ImageFile
 from ..images.files.opening import opened
 from ..images.frames import FrameReader, FrameSelection
 from ..models.columns import CHANNEL
+from ..results.fit_parts import FitParts
 from ..results.joining import joined_parts
 from ..results.saving import load_fits
-from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..version import __version__
@@ -374,7 +374,7 @@ def localize_to_folder(
     return written
 
 
-def load_parts(folder: str | os.PathLike[str]) -> Iterator[SpotFits]:
+def load_parts(folder: str | os.PathLike[str]) -> FitParts:
     """Return the fits of a folder of parts, one part after the other.
 
     Parameters
@@ -384,9 +384,9 @@ def load_parts(folder: str | os.PathLike[str]) -> Iterator[SpotFits]:
 
     Returns
     -------
-    iterator of SpotFits
-        ``save_fits(load_parts(folder), path)`` makes one file of them, the same to the bit as if it
-        had been written at once.
+    iterable of SpotFits
+        It can be iterated again and again. ``save_fits(load_parts(folder), path)`` makes one file
+        of them, the same to the bit as if it had been written at once.
 
     Raises
     ------
@@ -419,4 +419,4 @@ def load_parts(folder: str | os.PathLike[str]) -> Iterator[SpotFits]:
             f"first is {missing[0]}; call localize_to_folder again with the same image and "
             "settings to go on"
         )
-    return (load_fits(path) for path in paths)
+    return FitParts(paths, lambda paths: map(load_fits, paths))

@@ -211,6 +211,8 @@ class AstigmatismCalibration(Calibration):
         z = np.linspace(self.low, self.high, _BEGINNINGS)
         width = float(np.median(np.sqrt(self.x(z) * self.y(z))))
         given = {"estimator": self.estimator, "pixel": self.pixel, "sigma": round(width, 3)}
+        # Noise makes several maxima along a wide spot.
+        given["min_distance"] = float(np.ceil(max(self.x(z).max(), self.y(z).max())))
         return given if self.roi_size is None else {**given, "roi_size": self.roi_size}
 
     def check(self, given: Mapping[str, Any]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..models import stopping
 from ..models.calibration import Calibration
@@ -23,9 +23,13 @@ Devices = Literal["one", "all"]
 DEFAULT_FALSE_SPOTS = 10.0
 
 
-def _explained(kinds: Iterable[Estimator | Profile]) -> str:
-    """Return the words of a table with their meanings."""
-    return " ".join(f"{one.name}: {one.meaning}" for one in kinds)
+def _one_of(
+    named: Mapping[str, Estimator | Profile], default: str, label: str, doc: str, *explained: str
+) -> Any:
+    """Return the field of a name in a table, which explains some of the names, by default all."""
+    meanings = " ".join(f"{name}: {named[name].meaning}" for name in explained or named)
+    words = {name: one.words for name, one in named.items()}
+    return setting(default, label, doc + meanings, "fit", words=words)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,12 +116,8 @@ class SettingFields:
         step=2,
         odd=True,
     )
-    model: ModelName | VolumeModelName | Profile | Calibration = setting(
-        "gaussian",
-        "Model",
-        "The spot's shape on a constant background. " + _explained(MODELS.values()),
-        "fit",
-        words={model.name: model.words for model in ALL_MODELS.values()},
+    model: ModelName | VolumeModelName | Profile | Calibration = _one_of(
+        ALL_MODELS, "gaussian", "Model", "The spot's shape on a constant background. ", *MODELS
     )
     pixel: Pixel = setting(
         "sampled",
@@ -127,13 +127,7 @@ class SettingFields:
         "that are not rotated.",
         "fit",
     )
-    estimator: EstimatorName = setting(
-        "lse",
-        "Estimator",
-        _explained(ESTIMATORS.values()),
-        "fit",
-        words={estimator.name: estimator.words for estimator in ESTIMATORS.values()},
-    )
+    estimator: EstimatorName = _one_of(ESTIMATORS, "lse", "Estimator", "")
     neighbours: Neighbours = setting(
         "exclude",
         "Neighbours",
@@ -141,8 +135,8 @@ class SettingFields:
         "any other detection or given position of the frame. ignore: it uses all of them, so that "
         "a neighbour's light shifts the centre and changes the width. joint: spots whose light "
         "overlaps are fitted together, hidden ones are added, and those that the data do not need "
-        "dropped; for round Gaussians in planes, on the CPU. auto: joint where spots overlap and "
-        "the model is one of these, else exclude.",
+        "dropped; for Gaussians of known width, round or elliptical, in planes and volumes, on the "
+        "CPU. auto: joint where spots overlap and the model is one of these, else exclude.",
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(
@@ -325,11 +319,10 @@ class SettingFields:
         maximum=1.7,
         none_means="unknown",
         step=0.05,
-        shown="apart",
     )
     wavelength: float | None = setting(
         None, "Wavelength", "That of the light that the camera sees, in vacuum.", "optics",
-        unit="nm", minimum=200, maximum=2000, none_means="unknown", step=10, shown="apart",
+        unit="nm", minimum=200, maximum=2000, none_means="unknown", step=10,
     )  # fmt: skip
     refractive_index: float | None = setting(
         None,
@@ -340,7 +333,6 @@ class SettingFields:
         maximum=2,
         none_means="that of air, water or oil, by the numerical aperture",
         step=0.01,
-        shown="apart",
     )
     backend: Backend = setting(
         "auto",

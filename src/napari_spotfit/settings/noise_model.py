@@ -30,6 +30,7 @@ class Process(StrEnum):
     MOSAIC = "mosaic"
     ENLARGED = "enlarged"
     THRESHOLDED = "thresholded"
+    COMPRESSED = "compressed"
 
 
 _RAW = (
@@ -54,6 +55,10 @@ _PROCESSES = {
         "keeps only what is above a threshold: nearly all other pixels have one value, so that no "
         "noise is left to measure",
         _RAW,
+    ),
+    Process.COMPRESSED: (
+        "was compressed as JPEG is: it has edges every 8 pixels, and dim spots and noise are gone",
+        "Save images without loss, as TIFF or PNG",
     ),
 }
 

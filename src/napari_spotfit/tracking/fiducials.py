@@ -43,9 +43,10 @@ _AGREE, _AGREEING_SHARE, _NEAR = 2, 0.3, 2.0
 _SPOTS = 4
 
 _DOUBTFUL = Flag.EDGE | Flag.SATURATED | Flag.NEIGHBOUR
-#: Half of all normal deviates are within this.
+#: Half of all normal deviates are within this, the upper quartile z of the normal distribution.
 HALF_OF_DEVIATES = 0.6744897502
-#: Change of the fraction of normal deviates below the median, per logarithm of their scale.
+#: Change of the fraction of normal deviates below the median, per logarithm of their scale: twice z
+#: times the normal density there.
 _CHANGE = 0.4286498
 #: Weight of the initial factor, and largest weight of earlier deviates, in deviates.
 _AT_FIRST, _MOST_KNOWN = 20, 4000

@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 _CHI = "reduced_chi_square"
 
 #: Fiducials count within this many standard errors, or scaled median absolute deviations, of the
-#: median of all; of two, each has to agree with the other.
+#: median of all (1.4826 of them are a standard deviation of normal deviates); of two, each has to
+#: agree with the other.
 _WITHIN, _DEVIATION = 4.0, 1.4826
 #: Standard deviations of χ² beyond which the error of the mean grows with it.
 _MOST_CHI = 3.0

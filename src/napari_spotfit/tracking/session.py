@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _TIME, _Y, _X, _Z, _Y_STDERR, _X_STDERR, _Z_STDERR, _LATENCY = range(8)
 #: Seconds after which a waiting thread checks whether to stop.
 _LOOK = 0.05
-#: Weight of a frame in the running fraction of frames in which a fiducial takes part.
+#: Weight of a frame in the running fraction of frames in which a fiducial takes part: it is that of
+#: about the last hundred.
 _SHARE = 0.01
 
 

@@ -16,8 +16,8 @@ from .tracker import Tracker
 
 Floats = NDArray[np.float64]
 
-#: Moves must exceed their standard errors by this factor, and those along z this share of the
-#: stage's: nm in a µm.
+#: Moves must exceed their standard errors by this factor; and nm in a µm, by which those along z
+#: are compared with the stage's.
 _LEAST_ERRORS, _LEAST_NM_PER_UM = 5.0, 1000.0
 
 

@@ -26,8 +26,8 @@ from .parts.docking import Docked, Follower
 from .parts.layout import Scrolled, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
-from .tracking.form import LayerSource, LiveFrames, Source, TrackForm, drift_of
-from .tracking.plots import TrackPlots
+from .track_form import LayerSource, LiveFrames, Source, TrackForm, drift_of
+from .track_plots import TrackPlots
 
 if TYPE_CHECKING:
     import napari

@@ -241,7 +241,7 @@ def test_drift_is_subtracted_drawn_and_taken_back(viewer, drifting, qtbot):
     assert apart.std() < 0.06
     assert np.abs(drifting.data[:, 1] - drifting.features["y"]).max() < 1e-9
     assert not page.plot.isHidden()
-    assert len(page._curves[0].line.getData()[0]) == 1000
+    assert len(page.plot.curves[0].line.getData()[0]) == 1000
     assert [step["name"] for step in drifting.metadata["history"]] == [
         "estimate_drift", "subtract_drift",
     ]  # fmt: skip

@@ -53,12 +53,12 @@ def test_drift_is_found_and_drawn_in_the_layers_units(page, qtbot, viewer):
     assert page.plot.height() >= 90
     assert page.hint.text().startswith("4 fiducials: ")
     assert "30 frames" in page.hint.text()
-    x, y = page._curves[0].line.getData()
+    x, y = page.plot.curves[0].line.getData()
     assert x.tolist() == list(range(30))
     assert y[-1] == pytest.approx(0.4 * 29 / 20 * 10, abs=0.1)
     page._spots.set_physical(True)
     settle()
-    assert page._curves[0].line.getData()[1][-1] == pytest.approx(0.4 * 29 / 20, abs=0.01)
+    assert page.plot.curves[0].line.getData()[1][-1] == pytest.approx(0.4 * 29 / 20, abs=0.01)
     assert "µm of drift" in page.hint.text()
 
 
@@ -81,6 +81,23 @@ def test_it_is_subtracted_and_taken_back(page, layer, qtbot, viewer):
     np.testing.assert_array_equal(layer.features["y"], before[:, 1])
     page._history.redo()
     assert not np.array_equal(layer.data, before)
+
+
+def test_the_page_says_when_a_drift_is_subtracted_again(page, layer, qtbot):
+    data, features = layer.data.copy(), layer.features.copy()
+    find(page, qtbot)
+    assert "subtracted before" not in page.hint.text()
+    press(page.subtract_button, qtbot)
+    assert "twice" not in page.hint.text()
+    find(page, qtbot)
+    assert page.hint.text().endswith("A drift was subtracted before: this is what is left")
+    # The spots of another table of the movie, but with this history.
+    layer.data, layer.features = data, features
+    settle()
+    find(page, qtbot)
+    assert page.hint.text().endswith("This drift was subtracted before")
+    press(page.subtract_button, qtbot)
+    assert "moved by twice the drift. Undo takes it back" in page.hint.text()
 
 
 def test_a_new_fit_clears_the_drift_of_the_last_one(viewer, make_movie, widget, fit, qtbot):

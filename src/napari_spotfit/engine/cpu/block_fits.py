@@ -333,7 +333,9 @@ class CpuFitter:
             )
             self._kept.append((bands, numbers))
             given.detection = ctypes.addressof(self._hot_source)
-        self._verdicts = ImageVerdicts(self._columns, job.settings, job.roi_shape)
+        self._verdicts = ImageVerdicts(
+            self._columns, job.settings, job.roi_shape, job.is_calibrated
+        )
         given.fits = self._at(self._verdicts.fits)
         given.quality = ctypes.addressof(self._verdicts.numbers)
         if job.holding_sigma_z is not None and job.sigma_z is not None:

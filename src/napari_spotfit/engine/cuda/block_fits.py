@@ -28,6 +28,7 @@ from ..cpu.layouts import (
     HELD,
     JOIN,
     PLACE_ROIS,
+    Around,
     DeviceLooks,
     FittedSpot,
 )
@@ -35,7 +36,13 @@ from ..kernel_arguments import address, row_bytes, sizes_of_results
 from ..rois import scatter_rows
 from . import fit
 from .compile import current_device
-from .roi_kernels import LonePixelSearch, cut_out_on, find_flat_areas, long_spots, plane_corners
+from .roi_kernels import (
+    LonePixelSearch,
+    cut_out_on,
+    find_flat_areas,
+    plane_corners,
+)
+from .surroundings import flags_by_surroundings
 
 #: Pixels that are cut out at a time, and spots per thread that makes masks.
 _CUT_OUT_PIXELS, _MARKED = 1 << 22, 1 << 13
@@ -84,7 +91,7 @@ class DeviceFits(CpuFitter):
             self._step(first, first + at_once, EXCLUDE)
             self._fit_listed(self._job.settings, memory)
             self._in_pieces(JOIN, first, first + at_once)
-        self._flag_long()
+        self._look_around()
         self._in_pieces(FLAG_TOGETHER, 0, self._count)
         return 0
 
@@ -99,10 +106,11 @@ class DeviceFits(CpuFitter):
 
         threads.in_pieces(work, last - first, FLAGGED, self._workers)
 
-    def _flag_long(self) -> None:
-        """Flag elongated spots."""
+    def _look_around(self) -> None:
+        """Flag elongated spots, and those out of focus, by the light around them."""
         sigma, count, size = self._job.sigma, self._count, ctypes.sizeof(FittedSpot)
-        if sigma is None or not self._verdicts.numbers.is_round or not count:
+        verdicts = self._verdicts.numbers
+        if sigma is None or verdicts.around == Around.AROUND_NOTHING or not count:
             return
         spots = np.empty((count, size), np.uint8)
         call = self._library.index, self._by_reference, 0, count, address(spots)
@@ -110,7 +118,9 @@ class DeviceFits(CpuFitter):
         if listed:
             spots = spots[:listed]
             fits = np.ascontiguousarray(spots[:, :8]).view(np.int64).ravel()
-            flags = long_spots(self._device, self._pixels, spots, listed, sigma)
+            flags = flags_by_surroundings(
+                self._device, self._pixels, spots, listed, sigma, verdicts
+            )
             self._columns["flags"][fits] |= flags
 
     def _look(self, first: int, last: int) -> None:

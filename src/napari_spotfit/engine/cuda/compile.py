@@ -119,9 +119,9 @@ class Device(NamedTuple):
     address: Callable[[Any], int]
     #: Uploads a NumPy array for all streams.
     put: Callable[[NDArray[Any]], Any]
-    #: Returns a kernel by file, name and macros, see :func:`.compile.kernel`.
+    #: Returns a kernel by file, name and macros, see :func:`kernel`.
     kernel: Callable[..., Any]
-    #: Makes a :class:`.command_list.CommandList`.
+    #: Makes a :class:`.transfer.CommandList`.
     commands: Callable[[], Any]
 
     def download(self, array: Any) -> NDArray[Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cell_index import LEAST_SIGMA, Colors, Floats, Part, SpotIndex
-from ..cpu.layouts import CellIndex, PicturePart
+from ..cell_index import Colors, Floats, Part, SpotIndex
+from ..cpu.layouts import CellIndex
 from .compile import as_argument, kernel
 
 #: Threads of a block, and of a localisation; blocks that share a row of cells.
@@ -48,8 +48,7 @@ class GpuIndex:
         colors: Colors | None = None,
     ) -> Floats:
         """Draw a part of a picture; see :meth:`.SpotIndex.draw`."""
-        channels = 1 if colors is None else 3
-        shape = (part.rows, part.columns, *[3] * (channels == 3))
+        shape = part.shape(colors)
         count = math.prod(shape)
         with self._lock, self._device:
             if self._sums.size < count:
@@ -59,10 +58,8 @@ class GpuIndex:
             row, palette = (None, None) if colors is None else colors
             for name, array in (("shown", shown), ("color", row), ("palette", palette)):
                 setattr(index, name, self._uploaded(name, array))
-            asked = PicturePart(
-                *part.scale, part.planes_per_unit, part.plane, *part[1:5], LEAST_SIGMA, unit, 0
-            )
-            made = macros(channels, gaussian=bool(index.sigma_y))
+            asked = part.argument(unit)
+            made = macros(1 if colors is None else 3, gaussian=bool(index.sigma_y))
             render, write = (kernel("cuda/rendering.cu", name, **made) for name in KERNELS)
             grid, pixel_grid = (BLOCKS * index.cell_rows,), (-(-count // THREADS),)
             render(grid, (THREADS,), (as_argument(index), as_argument(asked), self._sums))

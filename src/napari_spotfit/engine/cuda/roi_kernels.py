@@ -1,4 +1,4 @@
-"""Cut out ROIs on a GPU, find pixels and spots to flag in them, and correct standard errors.
+"""Cut out ROIs on a GPU, find pixels to exclude in them, and correct standard errors.
 
 GPU versions of functions of the library, by the same formulas.
 """
@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
-from ..cpu.layouts import DetectionSettings, ErrorColumns, FilteredNoise, FlatAreaRule, LoneWork
+from ..cpu.layouts import (
+    DetectionSettings,
+    ErrorColumns,
+    FilteredNoise,
+    FlatAreaRule,
+    LoneWork,
+)
 from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from .compile import PIXEL_TYPES, Device, as_argument, kernel
@@ -89,39 +95,6 @@ def cut_out_on(
         if commands is None:
             own.run(wait=False)
     return rois.view(values.dtype).reshape(count, *roi_shape)
-
-
-def long_spots(
-    device: Device, frames: Any, spots: NDArray[np.uint8], count: int, sigma: float
-) -> NDArray[np.uint32]:
-    """Return the flags of elongated spots, 0 for others.
-
-    Parameters
-    ----------
-    device : Device
-        The device of the frames.
-    frames : array, shape (n, Y, X)
-        The frames.
-    spots : ndarray of uint8
-        The spots as the library lists them, at least one.
-    count : int
-        Number of spots.
-    sigma : float
-        The PSF's σ.
-    """
-    commands, found = device.commands(), device.allocate(count * np.dtype(np.uint32).itemsize)
-    pixel = PIXEL_TYPES[frames.dtype.str[1:]]
-    kernel = device.kernel(
-        "cuda/elongation.cu", "find_long_spots", THREADS=SPOT_THREADS, PIXEL=pixel
-    )
-    given = (
-        frames, *map(np.int64, frames.shape[1:]), commands.upload(spots), np.int64(count),
-        np.float64(sigma), found,
-    )  # fmt: skip
-    commands.launch(kernel, (-(-count // SPOT_THREADS),), (SPOT_THREADS,), given)
-    flags: NDArray[np.uint8] = commands.download(found)
-    commands.run()
-    return flags.view(np.uint32)
 
 
 def find_flat_areas(

@@ -54,6 +54,10 @@ class Band(NamedTuple):
     #: and the noise's over that of the band.
     curvature: tuple[float, ...]
     roughness: tuple[float, ...]
+    #: The weight of a place's own pixel; and the part of a spot's response that is left if that
+    #: pixel is as its eight neighbours are.
+    own_weight: float
+    beside: float
 
     def lowest_border(self) -> float:
         """Return the least noise of a pixel over that away from the border."""
@@ -63,7 +67,7 @@ class Band(NamedTuple):
 class VolumeBand(NamedTuple):
     """One band along z; each array has numbers for each plane."""
 
-    #: As :class:`~.band.Band` has it along y and x.
+    #: As :class:`Band` has it along y and x.
     gain_z: NDArray[np.float64]
     #: What white noise of 1 is in the band.
     gain: NDArray[np.float64]
@@ -192,11 +196,14 @@ def _band_of_frames(
         roughness.append(math.sqrt(float(np.sum(second**2)) / power))
     with_mean = float(np.sum(kernel * square[2])) / math.sqrt(power)
     gain_y, gain_x = (_overlaps(inner, outer, size) for size in shape)
+    own_weight = float(kernel[reach, reach])
+    neighbours = (float(np.sum(spot[reach - 1 : reach + 2, reach - 1 : reach + 2])) - 1) / 8
+    left = 1 - own_weight * (1 - neighbours) / response
     return Band(
         gain_y, gain_x, math.sqrt(power), response,
         float(np.sum(kernel**3)) / power**1.5 - 3 * with_mean,
         float(np.sum((kernel - np.roll(kernel, 1, 1)) ** 2)) / power,
-        tuple(curvature), tuple(roughness),
+        tuple(curvature), tuple(roughness), own_weight, left,
     )  # fmt: skip
 
 

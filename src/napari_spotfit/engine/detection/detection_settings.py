@@ -214,6 +214,8 @@ def _heights(
             _least_height(band, bands.bands[0], threshold), band.skewness,
             tuple(band.curvature),
             tuple(band.roughness),
+            band.own_weight,
+            band.beside,
         )
         for band in bands.bands
     )  # fmt: skip

@@ -155,9 +155,16 @@ RULES = {
     ),
     Flag.Z_AT_LIMIT: Rule(
         "beyond the calibration",
-        "z is at an end of the calibration's range, or not determined.",
-        "z is the calibration's lowest or highest, or NaN",
-        "the calibration is unknown beyond the planes of its beads, so z is not extrapolated",
+        "z is at an end of the calibration's range, or not determined, or the spot is a part of "
+        "one farther out of focus.",
+        "z is the calibration's lowest or highest, or NaN; or it lies within 5 % of an end of a "
+        "measured PSF's range, and a fit in the same ROI ended there; or, behind a lens, there is "
+        "a twin in the ROI along one of its axes, with widths within 20 % and light within 30 %; "
+        "or the background is higher than the light 1.6 to 2.1 sides of the ROI away, in all "
+        "eighths of this ring but one, by 8 % of the amplitude and by 4 standard errors",
+        "the calibration is unknown beyond the planes of its beads, so z is not extrapolated; far "
+        "out of focus, a spot is a hump of light with rings and lobes in it, which look like dim "
+        "spots",
         True,
         "a calibration as the model",
         "Leave it out; for more depth, calibrate with beads over a longer range.",

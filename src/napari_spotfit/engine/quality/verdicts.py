@@ -21,6 +21,7 @@ from ...settings.settings import Settings, electrons_of, noise_of
 from ..cpu.layouts import (
     MAX_SHAPE,
     WORK_OF_VERDICT,
+    Around,
     ChiBy,
     FitColumn,
     FitColumns,
@@ -49,9 +50,12 @@ _NO_ENDS = MAX_SHAPE * (math.nan,)
 
 @lru_cache(maxsize=64)
 def verdict_settings(
-    settings: Settings | None, roi_shape: tuple[int, ...] | None
+    settings: Settings | None, roi_shape: tuple[int, ...] | None, calibrated: bool = False
 ) -> tuple[tuple[str, ...], VerdictSettings]:
-    """Return the columns and the parameters of the rules, read-only."""
+    """Return the columns and the parameters of the rules, read-only.
+
+    `calibrated` says that the fits are of a calibration's model, whatever the settings say.
+    """
     numbers = VerdictSettings(
         low=_NO_ENDS, high=_NO_ENDS, amplitude_low=math.nan,
         amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
@@ -68,6 +72,8 @@ def verdict_settings(
     numbers.roi = shape_of_roi(roi_shape)
     numbers.overlap = 2 ** (-len(roi_shape) / 2)
     numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
+    angle = math.radians(settings.fixed.get("angle") or 0.0)
+    numbers.lens_x, numbers.lens_y = math.cos(angle), math.sin(angle)
     numbers.sigma_z_at = shape.index("sigma_z") if "sigma_z" in shape else -1
     if settings.profile.lattice is not None:
         numbers.depth_at = shape.index("z")
@@ -76,7 +82,7 @@ def verdict_settings(
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
     numbers.widths_judged = not is_held and settings.profile.has_widths
     _put_bounds(numbers, settings, roi_shape)
-    _put_noise(numbers, settings, roi_shape)
+    _put_noise(numbers, settings, roi_shape, calibrated)
     return (*COLUMNS, *shape), numbers
 
 
@@ -106,8 +112,10 @@ def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[i
             setattr(numbers, f"{name}_high", np.float32(high - _ROUNDING * (abs(high) + shift)))
 
 
-def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...]) -> None:
-    """Fill in the noise, for the amplitude's error and χ²."""
+def _put_noise(
+    numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...], calibrated: bool
+) -> None:
+    """Fill in the noise, for the amplitude's error and χ², and what is looked for around spots."""
     noise = noise_of(settings)
     if noise is None:
         return
@@ -120,7 +128,10 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     is_planar = settings.dimensions == len(IN_PLANE)
     # If neighbouring pixels differ in sensitivity, no spot looks round.
     is_even = noise.process != Process.MOSAIC
-    numbers.is_round = not own_axes and settings.profile.has_widths and is_planar and is_even
+    if is_planar and calibrated:
+        numbers.around = Around.AROUND_FAR_LIGHT
+    elif not own_axes and settings.profile.has_widths and is_planar and is_even:
+        numbers.around = Around.AROUND_LINES
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # If the image shows no shot noise, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
@@ -205,12 +216,18 @@ class ImageVerdicts:
         The settings of the fits.
     roi_shape : tuple of int
         Pixels of the ROIs along each axis.
+    calibrated : bool
+        Whether the fits are of a calibration's model.
     """
 
     def __init__(
-        self, columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, ...]
+        self,
+        columns: dict[str, Any],
+        settings: Settings,
+        roi_shape: tuple[int, ...],
+        calibrated: bool = False,
     ) -> None:
-        names, self.numbers = verdict_settings(settings, roi_shape)
+        names, self.numbers = verdict_settings(settings, roi_shape, calibrated)
         where, doubles, *kept = _places_of(columns, names)
         axes = len(roi_shape)
         where[1:4] = 0, 0, 0  # positions are those in the ROIs, whatever the columns were before

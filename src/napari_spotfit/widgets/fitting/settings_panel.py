@@ -64,13 +64,15 @@ _BY_THRESHOLD_TIP = (
     "Detection. Clear it to find them by a number of false spots.</p>"
 )
 _ADVANCED_TIP = (
-    "<p>Show or hide what few need: σ and ROI, the model and its bounds, the camera, and the "
-    "device.</p>"
+    "<p>Show or hide what few need: σ and ROI, the model and its bounds, the camera, the optics "
+    "of z-stacks, and the device.</p>"
 )
 #: What Qt takes for no limit.
 _ANY_HEIGHT = 16777215
 #: Settings that decide what a fit runs on.
 _RUN = ("backend", "devices", "threads")
+#: Those that mean nothing in planes.
+_OF_VOLUMES = ("sigma_z", "numerical_aperture", "wavelength", "refractive_index")
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
 
@@ -160,10 +162,10 @@ class SettingsPanel(QWidget):
         values = self.controls.get() | self.model.settings()
         if values["threshold"] is not None:
             del values["false_spots"]
-        settings, image = Settings(**self.camera.without_maps(values)), image or self.image.layer
+        image = image or self.image.layer
         if image is None or not is_volume(image):
-            return settings.changed(sigma_z=None)
-        return in_its_axes(settings, image)
+            return Settings(**self.camera.without_maps(values | dict.fromkeys(_OF_VOLUMES)))
+        return in_its_axes(Settings(**self.camera.without_maps(values)), image)
 
     def show_estimate(self, found: ImageEstimates | None) -> None:
         """Show the PSF that was estimated from the image; None if none was yet."""
@@ -322,6 +324,7 @@ class SettingsPanel(QWidget):
         stack = image is not None and depth_axis(image) is not None
         self._frames_row.visible = bool(self.frames.axes) or stack
         self.controls.row("sigma_z").setVisible(stack)
+        self.controls.show_group("optics", stack)
 
     def _on_threshold(self) -> None:
         """Disable the number of false spots where a threshold replaces it."""

@@ -150,11 +150,13 @@ class SettingsForm:
         )
         #: What was put below a row last.
         self._below: dict[str, QWidget] = {}
+        self._headings: dict[str, QWidget] = {}
         for group, names in self.groups.items():
             if names:
                 column = self.folded.native.layout()
                 place = column.indexOf(_row(self.controls[names[0]]))
-                column.insertWidget(place, _heading(GROUPS[group]))
+                self._headings[group] = _heading(GROUPS[group])
+                column.insertWidget(place, self._headings[group])
 
     def __getitem__(self, name: str) -> BaseValueWidget[Any]:
         return self.controls[name]
@@ -162,6 +164,11 @@ class SettingsForm:
     def row(self, name: str) -> QWidget:
         """Return the row of a setting, with its label."""
         return _row(self.controls[name])
+
+    def show_group(self, group: str, visible: bool) -> None:
+        """Show or hide the rows of a group, with their heading."""
+        for row in (self._headings[group], *map(self.row, self.groups[group])):
+            row.setVisible(visible)
 
     def number(self, name: str) -> Number:
         """Return the control of a setting that is a number."""

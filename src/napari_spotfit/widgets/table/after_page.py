@@ -30,9 +30,10 @@ from ..layers.result_layers import put_fits
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, ask_to_save, button, explain, fill, flow, guard_wheel
 from ..parts.messages import StatusLine, in_words, number
-from ..parts.plots import BLUE, GREY, ORANGE, Band, Plot
+from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
 from .after_steps import Taken, as_python, correcting, measuring, merging, take
+from .drift_plot import DriftPlot
 from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ class AfterPage(Page):
         self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP)
         self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames")
         self.drift, self.method = _StepRow("Drift", "Subtract", _DRIFT_TIP), QComboBox()
-        self.plot = Plot("frame", "drift [px]")
-        self._curves = [Band(self.plot, color) for color in (BLUE, ORANGE)]
+        self.plot = DriftPlot()
         self.precision = _StepRow("Precision and resolution", "Measure", _PRECISION_TIP)
         self.rings = Plot("periods per px", "correlation")
         self._ring_curve = pg.PlotDataItem(pen=pg.mkPen(BLUE, width=1.5))
@@ -268,12 +268,7 @@ class AfterPage(Page):
         if rings is not None:
             self._ring_curve.setData(rings.frequency, rings.correlation)
             self.rings.autoRange()
-        self.plot.setVisible(drift is not None)
-        if drift is not None:
-            for curve, axis in zip(self._curves, "yx", strict=True):
-                errors = np.nan_to_num(getattr(drift, f"{axis}_stderr"))
-                curve.show(np.arange(float(len(drift))), getattr(drift, axis), errors)
-            self.plot.autoRange()
+        self.plot.show_drift(drift, self._spots.units)
 
     def _fail(self, error: Exception) -> None:
         self._enable(True)
@@ -365,11 +360,9 @@ class AfterPage(Page):
         self.method.addItems(list(_METHODS))
         explain(self.method, "Method", _METHOD_TIP)
         guard_wheel(self.method)
-        for plot in (self.plot, self.rings):
-            plot.setMinimumSize(*_LEAST)
+        self.rings.setMinimumSize(*_LEAST)
         explain(self.rings, "Correlation of two halves", _RINGS_TIP)
         self.precision.lay_out()
-        explain(self.plot, "Drift over the frames", _DRIFT_TIP)
         self.drift.lay_out((self.method,))
         self.merge.lay_out((Label(_DARK.label), self.dark_frames))
         self.image.lay_out(

@@ -73,8 +73,7 @@ def correcting(method: Literal["aim", "rcc"]) -> Action:
     def correct(fits: SpotFits, _: SpotFits) -> Done:
         drift = estimate_drift(fits, method)
         known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
-        way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
-        error = float(np.nanmedian(np.hypot(drift.y_stderr, drift.x_stderr)))
+        way, error = drift.extent
         words = f"A drift over {way:.3g} px, ± {error:.2g} px, is subtracted."
         return Done(subtract_drift(known, drift), (words,), drift)
 

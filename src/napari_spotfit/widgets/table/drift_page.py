@@ -13,16 +13,17 @@ from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
+from ...files.table import steps
 from ...results.numbers import Units
 from ...settings.validation import Parameter
 from ..layers.history import History
-from ..layers.points import fits_of_features
+from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
-from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
+from .drift_plot import DriftPlot
 from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
@@ -63,13 +64,7 @@ _SUBTRACT_TIP = (
 )
 _TRACKS_TIP = "<p>Add a Tracks layer with the fiducials, which napari draws over time.</p>"
 _SAVE_TIP = "<p>Save the drift as a table (.csv), or as text that Picasso reads (.txt).</p>"
-_PLOT_TIP = (
-    "<p>How far the sample has moved since the first frame, with a band of one standard error: "
-    "y blue, x orange.</p>"
-)
 _OTHERS = "The layer has got other spots since its drift was found. Find it again."
-#: Height in pixels of the plot with its axes, at least.
-_LEAST = 90
 
 
 class _Found(NamedTuple):
@@ -102,7 +97,7 @@ class DriftPage(Page):
         self.distance = NumberBox(_DISTANCE, sample="00.0 px")
         self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
         self.share = NumberBox(_SHARE, whole=True, sample="100 %")
-        self.hint, self.plot = StatusLine(), Plot("frame", "drift [px]")
+        self.hint, self.plot = StatusLine(), DriftPlot()
         self.find_button = button("Find drift", _FIND_TIP, self.find_drift)
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
         self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
@@ -112,7 +107,6 @@ class DriftPage(Page):
         #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None
         self._positions = 0
-        self._curves = [Band(self.plot, color) for color in (BLUE, ORANGE)]
         self._lay_out()
         self._connect()
         self._show_nothing(_HINT)
@@ -147,16 +141,20 @@ class DriftPage(Page):
     def subtract(self) -> None:
         """Move the layer's spots back."""
         layer = self._spots.layer
-        if self._found is None or layer is None or layer is not self._of:
+        if self._found is None or layer is not self._of or layer is None:
             return
-        file = self._found.file
+        file, drift = self._found.file, self._found.drift
+        again = drift.step in steps(layer.metadata.get(HISTORY))
         try:
-            subtract(layer, self._found.drift, self._history, file)
+            subtract(layer, drift, self._history, file)
         except ValueError as error:
             self._fail(error)
             return
         whose = "of this layer" if file is None else f"of {file}"
-        self._show_nothing(f"Subtracted from all spots {whose}. Undo takes it back.")
+        text = f"Subtracted from all spots {whose}"
+        if again:
+            text += ", but it was subtracted before: now they have moved by twice the drift"
+        self._show_nothing(f"{text}. Undo takes it back.", failed=again)
 
     def save_to(self, path: Path) -> None:
         """Write the drift to a file."""
@@ -195,13 +193,14 @@ class DriftPage(Page):
 
     def _show(self, found: _Found) -> None:
         units, drift = self._spots.units, found.drift
-        factor, unit = units.factor("x"), units.unit("x") or "px"
-        self.plot.setLabel("left", f"drift [{unit}]")
-        for curve, name in zip(self._curves, "yx", strict=True):
-            values, errors = (getattr(drift, one) * factor for one in (name, f"{name}_stderr"))
-            curve.show(np.arange(len(values), dtype=float), values, errors)
-        self.plot.autoRange()
-        self.hint.say(_in_words(found, units))
+        self.plot.show_drift(drift, units)
+        text, layer = _in_words(found, units), self._spots.layer
+        before = () if layer is None else steps(layer.metadata.get(HISTORY))
+        if drift.step in before:
+            text += ". This drift was subtracted before"
+        elif any(step.name == drift.step.name for step in before):
+            text += ". A drift was subtracted before: this is what is left"
+        self.hint.say(text)
         self._offer(True)
 
     def _fail(self, error: Exception) -> None:
@@ -210,8 +209,6 @@ class DriftPage(Page):
     def _show_nothing(self, why: str, *, failed: bool = False) -> None:
         self._found, self._of = None, self._spots.layer
         self._positions = 0 if self._of is None else _positions_checksum(self._of)
-        for curve in self._curves:
-            curve.show(*np.empty((3, 0)))
         (self.hint.fail if failed else self.hint.say)(why)
         self._offer(False)
 
@@ -241,13 +238,11 @@ class DriftPage(Page):
         ):  # fmt: skip
             box.put(value)
             explain(box, parameter.label, f"<p>{parameter.doc}</p>")
-        explain(self.plot, "Drift over the frames", _PLOT_TIP)
         choice = flow(
             (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
             (Label(_SHARE.label), self.share, self.find_button),
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
-        self.plot.setMinimumHeight(_LEAST)
         fill(
             QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
             margins=(6, 6, 6, 6), spacing=4,
@@ -277,8 +272,7 @@ def _positions_checksum(layer: Points) -> int:
 
 def _in_words(found: _Found, units: Units) -> str:
     drift, factor, unit = found.drift, units.factor("x"), units.unit("x") or "px"
-    way = factor * float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
-    error = factor * float(np.nanmedian(np.hypot(drift.y_stderr, drift.x_stderr)))
+    way, error = (factor * length for length in drift.extent)
     missing = int(np.count_nonzero(drift.used == 0))
     count = int(drift.used.max())
     text = (

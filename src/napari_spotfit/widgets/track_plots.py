@@ -11,10 +11,10 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtWidgets import QGridLayout, QWidget
 
-from ...tracking.displacement import allan_deviation, power_spectrum
-from ...tracking.session import Snapshot
-from ..parts.layout import explain
-from ..parts.plots import BLUE, GREEN, ORANGE, Band, Plot
+from ..tracking.displacement import allan_deviation, power_spectrum
+from ..tracking.session import Snapshot
+from .parts.layout import explain
+from .parts.plots import BLUE, GREEN, ORANGE, Band, Plot
 
 #: Frames that are drawn, and those of a spectrum: at most and at least.
 _DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16

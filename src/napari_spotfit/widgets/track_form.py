@@ -10,22 +10,22 @@ import numpy as np
 from magicgui.widgets import ComboBox, Container, FloatSpinBox, LineEdit, Widget
 from numpy.typing import NDArray
 
-from ...analysis.drift import Drift
-from ...images.arrays import to_host
-from ...models.astigmatism import AstigmatismCalibration
-from ...models.calibration import Calibration
-from ...models.measured_psf import MeasuredPsf
-from ...settings.options import Options
-from ...tracking.controller import Controller
-from ...tracking.log import TrackingLog
-from ...tracking.microscope import SimulatedCamera, SimulatedMicroscope
-from ...tracking.session import FrameQueue, Snapshot
-from ...tracking.stage import CoreStage, Stage, StageCalibration
-from ...tracking.tracker import Tracker
-from ..fitting.depth_choice import DepthChoice
-from ..napari_compat import is_image, is_points
-from ..parts.form import explained_rows
-from ..parts.layout import fill
+from ..analysis.drift import Drift
+from ..images.arrays import to_host
+from ..models.astigmatism import AstigmatismCalibration
+from ..models.calibration import Calibration
+from ..models.measured_psf import MeasuredPsf
+from ..settings.options import Options
+from ..tracking.controller import Controller
+from ..tracking.log import TrackingLog
+from ..tracking.microscope import SimulatedCamera, SimulatedMicroscope
+from ..tracking.session import FrameQueue, Snapshot
+from ..tracking.stage import CoreStage, Stage, StageCalibration
+from ..tracking.tracker import Tracker
+from .fitting.depth_choice import DepthChoice
+from .napari_compat import is_image, is_points
+from .parts.form import explained_rows
+from .parts.layout import fill
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -1,0 +1,124 @@
+"""Look for what makes most answers wrong that has nothing to do with noise: stripes, dark spots."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.block import Block
+from ..engine.select import select_backend
+from ..images.pixel_calibration import PixelCalibration
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from .measured_noise import Measured
+from .quantiles import quantiles
+from .second_witness import band_noise, some_parts
+
+#: Of stripes: the least number of periods; the longest period in pixels (that of two is a
+#: mosaic's); their power over that of other periods, from this many frequencies beside on; and
+#: their amplitude over the mean difference of neighbouring pixels.
+_LEAST_REPEATS, _MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 5, 16, 50.0, 0.25, 4
+
+
+def stripes(frames: NDArray[Any]) -> float:
+    """Return the period of stripes along one axis in pixels; 0 without stripes.
+
+    Examples
+    --------
+    >>> rng, rows = np.random.default_rng(1), np.arange(96)[:, np.newaxis]
+    >>> counts = rng.poisson(35.0 + 15 * np.sin(rows * np.pi / 4), (1, 96, 96))
+    >>> stripes(counts), stripes(rng.poisson(35.0, (1, 96, 96)))
+    (8.0, 0.0)
+    """
+    found = []
+    for across in (frames, frames.swapaxes(1, 2)):
+        profile = across.mean(axis=(0, 2), dtype=float)
+        size = len(profile)
+        if size < _LEAST_REPEATS * _MOST_APART or not np.isfinite(profile).all():
+            continue
+        first = -(-size // _MOST_APART)
+        power = (
+            abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size)))[first : 2 * size // 5]
+            ** 2
+        )
+        highest = int(np.argmax(power))
+        amplitude = 4 * math.sqrt(power[highest]) / size
+        noise = float(np.mean(abs(np.diff(across[0].astype(float)))))
+        near = power[max(highest - 4 * _BESIDE, 0) : highest + 4 * _BESIDE + 1].copy()
+        middle = min(highest, 4 * _BESIDE)
+        near[max(middle - _BESIDE + 1, 0) : middle + _BESIDE] = 0
+        if power[highest] > _OVER_OTHERS * near.max() and amplitude > _CLEAR * noise:
+            found.append(size / (highest + first))
+    return found[0] if len(found) == 1 else 0.0
+
+
+def with_stripes(noise: NoiseModel, measured: Measured, settings: Settings) -> NoiseModel:
+    """Return the noise of an image with stripes: spots must stand out of them, too.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        The noise of the frames without their stripes.
+    measured : Measured
+        The frames.
+    settings : Settings
+        ``sigma`` counts.
+    """
+    band = band_noise(some_parts(measured.frames), settings.known_sigma)
+    if band is None:
+        return noise
+    times = float(np.median(band.variance / noise.variance(band.level)))
+    return replace(noise, correlation=noise.correlation * math.sqrt(max(times, 1.0)))
+
+
+#: The share of pixels in each tail of the brightness; the lower one is longer, or no spot is dark.
+_TAIL = 1e-4
+#: The least number of dark spots, and the sum of their depths over that of bright spots' heights:
+#: between dark spots there are maxima, too, one fourteenth as high in all (240 spots, 6 frames).
+_LEAST_DARK, _OVER_BRIGHT = 5, 5.0
+#: How many of either noise may make in 10⁶ pixels.
+_FALSE = 0.01
+
+
+def dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> int:
+    """Return how many dark spots some frames have, if hardly any are bright; otherwise 0.
+
+    Noise of light and bright spots lengthen the upper tail of the brightness. Where the lower one
+    is longer, dark spots are looked for.
+
+    Parameters
+    ----------
+    measured : Measured
+        The frames, and what was measured in their blocks.
+    noise : NoiseModel
+        The noise of the frames.
+    settings : Settings
+        ``sigma`` and ``threads`` count.
+    """
+    frames = np.stack(some_parts(measured.frames))
+    known = frames[np.isfinite(frames)]
+    if not known.size:
+        return 0
+    low, level, high = (float(value) for value in quantiles(known, _TAIL, 0.5, 1 - _TAIL))
+    if level - low <= high - level:
+        return 0
+    variance = float(noise.variance(level))
+    flat = NoiseModel(0.0, variance, variance, correlation=noise.correlation)
+    looked_for = Settings(
+        sigma=settings.known_sigma, noise=flat, false_spots=_FALSE, threads=settings.threads,
+        backend="cpu",
+    )  # fmt: skip
+    bright, deep = (_heights(side * (frames - level), looked_for) for side in (1, -1))
+    is_dark = len(deep) >= _LEAST_DARK and deep.sum() > _OVER_BRIGHT * bright.sum()
+    return len(deep) if is_dark else 0
+
+
+def _heights(frames: NDArray[np.float64], settings: Settings) -> NDArray[np.float32]:
+    """Return the heights of the spots in frames."""
+    calibration = PixelCalibration(frames.shape, settings)
+    block = Block.of(calibration, np.arange(len(frames)), frames)
+    return select_backend(settings).detect(block, settings).height
