@@ -244,6 +244,25 @@ def test_an_extended_blob_is_no_crowd_of_good_points():
         assert fits.good.sum() <= localize(image, **KNOWN).good.sum() + 1
 
 
+@pytest.mark.parametrize("width", [1.8, 2.5, 3.0])
+@pytest.mark.parametrize("photons", [3000, 30_000, 200_000])
+def test_blobs_are_no_good_points_and_clusters_are(width, photons):
+    y, x = np.indices((40, 40))
+    light = np.exp(-((y - 20.2) ** 2 + (x - 19.7) ** 2) / (2 * width**2)) / (2 * np.pi * width**2)
+    blobs = np.random.default_rng(11).poisson(BACKGROUND + photons * light, (8, 40, 40))
+    blobs = blobs.astype(np.uint16)
+    together = localize(blobs, **KNOWN, neighbours="joint")
+    assert not together.good[together.group_size > 1].any()
+    single, auto = (localize(blobs, **KNOWN, neighbours=n) for n in ("exclude", "auto"))
+    assert auto.good.sum() == single.good.sum()
+    rng = np.random.default_rng(12)
+    places = 20 + rng.normal(0, 1.5 * SIGMA, (8, 8, 2))
+    movie = np.stack([rng.poisson(light_of(own, photons / 8, 40)) for own in places])
+    if photons > 3000:
+        found = localize(movie.astype(np.uint16), **KNOWN, neighbours="auto")
+        assert np.bincount(found.frame[found.good], minlength=8).mean() > 3
+
+
 def test_saturated_blob_is_left_as_it_is():
     y, x = np.indices((40, 40))
     light = 3000 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * SIGMA**2))

@@ -28,10 +28,10 @@ from .single_fits import OVERLAP, Singles, distances, singles_of
 _MEET, _PASSES = 3.0, 4
 #: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
-#: Widths of points, over the PSF's, of which something extended needs fewer. Of hidden points a
-#: crowd has no more, for each that was detected, than the first if they leave more than noise does,
-#: and than the second at all: random ones at 8 per µm² have three, clusters of 20 have eight.
-_WIDER, _POOR, _MOST = (1.5, 2.0, 1.25), 3, 8
+#: Widths of points, over the PSF's, of which something extended needs fewer. A crowd has no more
+#: hidden points for each that was detected: random ones at 8 per µm² have three at most, clusters
+#: of 20 spots of 1500 photons eight.
+_WIDER, _MOST = (1.5, 2.0, 1.35), 8
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -313,10 +313,9 @@ class _Crowds:
         doubtful = np.bincount(self._crowd[self._there & ~self._good], minlength=crowds)
         count = np.bincount(one, minlength=crowds)
         cost = self._fitter.least_score**2 / 2
-        lost, is_poor = np.zeros(crowds), np.zeros(crowds, np.bool_)
+        lost = np.zeros(crowds)
         lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
-        is_poor[one] = spots["deviance"] > spots["tolerated"]
-        found = (hidden >= _MOST * begun) & (hidden > 0) | is_poor & (hidden >= _POOR * begun)
+        found = (hidden >= _MOST * begun) & (hidden > 0)
         asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
         for width in _WIDER:
             which = asked & ~found

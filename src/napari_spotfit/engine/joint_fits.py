@@ -58,9 +58,13 @@ class Scale(NamedTuple):
 
 
 def joint_noise(job: FitJob) -> NoiseModel | None:
-    """Return the noise of the image or, where it was not measured, that of the camera."""
-    noise = job.noise
-    return noise if noise is not None and noise.blocks else noise_of(job.settings)
+    """Return the noise of the image or, where that is not known at all levels, the camera's."""
+    noise, camera = job.noise, noise_of(job.settings)
+    if noise is None or not noise.blocks:
+        return camera
+    # Of a flat image it is known only where it is as bright as most, and spots are not.
+    is_flat = noise.gain is None and not (noise.is_filtered or noise.is_uneven)
+    return camera if is_flat and camera is not None else noise
 
 
 def are_alike(block: Block) -> bool:

@@ -182,8 +182,10 @@ RULES = {
         "blob",
         "Points do not explain the light here: something extended, or out of focus.",
         "the deviance of the spots that were fitted together is more than 1.5 times what noise and "
-        "5 % of the spots' own shape explain",
-        "of something extended any number of points is as wrong as the next",
+        "5 % of the spots' own shape explain; or fewer points 1.35 to 2 times as wide explain the "
+        "light as well; or 8 points were hidden for each detection",
+        "of something extended any number of points is as wrong as the next, and points in a crowd "
+        "that are not merged show maxima",
         True,
         "joint fits",
         "Leave it out; if most spots are flagged, check the PSF's σ, the gain and the offset.",
