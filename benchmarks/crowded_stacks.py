@@ -114,7 +114,7 @@ def stacks(options: argparse.Namespace) -> None:
             limits.append((density, ours, least))
     print("joint fits: F1 within 3 px, by the number of spots in 100 px²")
     for density, ours, least in limits:
-        print(f"{density:g}: {ours:.3f} {bar(ours, least=least, form='.3f')}")
+        print(f"  {density:g}: {ours:.3f} {bar(ours, least=least, form='.3f')}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -310,8 +310,8 @@ class CrowdLight : protected CrowdPixels {
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
 
     void begin_with_variances(float* pixels) const {
-        over_part(
-            [&](long long k) { store_pixels(pixels + k, variances ? load_pixels(variances + k) : Pixels(0.0f)); });
+        if (variances) over_part([&](long long k) { store_pixels(pixels + k, load_pixels(variances + k)); });
+        else over_part([&](long long k) { store_pixels(pixels + k, Pixels(0.0f)); });
     }
     static int longest_line(const JointFits& fits) {
         int longest = 0;
