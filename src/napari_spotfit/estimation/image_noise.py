@@ -147,7 +147,7 @@ def _measured(
             "spots: check bad_pixels, and how the image was made"
         )
     measured = measured_blocks(pixels, settings) if pixels.size else None
-    period = stripes(pixels) if pixels.size else 0.0
+    period = stripes(measured.recorded) if measured else 0.0
     if period:
         warn_caller(
             f"the image has stripes, one in {period:.2g} pixels: spots are found only where they "

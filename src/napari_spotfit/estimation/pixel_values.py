@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Values from here on say nothing, as NaN: the sum of their squares has no number in single
-#: precision.
-SENSELESS = 1e15
+#: Values from here on say nothing, as NaN: their squares have no number in single precision.
+SENSELESS = 1e19
 
 Numbers = NDArray[np.float64]
 
