@@ -97,6 +97,12 @@ bench: $(BENCH_VENV)/.installed baseline ## measure accuracy, speed and latency,
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
 	$(BENCH_VENV)/bin/python benchmarks/volumes.py
+	$(BENCH_VENV)/bin/python benchmarks/volume_detection.py
+	$(BENCH_VENV)/bin/python benchmarks/measured_psf.py
+	$(BENCH_VENV)/bin/python benchmarks/crowds.py
+	$(BENCH_VENV)/bin/python benchmarks/channels.py
+	$(BENCH_VENV)/bin/python benchmarks/after_the_fit.py --others
+	$(BENCH_VENV)/bin/python benchmarks/render.py
 	$(BENCH_VENV)/bin/python benchmarks/latency.py --only cpu many
 	$(BENCH_VENV)/bin/python benchmarks/streaming.py --frames 4000
 	$(BENCH_VENV)/bin/python benchmarks/files.py --only python experiment

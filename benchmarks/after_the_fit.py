@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import bar, run
 
 import napari_spotfit as spotfit
 
@@ -31,14 +32,18 @@ DRIFTS = {
     (200_000, 1500, 8): 1.3, (200_000, 20_000, 8): 1.6, (20_000, 1500, 8): 1.5,
     (50_000, 5000, 15): 1.5,
 }  # fmt: skip
+#: Seconds for the ring correlation and the drift of this many localisations that are asked for.
+SECONDS = {1_000_000: (3.0, 0.9), 10_000_000: (15.0, 9.0)}
 KINETICS = {"DNA-PAINT": (3.0, 3000.0, None), "dSTORM": (1.5, 300.0, 20.0)}
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, str]:
+def timed(call: Callable[[], Any], most: float | None = None) -> tuple[Any, str]:
     """Return a result, and the seconds that it took by the wall and of all cores."""
-    wall, cores = time.perf_counter(), time.process_time()
+    begun, cores = time.perf_counter(), time.process_time()
     result = call()
-    return result, f"{time.perf_counter() - wall:.2f} s, cores {time.process_time() - cores:.2f} s"
+    wall, cores = time.perf_counter() - begun, time.process_time() - cores
+    asked = f" {bar(wall, most=most)}" if most else ""
+    return result, f"{wall:.2f} s{asked}, cores {cores:.2f} s"
 
 
 def drift_of(rng: np.random.Generator) -> Any:
@@ -69,14 +74,14 @@ def deviations(y: Any, x: Any, drift: Any) -> Any:
     return (apart - apart.mean(axis=0)) * PIXEL
 
 
-def show_drift(seeds: int, others: bool) -> None:
+def show_drift(options: argparse.Namespace) -> None:
     print("Drift: r.m.s. error over its bound, without drift, segments within the stated error")
     for (count, number, error), wanted in DRIFTS.items():
         real = 0.8 * count
         bound = error * math.sqrt((1 + number / real) / (real / (FRAMES / LENGTH)))
         with_drift, without, inside, seconds = [], [], [], ""
         compared: dict[str, list[Any]] = {}
-        for seed in range(seeds):
+        for seed in range(2 if options.quick else options.seeds):
             truth = drift_of(np.random.default_rng(seed))
             fits = drifting(count, number, error, seed, truth)
 
@@ -91,14 +96,16 @@ def show_drift(seeds: int, others: bool) -> None:
             none = np.zeros((FRAMES, 2))
             still = estimate(drifting(count, number, error, seed + 1000, none))
             without.append(deviations(still.y, still.x, none))
-            if others and seed == 0:
+            if options.others and seed == 0:
                 compared = drift_of_others(fits, truth)
         ratio, still_ratio = (
             math.sqrt(np.mean(np.square(one))) / bound for one in (with_drift, without)
         )
         print(
-            f"{count:8} of {number:6}, {error:2} nm: {ratio:.2f} (at most {wanted}), "
-            f"{still_ratio:.2f} (at most 1.5), {np.mean(inside):.0%} (68 ± 10 %), {seconds}"
+            f"{count:8} of {number:6}, {error:2} nm: {ratio:.2f} {bar(ratio, most=wanted)}, "
+            f"{still_ratio:.2f} {bar(still_ratio, most=1.5)}, {np.mean(inside):.0%} "
+            f"{bar(float(np.mean(inside)), least=0.58)} {bar(float(np.mean(inside)), most=0.78)}, "
+            f"{seconds}"
         )
         for name, (apart, took) in compared.items():
             rms = math.sqrt(np.mean(np.square(apart)))
@@ -144,8 +151,9 @@ def drift_of_comet(fits: Any) -> dict[str, Any]:
     return {"x": found[:FRAMES, 0] / PIXEL, "y": found[:FRAMES, 1] / PIXEL}
 
 
-def show_merging(count: int, others: bool) -> None:
-    print("Merging: events over simulated ones, at most 2 % off")
+def show_merging(options: argparse.Namespace) -> None:
+    count = 100_000 if options.quick else options.count
+    print("Merging: events over simulated ones")
     for name, (on, off, bleach) in KINETICS.items():
         for dark in (0, 1, 3):
             truth = blinking(5000, 20_000, on, off, bleach)
@@ -153,14 +161,17 @@ def show_merging(count: int, others: bool) -> None:
             places = np.random.default_rng(1).uniform(0, 256, (5000, 2))
             fits = molecules_of(places, frame, molecule, 0.08)
             ratio = len(spotfit.merge_blinks(fits, dark)) / truth.events(dark) - 1
-            print(f"{name:10} {dark} dark frames: {ratio:+.2%} of {truth.events(dark)}")
+            print(
+                f"{name:10} {dark} dark frames: {ratio:+.2%} {bar(abs(ratio), most=0.02)} of "
+                f"{truth.events(dark)}"
+            )
     frame, molecule = blinking(count // 20, 20_000, 3.0, 3000.0).rows()
     frame, molecule = frame[:count], molecule[:count]
     places = np.random.default_rng(1).uniform(0, 2048, (count // 20, 2))
     fits = molecules_of(places, frame, molecule, 0.08)
-    events, took = timed(lambda: spotfit.merge_blinks(fits))
+    events, took = timed(lambda: spotfit.merge_blinks(fits), 2.5 * count / 1e7)
     print(f"{len(fits)} localisations to {len(events)} events: {took}")
-    if others:
+    if options.others:
         from picasso import postprocess
 
         columns = [fits.frame.astype(np.uint32), fits.x, fits.y]
@@ -172,14 +183,16 @@ def show_merging(count: int, others: bool) -> None:
         print(f"Picasso's links of a 20th of them: {took}")
 
 
-def show_precision(counts: list[int]) -> None:
+def show_precision(options: argparse.Namespace) -> None:
+    counts = [] if options.quick else list(SECONDS)
     print("Precision and resolution: over the true ones")
     for on in (1.2, 3.0, 8.0):
         frame, molecule = blinking(2000, 3000, on, 300.0).rows()
         places = np.random.default_rng(1).uniform(0, 256, (2000, 2))
         found, took = timed(partial(spotfit.nena, molecules_of(places, frame, molecule, 0.1)))
         print(
-            f"NeNA, {found.pairs} pairs: {found.precision / 0.1:.3f}, κ {found.kappa:.3f}, {took}"
+            f"NeNA, {found.pairs} pairs: {found.precision / 0.1:.3f} "
+            f"{bar(abs(found.precision / 0.1 - 1), most=0.03)}, κ {found.kappa:.3f}, {took}"
         )
     for count, number, size in ((40_000, 2000, 50), (20_000, 5000, 100), *(
         (count, count // 50, 1024) for count in counts
@@ -188,23 +201,22 @@ def show_precision(counts: list[int]) -> None:
         places, frame = rng.uniform(0, size, (number, 2)), np.sort(rng.integers(0, FRAMES, count))
         fits = molecules_of(places, frame, rng.integers(0, number, count), 0.08)
         closed = 2 * math.pi * 0.08 / math.sqrt(math.log(6 * count / number / 2))
-        rings, took = timed(partial(spotfit.fourier_ring_correlation, fits))
-        print(f"FRC, {count} localisations: {rings.resolution / closed:.3f}, {took}")
-        if count >= 1_000_000:
-            found, took = timed(partial(spotfit.estimate_drift, fits))
+        seconds = SECONDS.get(count, (None, None))
+        rings, took = timed(partial(spotfit.fourier_ring_correlation, fits), seconds[0])
+        ratio = rings.resolution / closed
+        print(f"FRC, {count} localisations: {ratio:.3f} {bar(abs(ratio - 1), most=0.05)}, {took}")
+        if count in SECONDS:
+            found, took = timed(partial(spotfit.estimate_drift, fits), seconds[1])
             print(f"drift of {count} localisations: {took}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=20, help="simulations of drift of each kind")
     parser.add_argument("--count", type=int, default=10_000_000, help="localisations to merge")
     parser.add_argument("--others", action="store_true", help="compare with other programs")
-    chosen = parser.parse_args()
-    show_merging(chosen.count, chosen.others)
-    show_precision([count for count in (1_000_000, 10_000_000) if count <= chosen.count])
-    show_drift(chosen.seeds, chosen.others)
 
+
+SECTIONS = {"merging": show_merging, "precision": show_precision, "drift": show_drift}
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, SECTIONS, _add)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import bar, medians, resident, spent
+from common import bar, medians, resident, run, spent
 
 from napari_spotfit import SpotFits
 from napari_spotfit.analysis.render import RenderIndex
@@ -164,13 +164,9 @@ def on_gpu(cpu: RenderIndex, fits: SpotFits, repeats: int) -> None:
     print_steps("GPU, a step", steps_of(RenderedImage(index, ahead=True)), FRAME)
 
 
-def main() -> None:
+def show(chosen: argparse.Namespace) -> None:
     """Print all figures."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--count", type=int, default=10_000_000)
-    options.add_argument("--repeats", type=int, default=5)
-    chosen = options.parse_args()
-    fits = scene(chosen.count)
+    fits = scene(100_000 if chosen.quick else chosen.count)
     reset = Path("/proc/self/clear_refs")
     index_of(fits[:1000])
     before = resident("VmRSS")
@@ -195,5 +191,10 @@ def main() -> None:
     against_picasso(index, fits, chosen.repeats)
 
 
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--count", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=5)
+
+
 if __name__ == "__main__":
-    main()
+    run(__doc__, {"speed": show}, _add)
