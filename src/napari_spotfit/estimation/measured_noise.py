@@ -221,6 +221,7 @@ class Measured(NamedTuple):
 
 def measured_blocks(frames: NDArray[Any], settings: Settings) -> Measured:
     """Return what is measured in the blocks of frames, for :func:`measure_noise`."""
+    check_scale(frames)
     if frames.dtype.kind == "f" and not (ordinary := abs(frames) < SENSELESS).all():
         frames = np.where(ordinary, frames, frames.dtype.type(np.nan))
     clean = _large_enough(frames)
@@ -336,7 +337,6 @@ def _blocks_of(
 
     The frames had this shape before the mirror.
     """
-    check_scale(frames)
     bands = make_bands(settings.known_sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source, functions, index = detection_source(frames, given), load().functions, load().index
