@@ -22,6 +22,9 @@ from .second_witness import band_noise, some_parts
 #: mosaic's); their power over that of other periods, from this many frequencies beside on; and
 #: their amplitude over the mean difference of neighbouring pixels.
 _LEAST_REPEATS, _MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 5, 16, 50.0, 0.25, 4
+#: The least share of their amplitude that the middle half of the pixels along them has: what the
+#: brightest pixels alone make is spots on a grid.
+_OF_MOST = 0.5
 
 
 def stripes(frames: NDArray[Any]) -> float:
@@ -52,8 +55,19 @@ def stripes(frames: NDArray[Any]) -> float:
         middle = min(highest, 4 * _BESIDE)
         near[max(middle - _BESIDE + 1, 0) : middle + _BESIDE] = 0
         if power[highest] > _OVER_OTHERS * near.max() and amplitude > _CLEAR * noise:
-            found.append(size / (highest + first))
+            wave = np.exp(-2j * math.pi * np.arange(size) * (highest + first) / size)
+            usual = abs(_usual_profile(across) @ (wave * np.hanning(size))) * 4 / size
+            if usual > _OF_MOST * amplitude:
+                found.append(size / (highest + first))
     return found[0] if len(found) == 1 else 0.0
+
+
+def _usual_profile(frames: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean of the middle half of the pixels at each place along the second axis."""
+    ordered = np.sort(frames, axis=2)
+    quarter = ordered.shape[2] // 4
+    profile = ordered[:, :, quarter : ordered.shape[2] - quarter].mean(axis=(0, 2), dtype=float)
+    return np.asarray(profile - profile.mean())
 
 
 def with_stripes(noise: NoiseModel, measured: Measured, settings: Settings) -> NoiseModel:

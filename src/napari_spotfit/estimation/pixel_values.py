@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Values from here on say nothing, as NaN: their squares have no number in single precision.
-SENSELESS = 1e19
+#: Values from here on say nothing, as NaN: the sum of their squares has no number in single
+#: precision.
+SENSELESS = 1e15
 
 Numbers = NDArray[np.float64]
 
@@ -321,9 +322,9 @@ def _column_means(rows: NDArray[Any]) -> Numbers:
 #: sides of their edges differ more than others; and at how many times the usual one a difference is
 #: cut off. Of raw images the part is below 0.05 (384² px of benchmarks/trust.py).
 _JPEG, _EDGES, _EDGES_OVER_CHANCE, _OUTLYING = 8, 0.1, 6.0, 4.0
-#: And how many times as much as at any other of the eight places they differ more there.
-_OVER_SECOND = 2.0
-_TINY = float(np.finfo(float).tiny)
+#: And how many times as much as at any other of the eight places they differ more there; and which
+#: part of the usual difference is none.
+_OVER_SECOND, _FLAT = 2.0, 1e-6
 
 
 def has_jpeg_blocks(frame: NDArray[Any]) -> bool:
@@ -343,13 +344,13 @@ def _has_edges(frame: NDArray[Any]) -> bool:
     """Whether neighbours in a row differ most at every eighth place."""
     steps = abs(np.diff(frame[np.isfinite(frame).all(axis=1)].astype(float)))
     columns = steps.shape[1] // _JPEG * _JPEG
-    if not columns or not len(steps):
+    if min(columns, len(steps)) < _LEAST_REPEATS * _JPEG or not steps.any():
         return False
     usual = max(float(np.median(steps)), float(np.mean(steps)))
     by_place = np.minimum(steps[:, :columns], _OUTLYING * usual).mean(axis=0)
     ordered = np.sort(by_place.reshape(-1, _JPEG).mean(axis=0))
     # What is 8 pixels apart for another reason, as spots on a grid, differs at several places.
-    second, first = ordered[-2:] / max(float(np.median(ordered)), _TINY) - 1
+    second, first = ordered[-2:] / max(float(np.median(ordered)), _FLAT * usual) - 1
     chance = 1 / math.sqrt(steps.size / _JPEG)
     return bool(first > max(_EDGES, _EDGES_OVER_CHANCE * chance, _OVER_SECOND * second))
 
