@@ -220,7 +220,7 @@ def print_speed(options: argparse.Namespace) -> None:
 
 
 def sparse_movie(frames: int, side: int, density: float, apart: float) -> np.ndarray:
-    """Return frames of spots, so many per 100 px² less those nearer to an earlier one."""
+    """Return frames with a density of spots per 100 px², less those nearer to an earlier one."""
     rng, light = np.random.default_rng(1), np.full((frames, side, side), 10.0)
     edges = np.arange(17) - 8.5
     for own in light:
