@@ -210,15 +210,3 @@ def test_dead_pixels_and_holes_are_no_dark_spots(electrons):
     movie, rng = taken(electrons + 30), np.random.default_rng(1)
     movie[:, rng.random(SHAPE) < 2e-3] = 100
     assert not any("dark spots" in said for said in doubts(movie))
-
-
-@pytest.mark.parametrize("known", [{}, {"gain": 1.0, "offset": 100.0}])
-def test_spots_without_background_between_them_are_not_passed_over_in_silence(known):
-    """Spots of 30,000 photons, eight in 100 px²: none stands out of the scatter of the others."""
-    rng, side = np.random.default_rng(1), 256
-    counts = round(0.08 * side**2)
-    expected = 10 + light(scattered(rng, (side, side), counts), 30_000, 0.8, (side, side))
-    crowd = (rng.poisson(expected) + 100).astype(np.float32)[np.newaxis]
-    with pytest.warns(UserWarning, match="no spots stand out of the noise .* pass a threshold"):
-        assert len(localize(crowd, sigma=0.8, **known)) == 0
-    assert len(localize(crowd, sigma=0.8, threshold=500.0)) > 0.3 * counts

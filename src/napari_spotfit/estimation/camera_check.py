@@ -15,7 +15,7 @@ from ..models.calibration import Calibration
 from ..models.columns import STDERR
 from ..models.measured_psf import MeasuredPsf
 from ..results.spot_fits import SpotFits
-from ..settings.noise_model import UNLIKE, NoiseModel
+from ..settings.noise_model import UNLIKE
 from ..settings.settings import Settings, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
@@ -39,9 +39,6 @@ _IMPROBABLE, _UNLIKE_SPOTS, _UNLIKE_CHI = 1e-3, 0.5, 1.35
 _ALL_OF = 3
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
-#: Noise over that of the finest detail, from which on its source may be the spots themselves: of 6
-#: to 8 bright ones in 100 px² it is 65 to 87 times as much.
-_NO_BACKGROUND = 20.0
 
 
 @dataclass
@@ -63,9 +60,6 @@ class CameraCheck:
     #: their light in counts.
     slopes: list[NDArray[np.float64]] = field(default_factory=list)
     settings: Settings | None = None
-    #: How many fits there are, and the noise that spots had to stand out of.
-    count: int = 0
-    noise: NoiseModel | None = None
     #: Fits with z, and those whose widths do not go with their calibration.
     located: int = 0
     unlike: int = 0
@@ -77,9 +71,6 @@ class CameraCheck:
         settings = fits.settings
         if self.given.noise is not None or settings is None:
             return
-        self.count += len(fits)
-        if settings.threshold is None:
-            self.noise = settings.noise
         if isinstance(settings.model, Calibration) and "z_p_value" in fits:
             self._compare_widths(fits.to_host())
         elif isinstance(settings.model, MeasuredPsf):
@@ -100,7 +91,7 @@ class CameraCheck:
 
     def doubts(self) -> str:
         """Return a warning of a gain or an offset that the fits contradict; nothing without."""
-        return self._of_calibration() or self._of_gain() or self._of_offset() or self._of_crowds()
+        return self._of_calibration() or self._of_gain() or self._of_offset()
 
     def warn(self) -> None:
         """Warn the caller of doubts."""
@@ -123,16 +114,6 @@ class CameraCheck:
         self.unlike += int((beyond | (known & ((fits.flags & int(Flag.POOR_FIT)) != 0))).sum())
         if settings.gain is not None and settings.estimator_kind.is_likelihood:
             self.chi.append(np.asarray(fits.reduced_chi_square[known], float))
-
-    def _of_crowds(self) -> str:
-        if self.count or self.noise is None or self.noise.correlation < _NO_BACKGROUND:
-            return ""
-        return (
-            "no spots stand out of the noise that the image shows, "
-            f"{self.noise.correlation:.2g} times that of its finest detail. So it is where an "
-            "image was smoothed, and where spots lie so close that there is no background between "
-            "them: then pass a threshold in counts"
-        )
 
     def _of_calibration(self) -> str:
         chi = np.concatenate(self.chi) if self.chi else np.empty(0)
