@@ -23,7 +23,7 @@ enum SpotState {
     IS_CONCERNED = 16  // fits of spots together concern it
 };
 
-// Fits of the positions of frames one by one, of which those are sought that overlap.
+// Fits of the positions of frames one by one, among which those that overlap are sought.
 struct SingleFits {
     const double* given;     // one number for each axis, the array's order
     const long long* frame;  // of each, in rising order

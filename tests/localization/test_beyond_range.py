@@ -21,7 +21,7 @@ from napari_spotfit import (
     simulate_psf,
 )
 from napari_spotfit.engine.cpu.layouts import FittedSpot
-from napari_spotfit.engine.cuda.surroundings import flags_by_surroundings
+from napari_spotfit.engine.cuda.roi_kernels import flags_by_surroundings
 from napari_spotfit.engine.quality.flags import NOT_GOOD
 from napari_spotfit.engine.quality.verdicts import verdict_settings
 

@@ -19,7 +19,7 @@ from .tracks import frames_of
 
 Integers = NDArray[np.int64]
 
-#: Columns of which events depend.
+#: Columns that events depend on.
 _NEEDED = (
     "file", CHANNEL, "frame", "y", "x", "z", *(axis + STDERR for axis in "yxz"), STOP, DETECTIONS,
 )  # fmt: skip

@@ -17,7 +17,7 @@ from .tracks import frames_of, movies_of
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Columns of which precision depends.
+#: Columns that precision depends on.
 _NEEDED = (
     "file",
     CHANNEL,

@@ -84,7 +84,7 @@ def render(
         `oversampling` along x. Volumes need it if z is in nm.
     z : (float, float) or (float, float, float), optional
         Render a slice: localisations from the first z to below the second, in the unit of the
-        column. The third number is the thickness of slices, of which there is a stack then.
+        column. With a third number, a stack of slices that are as thick.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 
-#: Columns of which the resolution depends.
+#: Columns that the resolution depends on.
 _NEEDED = ("file", CHANNEL, "frame", *IN_PLANE, STOP)
 #: Pixels of a tile along an axis, and most tiles, which are chosen evenly.
 _SIDE, _MOST_TILES = 512, 100

@@ -28,9 +28,9 @@ from .single_fits import OVERLAP, Singles, distances, singles_of
 _MEET, _PASSES = 3.0, 4
 #: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
-#: Widths of points, over the PSF's, of which something extended needs fewer. A crowd has no more
-#: hidden points for each that was detected: random ones at 8 per µm² have three at most, clusters
-#: of 20 spots of 1500 photons eight.
+#: Widths of points, over the PSF's: something extended needs fewer such points. And the most hidden
+#: points of a crowd for each that was detected: random ones at 8 per µm² have three at most,
+#: clusters of 20 spots of 1500 photons eight.
 _WIDER, _MOST = (1.5, 2.0, 1.35), 8
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")

@@ -40,9 +40,9 @@ from .roi_kernels import (
     LonePixelSearch,
     cut_out_on,
     find_flat_areas,
+    flags_by_surroundings,
     plane_corners,
 )
-from .surroundings import flags_by_surroundings
 
 #: Pixels that are cut out at a time, and spots per thread that makes masks.
 _CUT_OUT_PIXELS, _MARKED = 1 << 22, 1 << 13

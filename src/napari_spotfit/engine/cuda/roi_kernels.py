@@ -20,6 +20,7 @@ from ..cpu.layouts import (
     FilteredNoise,
     FlatAreaRule,
     LoneWork,
+    VerdictSettings,
 )
 from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
@@ -95,6 +96,46 @@ def cut_out_on(
         if commands is None:
             own.run(wait=False)
     return rois.view(values.dtype).reshape(count, *roi_shape)
+
+
+def flags_by_surroundings(
+    device: Device,
+    frames: Any,
+    spots: NDArray[np.uint8],
+    count: int,
+    sigma: float,
+    verdicts: VerdictSettings,
+) -> NDArray[np.uint32]:
+    """Return the flags of elongated spots, or of those out of focus, 0 for others.
+
+    Parameters
+    ----------
+    device : Device
+        The device of the frames.
+    frames : array, shape (n, Y, X)
+        The frames.
+    spots : ndarray of uint8
+        The spots as the library lists them, at least one.
+    count : int
+        Number of spots.
+    sigma : float
+        The PSF's σ.
+    verdicts : VerdictSettings
+        What is looked for, and the shape of the ROIs.
+    """
+    commands, found = device.commands(), device.allocate(count * np.dtype(np.uint32).itemsize)
+    pixel = PIXEL_TYPES[frames.dtype.str[1:]]
+    kernel = device.kernel(
+        "cuda/elongation.cu", "look_around_spots", THREADS=SPOT_THREADS, PIXEL=pixel
+    )
+    given = (
+        frames, *map(np.int64, frames.shape[1:]), commands.upload(spots), np.int64(count),
+        np.float64(sigma), bytes(verdicts.roi), np.int32(verdicts.around), found,
+    )  # fmt: skip
+    commands.launch(kernel, (-(-count // SPOT_THREADS),), (SPOT_THREADS,), given)
+    flags: NDArray[np.uint8] = commands.download(found)
+    commands.run()
+    return flags.view(np.uint32)
 
 
 def find_flat_areas(
