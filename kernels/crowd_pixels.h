@@ -1,7 +1,7 @@
 // The pixels of a crowd: those around its candidates that are nearer to them than to those of any other crowd.
 #pragma once
-#include "../joint.h"
-#include "../layouts/joint_fits.h"
+#include "joint.h"
+#include "layouts/joint_fits.h"
 #include "memory.h"
 
 namespace spotfit::SPOTFIT_ISA {
