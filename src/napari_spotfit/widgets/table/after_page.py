@@ -33,7 +33,7 @@ from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
 from .after_steps import Taken, as_python, correcting, measuring, merging, take
-from .drift_plot import DriftPlot
+from .drift_page import DriftPlot
 from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
