@@ -54,8 +54,9 @@ class CrowdLight : protected CrowdPixels {
         cells_down = rows > 2 * side ? static_cast<int>(rows / side) : 1;
         cells_across = columns > 2 * side ? static_cast<int>(columns / side) : 1;
         cell_rows = double(rows) / cells_down, cell_columns = double(columns) / cells_across;
-        cell_y = memory.take<float>(rows * cells_down), cell_x = memory.take<float>(stride * cells_across) + margin;
-        slopes[Y] = memory.take<float>(rows), slopes[X] = memory.take<float>(stride) + margin;
+        cell_y = memory.take<float>(rows * cells_down);
+        cell_x = memory.take<float>(stride * cells_across + margin) + margin;
+        slopes[Y] = memory.take<float>(rows), slopes[X] = memory.take<float>(stride + margin) + margin;
         slopes[Z] = memory.take<float>(depth);
         level = memory.take<double>(cells() + ALL_AXES), level_errors = memory.take<double>(cells());
         spots = memory.take<Spot>(most);
@@ -79,8 +80,8 @@ class CrowdLight : protected CrowdPixels {
     void begin_level() {
         plane[0] = 1, plane[1] = 0;
         for (long long k = 0; k < rows * cells_down; ++k) cell_y[k] = 0;
-        for (long long k = -margin; k < stride * cells_across - margin; ++k) cell_x[k] = 0;
-        for (long long k = -margin; k < stride - margin; ++k) slopes[X][k] = 0;
+        for (long long k = -margin; k < stride * cells_across; ++k) cell_x[k] = 0;
+        for (long long k = -margin; k < stride; ++k) slopes[X][k] = 0;
         fill_shares(cell_y, rows, cells_down, cell_rows, rows);
         fill_shares(cell_x, stride, cells_across, cell_columns, columns);
         for (int axis = X; axis < ALL_AXES; ++axis) fill_slope(slopes[axis], size(axis));
