@@ -44,6 +44,8 @@ class CrowdLight : protected CrowdPixels {
     int *by_cell, *first_of_cell;            // all spots, those of a cell one after the other
     bool* is_stirred;                        // cells, by spots near them
     int sweep = 0;                           // the number of the last one
+    bool is_evaluated = false;               // whether the mean of all pixels, their weights and pulls are the spots'
+    double evaluated;                        // the deviance / 2 then
     bool is_shifted = false;                 // cells, by half a cell
     int from[ALL_AXES], to[ALL_AXES];        // the part of the box in which their mean changes
     double least[ALL_AXES], last[ALL_AXES];  // where they may move
@@ -122,11 +124,13 @@ class CrowdLight : protected CrowdPixels {
         give_lines(count);
         for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
         s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
+        is_evaluated = false;
         shape(s);
         ++count;
     }
     void remove_dropped() {
         int kept = 0;
+        is_evaluated = false;
         for (int i = 0; i < count; ++i) {
             if (spots[i].is_dropped) continue;
             spots[kept] = spots[i];
@@ -257,6 +261,7 @@ class CrowdLight : protected CrowdPixels {
     // The mean of all pixels.
     void find_mean() {
         choose_all();
+        if (is_evaluated) return;
         begin_with_variances(mean);
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), mean);
@@ -267,6 +272,7 @@ class CrowdLight : protected CrowdPixels {
     }
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
     double evaluate(int cell) {
+        is_evaluated = false;
         over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
         if (levels) add_ground(cell, 1, trial);
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
