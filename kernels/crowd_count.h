@@ -14,7 +14,7 @@ class CrowdCount : protected CrowdMoves {
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
-            for (int n = 0; is_new && n < DROPS; ++n) {
+            for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
                 if (merge()) move_all(ROUGH_STEPS, ROUGH);
                 find_errors(false);
                 if (!drop()) break;
@@ -54,6 +54,7 @@ class CrowdCount : protected CrowdMoves {
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
     int errors_found = -1;  // the sweep before
+    int splits = 0;
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
     void find_errors(bool of_all) {
@@ -111,6 +112,7 @@ class CrowdCount : protected CrowdMoves {
         own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
         if (own.evidence < square_of(f.least_score) / 2) {
             own.is_dropped = true, own.light = 0;
+            for (int j = 0; j < count; ++j) spots[j].is_one |= own.half && spots[j].half == own.half;
             for (int k = 0; k < moving; ++k) spots[near[k]].stirred = sweep + 1;
             return false;
         }
@@ -160,6 +162,7 @@ class CrowdCount : protected CrowdMoves {
                 if (a.is_dropped || b.is_dropped) continue;
                 if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
                 take_over(a, b);
+                a.is_one |= a.half && a.half == b.half;
                 a.stirred = sweep + 1;
                 if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
                 b.is_dropped = any = true;
@@ -309,6 +312,7 @@ class CrowdCount : protected CrowdMoves {
         find_residual();
         const int before = count, planes_of_axes = f.axes > Z ? 3 : 1;
         for (int i = 0; i < before && count < most; ++i) {
+            if (spots[i].is_one) continue;
             Quadrupole found[3];
             if (f.axes > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
@@ -328,6 +332,7 @@ class CrowdCount : protected CrowdMoves {
                 place[axis] = own.at[axis] - step_of[axis], own.at[axis] += step_of[axis];
             shape(own);
             add(place, own.light, -1);
+            own.half = spots[count - 1].half = ++splits;
         }
         return count > before;
     }

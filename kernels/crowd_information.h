@@ -57,12 +57,10 @@ class CrowdInformation : protected CrowdLight {
         over_part([&](long long k) {
             const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
             pulled += sum_of(load_pixels(pull + k) * slope), information += sum_of(weighted * slope);
-            store_pixels(other + k, weighted);
+            store_pixels(pull + k, weighted);
         });
-        float* const pulls = pull;
-        pull = other;
+        is_evaluated = false;
         find_normal(cell);
-        pull = pulls;
         for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
         factor.solve(step);
         for (int i = 0; i < normal.size; ++i) information -= gradient[i] * step[i];
