@@ -71,8 +71,7 @@ class _Program(click.Group):
 
 
 @click.group(
-    cls=_Program,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="napari-spotfit")
 def main() -> None:
