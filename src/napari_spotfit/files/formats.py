@@ -362,7 +362,7 @@ def _try(place: Path, foreign: Format, image: ImageInfo) -> None:
         except PixelSizeNeededError:
             raise PixelSizeNeededError(
                 f"“{place.name}” would have lengths in nm or µm, but the size of a pixel is "
-                "unknown: pass pixel_size=… or --pixel-size in nm"
+                "unknown: pass pixel_size=… in nm"
             ) from None
 
 
