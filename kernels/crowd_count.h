@@ -60,6 +60,7 @@ class CrowdCount : protected CrowdMoves {
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
     int errors_found = -1;  // the sweep before
+    int splits = 0;
     // How many times more than noise alone the residual's scores scatter, at least 1: what is hidden in a rough
     // background must stand out of that.
     double roughness = 1;
@@ -73,8 +74,7 @@ class CrowdCount : protected CrowdMoves {
         const int since = of_all ? 0 : errors_found + 1;
         errors_found = sweep;
         over_cells(since, [&](int cell) {
-            find_base(cell);
-            evaluate(cell);
+            if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
             find_normal(cell);
             const bool is_known = find_factor(1e-9);
             const auto error = [&](int i) {
@@ -125,6 +125,7 @@ class CrowdCount : protected CrowdMoves {
         own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
         if (own.evidence < least_evidence(own)) {
             own.is_dropped = true, own.light = 0;
+            for (int j = 0; j < count; ++j) spots[j].is_one |= own.half && spots[j].half == own.half;
             for (int k = 0; k < moving; ++k) spots[near[k]].stirred = sweep + 1;
             return false;
         }
@@ -176,6 +177,7 @@ class CrowdCount : protected CrowdMoves {
                 if (a.is_dropped || b.is_dropped) continue;
                 if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
                 take_over(a, b);
+                a.is_one |= a.half && a.half == b.half;
                 a.stirred = sweep + 1;
                 if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
                 b.is_dropped = any = true;
@@ -220,6 +222,7 @@ class CrowdCount : protected CrowdMoves {
 
     void find_residual() {
         find_mean();
+        if (is_evaluated) return;
         for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
             const Pixels expected = load_pixels(mean + k), w = load_pixels(counts + k) / expected;
             store_pixels(weight + k, w), store_pixels(pull + k, w * (load_pixels(data + k) - expected));
@@ -345,6 +348,7 @@ class CrowdCount : protected CrowdMoves {
         find_residual();
         const int before = count, planes_of_axes = f.axes > Z ? 3 : 1;
         for (int i = 0; i < before && count < most; ++i) {
+            if (spots[i].is_one) continue;
             Quadrupole found[3];
             if (f.axes > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
@@ -364,6 +368,7 @@ class CrowdCount : protected CrowdMoves {
                 place[axis] = own.at[axis] - step_of[axis], own.at[axis] += step_of[axis];
             shape(own);
             add(place, own.light, -1);
+            own.half = spots[count - 1].half = ++splits;
         }
         return count > before;
     }
