@@ -325,3 +325,11 @@ def test_real_spots_are_found_untouched(machine, hybiss, stuck_particles):
     assert 200 < len(localize(hybiss, backend=machine)) < 5000
     counts = [len(localize(frame, backend=machine)) for frame in stuck_particles]
     assert min(counts) > 20
+
+
+def test_fits_name_the_places_of_other_fits():
+    movie, _ = simulate_movie(3, shape=(64, 64), spots_per_frame=9, seed=3)
+    found = localize(movie, sigma=1.3)
+    again = fit_at(movie, found, sigma=1.3)
+    assert_same(again, fit_at(movie, found.points(), sigma=1.3))
+    assert again.frame.tolist() == found.frame.tolist()

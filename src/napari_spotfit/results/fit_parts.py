@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .spot_fits import SpotFits
+from .spot_fits import SpotFits, on_host
 
 
 class FitParts:
@@ -63,9 +63,7 @@ def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> Spo
 
 
 def _few_columns(part: SpotFits, names: Collection[str]) -> SpotFits:
-    if not isinstance(part, SpotFits):
-        raise TypeError(f"parts of fits are SpotFits; got {type(part).__name__}")
-    part = part.to_host()
+    part = on_host(part)
     good = part.accepted
     kept = {
         name: values[good] for name, values in part.columns.items()
