@@ -10,10 +10,8 @@ import click
 
 from ..version import __version__
 from .calibrate import calibrate
-from .drift import drift
 from .localize import localize
 from .machine import benchmark, info
-from .merge import merge
 from .output import (
     EXIT_STOPPED,
     discard_output,
@@ -24,10 +22,9 @@ from .output import (
     write_summary,
 )
 from .pairs import pairs
-from .precision import precision
-from .render import render
 from .simulate import demo, simulate
-from .tables import convert, report
+from .table_steps import drift, merge, precision
+from .tables import convert, render, report
 
 #: Key that says whether a program reads the output.
 _FOR_PROGRAMS = "napari_spotfit.json"
@@ -77,8 +74,7 @@ class _Program(click.Group):
 
 
 @click.group(
-    cls=_Program,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="napari-spotfit")
 def main() -> None:

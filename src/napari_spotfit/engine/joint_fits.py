@@ -193,13 +193,18 @@ class JointFitter:
             Whether spots are added and dropped.
         """
         job, settings, pixels = self._job, self._job.settings, self._pixels
-        order = np.lexsort([points["z"], points["x"], points["y"], frame])
-        points, frame = points[order], frame[order]
-        places = np.column_stack([points["x"], points["y"], points["z"]])
-        light = np.ascontiguousarray(points["light"])
+        fitted_frames = np.zeros(int(frame.max(initial=-1)) + 1, np.bool_)
+        fitted_frames[frame[is_fitted]] = True
+        order = np.flatnonzero(fitted_frames[frame])
+        x, y, z, light = (points[name][order] for name in ("x", "y", "z", "light"))
+        by_place = np.lexsort([z, x, y, frame[order]])
+        order, light = order[by_place], light[by_place]
+        places, frame = np.column_stack([x, y, z])[by_place], frame[order]
         members = np.flatnonzero(is_fitted[order])
-        members = members[np.argsort(points["crowd"][members], kind="stable")]
-        crowds, first = np.unique(points["crowd"][members], return_index=True)
+        crowd = points["crowd"][order[members]]
+        by_crowd = np.argsort(crowd, kind="stable")
+        members = members[by_crowd]
+        crowds, first = np.unique(crowd[by_crowd], return_index=True)
         first = np.append(first, len(members))
         library = load()
         shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
@@ -212,7 +217,7 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            address(frame), address(places), address(light), len(points),
+            address(frame), address(places), address(light), len(order),
             address(members), address(first),
         )  # fmt: skip
         parts: dict[int, list[NDArray[np.void]]] = {}
@@ -243,6 +248,6 @@ class JointFitter:
         threads.in_pieces(work, len(crowds), _SHARE, job.threads)
         made = joined(part for begin in sorted(parts) for part in parts[begin])
         is_known = made["candidate"] >= 0
-        made["candidate"][is_known] = points["candidate"][made["candidate"][is_known]]
+        made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]
         made["crowd"] = crowds[made["crowd"]]
         return made

@@ -260,9 +260,7 @@ def check_titles(table: SpotTable) -> None:
         raise ValueError(f"two columns have the title {twice!r}; rename or delete one of them")
 
 
-def _format(
-    path: Path,
-) -> tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]:
+def _format(path: Path) -> tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]:
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise ValueError(f"the name of a file of spots {_ENDINGS}; got “{path.name}”")

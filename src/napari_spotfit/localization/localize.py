@@ -17,7 +17,7 @@ from ..images.camera import Camera
 from ..images.channels import Channel, Chosen, Maps, channels_of
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
-from ..results.joining import joined_parts
+from ..results.fit_parts import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings

@@ -23,7 +23,7 @@ from ..images.camera import PerPixel
 from ..images.channels import NO_MAPS, Maps
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration
-from ..results.joining import in_frame_order
+from ..results.fit_parts import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side

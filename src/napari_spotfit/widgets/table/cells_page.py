@@ -94,7 +94,8 @@ class CellsPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots):
         super().__init__(spots)
         self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
-        self.feature = FeatureChoice(spots, "photons")
+        title = "Feature that is added up for each cell"
+        self.feature = FeatureChoice(spots, "photons", title, _FEATURE_TIP)
         self.hint, self.view = sentence(), NumbersTable("Spots per cell", _TABLE_TIP)
         self.color_button = QPushButton("Colour cells by count")
         self.export = TableExport(self._named, "the table")
@@ -266,7 +267,6 @@ class CellsPage(Page):
 
     def _lay_out(self) -> None:
         explain(self.labels, "Labels layer with the cells", _LAYER_TIP)
-        explain(self.feature, "Feature that is added up for each cell", _FEATURE_TIP)
         self.hint.setToolTip("<p>The spots that are shown, and where they lie.</p>")
         self.color_button.setCheckable(True)
         self.color_button.setToolTip(_COLOR_TIP)

@@ -418,10 +418,7 @@ class ExportBar(QStackedWidget):
         self.cancel_button.setToolTip("<p>Stop writing; no unfinished file is left.</p>")
         self.progress.setFormat("Saving… %p %")
         self.progress.setAccessibleName("Progress of saving")
-        for widgets in (
-            (self.copy_button, self.save_button),
-            (self.progress, self.cancel_button),
-        ):
+        for widgets in ((self.copy_button, self.save_button), (self.progress, self.cancel_button)):
             page = QWidget()
             fill(QHBoxLayout(page), *widgets)
             self.addWidget(page)

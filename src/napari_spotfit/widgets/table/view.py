@@ -153,10 +153,7 @@ class SpotsModel(QAbstractTableModel):
         return None
 
     def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         """Return a column's name with its unit, and what it means."""
         if orientation != Qt.Orientation.Horizontal or section >= len(self.columns):

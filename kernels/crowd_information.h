@@ -59,6 +59,7 @@ class CrowdInformation : protected CrowdLight {
             pulled += sum_of(load_pixels(pull + k) * slope), information += sum_of(weighted * slope);
             store_pixels(pull + k, weighted);
         });
+        is_evaluated = false;
         find_normal(cell);
         for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
         factor.solve(step);

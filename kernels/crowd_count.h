@@ -53,15 +53,28 @@ class CrowdCount : protected CrowdMoves {
     // of time.
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
+    // In widths of a spot, how near to another one it may be without a maximum of its own: others have been judged by
+    // their shape, which texture has not.
+    static constexpr double HIDES = 3;
+    // Half of noise's scores are within so many deviations; and the parts of one in which scores are counted.
+    static constexpr double HALF = 0.6745, FINENESS = 16;
+
     int errors_found = -1;  // the sweep before
+    int splits = 0;
+    // How many times more than noise alone the residual's scores scatter, at least 1: what is hidden in a rough
+    // background must stand out of that.
+    double roughness = 1;
+
+    double least_evidence(const Spot& s) const {
+        return square_of(f.least_score * (s.candidate < 0 ? roughness : 1)) / 2;
+    }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
     void find_errors(bool of_all) {
         const int since = of_all ? 0 : errors_found + 1;
         errors_found = sweep;
         over_cells(since, [&](int cell) {
-            find_base(cell);
-            evaluate(cell);
+            if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
             find_normal(cell);
             const bool is_known = find_factor(1e-9);
             const auto error = [&](int i) {
@@ -110,8 +123,9 @@ class CrowdCount : protected CrowdMoves {
         --moving;
         if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) take_over(spots[heir], own);
         own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        if (own.evidence < square_of(f.least_score) / 2) {
+        if (own.evidence < least_evidence(own)) {
             own.is_dropped = true, own.light = 0;
+            for (int j = 0; j < count; ++j) spots[j].is_one |= own.half && spots[j].half == own.half;
             for (int k = 0; k < moving; ++k) spots[near[k]].stirred = sweep + 1;
             return false;
         }
@@ -139,9 +153,11 @@ class CrowdCount : protected CrowdMoves {
         bool any = false;
         for (;;) {
             int weakest = -1;
-            double least = SURE * square_of(f.least_score) / 2;
-            for (int i = 0; i < count; ++i)
-                if (!spots[i].is_tested && spots[i].evidence < least) weakest = i, least = spots[i].evidence;
+            double least = SURE;
+            for (int i = 0; i < count; ++i) {
+                const double own = spots[i].evidence / least_evidence(spots[i]);
+                if (!spots[i].is_tested && own < least) weakest = i, least = own;
+            }
             if (weakest < 0) break;
             spots[weakest].is_tested = true;
             any |= !is_needed(weakest);
@@ -161,6 +177,7 @@ class CrowdCount : protected CrowdMoves {
                 if (a.is_dropped || b.is_dropped) continue;
                 if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
                 take_over(a, b);
+                a.is_one |= a.half && a.half == b.half;
                 a.stirred = sweep + 1;
                 if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
                 b.is_dropped = any = true;
@@ -205,6 +222,7 @@ class CrowdCount : protected CrowdMoves {
 
     void find_residual() {
         find_mean();
+        if (is_evaluated) return;
         for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
             const Pixels expected = load_pixels(mean + k), w = load_pixels(counts + k) / expected;
             store_pixels(weight + k, w), store_pixels(pull + k, w * (load_pixels(data + k) - expected));
@@ -221,6 +239,21 @@ class CrowdCount : protected CrowdMoves {
             }
         });
     }
+    // By the median of those below 0: hidden spots make others higher.
+    void find_roughness() {
+        constexpr int BINS = 256;
+        int counted[BINS] = {}, number = 0;
+        over_lines([&](int z, int y) {
+            for (int x = 0; x < columns; ++x) {
+                const float own = -at(base, z, y)[x] * float(FINENESS);
+                if (!(own > 0.0f) || !(own < INFINITE)) continue;
+                ++counted[own < BINS - 1 ? static_cast<int>(own) : BINS - 1], ++number;
+            }
+        });
+        int bin = 0;
+        for (int below = 0; bin < BINS && 2 * (below + counted[bin]) < number; ++bin) below += counted[bin];
+        roughness = larger((bin + 0.5) / (FINENESS * HALF), 1);
+    }
     // Of equal ones, the first.
     bool is_highest(int z, int y, int x) const {
         const float own = at(base, z, y)[x];
@@ -233,10 +266,14 @@ class CrowdCount : protected CrowdMoves {
                 }
         return true;
     }
-    bool is_near_spot(const double* place) const {
+    bool is_near_spot(const double* place, double widths) const {
         for (int i = 0; i < count; ++i)
-            if (square_between(spots[i].at, place) < square_of(ONE_SPOT * f.sigma[X])) return true;
+            if (square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
         return false;
+    }
+    // Neither where a spot is, nor, in a volume, where one would have a maximum of its own.
+    bool may_hide(const double* place) const {
+        return !is_near_spot(place, ONE_SPOT) && (f.axes <= Z || is_near_spot(place, HIDES));
     }
 
     // Adds spots where the residual stands out of the noise as one does.
@@ -253,15 +290,17 @@ class CrowdCount : protected CrowdMoves {
             for (int k = 0; k <= 2 * f.reach[axis]; ++k) kernels[axis][k] *= kernels[axis][k];
         convolve(kernels, weight, other);
         find_scores();
+        if (f.axes > Z) find_roughness();
         const int before = count;
-        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR)
+        const double lowest = f.least_score * roughness;
+        for (double bar = lowest + CLEAR; count == before && bar >= lowest; bar -= CLEAR)
             over_lines([&](int z, int y) {
                 for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
                     if (!any(load_pixels(at(base, z, y) + first) > float(bar))) continue;
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
                         const double place[] = {double(x), double(y), double(z)};
                         if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
-                            !is_near_spot(place))
+                            may_hide(place))
                             add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
                     }
                 }
@@ -309,6 +348,7 @@ class CrowdCount : protected CrowdMoves {
         find_residual();
         const int before = count, planes_of_axes = f.axes > Z ? 3 : 1;
         for (int i = 0; i < before && count < most; ++i) {
+            if (spots[i].is_one) continue;
             Quadrupole found[3];
             if (f.axes > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
@@ -328,6 +368,7 @@ class CrowdCount : protected CrowdMoves {
                 place[axis] = own.at[axis] - step_of[axis], own.at[axis] += step_of[axis];
             shape(own);
             add(place, own.light, -1);
+            own.half = spots[count - 1].half = ++splits;
         }
         return count > before;
     }
