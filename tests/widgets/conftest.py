@@ -22,6 +22,7 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.parts import remember
 from napari_spotfit.widgets.preview import preview
 
+HERE = Path(__file__).parent
 #: Places of the spots in every frame of the images made here, in pixels.
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
 SIGMA = 1.4
@@ -29,6 +30,20 @@ SHAPE = (48, 50)
 SERVER: pytest.StashKey[Any] = pytest.StashKey()
 #: Milliseconds to wait for what must happen.
 PATIENCE = 60_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests of one kind of viewer follow each other: each change of it opens another one."""
+    places = [n for n, item in enumerate(items) if item.path.is_relative_to(HERE)]
+    ordered = sorted((items[n] for n in places), key=kind_of_viewer)
+    for n, item in zip(places, ordered, strict=True):
+        items[n] = item
+
+
+def kind_of_viewer(item: pytest.Item) -> int:
+    """Return 0 for a hidden viewer or none, 1 for one on the screen, 2 for viewers of its own."""
+    fixtures = getattr(item, "fixturenames", ())
+    return 2 if "make_napari_viewer" in fixtures else int("shown_viewer" in fixtures)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -127,6 +142,12 @@ def qtbot(qtbot: Any) -> Any:
 @pytest.fixture
 def viewer(open_viewer):
     return open_viewer()
+
+
+@pytest.fixture
+def shown_viewer(open_viewer):
+    """Open a viewer whose window is on the screen."""
+    return open_viewer(show=True)
 
 
 @pytest.fixture(autouse=True)
