@@ -7,7 +7,6 @@ import os
 import struct
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
@@ -227,7 +226,7 @@ def _example(fits: SpotFits, row: int, image: Any) -> str:
     if image is None or not np.isfinite([fits.columns[axis][row] for axis in fits.axes]).all():
         return f"<p>{escape(words)}</p>"
     y, x = (fits.columns[axis][row] for axis in IN_PLANE)
-    frame = np.asarray(image[_indices(fits[row : row + 1], image)[0]])
+    frame = np.asarray(image[tuple(_indices(fits[row : row + 1], image)[0].tolist())])
     box = tuple(
         slice(max(0, min(round(float(at)), side - 1) - _REACH), round(float(at)) + _REACH + 1)
         for at, side in zip((y, x), frame.shape, strict=True)
@@ -281,7 +280,7 @@ def _check_image(fits: SpotFits, image: Any) -> None:
         return
     index = _fullest(kept, image)
     frame = np.asarray(image[index], float)
-    seen = kept[np.array([one == index for one in _indices(kept, image)])]
+    seen = kept[(_indices(kept, image) == index).all(axis=1)]
     y, x = (np.clip(np.rint(seen.columns[axis]), 0, side - 1).astype(int)
             for axis, side in zip(IN_PLANE, frame.shape, strict=True))  # fmt: skip
     if np.median((frame[y, x] - np.median(frame)) / seen.amplitude) < _LEAST_LIGHT:
@@ -298,15 +297,19 @@ def _placed(fits: SpotFits) -> SpotFits:
 
 def _fullest(fits: SpotFits, image: Any) -> tuple[int, ...]:
     """Return the index of the frame, or plane, with most spots."""
-    return Counter(_indices(fits, image)).most_common(1)[0][0]
+    indices = _indices(fits, image)
+    if not indices.shape[1]:
+        return ()
+    frames, counts = np.unique(indices, axis=0, return_counts=True)
+    return tuple(frames[counts.argmax()].tolist())
 
 
-def _indices(fits: SpotFits, image: Any) -> list[tuple[int, ...]]:
+def _indices(fits: SpotFits, image: Any) -> NDArray[np.int64]:
     """Return the frame of each spot as an index of the image; of a volume the plane, too."""
     along = [fits.columns[name] for name in fits.index_names]
     if "z" in fits.axes:
         along.append(np.clip(np.rint(fits.columns["z"]), 0, image.shape[-3] - 1))
-    return [tuple(int(one) for one in row) for row in zip(*along, strict=True)] or [()] * len(fits)
+    return np.stack([np.zeros(len(fits)), *along], axis=1)[:, 1:].astype(np.int64)
 
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
