@@ -124,7 +124,12 @@ def _counts(fits: SpotFits) -> Iterator[str]:
     yield f"<p>{thousands(len(fits))} spots: {verdicts}.</p>"
     stops = ((stop.words, thousands(n)) for stop, n in fits.stop_counts().items() if n)
     yield from _table(("the fit", "spots"), stops)
-    if len(fits) and len(fits.index_names) == 1:
+    files = _files(fits)
+    if len(files) > 1:
+        own = ((name, fits[fits.columns["file"] == name]) for name in files)
+        rows = ((name, thousands(len(one)), thousands(int(one.good.sum()))) for name, one in own)
+        yield from _table(("file", "spots", "good"), rows)
+    elif len(fits) and len(fits.index_names) == 1:
         frames = per_frame(fits[fits.accepted]) if fits.accepted.any() else per_frame(fits)
         yield from _plot(frames[fits.index_names[0]], {"spots": frames["count"]}, "spots by frame")
 
@@ -188,7 +193,8 @@ def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
     finer = _LONGEST / max(sides)
     shape = None if image is None else image.shape
     picture = render(kept, finer, shape=shape, by=1 / finer)
-    yield _figure(_shown(np.sqrt(picture)), 1, "the good spots of all frames")
+    whole = "the good spots of all frames" + (" of all files" if len(_files(fits)) > 1 else "")
+    yield _figure(_shown(np.sqrt(picture)), 1, whole)
     if image is not None:
         index = _fullest(kept, image)
         names = (*fits.index_names, "plane")
@@ -208,6 +214,8 @@ def _doubtful(fits: SpotFits, image: Any) -> Iterator[str]:
         yield "<p>No cut-outs are shown, as the report was made without the image.</p>"
     else:
         yield "<p>A circle marks the fit, whose light may be much dimmer than that of others.</p>"
+        if any(step.name == "subtract_drift" for step in fits.history):
+            yield "<p>The drift was subtracted from the fits, and is still in the image.</p>"
     for flag, count in main_reasons(fits.flags).items():
         rule, hit = RULES[flag], (fits.flags[left] & int(flag)) != 0
         rows, left = left[hit], left[~hit]
@@ -260,6 +268,11 @@ def _value(value: Any) -> str:
 
 def _check_image(fits: SpotFits, image: Any) -> None:
     """Raise an error if the spots cannot be those of an image."""
+    if len(files := _files(fits)) > 1:
+        raise ValueError(
+            f"the table has spots of {len(files)} files, and the image is one: make a table of "
+            f"each, or choose one, fits[fits.file == {files[0]!r}]"
+        )
     shape = tuple(image.shape)
     leading = shape[: len(shape) - len(fits.axes)]
     if len(leading) != len(fits.index_names):
@@ -287,6 +300,11 @@ def _check_image(fits: SpotFits, image: Any) -> None:
         raise ValueError(
             "the image has no light where the table has spots: choose the image that was fitted"
         )
+
+
+def _files(fits: SpotFits) -> list[str]:
+    """Return the names of the files that the spots are of, if the table says them."""
+    return sorted(set(fits.columns["file"].tolist())) if "file" in fits else []
 
 
 def _placed(fits: SpotFits) -> SpotFits:
