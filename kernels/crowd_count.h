@@ -53,9 +53,9 @@ class CrowdCount : protected CrowdMoves {
     // of time.
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
-    // In widths of a spot, how near to another one it may be without a maximum of its own: others have been judged by
-    // their shape, which texture has not.
-    static constexpr double HIDES = 3;
+    // In widths of a spot, how near to another one it may be without a maximum of its own: those have been judged by
+    // their shape, as texture must be that makes the residual scatter more times than the second.
+    static constexpr double HIDES = 3, EVEN = 1.4;
     // Half of noise's scores are within so many deviations; and the parts of one in which scores are counted.
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
@@ -66,7 +66,8 @@ class CrowdCount : protected CrowdMoves {
     double roughness = 1;
 
     double least_evidence(const Spot& s) const {
-        return square_of(f.least_score * (s.candidate < 0 ? roughness : 1)) / 2;
+        if (s.candidate >= 0) return square_of(f.least_score) / 2;
+        return may_hide(s.at, &s) ? square_of(f.least_score * roughness) / 2 : double(INFINITE);
     }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
@@ -266,14 +267,14 @@ class CrowdCount : protected CrowdMoves {
                 }
         return true;
     }
-    bool is_near_spot(const double* place, double widths) const {
+    bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
         for (int i = 0; i < count; ++i)
-            if (square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
+            if (&spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
         return false;
     }
-    // Neither where a spot is, nor, in a volume, where one would have a maximum of its own.
-    bool may_hide(const double* place) const {
-        return !is_near_spot(place, ONE_SPOT) && (f.axes <= Z || is_near_spot(place, HIDES));
+    // In a rough background, what is not near to another spot would have a maximum of its own.
+    bool may_hide(const double* place, const Spot* own = nullptr) const {
+        return roughness < EVEN || is_near_spot(place, HIDES, own);
     }
 
     // Adds spots where the residual stands out of the noise as one does.
@@ -300,7 +301,7 @@ class CrowdCount : protected CrowdMoves {
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
                         const double place[] = {double(x), double(y), double(z)};
                         if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
-                            may_hide(place))
+                            !is_near_spot(place, ONE_SPOT) && may_hide(place))
                             add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
                     }
                 }

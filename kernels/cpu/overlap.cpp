@@ -12,6 +12,8 @@ constexpr int BINS = 15, STEPS = 4;
 // Of the points in a cell, those added last are compared; those of a segment are evenly taken in as many turns, until
 // there are enough pairs.
 constexpr int MOST_IN_CELL = 12, TURNS = 8;
+// Points whose cells are on the way from memory while others are added.
+constexpr int AHEAD = 16;
 
 class Starting {
     const DriftStart& s;
@@ -76,6 +78,12 @@ class Starting {
         }
     }
 
+    // Adds a point to its cell, which `next` has until then.
+    void add_to_cell(long long i) const {
+        int& head = s.cells.starts[s.next[i]];
+        s.next[i] = head, head = static_cast<int>(i);
+    }
+
     // Moves a peak to the mean of what is around it, and returns how many pairs are there.
     double settle(double* peak) const {
         constexpr float WIDTH = 2;
@@ -127,9 +135,11 @@ class Starting {
             for (long long i = first; i < end; ++i) {
                 p.y[i] -= static_cast<float>(drift[0]), p.x[i] -= static_cast<float>(drift[1]);
                 if (p.z) p.z[i] -= static_cast<float>(drift[2]);
-                int& head = f.starts[cell_of(f, p.y[i], p.x[i])];
-                s.next[i] = head, head = static_cast<int>(i);
+                s.next[i] = cell_of(f, p.y[i], p.x[i]);
+                __builtin_prefetch(f.starts + s.next[i], 1);
+                if (i >= first + AHEAD) add_to_cell(i - AHEAD);
             }
+            for (long long i = end - AHEAD > first ? end - AHEAD : first; i < end; ++i) add_to_cell(i);
             first = end;
         }
     }

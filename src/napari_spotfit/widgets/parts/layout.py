@@ -87,12 +87,18 @@ def flow(*groups: Iterable[QWidget]) -> QFlowLayout:
 
 
 def button(
-    text: str, tip: str, slot: Callable[[], object] | None = None, name: str = ""
+    text: str,
+    tip: str = "",
+    slot: Callable[[], object] | None = None,
+    name: str = "",
+    *,
+    checkable: bool = False,
 ) -> QPushButton:
     """Return a button with a tooltip, and a name for screen readers if its text says too little."""
     made = QPushButton(text)
-    made.setToolTip(tip if tip.startswith("<") else f"<p>{tip}</p>")
+    made.setToolTip(tip if tip.startswith("<") or not tip else f"<p>{tip}</p>")
     made.setAccessibleName(name)
+    made.setCheckable(checkable)
     if slot is not None:
         made.clicked.connect(lambda: slot())
     return made
