@@ -6,7 +6,9 @@ namespace spotfit::SPOTFIT_ISA {
 
 class CrowdCount : protected CrowdMoves {
   protected:
-    using CrowdMoves::CrowdMoves;
+    CrowdCount(const JointFits& fits, long long which, void* work) : CrowdMoves(fits, which, work) {
+        near = memory.take<int>(TOGETHER), places_before = memory.take<Place>(TOGETHER);
+    }
 
     void count_spots() {
         bool is_new = true;
@@ -24,7 +26,7 @@ class CrowdCount : protected CrowdMoves {
     }
     // Moves spots until they rest; those that are then of no use are dropped.
     void settle() {
-        for (int i = 0; i < count; ++i) spots[i].stirred = sweep + 1;
+        share(count, [&](int i) { spots[i].stirred = sweep + 1; });
         for (int n = 1; n <= DROPS; ++n) {
             move_all(f.max_iterations, FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
@@ -54,26 +56,32 @@ class CrowdCount : protected CrowdMoves {
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
     int errors_found = -1;  // the sweep before
+    // The spots that move where one is tried to be dropped, and where they were.
+    struct Place { double at[ALL_AXES], light; };
+    int* near;
+    Place* places_before;
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
     void find_errors(bool of_all) {
         const int since = of_all ? 0 : errors_found + 1;
-        errors_found = sweep;
+        set(errors_found, sweep);
         over_cells(since, [&](int cell) {
             find_base(cell);
             evaluate(cell);
             find_normal(cell);
             const bool is_known = find_factor(1e-9);
             const auto error = [&](int i) {
-                return is_known ? __builtin_sqrt(factor.variance(i, step)) : double(INFINITE);
+                return is_known ? square_root(factor.variance(i, step)) : double(INFINITE);
             };
             for (int a = 0; a < moving; ++a) {
                 Spot& s = spots[together[a]];
-                for (int k = of_all ? 0 : f.axes; k <= f.axes; ++k) s.errors[k] = error(parameters() * a + k);
-                s.is_dropped = s.is_tested = false;
-                s.evidence = square_of(s.light / s.errors[f.axes]) / 2;
+                for (int k = of_all ? 0 : axes(); k <= axes(); ++k) set(s.errors[k], error(parameters() * a + k));
+                alone([&] {
+                    s.is_dropped = s.is_tested = false;
+                    s.evidence = square_of(s.light / s.errors[axes()]) / 2;
+                });
             }
-            if (of_all) level_errors[cell] = error(parameters() * moving);
+            if (of_all) set(level_errors[cell], error(parameters() * moving));
             if (of_all && is_known) find_width(cell);
         });
     }
@@ -81,47 +89,52 @@ class CrowdCount : protected CrowdMoves {
     bool is_needed(int i) {
         Spot& own = spots[i];
         const int cell = cell_of(own);
-        struct Place { double at[ALL_AXES], light; };
-        Place before[TOGETHER];
-        int near[TOGETHER];
         const double apart = square_of(APART * f.sigma[X]);
         double nearest = apart;
-        int heir = -1;
-        moving = 0;
-        for (int j = 0; j < count && moving < TOGETHER - 1; ++j) {
+        int heir = -1, others = 0;
+        for (int j = 0; j < count && others < TOGETHER - 1; ++j) {
             const double far = square_between(spots[j].at, own.at);
             if (j == i || spots[j].is_dropped || far > apart) continue;
-            near[moving++] = j;
+            if (Team::lane() == 0) near[others] = j;
+            ++others;
             if (far < nearest) nearest = far, heir = j;
         }
-        near[moving++] = i;
-        together = near;
-        levels = levels_of_cell();
-        // Spots do not move the background of many others.
-        if (!all_move()) levels = 0;
+        alone([&] {
+            near[others] = i;
+            together = near, moving = others + 1, levels = levels_of_cell();
+            // Spots do not move the background of many others.
+            if (!all_move()) levels = 0;
+        });
         choose_part(NOWHERE);
         find_base(cell);
         const double with = evaluate(cell);
         const Levels ground = levels_of(cell);
-        for (int k = 0; k < moving; ++k) {
+        share(moving, [&](int k) {
             const Spot& s = spots[together[k]];
-            before[k] = {{s.at[X], s.at[Y], s.at[Z]}, s.light};
+            places_before[k] = {{s.at[X], s.at[Y], s.at[Z]}, s.light};
+        });
+        set(moving, others);
+        if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) {
+            alone([&] { take_over(spots[heir], own); });
+            shape(spots[heir]);
         }
-        --moving;
-        if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) take_over(spots[heir], own);
-        own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        if (own.evidence < square_of(f.least_score) / 2) {
-            own.is_dropped = true, own.light = 0;
-            for (int k = 0; k < moving; ++k) spots[near[k]].stirred = sweep + 1;
+        const double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
+        const bool is_kept = !(evidence < square_of(f.least_score) / 2);
+        alone([&] {
+            own.evidence = evidence;
+            if (!is_kept) own.is_dropped = true, own.light = 0;
+        });
+        if (!is_kept) {
+            share(moving, [&](int k) { spots[near[k]].stirred = sweep + 1; });
             return false;
         }
-        ++moving;
-        for (int k = 0; k < moving; ++k) {
+        set(moving, others + 1);
+        share(moving, [&](int k) {
             Spot& s = spots[together[k]];
-            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = before[k].at[axis];
-            s.light = before[k].light;
-            shape(s);
-        }
+            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = places_before[k].at[axis];
+            s.light = places_before[k].light;
+        });
+        shape_moving();
         restore(cell, ground);
         evaluate(cell);
         keep_mean();
@@ -130,9 +143,8 @@ class CrowdCount : protected CrowdMoves {
     // Gives a spot the light of another one, and a place between both.
     void take_over(Spot& a, const Spot& b) {
         const double sum = a.light + b.light;
-        for (int axis = X; axis < f.axes; ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
+        for (int axis = X; axis < axes(); ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
-        shape(a);
     }
     // Drops what is not needed, the weakest first.
     bool drop() {
@@ -143,7 +155,7 @@ class CrowdCount : protected CrowdMoves {
             for (int i = 0; i < count; ++i)
                 if (!spots[i].is_tested && spots[i].evidence < least) weakest = i, least = spots[i].evidence;
             if (weakest < 0) break;
-            spots[weakest].is_tested = true;
+            set(spots[weakest].is_tested, true);
             any |= !is_needed(weakest);
         }
         if (any) remove_dropped();
@@ -151,28 +163,28 @@ class CrowdCount : protected CrowdMoves {
     }
     // Joins spots that are nearer to each other than two can be resolved.
     bool merge() {
-        bool any = false;
         sort();
-        for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
-        // Places along y change a little as spots become one.
-        for (int i = 0; i < count; ++i)
-            for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
-                Spot &a = spots[j], &b = spots[i];
-                if (a.is_dropped || b.is_dropped) continue;
-                if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
-                take_over(a, b);
-                a.stirred = sweep + 1;
-                if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
-                b.is_dropped = any = true;
-            }
-        if (any) remove_dropped();
-        return any;
+        alone([&] {
+            for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
+            // Places along y change a little as spots become one.
+            for (int i = 0; i < count; ++i)
+                for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
+                    Spot &a = spots[j], &b = spots[i];
+                    if (a.is_dropped || b.is_dropped) continue;
+                    if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
+                    take_over(a, b);
+                    a.stirred = sweep + 1;
+                    if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
+                    b.is_dropped = true;
+                }
+        });
+        return remove_dropped();
     }
 
     // Along each axis in turn, by way of `base`.
     void convolve(const float* const* kernels, const float* pixels, float* result) const {
-        convolve_lines(kernels[X], pixels, f.axes > Z ? result : base);
-        if (f.axes > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
+        convolve_lines(kernels[X], pixels, axes() > Z ? result : base);
+        if (axes() > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
         else convolve_across(kernels[Y], Y, base, result);
     }
     void convolve_lines(const float* kernel, const float* pixels, float* result) const {
@@ -205,10 +217,10 @@ class CrowdCount : protected CrowdMoves {
 
     void find_residual() {
         find_mean();
-        for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
+        over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
             const Pixels expected = load_pixels(mean + k), w = load_pixels(counts + k) / expected;
             store_pixels(weight + k, w), store_pixels(pull + k, w * (load_pixels(data + k) - expected));
-        }
+        });
     }
     // How far a spot at each pixel would stand out of the noise, from its light times what `other` has, into `base`.
     void find_scores() {
@@ -243,21 +255,24 @@ class CrowdCount : protected CrowdMoves {
     bool add_hidden() {
         find_residual();
         float* kernels[ALL_AXES];
-        for (int axis = X; axis < f.axes; ++axis) {
+        for (int axis = X; axis < axes(); ++axis) {
             kernels[axis] = spare_lines + 2 * axis * line;
-            profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
-                         kernels[axis], kernels[axis] + line);
+            share_lines(1, [&](int) {
+                profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
+                             kernels[axis], kernels[axis] + line);
+            });
         }
         convolve(kernels, pull, trial);
-        for (int axis = X; axis < f.axes; ++axis)
-            for (int k = 0; k <= 2 * f.reach[axis]; ++k) kernels[axis][k] *= kernels[axis][k];
+        for (int axis = X; axis < axes(); ++axis)
+            share(2 * f.reach[axis] + 1, [&](int k) { kernels[axis][k] *= kernels[axis][k]; });
         convolve(kernels, weight, other);
         find_scores();
         const int before = count;
         for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR)
-            over_lines([&](int z, int y) {
+            for (int k = 0; k < depth * rows; ++k) {
+                const int z = k / rows, y = k % rows;
                 for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
-                    if (!any(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+                    if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
                         const double place[] = {double(x), double(y), double(z)};
                         if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
@@ -265,7 +280,7 @@ class CrowdCount : protected CrowdMoves {
                             add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
                     }
                 }
-            });
+            }
         return count > before;
     }
 
@@ -281,9 +296,9 @@ class CrowdCount : protected CrowdMoves {
         const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
         double sums[PLANES][4] = {};
         for (int z = planes.begin; z < planes.end; ++z)
-            for (int y = lines.begin; y < lines.end; ++y) {
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
-                for (int x = pixels.begin; x < pixels.end && x < columns; ++x) {
+                for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
                     const double e = of_line * p.value[X][x - p.first[X]];
                     const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
                     const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y],
@@ -297,35 +312,39 @@ class CrowdCount : protected CrowdMoves {
                     }
                 }
             }
+        UNROLL
         for (int k = 0; k < PLANES; ++k) {
-            const double* const sum = sums[k];
+            const double sum[] = {Team::sum(sums[k][0]), Team::sum(sums[k][1]), Team::sum(sums[k][2]),
+                                  Team::sum(sums[k][3])};
             const bool is_known = sum[2] > 0 && sum[3] > 0;
-            if (is_known) found[k] = {sum[0] / __builtin_sqrt(sum[2]), sum[1] / __builtin_sqrt(sum[3])};
+            if (is_known) found[k] = {sum[0] / square_root(sum[2]), sum[1] / square_root(sum[3])};
             else found[k] = {};
         }
     }
     // Splits spots whose residual is that of two.
     bool split() {
         find_residual();
-        const int before = count, planes_of_axes = f.axes > Z ? 3 : 1;
+        const int before = count, planes_of_axes = axes() > Z ? 3 : 1;
         for (int i = 0; i < before && count < most; ++i) {
             Quadrupole found[3];
-            if (f.axes > Z) find_quadrupoles<3>(spots[i], found);
+            if (axes() > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
             int best = 0;
             for (int k = 1; k < planes_of_axes; ++k)
                 if (found[k].score() > found[best].score()) best = k;
             if (!(found[best].score() > QUADRUPOLE)) continue;
             const Axis a = FIRST[best], b = SECOND[best];
-            const double cosine = found[best].along / __builtin_sqrt(found[best].score());
+            const double cosine = found[best].along / square_root(found[best].score());
             const double half = HALF_APART * f.sigma[X];
             double step_of[ALL_AXES] = {}, place[ALL_AXES];
-            step_of[a] = half * __builtin_sqrt((1 + cosine) / 2) / scale[a];
-            step_of[b] = (found[best].across < 0 ? -half : half) * __builtin_sqrt((1 - cosine) / 2) / scale[b];
+            step_of[a] = half * square_root((1 + cosine) / 2) / scale[a];
+            step_of[b] = (found[best].across < 0 ? -half : half) * square_root((1 - cosine) / 2) / scale[b];
             Spot& own = spots[i];
-            own.light /= 2, own.stirred = sweep + 1;
-            for (int axis = X; axis < ALL_AXES; ++axis)
-                place[axis] = own.at[axis] - step_of[axis], own.at[axis] += step_of[axis];
+            for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = own.at[axis] - step_of[axis];
+            alone([&] {
+                own.light /= 2, own.stirred = sweep + 1;
+                for (int axis = X; axis < ALL_AXES; ++axis) own.at[axis] += step_of[axis];
+            });
             shape(own);
             add(place, own.light, -1);
         }

@@ -12,10 +12,10 @@ class CrowdInformation : protected CrowdLight {
     double *gradient, *step;
 
     CrowdInformation(const JointFits& fits, long long which, void* work) : CrowdLight(fits, which, work) {
-        const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + f.axes;
+        const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + axes();
         BandedMatrix* const matrices[] = {&normal, &factor};
         for (BandedMatrix* matrix : matrices) {
-            matrix->room = size, matrix->block = parameters();
+            matrix->block = parameters();
             matrix->rows = memory.take<double>(static_cast<long long>(size) * size);
             matrix->end = memory.take<int>(size);
         }
@@ -25,16 +25,15 @@ class CrowdInformation : protected CrowdLight {
     // The Fisher information of the spots that move, and the likelihood's gradient: place and light of each, then the
     // background.
     void find_normal(int cell) {
-        if (f.axes > Z) find_normal_of<3>(cell);
+        if (axes() > Z) find_normal_of<3>(cell);
         else find_normal_of<2>(cell);
     }
     bool find_factor(double damping) {
-        for (int i = 0; i < normal.size; ++i) {
-            for (int j = i; j < normal.end[i]; ++j) factor.at(i, j) = normal.at(i, j);
-            for (int j = i > normal.inner() ? i : normal.inner(); j < normal.size; ++j)
-                factor.at(i, j) = normal.at(i, j);
-            factor.at(i, i) = normal.at(i, i) * (1 + damping) + 1e-12;
-        }
+        share_lines(normal.size, [&](int i) {
+            normal.over_row(normal.end[i], i, Team::column(), Team::COLUMNS,
+                            [&](int j) { factor.at(i, j) = normal.at(i, j); });
+            if (Team::column() == 0) factor.at(i, i) = normal.at(i, i) * (1 + damping) + 1e-12;
+        });
         return factor.factor();
     }
 
@@ -46,52 +45,59 @@ class CrowdInformation : protected CrowdLight {
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
             Footprint light = s.shape;
-            for (int axis = X; axis < f.axes; ++axis)
+            for (int axis = X; axis < axes(); ++axis)
                 light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
             for (double sign = 1; sign >= -1; sign -= 2) {
-                fill_lines(light, s.at, 1 + sign * SMALL);
+                share_lines(axes(), [&](int axis) { fill_line(light, s.at, axis, 1 + sign * SMALL); });
                 add_light(light, float(sign * s.light / (2 * SMALL)), other);
             }
         }
-        double pulled = 0, information = 0;
+        Total pulled, squared;
         over_part([&](long long k) {
             const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
-            pulled += sum_of(load_pixels(pull + k) * slope), information += sum_of(weighted * slope);
+            pulled.add(load_pixels(pull + k) * slope), squared.add(weighted * slope);
             store_pixels(pull + k, weighted);
         });
         find_normal(cell);
-        for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
+        share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
-        for (int i = 0; i < normal.size; ++i) information -= gradient[i] * step[i];
-        for (int a = 0; a < moving; ++a) {
+        const double information = squared.value() - Team::sum(part_of_dot(gradient, step, normal.size));
+        const double wider = pulled.value() / information, error = 1 / square_root(information);
+        share(moving, [&](int a) {
             Spot& s = spots[together[a]];
-            s.wider = pulled / information, s.wider_error = 1 / __builtin_sqrt(information);
-        }
+            s.wider = wider, s.wider_error = error;
+        });
     }
 
   private:
     template <int AXES> void find_normal_of(int cell) {
         constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
         const int first = PARAMETERS * moving;
-        normal.size = factor.size = first + levels, normal.border = factor.border = levels;
+        alone([&] {
+            normal.size = normal.room = first + levels, normal.border = levels;
+            factor.size = factor.room = normal.size, factor.border = levels;
+        });
         for (int a = 0, furthest = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
-            for (int b = moving - 1; b > furthest; --b)
-                if (overlap(s.shape, spots[together[b]].shape)) furthest = b;
-            if (furthest < a) furthest = a;
-            const int begin_of_spot = PARAMETERS * a;
-            for (int i = begin_of_spot; i < begin_of_spot + PARAMETERS; ++i) {
-                normal.end[i] = factor.end[i] = PARAMETERS * (furthest + 1);
-                for (int j = begin_of_spot; j < normal.end[i]; ++j) normal.at(i, j) = 0;
-            }
+            const auto meets = [&](int b) { return overlap(s.shape, spots[together[b]].shape); };
+            furthest = Team::last_of((furthest > a ? furthest : a) + 1, moving, meets);
+            const int begin_of_spot = PARAMETERS * a, end_of_row = PARAMETERS * (furthest + 1);
+            share_lines(PARAMETERS, [&](int i) {
+                if (Team::column() == 0) normal.end[begin_of_spot + i] = factor.end[begin_of_spot + i] = end_of_row;
+                for (int j = begin_of_spot + Team::column(); j < end_of_row; j += Team::COLUMNS)
+                    normal.at(begin_of_spot + i, j) = 0;
+            });
             const OwnSums<AXES> own = levels > 1 ? own_sums<AXES, AXES + 1>(s.shape, cell)
                                       : levels   ? own_sums<AXES, 1>(s.shape, cell)
                                                  : own_sums<AXES, 0>(s.shape, cell);
             put<AXES>(a, a, own.products, s.light, s.light);
+            UNROLL
             for (int i = 0; i < PARAMETERS; ++i) {
                 const double unit = i == LIGHT ? 1 : s.light;
                 gradient[begin_of_spot + i] = unit * own.pulls[i];
-                for (int k = 0; k < levels; ++k) normal.at(begin_of_spot + i, first + k) = unit * own.ground[k][i];
+                UNROLL
+                for (int k = 0; k <= AXES; ++k)
+                    if (k < levels) normal.at(begin_of_spot + i, first + k) = unit * own.ground[k][i];
             }
             for (int b = a + 1; b <= furthest; ++b) {
                 const Spot& o = spots[together[b]];
@@ -99,11 +105,11 @@ class CrowdInformation : protected CrowdLight {
                 put<AXES>(a, b, pair_sums<AXES>(s.shape, o.shape).products, s.light, o.light);
             }
         }
-        for (int k = 0; k < levels; ++k) normal.end[first + k] = factor.end[first + k] = first;
+        share(levels, [&](int k) { normal.end[first + k] = factor.end[first + k] = first; });
         if (levels) sum_ground<AXES>(cell);
     }
     bool overlap(const Footprint& a, const Footprint& b) const {
-        for (int axis = X; axis < f.axes; ++axis) {
+        for (int axis = X; axis < axes(); ++axis) {
             const int apart = a.first[axis] - b.first[axis], side = 2 * f.reach[axis];
             if (apart > side || -apart > side) return false;
         }
@@ -112,10 +118,13 @@ class CrowdInformation : protected CrowdLight {
     template <int AXES>
     void put(int a, int b, const double (&block)[AXES + 1][AXES + 1], double light_a, double light_b) const {
         constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
-        for (int i = 0; i < PARAMETERS; ++i)
+        UNROLL
+        for (int i = 0; i < PARAMETERS; ++i) {
+            UNROLL
             for (int j = 0; j < PARAMETERS; ++j)
                 normal.at(PARAMETERS * a + i, PARAMETERS * b + j) =
                     block[i][j] * (i == LIGHT ? 1 : light_a) * (j == LIGHT ? 1 : light_b);
+        }
     }
 
     // What the slopes of a spot by its parameters are in a line, over those of its light along x: of x and the light,
@@ -147,7 +156,7 @@ class CrowdInformation : protected CrowdLight {
             const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
                          across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
             for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin; y < lines.end; ++y) {
+                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                     const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
                     const LineFactors<AXES> factors(p, z, y);
                     const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
@@ -177,11 +186,14 @@ class CrowdInformation : protected CrowdLight {
         double s[ALL];
         all_sums(sums, s);
         OwnSums<AXES> own = {};
-        for (int i = 0, k = 0; i < P; ++i)
+        UNROLL
+        for (int i = 0, k = 0; i < P; ++i) {
+            own.pulls[i] = s[PULLS + i];
+            UNROLL
             for (int j = i; j < P; ++j) own.products[i][j] = own.products[j][i] = s[k++];
-        for (int i = 0; i < P; ++i) own.pulls[i] = s[PULLS + i];
-        for (int k = 0; k < LEVELS; ++k)
-            for (int i = 0; i < P; ++i) own.ground[k][i] = s[GROUND + k * P + i];
+            UNROLL
+            for (int j = 0; j < LEVELS; ++j) own.ground[j][i] = s[GROUND + j * P + i];
+        }
         return own;
     }
     template <int AXES> PairSums<AXES> pair_sums(const Footprint& a, const Footprint& b) const {
@@ -199,7 +211,7 @@ class CrowdInformation : protected CrowdLight {
                          db = load_pixels(b.slope[X] + (x - b.first[X]));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
             for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin; y < lines.end; ++y) {
+                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                     const Pixels w = load_pixels(at(weight, z, y) + x);
                     const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
                     const LineFactors<AXES> first(a, z, y), second(b, z, y);
@@ -218,10 +230,6 @@ class CrowdInformation : protected CrowdLight {
     }
     static Range both(Range a, Range b) {
         return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
-    }
-    template <int COUNT> static void all_sums(const Pixels (&sums)[COUNT], double* s) {
-        for (int k = 0; k + 8 <= COUNT; k += 8) sums_of(sums + k, s + k);
-        for (int k = COUNT / 8 * 8; k < COUNT; ++k) s[k] = sum_of(sums[k]);
     }
     // Of the background's numbers among themselves, and what the residual pulls at them: of its level, and its slopes
     // along y, x and z.
@@ -252,10 +260,17 @@ class CrowdInformation : protected CrowdLight {
         double s[PULLS + LEVELS];
         all_sums(sums, s);
         const int first = (AXES + 1) * moving;
-        for (int i = 0, k = 0; i < LEVELS; ++i)
+        Team::wait();
+        UNROLL
+        for (int i = 0, k = 0; i < LEVELS; ++i) {
+            UNROLL
             for (int j = i; j < LEVELS; ++j, ++k)
                 if (j < levels) normal.at(first + i, first + j) = s[k];
-        for (int k = 0; k < levels; ++k) gradient[first + k] = s[PULLS + k];
+        }
+        UNROLL
+        for (int k = 0; k < LEVELS; ++k)
+            if (k < levels) gradient[first + k] = s[PULLS + k];
+        Team::wait();
     }
 };
 

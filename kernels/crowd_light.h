@@ -71,22 +71,22 @@ class CrowdLight : protected CrowdPixels {
 
     int cells() const { return cells_down * cells_across; }
     // Numbers of a spot: its place and its light, the last one.
-    int parameters() const { return f.axes + 1; }
+    int parameters() const { return axes() + 1; }
     // Numbers of the background that move with the spots of a cell: of one cell, a level and slopes.
-    int levels_of_cell() const { return cells() == 1 ? 1 + f.axes : 1; }
+    int levels_of_cell() const { return cells() == 1 ? 1 + axes() : 1; }
     bool all_move() const { return cells() == 1 && levels && moving == count; }
 
     void begin_level() {
-        plane[0] = 1, plane[1] = 0;
-        for (long long k = 0; k < rows * cells_down; ++k) cell_y[k] = 0;
-        for (long long k = -margin; k < stride * cells_across - margin; ++k) cell_x[k] = 0;
-        for (long long k = -margin; k < stride - margin; ++k) slopes[X][k] = 0;
+        alone([&] { plane[0] = 1, plane[1] = 0; });
+        share(rows * cells_down, [&](int k) { cell_y[k] = 0; });
+        share(stride * cells_across, [&](long long k) { cell_x[k - margin] = 0; });
+        share(stride, [&](long long k) { slopes[X][k - margin] = 0; });
         fill_shares(cell_y, rows, cells_down, cell_rows, rows);
         fill_shares(cell_x, stride, cells_across, cell_columns, columns);
         for (int axis = X; axis < ALL_AXES; ++axis) fill_slope(slopes[axis], size(axis));
         const double lowest = lowest_level();
-        for (int cell = 0; cell < cells(); ++cell) level[cell] = lowest;
-        for (int k = 0; k < ALL_AXES && cells() == 1; ++k) level[1 + k] = 0;
+        share(cells(), [&](int cell) { level[cell] = lowest; });
+        if (cells() == 1) share(int(ALL_AXES), [&](int k) { level[1 + k] = 0; });
     }
     double level_at(const double* place) const {
         int pixel[ALL_AXES];
@@ -104,35 +104,58 @@ class CrowdLight : protected CrowdPixels {
         return value;
     }
 
-    void shape(Spot& s) const {
-        for (int axis = X; axis < f.axes; ++axis)
-            s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
-        fill_lines(s.shape, s.at, 1);
+    // The light of spots where they are: of all, or of the k-th of some.
+    void shape_all() const {
+        shape_each(count, [&](int k) -> Spot& { return spots[k]; });
     }
-    // The lines of a spot that is wider than others by a factor.
-    void fill_lines(const Footprint& p, const double* place, double wider) const {
-        for (int axis = X; axis < f.axes; ++axis)
-            profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
-                         line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
+    void shape_moving() const {
+        shape_each(moving, [&](int k) -> Spot& { return spots[together[k]]; });
+    }
+    void shape(Spot& s) const {
+        shape_each(1, [&](int) -> Spot& { return s; });
+    }
+    template <class Function> void shape_each(int some, Function spot) const {
+        share(some, [&](int k) {
+            Spot& s = spot(k);
+            for (int axis = X; axis < axes(); ++axis)
+                s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
+        });
+        share_lines(some * axes(), [&](int k) {
+            const Spot& s = spot(k / axes());
+            fill_line(s.shape, s.at, k % axes(), 1);
+        });
+    }
+    // The line along an axis of a spot that is wider than others by a factor.
+    void fill_line(const Footprint& p, const double* place, int axis, double wider) const {
+        profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
+                     line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
     }
     void add(const double* place, double light, long long candidate) {
         Spot& s = spots[count];
-        s = {};
-        give_lines(count);
-        for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
-        s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
+        alone([&] {
+            s = {};
+            give_lines(count);
+            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
+            s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
+        });
+        share(numbers_of_spot(), [&](long long k) { s.shape.value[X][k] = 0; });
         shape(s);
-        ++count;
+        set(count, count + 1);
     }
-    void remove_dropped() {
-        int kept = 0;
-        for (int i = 0; i < count; ++i) {
-            if (spots[i].is_dropped) continue;
-            spots[kept] = spots[i];
-            give_lines(kept++);
-        }
-        count = kept;
-        for (int i = 0; i < count; ++i) shape(spots[i]);
+    // Whether there were any.
+    bool remove_dropped() {
+        if (Team::last_of(0, count, [&](int i) { return spots[i].is_dropped; }) < 0) return false;
+        alone([&] {
+            int kept = 0;
+            for (int i = 0; i < count; ++i) {
+                if (spots[i].is_dropped) continue;
+                spots[kept] = spots[i];
+                give_lines(kept++);
+            }
+            count = kept;
+        });
+        shape_all();
+        return true;
     }
     // In the order of y, x and z, whatever they were added in.
     void sort() {
@@ -140,13 +163,15 @@ class CrowdLight : protected CrowdPixels {
             if (a.at[Y] != b.at[Y]) return a.at[Y] < b.at[Y];
             return a.at[X] < b.at[X] || (a.at[X] == b.at[X] && a.at[Z] < b.at[Z]);
         };
-        for (int i = 1; i < count; ++i) {
-            if (!is_before(spots[i], spots[i - 1])) continue;
-            const Spot own = spots[i];
-            int k = i;
-            for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
-            spots[k] = own;
-        }
+        alone([&] {
+            for (int i = 1; i < count; ++i) {
+                if (!is_before(spots[i], spots[i - 1])) continue;
+                const Spot own = spots[i];
+                int k = i;
+                for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
+                spots[k] = own;
+            }
+        });
     }
 
     int cell_of(const Spot& s) const { return cell_of(s.at[Y], s.at[X]); }
@@ -160,28 +185,33 @@ class CrowdLight : protected CrowdPixels {
     }
     // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
     void divide(int since) {
-        for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
-        for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
-        for (int i = 0; i < count; ++i) {
-            const Spot& s = spots[i];
-            ++first_of_cell[cell_of(s) + 1];
-            if (s.stirred < since) continue;
-            const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
-            const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
-            const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
-            for (int v = low / cells_across; v <= high / cells_across; ++v)
-                for (int u = low % cells_across; u <= high % cells_across; ++u) is_stirred[v * cells_across + u] = true;
-        }
-        for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
-        for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
-        for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
-        first_of_cell[cells()] = count;
+        alone([&] {
+            for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
+            for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
+            for (int i = 0; i < count; ++i) {
+                const Spot& s = spots[i];
+                ++first_of_cell[cell_of(s) + 1];
+                if (s.stirred < since) continue;
+                const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
+                const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
+                const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
+                for (int v = low / cells_across; v <= high / cells_across; ++v)
+                    for (int u = low % cells_across; u <= high % cells_across; ++u)
+                        is_stirred[v * cells_across + u] = true;
+            }
+            for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
+            for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
+            for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
+            first_of_cell[cells()] = count;
+        });
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
     void choose(int cell, int first) {
-        const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
-        moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
-        together = by_cell + first_of_cell[cell] + first;
+        alone([&] {
+            const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
+            moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
+            together = by_cell + first_of_cell[cell] + first;
+        });
         Bounds part = EVERYWHERE;
         if (cells() > 1) {
             const int v = cell / cells_across, u = cell % cells_across;
@@ -195,32 +225,38 @@ class CrowdLight : protected CrowdPixels {
     static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
     // The part of the box with these pixels, and those that the spots may reach that move.
     void choose_part(const Bounds& part) {
-        for (int axis = X; axis < ALL_AXES; ++axis) {
-            const int reach = f.reach[axis], end_of_axis = size(axis);
-            double low = part.low[axis], high = part.high[axis];
-            for (int i = 0; i < moving; ++i) {
-                const double x = spots[together[i]].at[axis];
-                low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
+        alone([&] {
+            for (int axis = X; axis < ALL_AXES; ++axis) {
+                const int reach = f.reach[axis], end_of_axis = size(axis);
+                double low = part.low[axis], high = part.high[axis];
+                for (int i = 0; i < moving; ++i) {
+                    const double x = spots[together[i]].at[axis];
+                    low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
+                }
+                const auto clip = [&](double x) {
+                    return x < 0 ? 0 : x > end_of_axis ? end_of_axis : static_cast<int>(x);
+                };
+                from[axis] = clip(low), to[axis] = clip(high);
+                if (axis == X) {
+                    from[X] = from[X] / SIDE_BY_SIDE * SIDE_BY_SIDE;
+                    to[X] = static_cast<int>(padded(to[X]));
+                }
+                least[axis] = from[axis] > 0 ? from[axis] + reach + 0.5 : -0.5;
+                last[axis] = to[axis] < end_of_axis ? to[axis] - reach - 1.5 : end_of_axis - 0.5;
             }
-            const auto clip = [&](double x) { return x < 0 ? 0 : x > end_of_axis ? end_of_axis : static_cast<int>(x); };
-            from[axis] = clip(low), to[axis] = clip(high);
-            if (axis == X) {
-                from[X] = from[X] / SIDE_BY_SIDE * SIDE_BY_SIDE;
-                to[X] = static_cast<int>(padded(to[X]));
-            }
-            least[axis] = from[axis] > 0 ? from[axis] + reach + 0.5 : -0.5;
-            last[axis] = to[axis] < end_of_axis ? to[axis] - reach - 1.5 : end_of_axis - 0.5;
-        }
+        });
     }
     void choose_all() {
-        moving = 0;
+        set(moving, 0);
         choose_part(EVERYWHERE);
     }
 
     template <class Function> SPOTFIT_INLINE void over_lines(Function each) const {
         const int first = from[Y], end_of_plane = to[Y];
+        Team::wait();
         for (int z = from[Z]; z < to[Z]; ++z)
-            for (int y = first; y < end_of_plane; ++y) each(z, y);
+            for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
+        Team::wait();
     }
     template <class Function> SPOTFIT_INLINE void over_part(Function each) const {
         const int first = from[X], end_of_line = to[X];
@@ -269,7 +305,7 @@ class CrowdLight : protected CrowdPixels {
         over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
         if (levels) add_ground(cell, 1, trial);
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
-        double sum = 0;
+        Total sum;
         const int first = from[X], end_of_line = to[X];
         over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
             Pixels of_row = 0.0f;
@@ -282,9 +318,9 @@ class CrowdLight : protected CrowdPixels {
                 store_pixels(pull + k, w * (own - expected));
                 of_row = multiply_add(is_there, deviance(own, expected, inverse), of_row);
             }
-            sum += sum_of(of_row);
+            sum.add(of_row);
         });
-        return sum / 2;
+        return sum.value() / 2;
     }
     // Where a line along an axis is in the part.
     struct Range { int begin, end; };
@@ -295,15 +331,17 @@ class CrowdLight : protected CrowdPixels {
     }
     SPOTFIT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        Team::wait();
         for (int z = planes.begin; z < planes.end; ++z) {
             const float of_plane = factor * p.value[Z][z - p.first[Z]];
-            for (int y = lines.begin; y < lines.end; ++y) {
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const Pixels height = of_plane * p.value[Y][y - p.first[Y]];
                 float* const own = at(pixels, z, y) + p.first[X];
                 for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE)
                     store_pixels(own + x, multiply_add(load_pixels(p.value[X] + x), height, load_pixels(own + x)));
             }
         }
+        Team::wait();
     }
 
   private:
@@ -319,7 +357,7 @@ class CrowdLight : protected CrowdPixels {
         return static_cast<int>(padded(2 * longest + 1)) + SIDE_BY_SIDE;
     }
     // Of all lines of a spot.
-    long long numbers_of_spot() const { return 2ll * f.axes * line; }
+    long long numbers_of_spot() const { return 2ll * axes() * line; }
     void add_ground(int cell, float factor, float* pixels) const {
         const Ground g = ground_of(cell);
         const Pixels across = factor * float(g.across);
@@ -335,28 +373,27 @@ class CrowdLight : protected CrowdPixels {
     }
     // The share of a cell in the background at each place along an axis: all of it in its middle, none in the next
     // cell's.
-    static void fill_shares(float* share, long long stride, int cells, double side, int size) {
-        for (int k = 0; k < size; ++k) {
+    static void fill_shares(float* shares, long long stride, int cells, double side, int size) {
+        share(size, [&](int k) {
             const double place = (k + 0.5) / side - 0.5;
             int low = place > 0 ? static_cast<int>(place) : 0;
             if (low > cells - 1) low = cells - 1;
             double rest = place - low;
             rest = low == cells - 1 || rest < 0 ? 0 : rest > 1 ? 1 : rest;
-            share[low * stride + k] = float(1 - rest);
-            if (rest > 0) share[(low + 1) * stride + k] = float(rest);
-        }
+            shares[low * stride + k] = float(1 - rest);
+            if (rest > 0) shares[(low + 1) * stride + k] = float(rest);
+        });
     }
     // From -1 to 1.
     static void fill_slope(float* slope, int size) {
-        for (int k = 0; k < size; ++k) slope[k] = float((2.0 * k + 1) / size - 1);
+        share(size, [&](int k) { slope[k] = float((2.0 * k + 1) / size - 1); });
     }
     void give_lines(int i) {
         float* own = lines_of_spots + numbers_of_spot() * i;
-        for (long long k = 0; k < numbers_of_spot(); ++k) own[k] = 0;
         Footprint& p = spots[i].shape;
         for (int axis = X; axis < ALL_AXES; ++axis) p.first[axis] = 0, p.size[axis] = 2 * f.reach[axis] + 1;
         p.value[Z] = plane, p.slope[Z] = plane + 1;
-        for (int axis = X; axis < f.axes; ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
+        for (int axis = X; axis < axes(); ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
     }
 };
 

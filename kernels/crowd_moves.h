@@ -22,17 +22,23 @@ class CrowdMoves : protected CrowdInformation {
     double least_light(double ground) const {
         const double pixels = 4 * double(PI);  // over which light counts as spread out, in squares of the width
         const double least =
-            f.least_score * __builtin_sqrt(pixels * larger(ground, 1)) * __builtin_sqrt(f.sigma[X] * f.sigma[Y]);
-        return f.axes > Z ? least * __builtin_sqrt(__builtin_sqrt(pixels) * f.sigma[Z]) : least;
+            f.least_score * square_root(pixels * larger(ground, 1)) * square_root(f.sigma[X] * f.sigma[Y]);
+        return axes() > Z ? least * square_root(square_root(pixels) * f.sigma[Z]) : least;
     }
     struct Levels { double of[1 + ALL_AXES]; };
     Levels levels_of(int cell) const {
         Levels now = {};
-        for (int k = 0; k < levels; ++k) now.of[k] = level[cell + k];
+        UNROLL
+        for (int k = 0; k <= ALL_AXES; ++k)
+            if (k < levels) now.of[k] = level[cell + k];
         return now;
     }
     void restore(int cell, const Levels& before) const {
-        for (int k = 0; k < levels; ++k) level[cell + k] = before.of[k];
+        alone([&] {
+            UNROLL
+            for (int k = 0; k <= ALL_AXES; ++k)
+                if (k < levels) level[cell + k] = before.of[k];
+        });
     }
 
     // The deviance / 2 in the end, and how much it fell.
@@ -46,7 +52,7 @@ class CrowdMoves : protected CrowdInformation {
         double now = evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
         bool rests = false, is_current = true;
         for (int n = 0; n < most_steps && !rests; ++n) {
-            ++iterations;
+            set(iterations, iterations + 1);
             find_normal(cell);
             bool is_better = false;
             const Levels before = levels_of(cell);
@@ -94,23 +100,22 @@ class CrowdMoves : protected CrowdInformation {
         bool rests = false;
         for (int k = 0; k < most_sweeps && !rests; ++k) {
             rests = true;
-            ++sweep;
             // Spots on both sides of a border of cells would take long to come to rest.
-            is_shifted = k % 2;
+            alone([&] { ++sweep, is_shifted = k % 2; });
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
                 const bool rest_here = cells() == 1 ? own.rests : own.gained < STILL;
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
-                for (int a = 0; a < moving; ++a) {
+                share(moving, [&](int a) {
                     spots[together[a]].rests = settled;
                     if (!rest_here) spots[together[a]].stirred = sweep;
-                }
+                });
                 rests &= rest_here;
             });
             if (cells() == 1) break;
         }
-        is_shifted = false;
+        set(is_shifted, false);
     }
 
   private:
@@ -122,34 +127,36 @@ class CrowdMoves : protected CrowdInformation {
 
     static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
     void take_step(int cell, const Levels& before) {
-        for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
+        share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
-        const double dimmest = DIMMEST * least_light(level[cell]), *own = step;
-        for (int a = 0; a < moving; ++a, own += parameters()) {
+        const double dimmest = DIMMEST * least_light(level[cell]);
+        share(moving, [&](int a) {
             Spot& s = spots[together[a]];
+            const double* const own = step + parameters() * a;
             s.kept_light = s.light;
-            for (int axis = X; axis < f.axes; ++axis) {
+            for (int axis = X; axis < axes(); ++axis) {
                 const double longest = LONGEST / scale[axis];
                 s.kept_at[axis] = s.at[axis];
                 s.at[axis] = clip(s.at[axis] + clip(own[axis], -longest, longest), least[axis], last[axis]);
             }
             if (!has_pixels(s)) put_back(s);
-            s.light = larger(s.kept_light + own[f.axes], dimmest);
-            shape(s);
-        }
-        for (int k = 0; k < levels; ++k) level[cell + k] = before.of[k] + own[k];
-        if (levels) level[cell] = larger(level[cell], LOWEST);
+            s.light = larger(s.kept_light + own[axes()], dimmest);
+        });
+        shape_moving();
+        alone([&] {
+            UNROLL
+            for (int k = 0; k <= ALL_AXES; ++k)
+                if (k < levels) level[cell + k] = before.of[k] + step[parameters() * moving + k];
+            if (levels) level[cell] = larger(level[cell], LOWEST);
+        });
     }
     void take_back(int cell, const Levels& before) {
-        for (int a = 0; a < moving; ++a) {
-            Spot& s = spots[together[a]];
-            put_back(s);
-            shape(s);
-        }
+        share(moving, [&](int a) { put_back(spots[together[a]]); });
+        shape_moving();
         restore(cell, before);
     }
     void put_back(Spot& s) const {
-        for (int axis = X; axis < f.axes; ++axis) s.at[axis] = s.kept_at[axis];
+        for (int axis = X; axis < axes(); ++axis) s.at[axis] = s.kept_at[axis];
         s.light = s.kept_light;
     }
     // Whether a spot is at, or beside, a pixel that counts.

@@ -49,12 +49,14 @@ class CrowdPixels {
         variances = f.variances ? memory.take<float>(area()) : nullptr;
     }
 
+    int axes() const { return axes_of(f.axes); }
+
     void find_pixels() {
         const float most_far = float(square_of(f.reach[X] + 0.5));
-        for (long long k = 0; k < area(); ++k) {
+        share(area(), [&](long long k) {
             counts[k] = data[k] = base[k] = weight[k] = pull[k] = 0, mean[k] = 1;
             trial[k] = other[k] = INFINITE;
-        }
+        });
         for (long long k = begin; k < end; ++k) mark_near(trial, place_of(f.members[k]));
         const long long frame = f.frame[f.members[begin]];
         long long low = 0, high = f.count;
@@ -73,10 +75,10 @@ class CrowdPixels {
             if (k < end && f.members[k] == i) continue;
             if (x > double(corner[X]) - side && x < double(corner[X] + columns) + side) mark_near(other, place_of(i));
         }
-        for (long long k = 0; k < area(); ++k) {
+        share(area(), [&](long long k) {
             counts[k] = trial[k] <= most_far && trial[k] < other[k];
             trial[k] = 1, other[k] = 0;
-        }
+        });
         const long long first = frame * f.depth * f.height * f.width;
         if (variances) add_variances(f.variances + (f.is_shared ? 0 : first));
         switch (f.pixel_type) {
@@ -88,20 +90,28 @@ class CrowdPixels {
         }
     }
 
+    // All pixels, and those beside the box, side by side.
+    template <class Function> SPOTFIT_INLINE void over_area(Function each) const {
+        Team::wait();
+        for (long long k = Team::line() * SIDE_BY_SIDE; k < area(); k += Team::LINES * SIDE_BY_SIDE) each(k);
+        Team::wait();
+    }
+
     // The mean of the pixels without those that are far above it, time and again.
     double lowest_level() const {
         double most_value = INFINITE, value = LOWEST;
         for (int n = 0; n < 3; ++n) {
-            Pixels sum = 0.0f, number = 0.0f;
-            for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
+            Pixels sums[] = {0.0f, 0.0f};
+            over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
                 Pixels own = load_pixels(data + k);
                 if (variances) own = own - load_pixels(variances + k);
                 const Pixels there = select(own < float(most_value), load_pixels(counts + k), Pixels(0.0f));
-                sum += own * there, number += there;
-            }
-            if (!(sum_of(number) > 0)) break;
-            value = double(sum_of(sum)) / sum_of(number);
-            most_value = value + __builtin_sqrt(larger(value, 1));
+                sums[0] += own * there, sums[1] += there;
+            });
+            const float sum = sum_of(sums[0]), number = sum_of(sums[1]);
+            if (!(number > 0)) break;
+            value = double(sum) / number;
+            most_value = value + square_root(larger(value, 1));
         }
         return larger(value, LOWEST);
     }
@@ -134,23 +144,26 @@ class CrowdPixels {
         return frame + line * f.width + corner[X];
     }
     template <class T> void load(const T* frame) {
-        for (int z = 0; z < depth; ++z)
-            for (int y = 0; y < rows; ++y) {
-                const T* const from = line_of(frame, z, y);
-                float *const to = at(data, z, y), *const own = at(counts, z, y);
-                for (int x = 0; x < columns; ++x) {
-                    const double value = double(from[x]) * f.scale + f.shift;
-                    const bool is_good = value - value == 0;
-                    to[x] = is_good ? to[x] + float(value) : 0;
-                    if (!is_good) own[x] = 0;
-                }
+        share_lines(depth * rows, [&](int k) {
+            const int z = k / rows, y = k % rows;
+            const T* const from = line_of(frame, z, y);
+            float *const to = at(data, z, y), *const own = at(counts, z, y);
+            for (int x = Team::column(); x < columns; x += Team::COLUMNS) {
+                const double value = double(from[x]) * f.scale + f.shift;
+                const bool is_good = value - value == 0;
+                to[x] = is_good ? to[x] + float(value) : 0;
+                if (!is_good) own[x] = 0;
             }
+        });
     }
     void add_variances(const float* frame) {
-        for (long long k = 0; k < area(); ++k) variances[k] = 0;
-        for (int z = 0; z < depth; ++z)
-            for (int y = 0; y < rows; ++y)
-                for (int x = 0; x < columns; ++x) at(data, z, y)[x] = at(variances, z, y)[x] = line_of(frame, z, y)[x];
+        share(area(), [&](long long k) { variances[k] = 0; });
+        share_lines(depth * rows, [&](int k) {
+            const int z = k / rows, y = k % rows;
+            const float* const from = line_of(frame, z, y);
+            float *const to = at(data, z, y), *const own = at(variances, z, y);
+            for (int x = Team::column(); x < columns; x += Team::COLUMNS) to[x] = own[x] = from[x];
+        });
     }
 
     // Marks the pixels around places that are nearer to them than what is there.
@@ -161,16 +174,17 @@ class CrowdPixels {
             low[axis] = middle > f.reach[axis] ? middle - f.reach[axis] : 0;
             high[axis] = last < size(axis) ? last : size(axis);
         }
-        for (long long w = low[Z]; w < high[Z]; ++w)
-            for (long long v = low[Y]; v < high[Y]; ++v) {
-                const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
-                                       square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
-                for (long long u = low[X]; u < high[X]; ++u) {
-                    const float far = float(of_line + square_of(double(u + corner[X]) - place[X]));
-                    float& own = at(distances, w, v)[u];
-                    if (far < own) own = far;
-                }
+        const int lines = static_cast<int>(high[Y] - low[Y]), planes = static_cast<int>(high[Z] - low[Z]);
+        share_lines(lines > 0 ? lines * planes : 0, [&](int k) {
+            const long long w = low[Z] + k / lines, v = low[Y] + k % lines;
+            const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
+                                   square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
+            for (long long u = low[X] + Team::column(); u < high[X]; u += Team::COLUMNS) {
+                const float far = float(of_line + square_of(double(u + corner[X]) - place[X]));
+                float& own = at(distances, w, v)[u];
+                if (far < own) own = far;
             }
+        });
     }
 };
 

@@ -149,6 +149,7 @@ struct Warp {
     static bool any(bool mask) { return host::all_of(mask) != 0; }
     static unsigned all_of(bool mask) { return host::all_of(mask); }
     static int bits(unsigned some) { return __builtin_popcount(some); }
+    static int zeros_before(unsigned some) { return __builtin_clz(some); }
     static void wait() { host::wait(); }
 };
 
