@@ -23,7 +23,7 @@ struct BandedMatrix {
     // Its factor U of U'U, in place, with the inverse of each number on the diagonal; false if it is not positive.
     bool factor() const { return axes_of(block - 1) == 2 ? factor_of<3>() : factor_of<4>(); }
     // Solves U'U v = v.
-    void solve(double* v) const {
+    SPOTFIT_NOT_INLINE void solve(double* v) const {
         forward(v, 0);
         for (int i = size - 1; i >= 0; --i) {
             const double* const row = &at(i, 0);
@@ -34,7 +34,7 @@ struct BandedMatrix {
         }
     }
     // A number of the inverse's diagonal, by memory for a column.
-    double variance(int i, double* v) const {
+    SPOTFIT_NOT_INLINE double variance(int i, double* v) const {
         share(size - i, [&](int k) { v[i + k] = k == 0; });
         forward(v, i);
         return Team::sum(part_of_dot(v + i, v + i, size - i));

@@ -18,7 +18,8 @@ class Crowd : CrowdCount {
     static void* operator new(decltype(sizeof 0), void* at) { return at; }
     const unsigned char* end_of_memory() const { return memory.at; }
 
-    long long fit(JointSpot* found) {
+    // Returns how many spots there are, which `put` gives.
+    int fit() {
         find_pixels();
         begin_level();
         const double dimmest = least_light(level[0]);
@@ -31,35 +32,9 @@ class Crowd : CrowdCount {
         move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
-        return put(found);
+        return count;
     }
-
-  private:
-    // What noise explains of the deviance, and a slightly different shape of the spots.
-    struct Left { double deviance, tolerated, squares; };
-    Left left_over(long long* pixels) {
-        find_mean();
-        over_part([&](long long k) { store_pixels(base + k, Pixels(0.0f)); });
-        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
-        Total number, deviances, all_squares, all_tolerated;
-        over_lines([&](int z, int y) {
-            Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
-            for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
-                const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
-                here += is_there, off += is_there * deviance(own, expected, inverse);
-                squares += is_there * square(own - expected);
-                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
-            }
-            number.add(here), deviances.add(off), all_squares.add(squares), all_tolerated.add(tolerated);
-        });
-        *pixels = static_cast<long long>(number.value());
-        const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
-        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
-        const double of_noise = degrees + DEVIATIONS * square_root(2 * degrees);
-        return {deviances.value(), all_tolerated.value() + of_noise, all_squares.value()};
-    }
-    long long put(JointSpot* found) {
+    void put(JointSpot* found) {
         long long pixels;
         const Left left_here = left_over(&pixels);
         share(count, [&](int i) {
@@ -88,7 +63,32 @@ class Crowd : CrowdCount {
                         iterations,
                         s.rests};
         });
-        return count;
+    }
+
+  private:
+    // What noise explains of the deviance, and a slightly different shape of the spots.
+    struct Left { double deviance, tolerated, squares; };
+    Left left_over(long long* pixels) {
+        find_mean();
+        over_part([&](long long k) { store_pixels(base + k, Pixels(0.0f)); });
+        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
+        Total number, deviances, all_squares, all_tolerated;
+        over_lines([&](int z, int y) {
+            Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
+            for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
+                const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
+                const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
+                here += is_there, off += is_there * deviance(own, expected, inverse);
+                squares += is_there * square(own - expected);
+                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
+            }
+            number.add(here), deviances.add(off), all_squares.add(squares), all_tolerated.add(tolerated);
+        });
+        *pixels = static_cast<long long>(number.value());
+        const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
+        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
+        const double of_noise = degrees + DEVIATIONS * square_root(2 * degrees);
+        return {deviances.value(), all_tolerated.value() + of_noise, all_squares.value()};
     }
 };
 

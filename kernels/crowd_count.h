@@ -62,7 +62,7 @@ class CrowdCount : protected CrowdMoves {
     Place* places_before;
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
-    void find_errors(bool of_all) {
+    SPOTFIT_NOT_INLINE void find_errors(bool of_all) {
         const int since = of_all ? 0 : errors_found + 1;
         set(errors_found, sweep);
         over_cells(since, [&](int cell) {
@@ -162,7 +162,7 @@ class CrowdCount : protected CrowdMoves {
         return any;
     }
     // Joins spots that are nearer to each other than two can be resolved.
-    bool merge() {
+    SPOTFIT_NOT_INLINE bool merge() {
         sort();
         alone([&] {
             for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
@@ -187,7 +187,7 @@ class CrowdCount : protected CrowdMoves {
         if (axes() > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
         else convolve_across(kernels[Y], Y, base, result);
     }
-    void convolve_lines(const float* kernel, const float* pixels, float* result) const {
+    SPOTFIT_NOT_INLINE void convolve_lines(const float* kernel, const float* pixels, float* result) const {
         const int reach = f.reach[X];
         over_lines([&](int z, int y) {
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
@@ -199,7 +199,7 @@ class CrowdCount : protected CrowdMoves {
             }
         });
     }
-    void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
+    SPOTFIT_NOT_INLINE void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
         const int reach = f.reach[axis];
         const long long apart = axis == Y ? stride : stride * rows;
         over_lines([&](int z, int y) {
@@ -215,7 +215,7 @@ class CrowdCount : protected CrowdMoves {
         });
     }
 
-    void find_residual() {
+    SPOTFIT_NOT_INLINE void find_residual() {
         find_mean();
         over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
             const Pixels expected = load_pixels(mean + k), w = load_pixels(counts + k) / expected;

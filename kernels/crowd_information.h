@@ -24,11 +24,11 @@ class CrowdInformation : protected CrowdLight {
 
     // The Fisher information of the spots that move, and the likelihood's gradient: place and light of each, then the
     // background.
-    void find_normal(int cell) {
+    SPOTFIT_NOT_INLINE void find_normal(int cell) {
         if (axes() > Z) find_normal_of<3>(cell);
         else find_normal_of<2>(cell);
     }
-    bool find_factor(double damping) {
+    SPOTFIT_NOT_INLINE bool find_factor(double damping) {
         share_lines(normal.size, [&](int i) {
             normal.over_row(normal.end[i], i, Team::column(), Team::COLUMNS,
                             [&](int j) { factor.at(i, j) = normal.at(i, j); });

@@ -105,13 +105,13 @@ class CrowdLight : protected CrowdPixels {
     }
 
     // The light of spots where they are: of all, or of the k-th of some.
-    void shape_all() const {
+    SPOTFIT_NOT_INLINE void shape_all() const {
         shape_each(count, [&](int k) -> Spot& { return spots[k]; });
     }
-    void shape_moving() const {
+    SPOTFIT_NOT_INLINE void shape_moving() const {
         shape_each(moving, [&](int k) -> Spot& { return spots[together[k]]; });
     }
-    void shape(Spot& s) const {
+    SPOTFIT_NOT_INLINE void shape(Spot& s) const {
         shape_each(1, [&](int) -> Spot& { return s; });
     }
     template <class Function> void shape_each(int some, Function spot) const {
@@ -130,7 +130,7 @@ class CrowdLight : protected CrowdPixels {
         profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
                      line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
     }
-    void add(const double* place, double light, long long candidate) {
+    SPOTFIT_NOT_INLINE void add(const double* place, double light, long long candidate) {
         Spot& s = spots[count];
         alone([&] {
             s = {};
@@ -143,7 +143,7 @@ class CrowdLight : protected CrowdPixels {
         set(count, count + 1);
     }
     // Whether there were any.
-    bool remove_dropped() {
+    SPOTFIT_NOT_INLINE bool remove_dropped() {
         if (Team::last_of(0, count, [&](int i) { return spots[i].is_dropped; }) < 0) return false;
         alone([&] {
             int kept = 0;
@@ -158,7 +158,7 @@ class CrowdLight : protected CrowdPixels {
         return true;
     }
     // In the order of y, x and z, whatever they were added in.
-    void sort() {
+    SPOTFIT_NOT_INLINE void sort() {
         const auto is_before = [](const Spot& a, const Spot& b) {
             if (a.at[Y] != b.at[Y]) return a.at[Y] < b.at[Y];
             return a.at[X] < b.at[X] || (a.at[X] == b.at[X] && a.at[Z] < b.at[Z]);
@@ -184,7 +184,7 @@ class CrowdLight : protected CrowdPixels {
         return v * cells_across + u;
     }
     // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
-    void divide(int since) {
+    SPOTFIT_NOT_INLINE void divide(int since) {
         alone([&] {
             for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
             for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
@@ -206,7 +206,7 @@ class CrowdLight : protected CrowdPixels {
         });
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
-    void choose(int cell, int first) {
+    SPOTFIT_NOT_INLINE void choose(int cell, int first) {
         alone([&] {
             const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
             moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
@@ -224,7 +224,7 @@ class CrowdLight : protected CrowdPixels {
     static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
     static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
     // The part of the box with these pixels, and those that the spots may reach that move.
-    void choose_part(const Bounds& part) {
+    SPOTFIT_NOT_INLINE void choose_part(const Bounds& part) {
         alone([&] {
             for (int axis = X; axis < ALL_AXES; ++axis) {
                 const int reach = f.reach[axis], end_of_axis = size(axis);
@@ -280,7 +280,7 @@ class CrowdLight : protected CrowdPixels {
                 cell_x + cell % cells_across * stride};
     }
     // Light that does not move.
-    void find_base(int cell) {
+    SPOTFIT_NOT_INLINE void find_base(int cell) {
         if (all_move()) {
             begin_with_variances(base);
             return;
@@ -290,7 +290,7 @@ class CrowdLight : protected CrowdPixels {
         if (levels) add_ground(cell, -1, base);
     }
     // The mean of all pixels.
-    void find_mean() {
+    SPOTFIT_NOT_INLINE void find_mean() {
         choose_all();
         begin_with_variances(mean);
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
@@ -301,7 +301,7 @@ class CrowdLight : protected CrowdPixels {
         over_part([&](long long k) { store_pixels(mean + k, load_pixels(trial + k)); });
     }
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
-    double evaluate(int cell) {
+    SPOTFIT_NOT_INLINE double evaluate(int cell) {
         over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
         if (levels) add_ground(cell, 1, trial);
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
@@ -329,7 +329,7 @@ class CrowdLight : protected CrowdPixels {
         return {p.first[axis] > from[axis] ? p.first[axis] : from[axis],
                 end_of_line < to[axis] ? end_of_line : to[axis]};
     }
-    SPOTFIT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
+    SPOTFIT_NOT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
         Team::wait();
         for (int z = planes.begin; z < planes.end; ++z) {
@@ -358,7 +358,7 @@ class CrowdLight : protected CrowdPixels {
     }
     // Of all lines of a spot.
     long long numbers_of_spot() const { return 2ll * axes() * line; }
-    void add_ground(int cell, float factor, float* pixels) const {
+    SPOTFIT_NOT_INLINE void add_ground(int cell, float factor, float* pixels) const {
         const Ground g = ground_of(cell);
         const Pixels across = factor * float(g.across);
         over_lines([&](int z, int y) {

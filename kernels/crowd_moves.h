@@ -48,7 +48,7 @@ class CrowdMoves : protected CrowdInformation {
     };
     // Levenberg-Marquardt of the spots that move, until a further step would change the likelihood by less than `rest`:
     // as much less than the last one as that changed it less than the one before.
-    Moved move(int cell, int most_steps, double rest) {
+    SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest) {
         double now = evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
         bool rests = false, is_current = true;
         for (int n = 0; n < most_steps && !rests; ++n) {
@@ -94,7 +94,7 @@ class CrowdMoves : protected CrowdInformation {
         }
     }
     // Moves the spots of one cell after the other, until none of them moves those of others.
-    void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
+    SPOTFIT_NOT_INLINE void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
         sort();
         find_mean();
         bool rests = false;

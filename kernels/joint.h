@@ -44,8 +44,8 @@ SPOTFIT_INLINE Pixels deviance(Pixels data, Pixels mean, Pixels inverse) {
 }
 
 // The profile of unit light along one axis, and its derivative by the centre, at pixels 0 ... count - 1; zero behind.
-inline void profile_line(double center, double sigma, bool is_integrated, int count, int padded, float* value,
-                         float* slope) {
+SPOTFIT_NOT_INLINE inline void profile_line(double center, double sigma, bool is_integrated, int count, int padded,
+                                            float* value, float* slope) {
     const float c = float(center), s = float(1 / sigma);
     const float root = 0.70710678118654752f * s, height = s / ROOT_TWO_PI;
     Pixels x = numbers_of_pixels();

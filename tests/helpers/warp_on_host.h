@@ -7,6 +7,7 @@
 #define __global__ extern "C"
 #define __shared__ static __attribute__((section("shared_memory")))
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 struct Index { unsigned x; };
 static Index threadIdx, blockIdx, gridDim;

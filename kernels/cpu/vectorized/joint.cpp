@@ -26,7 +26,10 @@ long long fit(const JointFits& fits, long long first, long long last, void* work
     *count = 0;
     for (; first < last; ++first) {
         if (*count + most_spots(fits.first[first + 1] - fits.first[first]) > room) break;
-        *count += Crowd(fits, first, work).fit(spots + *count);
+        Crowd crowd(fits, first, work);
+        const int found = crowd.fit();
+        crowd.put(spots + *count);
+        *count += found;
     }
     return first;
 }
