@@ -16,7 +16,7 @@ class CrowdCount : protected CrowdMoves {
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
-            for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
+            for (int n = 0; is_new && n < DROPS; ++n) {
                 if (merge()) move_all(ROUGH_STEPS, ROUGH);
                 find_errors(false);
                 if (!drop()) break;
@@ -66,8 +66,7 @@ class CrowdCount : protected CrowdMoves {
         const int since = of_all ? 0 : errors_found + 1;
         set(errors_found, sweep);
         over_cells(since, [&](int cell) {
-            find_base(cell);
-            evaluate(cell);
+            if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
             find_normal(cell);
             const bool is_known = find_factor(1e-9);
             const auto error = [&](int i) {
@@ -217,6 +216,7 @@ class CrowdCount : protected CrowdMoves {
 
     SPOTFIT_NOT_INLINE void find_residual() {
         find_mean();
+        if (is_evaluated) return;
         over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
             const Pixels expected = load_pixels(mean + k), w = load_pixels(counts + k) / expected;
             store_pixels(weight + k, w), store_pixels(pull + k, w * (load_pixels(data + k) - expected));

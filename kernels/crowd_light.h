@@ -44,6 +44,8 @@ class CrowdLight : protected CrowdPixels {
     int *by_cell, *first_of_cell;            // all spots, those of a cell one after the other
     bool* is_stirred;                        // cells, by spots near them
     int sweep = 0;                           // the number of the last one
+    bool is_evaluated = false;               // whether the mean of all pixels, their weights and pulls are the spots'
+    double evaluated;                        // the deviance / 2 then
     bool is_shifted = false;                 // cells, by half a cell
     int from[ALL_AXES], to[ALL_AXES];        // the part of the box in which their mean changes
     double least[ALL_AXES], last[ALL_AXES];  // where they may move
@@ -54,8 +56,9 @@ class CrowdLight : protected CrowdPixels {
         cells_down = rows > 2 * side ? static_cast<int>(rows / side) : 1;
         cells_across = columns > 2 * side ? static_cast<int>(columns / side) : 1;
         cell_rows = double(rows) / cells_down, cell_columns = double(columns) / cells_across;
-        cell_y = memory.take<float>(rows * cells_down), cell_x = memory.take<float>(stride * cells_across) + margin;
-        slopes[Y] = memory.take<float>(rows), slopes[X] = memory.take<float>(stride) + margin;
+        cell_y = memory.take<float>(rows * cells_down);
+        cell_x = memory.take<float>(stride * cells_across + margin) + margin;
+        slopes[Y] = memory.take<float>(rows), slopes[X] = memory.take<float>(stride + margin) + margin;
         slopes[Z] = memory.take<float>(depth);
         level = memory.take<double>(cells() + ALL_AXES), level_errors = memory.take<double>(cells());
         spots = memory.take<Spot>(most);
@@ -79,8 +82,8 @@ class CrowdLight : protected CrowdPixels {
     void begin_level() {
         alone([&] { plane[0] = 1, plane[1] = 0; });
         share(rows * cells_down, [&](int k) { cell_y[k] = 0; });
-        share(stride * cells_across, [&](long long k) { cell_x[k - margin] = 0; });
-        share(stride, [&](long long k) { slopes[X][k - margin] = 0; });
+        share(stride * cells_across + margin, [&](long long k) { cell_x[k - margin] = 0; });
+        share(stride + margin, [&](long long k) { slopes[X][k - margin] = 0; });
         fill_shares(cell_y, rows, cells_down, cell_rows, rows);
         fill_shares(cell_x, stride, cells_across, cell_columns, columns);
         for (int axis = X; axis < ALL_AXES; ++axis) fill_slope(slopes[axis], size(axis));
@@ -137,6 +140,7 @@ class CrowdLight : protected CrowdPixels {
             give_lines(count);
             for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
             s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
+            is_evaluated = false;
         });
         share(numbers_of_spot(), [&](long long k) { s.shape.value[X][k] = 0; });
         shape(s);
@@ -152,7 +156,7 @@ class CrowdLight : protected CrowdPixels {
                 spots[kept] = spots[i];
                 give_lines(kept++);
             }
-            count = kept;
+            count = kept, is_evaluated = false;
         });
         shape_all();
         return true;
@@ -292,6 +296,7 @@ class CrowdLight : protected CrowdPixels {
     // The mean of all pixels.
     SPOTFIT_NOT_INLINE void find_mean() {
         choose_all();
+        if (is_evaluated) return;
         begin_with_variances(mean);
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), mean);
@@ -302,6 +307,7 @@ class CrowdLight : protected CrowdPixels {
     }
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
     SPOTFIT_NOT_INLINE double evaluate(int cell) {
+        set(is_evaluated, false);
         over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
         if (levels) add_ground(cell, 1, trial);
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);

@@ -49,7 +49,7 @@ class CrowdMoves : protected CrowdInformation {
     // Levenberg-Marquardt of the spots that move, until a further step would change the likelihood by less than `rest`:
     // as much less than the last one as that changed it less than the one before.
     SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest) {
-        double now = evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
+        double now = is_evaluated && all_move() ? evaluated : evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
         bool rests = false, is_current = true;
         for (int n = 0; n < most_steps && !rests; ++n) {
             set(iterations, iterations + 1);
@@ -77,7 +77,8 @@ class CrowdMoves : protected CrowdInformation {
             if (!is_better) rests = true;  // no step is better: it is the best there is
         }
         if (!is_current) evaluate(cell);
-        keep_mean();
+        if (!is_evaluated) keep_mean();
+        alone([&] { is_evaluated = all_move(), evaluated = now; });
         return {now, gained, rests};
     }
     // Takes the cells near which spots have been stirred since a sweep.
@@ -96,7 +97,7 @@ class CrowdMoves : protected CrowdInformation {
     // Moves the spots of one cell after the other, until none of them moves those of others.
     SPOTFIT_NOT_INLINE void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
         sort();
-        find_mean();
+        if (cells() > 1 || count > TOGETHER) find_mean();
         bool rests = false;
         for (int k = 0; k < most_sweeps && !rests; ++k) {
             rests = true;

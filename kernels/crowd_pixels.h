@@ -26,14 +26,14 @@ class CrowdPixels {
     double scale[ALL_AXES];      // of lengths, by which spots are as wide along all axes as along x
     long long corner[ALL_AXES];  // the first pixel of its box in the frame
     int columns, rows, depth;    // of the box
-    long long stride, margin;    // of lines of pixels, whose numbers beside the box are 0
+    long long stride, margin;    // of lines of pixels; what is between the box and the next line is 0
     Memory memory;
     float *data, *counts;  // pixels, and 1 where they count
     float* variances;      // that are added to the data and to their mean, or null
     float *mean, *base, *trial, *weight, *pull, *other;
 
     float* at(float* plane, long long z, long long y) const { return plane + (z * rows + y) * stride + margin; }
-    long long area() const { return depth * rows * stride; }
+    long long area() const { return depth * rows * stride + margin; }
     int size(int axis) const { return axis == X ? columns : axis == Y ? rows : depth; }
     // The square of a distance in units of pixels along x.
     double square_between(const double* a, const double* b) const {
@@ -135,8 +135,10 @@ class CrowdPixels {
             sizes[axis] = static_cast<int>((b < ends[axis] ? b : ends[axis]) - corner[axis]);
         }
         columns = sizes[X], rows = sizes[Y], depth = sizes[Z];
-        margin = padded(f.reach[X] + 1);
-        stride = margin + padded(columns) + margin + SIDE_BY_SIDE;
+        // A spot at the edge reaches as far to the left, and all that is summed side by side to the right.
+        const long long left = f.reach[X] + 1, right = padded(2 * f.reach[X] + 1) - f.reach[X];
+        margin = padded(left > right ? left : right);
+        stride = margin + padded(columns);
     }
     // The line of the box in the numbers of a frame.
     template <class T> const T* line_of(const T* frame, int z, int y) const {

@@ -6,8 +6,6 @@
 #if defined(__CUDACC_RTC__)
 #define SPOTFIT_INLINE __device__ __forceinline__
 #define SPOTFIT_INLINE_LAMBDA
-// Code that would be in a kernel at each of its calls.
-#define SPOTFIT_NOT_INLINE __noinline__
 #define UNROLL _Pragma("unroll")
 // Pixels in registers need loops without counters; elsewhere they are short enough as they are.
 #define UNROLL_PIXELS _Pragma("unroll (Roi::UNROLLED)")
@@ -15,7 +13,6 @@
 #else
 #define SPOTFIT_INLINE inline __attribute__((always_inline))
 #define SPOTFIT_INLINE_LAMBDA __attribute__((always_inline))
-#define SPOTFIT_NOT_INLINE
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define UNROLL_PIXELS
 #define UNROLL_LINES

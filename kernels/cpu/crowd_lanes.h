@@ -2,6 +2,8 @@
 #pragma once
 #include "../lanes.h"
 
+#define SPOTFIT_NOT_INLINE
+
 namespace spotfit::SPOTFIT_ISA {
 
 // Pixels of a line that are summed side by side, whatever the instruction set.

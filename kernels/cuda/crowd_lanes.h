@@ -2,6 +2,13 @@
 #pragma once
 #include "warp.h"
 
+// What would be in a kernel at each of its calls, which takes half a minute to compile.
+#if defined(__CUDACC_RTC__)
+#define SPOTFIT_NOT_INLINE __noinline__
+#else
+#define SPOTFIT_NOT_INLINE
+#endif
+
 namespace spotfit::SPOTFIT_ISA {
 
 constexpr int SIDE_BY_SIDE = 16;

@@ -83,9 +83,24 @@ def test_cut_outs_are_the_pixels_of_their_fits(crowd, tmp_path):
         one.columns[name][:] = value
     movie[3, y, x] = 60_000
     save_report(one, tmp_path / "a.html", movie)
-    (cut,) = Page(tmp_path / "a.html").pictures
+    page = Page(tmp_path / "a.html")
+    (cut,) = page.pictures
     assert cut.shape == (21, 21)
-    assert np.unravel_index(cut.argmax(), cut.shape) == (10, 10)
+    brightest = np.unravel_index(cut.argmax(), cut.shape)
+    assert brightest == (10, 10)
+    (circle,) = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', page.source)
+    assert [float(at) // 6 for at in reversed(circle)] == list(brightest)
+
+
+def test_spots_of_another_program_have_no_verdict(crowd, tmp_path):
+    _, fits = crowd
+    names = (*fits.index_names, "y", "x", "photons")
+    others = SpotFits({name: fits.columns[name] for name in names}, fits.index_names)
+    save_report(others, tmp_path / "a.html")
+    text = Page(tmp_path / "a.html").text
+    assert f"0 are good and 0 doubtful, and {len(fits)} of another program have no verdict" in text
+    assert "and of spots without a verdict" in text
+    assert "Unknown, as no fit has a verdict." in text
 
 
 def test_steps_after_the_fit_are_listed(crowd, tmp_path):
@@ -186,6 +201,23 @@ def test_the_drift_of_molecules_that_are_seen_again(tmp_path):
         r"<p>([\d.]+) px in all, by \d+\s+spots that", Page(tmp_path / "a.html").source
     )
     assert float(found[1]) == pytest.approx(2, abs=0.1)
+
+
+def test_the_precision_of_molecules_in_successive_frames(tmp_path):
+    random = np.random.default_rng(1)
+    frame, molecule = np.repeat(np.arange(4), 500), np.tile(np.arange(500), 4)
+    columns = {"frame": frame, "photons": np.full(2000, 1e3)}
+    for axis in "yx":
+        columns[axis] = random.uniform(0, 400, 500)[molecule] + random.normal(0, 0.1, 2000)
+        columns[f"{axis}_stderr"] = np.full(2000, 0.05)
+    columns |= {"stop_condition": np.full(2000, 2), "flags": np.zeros(2000, np.uint32)}
+    save_report(SpotFits(columns, ["frame"]), tmp_path / "a.html")
+    found = re.search(
+        r"([\d.]+) px along an axis, ([\d.]+) standard errors", Page(tmp_path / "a.html").text
+    )
+    assert float(found[1]) == pytest.approx(0.1, rel=0.05)
+    assert float(found[2]) == pytest.approx(2, rel=0.05)
+    assert "the drift there is interpolated" in Page(tmp_path / "a.html").text
 
 
 def test_the_command(crowd, tmp_path, monkeypatch):

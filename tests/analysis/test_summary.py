@@ -44,6 +44,11 @@ def test_median_and_spread_of_a_normal_distribution_with_outliers():
     assert table.loc["photons_stderr", "count"] == np.isfinite(many.photons_stderr).sum()
 
 
+def test_z_by_a_calibration_is_summarized():
+    columns = {name: np.full(9, 7.0) for name in ("z", "y", "x", "sigma", "z_stderr")}
+    assert list(summarize(SpotFits(columns)).index) == ["z", "sigma", "z_stderr"]
+
+
 def test_a_summary_of_nothing():
     table = summarize(fits(0), ["photons"])
     assert table["count"].tolist() == [0]

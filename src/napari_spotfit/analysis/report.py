@@ -26,6 +26,7 @@ from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
 from .drift_estimate import estimate_drift
+from .nena import nena
 from .render import render
 from .summary import per_frame, summarize
 
@@ -40,7 +41,8 @@ _BINS, _WIDTH, _HEIGHT = 60, 360, 130
 _STYLE = """body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse}
 td,th{padding:.15em .8em;text-align:left;border-bottom:1px solid #ddd}
-figure{display:inline-block;margin:.4em;vertical-align:top;font-size:12px}
+figure{display:inline-block;margin:.4em;vertical-align:top;font-size:12px;position:relative}
+svg:has(circle){position:absolute;overflow:visible}circle{fill:none;stroke:#fc3}
 img{image-rendering:pixelated;display:block}h2{margin-top:2em}"""
 
 
@@ -117,8 +119,10 @@ def _counts(fits: SpotFits) -> Iterator[str]:
     """Yield how many fits there are, by their verdicts and by frame."""
     good, judged = int(fits.good.sum()), int(fits.judged.sum())
     yield "<h2>Counts</h2>"
-    yield f"<p>{thousands(len(fits))} spots; {thousands(judged)} have a verdict: "
-    yield f"{thousands(good)} are good and {thousands(judged - good)} doubtful.</p>"
+    verdicts = f"{thousands(good)} are good and {thousands(judged - good)} doubtful"
+    if unknown := len(fits) - judged:
+        verdicts += f", and {thousands(unknown)} of another program have no verdict"
+    yield f"<p>{thousands(len(fits))} spots: {verdicts}.</p>"
     stops = ((stop.words, thousands(n)) for stop, n in fits.stop_counts().items() if n)
     yield from _table(("the fit", "spots"), stops)
     if len(fits) and len(fits.index_names) == 1:
@@ -128,21 +132,29 @@ def _counts(fits: SpotFits) -> Iterator[str]:
 
 def _precision(fits: SpotFits) -> Iterator[str]:
     """Yield what the good fits are like, with their standard errors."""
-    kept = fits[fits.accepted]
+    kept, unjudged = fits[fits.accepted], not fits.judged.all()
     yield "<h2>Precision</h2>"
     if not len(kept):
         yield "<p>No fit is good.</p>"
         return
     table = summarize(kept)
-    yield "<p>Of good fits. The spread is 1.4826 times the median absolute deviation; between low "
-    yield "and high are nine of ten. Names that end in _stderr are standard errors.</p>"
+    yield f"<p>Of good fits{' and of spots without a verdict' if unjudged else ''}. "
+    yield "The spread is 1.4826 times the median absolute deviation; between low and high are nine "
+    yield "of ten. Names that end in _stderr are standard errors.</p>"
     rows = (
         (name, f"{row['median']:.4g}", f"{row['spread']:.3g}", f"{row['low']:.4g}",
-         f"{row['high']:.4g}", fits.units.get(name, ""))
+         f"{row['high']:.4g}", "nm" if name.startswith("fwhm") else fits.units.get(name, ""))
         for name, row in table.iterrows()
     )  # fmt: skip
     yield from _table(("quantity", "median", "spread", "low", "high", "unit"), rows)
-    for name in (f"x{STDERR}", "photons", *(one for one in ("sigma",) if one in kept.columns)):
+    yield "<p>Of molecules in successive frames (NeNA): "
+    try:
+        found = nena(kept)
+        errors = f", {found.kappa:.2f} standard errors" if np.isfinite(found.kappa) else ""
+        yield f"{found.precision:.3g} px along an axis{errors}; {thousands(found.pairs)} pairs.</p>"
+    except ValueError as error:
+        yield f"not measured, as {escape(str(error))}</p>"
+    for name in (f"x{STDERR}", f"z{STDERR}", "photons", "sigma"):
         if name in kept.columns:
             yield from _histogram(kept.columns[name], f"{name}, {fits.units.get(name, '')}")
 
@@ -152,7 +164,8 @@ def _drift(fits: SpotFits) -> Iterator[str]:
     yield "<h2>Drift</h2>"
     has_tracks = "track" in fits.columns
     try:
-        with warnings.catch_warnings(record=True):  # what is interpolated is only drawn here
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
             drift = fiducial_drift(fits) if has_tracks else estimate_drift(fits)
     except ValueError as error:
         yield f"<p>Not measured: {escape(str(error))}</p>"
@@ -160,6 +173,7 @@ def _drift(fits: SpotFits) -> Iterator[str]:
     way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
     yield f"<p>{way:.3g} px in all, by {np.median(drift.used):.0f} "
     yield f"{'fiducials' if has_tracks else 'spots that are seen again'} in most frames.</p>"
+    yield from (f"<p>{escape(str(doubt.message))}</p>" for doubt in doubts)
     yield from _plot(np.arange(len(drift)), {"y": drift.y, "x": drift.x}, "drift by frame, px")
 
 
@@ -178,7 +192,9 @@ def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
     yield _figure(_shown(np.sqrt(picture)), 1, "the good spots of all frames")
     if image is not None:
         index = _fullest(kept, image)
-        label = f"the frame with most spots, {index}" if index else "the image"
+        names = (*fits.index_names, "plane")
+        words = ", ".join(f"{name} {at}" for name, at in zip(names, index, strict=False))
+        label = f"where most spots are: {words}" if words else "the image"
         yield _figure(_shown(np.asarray(image[index])), min(max(int(finer), 1), 2), label)
 
 
@@ -187,10 +203,12 @@ def _doubtful(fits: SpotFits, image: Any) -> Iterator[str]:
     yield "<h2>Doubtful fits</h2>"
     left = np.flatnonzero((fits.flags & int(NOT_GOOD)) != 0)
     if not len(left):
-        yield "<p>None.</p>"
+        yield f"<p>{'None.' if fits.judged.any() else 'Unknown, as no fit has a verdict.'}</p>"
         return
     if image is None:
         yield "<p>No cut-outs are shown, as the report was made without the image.</p>"
+    else:
+        yield "<p>A circle marks the fit, whose light may be much dimmer than that of others.</p>"
     for flag, count in main_reasons(fits.flags).items():
         rule, hit = RULES[flag], (fits.flags[left] & int(flag)) != 0
         rows, left = left[hit], left[~hit]
@@ -214,7 +232,7 @@ def _example(fits: SpotFits, row: int, image: Any) -> str:
         slice(max(0, min(round(float(at)), side - 1) - _REACH), round(float(at)) + _REACH + 1)
         for at, side in zip((y, x), frame.shape, strict=True)
     )
-    return _figure(_shown(frame[box]), 6, words)
+    return _figure(_shown(frame[box]), 6, words, (y - box[0].start, x - box[1].start))
 
 
 def _settings(fits: SpotFits) -> Iterator[str]:
@@ -227,13 +245,18 @@ def _settings(fits: SpotFits) -> Iterator[str]:
         return
     about, values = parameters(), fits.settings.to_dict()
     rows = (
-        (about[name].label, str(values[name]), about[name].unit, about[name].doc)
+        (about[name].label, _value(values[name]), about[name].unit, about[name].doc)
         for name in values
         if name != "noise"
     )
     yield from _table(("setting", "value", "unit", "meaning"), rows)
     if fits.settings.noise is not None:
         yield f"<p>{escape(str(fits.settings.noise))}</p>"
+
+
+def _value(value: Any) -> str:
+    """Return the value of a setting as text."""
+    return "not set" if value is None or value == {} else str(value)
 
 
 def _check_image(fits: SpotFits, image: Any) -> None:
@@ -329,8 +352,10 @@ def _shown(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return grey
 
 
-def _figure(grey: NDArray[np.uint8], larger: int, caption: str) -> str:
-    """Return a picture in the page itself, with a caption."""
+def _figure(
+    grey: NDArray[np.uint8], larger: int, caption: str, mark: tuple[float, float] | None = None
+) -> str:
+    """Return a picture in the page itself, with a caption and a circle around a pixel."""
     rows, columns = grey.shape
     lines = np.hstack([np.zeros((rows, 1), np.uint8), grey]).tobytes()
     header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
@@ -339,8 +364,12 @@ def _figure(grey: NDArray[np.uint8], larger: int, caption: str) -> str:
         png += struct.pack(">I", len(data)) + kind + data
         png += struct.pack(">I", zlib.crc32(kind + data))
     width = columns * larger
+    circle = ""
+    if mark is not None:
+        y, x = (larger * (float(at) + 0.5) for at in mark)
+        circle = f'<svg><circle cx="{x:.1f}" cy="{y:.1f}" r="{4 * larger}"/></svg>'
     return (
-        f'<figure><img width="{width}" alt="" src="data:image/png;base64,'
+        f'<figure>{circle}<img width="{width}" alt="" src="data:image/png;base64,'
         f'{base64.b64encode(png).decode()}"><figcaption style="width:{max(width, 140)}px">'
         f"{escape(caption)}</figcaption></figure>"
     )

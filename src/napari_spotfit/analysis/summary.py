@@ -128,6 +128,8 @@ def usual_columns(fits: SpotFits) -> list[str]:
     shape = () if fits.settings is None else fits.settings.profile.shape
     known = [describe(name, [one.column for one in shape]) for name in fits.columns]
     values = [one.name for one in known if one.group == "shape" and not one.error_of]
+    if "z" in fits and "z" not in (*fits.axes, *values):  # from the widths, by a calibration
+        values.insert(0, "z")
     values += [name for name in ("photons", "background") if name in fits]
     errors = [name + STDERR for name in (*fits.axes, *values)]
     return values + [name for name in errors if name in fits]

@@ -17,9 +17,8 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from .fit_pages import FitPages, NextSteps
-from .fitting.advice import AdviceLine
 from .fitting.camera_form import GainOffer
-from .fitting.fit_status import FitStatusLine, RunBar
+from .fitting.fit_status import AdviceLine, FitStatusLine, RunBar
 from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
