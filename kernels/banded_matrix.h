@@ -17,7 +17,9 @@ struct BandedMatrix {
 
     // A row's numbers from a column on, by those who have the columns `own`, `own` + `apart`, ...
     template <class Function> void over_row(int row_end, int first, int own, int apart, Function each) const {
+        ROLLED
         for (int j = first + own; j < row_end; j += apart) each(j);
+        ROLLED
         for (int j = (first > inner() ? first : inner()) + own; j < size; j += apart) each(j);
     }
     // Its factor U of U'U, in place, with the inverse of each number on the diagonal; false if it is not positive.
@@ -25,6 +27,7 @@ struct BandedMatrix {
     // Solves U'U v = v.
     SPOTFIT_NOT_INLINE void solve(double* v) const {
         forward(v, 0);
+        ROLLED
         for (int i = size - 1; i >= 0; --i) {
             const double* const row = &at(i, 0);
             const int last = end[i] > i ? end[i] : i + 1, first = i < inner() ? inner() : i + 1;
@@ -44,10 +47,12 @@ struct BandedMatrix {
     template <class Function> void share_row(int i, int first, Function each) const {
         over_row(end[i], first, Team::lane(), Team::LANES, each);
     }
-    template <int BLOCK> bool factor_of() const {
+    template <int BLOCK> SPOTFIT_NOT_INLINE bool factor_of() const {
+        ROLLED
         for (int k = 0; k < size;) {
             const int next = k < inner() ? k + BLOCK : size;
             const double* above[4];  // of the border, too
+            ROLLED
             for (int i = k; i < next; ++i) {
                 double* const row = &at(i, 0);
                 Team::wait();
@@ -58,6 +63,7 @@ struct BandedMatrix {
                 if (Team::lane() == 0) row[i] = inverse;
                 share_row(i, i + 1, [&](int j) { row[j] *= inverse; });
                 Team::wait();
+                ROLLED
                 for (int below = i + 1; below < next; ++below) {
                     double* const other = &at(below, 0);
                     const double times = row[below];
@@ -83,7 +89,8 @@ struct BandedMatrix {
         });
     }
     // Solves U' v = v, from a row on before which v is 0.
-    void forward(double* v, int first) const {
+    SPOTFIT_NOT_INLINE void forward(double* v, int first) const {
+        ROLLED
         for (int i = first; i < size; ++i) {
             const double* const row = &at(i, 0);
             Team::wait();

@@ -23,9 +23,11 @@ class Crowd : CrowdCount {
         find_pixels();
         begin_level();
         const double dimmest = least_light(level[0]);
+        ROLLED
         for (long long k = begin; k < end; ++k) {
             const long long i = f.members[k];
             double place[ALL_AXES];
+            ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = place_of(i)[axis] - double(corner[axis]);
             add(place, larger(f.light[i], dimmest), i);
         }
@@ -34,7 +36,7 @@ class Crowd : CrowdCount {
         settle();
         return count;
     }
-    void put(JointSpot* found) {
+    SPOTFIT_NOT_INLINE void put(JointSpot* found) {
         long long pixels;
         const Left left_here = left_over(&pixels);
         share(count, [&](int i) {
@@ -68,13 +70,15 @@ class Crowd : CrowdCount {
   private:
     // What noise explains of the deviance, and a slightly different shape of the spots.
     struct Left { double deviance, tolerated, squares; };
-    Left left_over(long long* pixels) {
+    SPOTFIT_NOT_INLINE Left left_over(long long* pixels) {
         find_mean();
-        over_part([&](long long k) { store_pixels(base + k, Pixels(0.0f)); });
+        over_part([&](int k) { store_pixels(base + k, Pixels(0.0f)); });
+        ROLLED
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
         Total number, deviances, all_squares, all_tolerated;
         over_lines([&](int z, int y) {
             Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
                 const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;

@@ -10,12 +10,14 @@ class CrowdCount : protected CrowdMoves {
         near = memory.take<int>(TOGETHER), places_before = memory.take<Place>(TOGETHER);
     }
 
-    void count_spots() {
+    SPOTFIT_NOT_INLINE void count_spots() {
         bool is_new = true;
+        ROLLED
         for (int k = 0; k < ROUNDS && is_new; ++k) {
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
+            ROLLED
             for (int n = 0; is_new && n < DROPS; ++n) {
                 if (merge()) move_all(ROUGH_STEPS, ROUGH);
                 find_errors(false);
@@ -25,8 +27,9 @@ class CrowdCount : protected CrowdMoves {
         }
     }
     // Moves spots until they rest; those that are then of no use are dropped.
-    void settle() {
+    SPOTFIT_NOT_INLINE void settle() {
         share(count, [&](int i) { spots[i].stirred = sweep + 1; });
+        ROLLED
         for (int n = 1; n <= DROPS; ++n) {
             move_all(f.max_iterations, FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
@@ -72,8 +75,10 @@ class CrowdCount : protected CrowdMoves {
             const auto error = [&](int i) {
                 return is_known ? square_root(factor.variance(i, step)) : double(INFINITE);
             };
+            ROLLED
             for (int a = 0; a < moving; ++a) {
                 Spot& s = spots[together[a]];
+                ROLLED
                 for (int k = of_all ? 0 : axes(); k <= axes(); ++k) set(s.errors[k], error(parameters() * a + k));
                 alone([&] {
                     s.is_dropped = s.is_tested = false;
@@ -85,12 +90,13 @@ class CrowdCount : protected CrowdMoves {
         });
     }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.
-    bool is_needed(int i) {
+    SPOTFIT_NOT_INLINE bool is_needed(int i) {
         Spot& own = spots[i];
         const int cell = cell_of(own);
         const double apart = square_of(APART * f.sigma[X]);
         double nearest = apart;
         int heir = -1, others = 0;
+        ROLLED
         for (int j = 0; j < count && others < TOGETHER - 1; ++j) {
             const double far = square_between(spots[j].at, own.at);
             if (j == i || spots[j].is_dropped || far > apart) continue;
@@ -130,6 +136,7 @@ class CrowdCount : protected CrowdMoves {
         set(moving, others + 1);
         share(moving, [&](int k) {
             Spot& s = spots[together[k]];
+            ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = places_before[k].at[axis];
             s.light = places_before[k].light;
         });
@@ -140,17 +147,20 @@ class CrowdCount : protected CrowdMoves {
         return true;
     }
     // Gives a spot the light of another one, and a place between both.
-    void take_over(Spot& a, const Spot& b) {
+    SPOTFIT_NOT_INLINE void take_over(Spot& a, const Spot& b) {
         const double sum = a.light + b.light;
+        ROLLED
         for (int axis = X; axis < axes(); ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
     }
     // Drops what is not needed, the weakest first.
-    bool drop() {
+    SPOTFIT_NOT_INLINE bool drop() {
         bool any = false;
+        ROLLED
         for (;;) {
             int weakest = -1;
             double least = SURE * square_of(f.least_score) / 2;
+            ROLLED
             for (int i = 0; i < count; ++i)
                 if (!spots[i].is_tested && spots[i].evidence < least) weakest = i, least = spots[i].evidence;
             if (weakest < 0) break;
@@ -164,18 +174,20 @@ class CrowdCount : protected CrowdMoves {
     SPOTFIT_NOT_INLINE bool merge() {
         sort();
         alone([&] {
+            ROLLED
             for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
             // Places along y change a little as spots become one.
-            for (int i = 0; i < count; ++i)
-                for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
-                    Spot &a = spots[j], &b = spots[i];
-                    if (a.is_dropped || b.is_dropped) continue;
-                    if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
-                    take_over(a, b);
-                    a.stirred = sweep + 1;
-                    if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
-                    b.is_dropped = true;
-                }
+            ROLLED
+            for (int i = 0; i < count; ++i) ROLLED
+            for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
+                Spot &a = spots[j], &b = spots[i];
+                if (a.is_dropped || b.is_dropped) continue;
+                if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
+                take_over(a, b);
+                a.stirred = sweep + 1;
+                if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
+                b.is_dropped = true;
+            }
         });
         return remove_dropped();
     }
@@ -189,9 +201,11 @@ class CrowdCount : protected CrowdMoves {
     SPOTFIT_NOT_INLINE void convolve_lines(const float* kernel, const float* pixels, float* result) const {
         const int reach = f.reach[X];
         over_lines([&](int z, int y) {
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
+                ROLLED
                 for (int k = -reach; k <= reach; ++k)
                     sum = multiply_add(load_pixels(middle + k), Pixels(kernel[k + reach]), sum);
                 store_pixels(at(result, z, y) + x, sum);
@@ -200,12 +214,14 @@ class CrowdCount : protected CrowdMoves {
     }
     SPOTFIT_NOT_INLINE void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
         const int reach = f.reach[axis];
-        const long long apart = axis == Y ? stride : stride * rows;
+        const int apart = axis == Y ? stride : stride * rows;
         over_lines([&](int z, int y) {
             const int place = axis == Y ? y : z;
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
+                ROLLED
                 for (int k = -reach; k <= reach; ++k)
                     if (place + k >= 0 && place + k < size(axis))
                         sum = multiply_add(load_pixels(middle + k * apart), Pixels(kernel[k + reach]), sum);
@@ -223,8 +239,9 @@ class CrowdCount : protected CrowdMoves {
         });
     }
     // How far a spot at each pixel would stand out of the noise, from its light times what `other` has, into `base`.
-    void find_scores() {
+    SPOTFIT_NOT_INLINE void find_scores() {
         over_lines([&](int z, int y) {
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const Pixels error = load_pixels(at(other, z, y) + x), light = load_pixels(at(trial, z, y) + x);
                 const auto counts_here = select(error > 0.0f, load_pixels(at(counts, z, y) + x), Pixels(0.0f)) > 0.0f;
@@ -234,27 +251,30 @@ class CrowdCount : protected CrowdMoves {
         });
     }
     // Of equal ones, the first.
-    bool is_highest(int z, int y, int x) const {
+    SPOTFIT_NOT_INLINE bool is_highest(int z, int y, int x) const {
         const float own = at(base, z, y)[x];
-        for (int w = z > 0 ? z - 1 : 0; w <= z + 1 && w < depth; ++w)
-            for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v)
-                for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
-                    const float there = at(base, w, v)[u];
-                    const bool is_earlier = w != z ? w < z : v != y ? v < y : u < x;
-                    if (is_earlier ? there >= own : there > own) return false;
-                }
+        ROLLED
+        for (int w = z > 0 ? z - 1 : 0; w <= z + 1 && w < depth; ++w) ROLLED
+        for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v) ROLLED
+        for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
+            const float there = at(base, w, v)[u];
+            const bool is_earlier = w != z ? w < z : v != y ? v < y : u < x;
+            if (is_earlier ? there >= own : there > own) return false;
+        }
         return true;
     }
-    bool is_near_spot(const double* place) const {
+    SPOTFIT_NOT_INLINE bool is_near_spot(const double* place) const {
+        ROLLED
         for (int i = 0; i < count; ++i)
             if (square_between(spots[i].at, place) < square_of(ONE_SPOT * f.sigma[X])) return true;
         return false;
     }
 
     // Adds spots where the residual stands out of the noise as one does.
-    bool add_hidden() {
+    SPOTFIT_NOT_INLINE bool add_hidden() {
         find_residual();
         float* kernels[ALL_AXES];
+        ROLLED
         for (int axis = X; axis < axes(); ++axis) {
             kernels[axis] = spare_lines + 2 * axis * line;
             share_lines(1, [&](int) {
@@ -263,24 +283,27 @@ class CrowdCount : protected CrowdMoves {
             });
         }
         convolve(kernels, pull, trial);
+        ROLLED
         for (int axis = X; axis < axes(); ++axis)
             share(2 * f.reach[axis] + 1, [&](int k) { kernels[axis][k] *= kernels[axis][k]; });
         convolve(kernels, weight, other);
         find_scores();
         const int before = count;
-        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR)
-            for (int k = 0; k < depth * rows; ++k) {
-                const int z = k / rows, y = k % rows;
-                for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
-                    if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
-                    for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
-                        const double place[] = {double(x), double(y), double(z)};
-                        if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
-                            !is_near_spot(place))
-                            add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
-                    }
+        ROLLED
+        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR) ROLLED
+        for (int k = 0; k < depth * rows; ++k) {
+            const int z = k / rows, y = k % rows;
+            ROLLED
+            for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
+                if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+                ROLLED
+                for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
+                    const double place[] = {double(x), double(y), double(z)};
+                    if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most && !is_near_spot(place))
+                        add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
                 }
             }
+        }
         return count > before;
     }
 
@@ -291,27 +314,28 @@ class CrowdCount : protected CrowdMoves {
     };
     static constexpr Axis FIRST[] = {X, X, Y}, SECOND[] = {Y, Z, Z};
     // In the planes of x and y and, in volumes, of x and z, and y and z.
-    template <int PLANES> void find_quadrupoles(const Spot& s, Quadrupole* found) const {
+    template <int PLANES> SPOTFIT_NOT_INLINE void find_quadrupoles(const Spot& s, Quadrupole* found) const {
         const Footprint& p = s.shape;
         const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
         double sums[PLANES][4] = {};
-        for (int z = planes.begin; z < planes.end; ++z)
-            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
-                for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
-                    const double e = of_line * p.value[X][x - p.first[X]];
-                    const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
-                    const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y],
-                                            (z - s.at[Z]) * scale[Z]};
-                    UNROLL
-                    for (int k = 0; k < PLANES; ++k) {
-                        const double a = apart[FIRST[k]], b = apart[SECOND[k]];
-                        const double along = e * (a * a - b * b), across = e * 2 * a * b;
-                        sums[k][0] += g * along, sums[k][1] += g * across;
-                        sums[k][2] += w * along * along, sums[k][3] += w * across * across;
-                    }
+        ROLLED
+        for (int z = planes.begin; z < planes.end; ++z) ROLLED
+        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+            const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
+            ROLLED
+            for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
+                const double e = of_line * p.value[X][x - p.first[X]];
+                const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
+                const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y], (z - s.at[Z]) * scale[Z]};
+                UNROLL
+                for (int k = 0; k < PLANES; ++k) {
+                    const double a = apart[FIRST[k]], b = apart[SECOND[k]];
+                    const double along = e * (a * a - b * b), across = e * 2 * a * b;
+                    sums[k][0] += g * along, sums[k][1] += g * across;
+                    sums[k][2] += w * along * along, sums[k][3] += w * across * across;
                 }
             }
+        }
         UNROLL
         for (int k = 0; k < PLANES; ++k) {
             const double sum[] = {Team::sum(sums[k][0]), Team::sum(sums[k][1]), Team::sum(sums[k][2]),
@@ -322,14 +346,16 @@ class CrowdCount : protected CrowdMoves {
         }
     }
     // Splits spots whose residual is that of two.
-    bool split() {
+    SPOTFIT_NOT_INLINE bool split() {
         find_residual();
         const int before = count, planes_of_axes = axes() > Z ? 3 : 1;
+        ROLLED
         for (int i = 0; i < before && count < most; ++i) {
             Quadrupole found[3];
             if (axes() > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
             int best = 0;
+            ROLLED
             for (int k = 1; k < planes_of_axes; ++k)
                 if (found[k].score() > found[best].score()) best = k;
             if (!(found[best].score() > QUADRUPOLE)) continue;
@@ -340,9 +366,11 @@ class CrowdCount : protected CrowdMoves {
             step_of[a] = half * square_root((1 + cosine) / 2) / scale[a];
             step_of[b] = (found[best].across < 0 ? -half : half) * square_root((1 - cosine) / 2) / scale[b];
             Spot& own = spots[i];
+            ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = own.at[axis] - step_of[axis];
             alone([&] {
                 own.light /= 2, own.stirred = sweep + 1;
+                ROLLED
                 for (int axis = X; axis < ALL_AXES; ++axis) own.at[axis] += step_of[axis];
             });
             shape(own);

@@ -14,6 +14,7 @@ class CrowdInformation : protected CrowdLight {
     CrowdInformation(const JointFits& fits, long long which, void* work) : CrowdLight(fits, which, work) {
         const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + axes();
         BandedMatrix* const matrices[] = {&normal, &factor};
+        ROLLED
         for (BandedMatrix* matrix : matrices) {
             matrix->block = parameters();
             matrix->rows = memory.take<double>(static_cast<long long>(size) * size);
@@ -39,21 +40,24 @@ class CrowdInformation : protected CrowdLight {
 
     // By which fraction the spots that move would be wider if they might be, all alike, and its error; `factor` is that
     // of their Fisher information.
-    void find_width(int cell) {
+    SPOTFIT_NOT_INLINE void find_width(int cell) {
         constexpr double SMALL = 0.02;  // the step of the derivative, as a fraction of the width
-        over_part([&](long long k) { store_pixels(other + k, Pixels(0.0f)); });
+        over_part([&](int k) { store_pixels(other + k, Pixels(0.0f)); });
+        ROLLED
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
             Footprint light = s.shape;
+            ROLLED
             for (int axis = X; axis < axes(); ++axis)
                 light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
+            ROLLED
             for (double sign = 1; sign >= -1; sign -= 2) {
                 share_lines(axes(), [&](int axis) { fill_line(light, s.at, axis, 1 + sign * SMALL); });
                 add_light(light, float(sign * s.light / (2 * SMALL)), other);
             }
         }
         Total pulled, squared;
-        over_part([&](long long k) {
+        over_part([&](int k) {
             const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
             pulled.add(load_pixels(pull + k) * slope), squared.add(weighted * slope);
             store_pixels(other + k, weighted);
@@ -80,6 +84,7 @@ class CrowdInformation : protected CrowdLight {
             normal.size = normal.room = first + levels, normal.border = levels;
             factor.size = factor.room = normal.size, factor.border = levels;
         });
+        ROLLED
         for (int a = 0, furthest = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
             const auto meets = [&](int b) { return overlap(s.shape, spots[together[b]].shape); };
@@ -87,6 +92,7 @@ class CrowdInformation : protected CrowdLight {
             const int begin_of_spot = PARAMETERS * a, end_of_row = PARAMETERS * (furthest + 1);
             share_lines(PARAMETERS, [&](int i) {
                 if (Team::column() == 0) normal.end[begin_of_spot + i] = factor.end[begin_of_spot + i] = end_of_row;
+                ROLLED
                 for (int j = begin_of_spot + Team::column(); j < end_of_row; j += Team::COLUMNS)
                     normal.at(begin_of_spot + i, j) = 0;
             });
@@ -102,6 +108,7 @@ class CrowdInformation : protected CrowdLight {
                 for (int k = 0; k <= AXES; ++k)
                     if (k < levels) normal.at(begin_of_spot + i, first + k) = unit * own.ground[k][i];
             }
+            ROLLED
             for (int b = a + 1; b <= furthest; ++b) {
                 const Spot& o = spots[together[b]];
                 if (!overlap(s.shape, o.shape)) continue;
@@ -111,7 +118,8 @@ class CrowdInformation : protected CrowdLight {
         share(levels, [&](int k) { normal.end[first + k] = factor.end[first + k] = first; });
         if (levels) sum_ground<AXES>(cell);
     }
-    bool overlap(const Footprint& a, const Footprint& b) const {
+    SPOTFIT_NOT_INLINE bool overlap(const Footprint& a, const Footprint& b) const {
+        ROLLED
         for (int axis = X; axis < axes(); ++axis) {
             const int apart = a.first[axis] - b.first[axis], side = 2 * f.reach[axis];
             if (apart > side || -apart > side) return false;
@@ -145,46 +153,47 @@ class CrowdInformation : protected CrowdLight {
         }
     };
 
-    template <int AXES, int LEVELS> OwnSums<AXES> own_sums(const Footprint& p, int cell) const {
+    template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE OwnSums<AXES> own_sums(const Footprint& p, int cell) const {
         constexpr int P = AXES + 1, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
         const Ground g = ground_of(cell);
         Pixels sums[ALL];
         UNROLL
         for (int k = 0; k < ALL; ++k) sums[k] = 0.0f;
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        ROLLED
         for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
             const Pixels e = load_pixels(p.value[X] + x), d = load_pixels(p.slope[X] + x);
             const Pixels ee = e * e, ed = e * d, dd = d * d;
             const int column = p.first[X] + x;
             const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
                          across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
-            for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                    const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
-                    const LineFactors<AXES> factors(p, z, y);
-                    const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
-                    const auto add = [&](int k, Pixels value, float factor) SPOTFIT_INLINE_LAMBDA {
-                        sums[k] = multiply_add(value, Pixels(factor), sums[k]);
-                    };
-                    const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
-                        const Pixels light_here = light * level_here, slope_here = slope * level_here;
-                        UNROLL
-                        for (int i = 0; i < P; ++i)
-                            add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
-                    };
-                    int k = 0;
+            ROLLED
+            for (int z = planes.begin; z < planes.end; ++z) ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
+                const LineFactors<AXES> factors(p, z, y);
+                const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
+                const auto add = [&](int k, Pixels value, float factor)
+                                     SPOTFIT_INLINE_LAMBDA { sums[k] = multiply_add(value, Pixels(factor), sums[k]); };
+                const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
+                    const Pixels light_here = light * level_here, slope_here = slope * level_here;
                     UNROLL
-                    for (int i = 0; i < P; ++i) {
-                        UNROLL
-                        for (int j = i; j < P; ++j, ++k)
-                            add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
-                    }
+                    for (int i = 0; i < P; ++i)
+                        add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
+                };
+                int k = 0;
+                UNROLL
+                for (int i = 0; i < P; ++i) {
                     UNROLL
-                    for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
-                    if (LEVELS) add_ground(0, under, g.y[y]);
-                    if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
-                    if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
+                    for (int j = i; j < P; ++j, ++k)
+                        add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
                 }
+                UNROLL
+                for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
+                if (LEVELS) add_ground(0, under, g.y[y]);
+                if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
+                if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
+            }
         }
         double s[ALL];
         all_sums(sums, s);
@@ -199,7 +208,7 @@ class CrowdInformation : protected CrowdLight {
         }
         return own;
     }
-    template <int AXES> PairSums<AXES> pair_sums(const Footprint& a, const Footprint& b) const {
+    template <int AXES> SPOTFIT_NOT_INLINE PairSums<AXES> pair_sums(const Footprint& a, const Footprint& b) const {
         constexpr int P = AXES + 1;
         Pixels sums[P * P];
         UNROLL
@@ -207,25 +216,27 @@ class CrowdInformation : protected CrowdLight {
         const Range planes = both(in_part(a, Z), in_part(b, Z)), lines = both(in_part(a, Y), in_part(b, Y));
         const int left = a.first[X] > b.first[X] ? a.first[X] : b.first[X];
         const int right = (a.first[X] < b.first[X] ? a.first[X] : b.first[X]) + a.size[X];
+        ROLLED
         for (int x = left; x < right; x += SIDE_BY_SIDE) {
             const Pixels xa = load_pixels(a.value[X] + (x - a.first[X])),
                          da = load_pixels(a.slope[X] + (x - a.first[X]));
             const Pixels xb = load_pixels(b.value[X] + (x - b.first[X])),
                          db = load_pixels(b.slope[X] + (x - b.first[X]));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
-            for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                    const Pixels w = load_pixels(at(weight, z, y) + x);
-                    const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
-                    const LineFactors<AXES> first(a, z, y), second(b, z, y);
+            ROLLED
+            for (int z = planes.begin; z < planes.end; ++z) ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const Pixels w = load_pixels(at(weight, z, y) + x);
+                const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
+                const LineFactors<AXES> first(a, z, y), second(b, z, y);
+                UNROLL
+                for (int i = 0; i < P; ++i) {
                     UNROLL
-                    for (int i = 0; i < P; ++i) {
-                        UNROLL
-                        for (int j = 0; j < P; ++j)
-                            sums[i * P + j] = multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]),
-                                                           sums[i * P + j]);
-                    }
+                    for (int j = 0; j < P; ++j)
+                        sums[i * P + j] =
+                            multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]), sums[i * P + j]);
                 }
+            }
         }
         PairSums<AXES> pair;
         all_sums(sums, &pair.products[0][0]);
@@ -236,14 +247,16 @@ class CrowdInformation : protected CrowdLight {
     }
     // Of the background's numbers among themselves, and what the residual pulls at them: of its level, and its slopes
     // along y, x and z.
-    template <int AXES> void sum_ground(int cell) const {
+    template <int AXES> SPOTFIT_NOT_INLINE void sum_ground(int cell) const {
         constexpr int LEVELS = AXES + 1, PULLS = LEVELS * (LEVELS + 1) / 2, ACROSS = 2;
         const Ground g = ground_of(cell);
         Pixels sums[PULLS + LEVELS];
+        ROLLED
         for (Pixels& sum : sums) sum = 0.0f;
         over_lines([&](int z, int y) {
             // The products of two numbers with 0, 1 and 2 slopes along x among them, and pulls at both kinds.
             Pixels products[3] = {0.0f, 0.0f, 0.0f}, pulls[2] = {0.0f, 0.0f};
+            ROLLED
             for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE) {
                 const Pixels w = load_pixels(at(weight, z, y) + x), r = load_pixels(at(pull, z, y) + x),
                              under = load_pixels(g.x + x), across = load_pixels(slopes[X] + x);
@@ -254,7 +267,9 @@ class CrowdInformation : protected CrowdLight {
                 pulls[0] = multiply_add(r, under, pulls[0]), pulls[1] = multiply_add(r, across, pulls[1]);
             }
             const Pixels factors[] = {g.y[y], slopes[Y][y], 1.0f, slopes[Z][z]};
+            ROLLED
             for (int i = 0, k = 0; i < LEVELS; ++i) {
+                ROLLED
                 for (int j = i; j < LEVELS; ++j, ++k)
                     sums[k] = multiply_add(products[(i == ACROSS) + (j == ACROSS)], factors[i] * factors[j], sums[k]);
                 sums[PULLS + i] = multiply_add(pulls[i == ACROSS], factors[i], sums[PULLS + i]);

@@ -79,25 +79,28 @@ class CrowdLight : protected CrowdPixels {
     int levels_of_cell() const { return cells() == 1 ? 1 + axes() : 1; }
     bool all_move() const { return cells() == 1 && levels && moving == count; }
 
-    void begin_level() {
+    SPOTFIT_NOT_INLINE void begin_level() {
         alone([&] { plane[0] = 1, plane[1] = 0; });
         share(rows * cells_down, [&](int k) { cell_y[k] = 0; });
         share(stride * cells_across + margin, [&](long long k) { cell_x[k - margin] = 0; });
         share(stride + margin, [&](long long k) { slopes[X][k - margin] = 0; });
         fill_shares(cell_y, rows, cells_down, cell_rows, rows);
         fill_shares(cell_x, stride, cells_across, cell_columns, columns);
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) fill_slope(slopes[axis], size(axis));
         const double lowest = lowest_level();
         share(cells(), [&](int cell) { level[cell] = lowest; });
         if (cells() == 1) share(int(ALL_AXES), [&](int k) { level[1 + k] = 0; });
     }
-    double level_at(const double* place) const {
+    SPOTFIT_NOT_INLINE double level_at(const double* place) const {
         int pixel[ALL_AXES];
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) {
             const double x = place[axis], end_of_axis = size(axis) - 1;
             pixel[axis] = static_cast<int>(x < 0 ? 0 : x > end_of_axis ? end_of_axis : x + 0.5);
         }
         double value = 0;
+        ROLLED
         for (int cell = 0; cell < cells(); ++cell) {
             const Ground g = ground_of(cell);
             value +=
@@ -120,6 +123,7 @@ class CrowdLight : protected CrowdPixels {
     template <class Function> void shape_each(int some, Function spot) const {
         share(some, [&](int k) {
             Spot& s = spot(k);
+            ROLLED
             for (int axis = X; axis < axes(); ++axis)
                 s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
         });
@@ -138,6 +142,7 @@ class CrowdLight : protected CrowdPixels {
         alone([&] {
             s = {};
             give_lines(count);
+            ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
             s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
             is_evaluated = false;
@@ -151,6 +156,7 @@ class CrowdLight : protected CrowdPixels {
         if (Team::last_of(0, count, [&](int i) { return spots[i].is_dropped; }) < 0) return false;
         alone([&] {
             int kept = 0;
+            ROLLED
             for (int i = 0; i < count; ++i) {
                 if (spots[i].is_dropped) continue;
                 spots[kept] = spots[i];
@@ -168,10 +174,12 @@ class CrowdLight : protected CrowdPixels {
             return a.at[X] < b.at[X] || (a.at[X] == b.at[X] && a.at[Z] < b.at[Z]);
         };
         alone([&] {
+            ROLLED
             for (int i = 1; i < count; ++i) {
                 if (!is_before(spots[i], spots[i - 1])) continue;
                 const Spot own = spots[i];
                 int k = i;
+                ROLLED
                 for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
                 spots[k] = own;
             }
@@ -179,7 +187,7 @@ class CrowdLight : protected CrowdPixels {
     }
 
     int cell_of(const Spot& s) const { return cell_of(s.at[Y], s.at[X]); }
-    int cell_of(double y, double x) const {
+    SPOTFIT_NOT_INLINE int cell_of(double y, double x) const {
         const double shift = is_shifted ? 0.5 : 0;
         int v = static_cast<int>(larger((y + 0.5) / cell_rows + shift, 0));
         int u = static_cast<int>(larger((x + 0.5) / cell_columns + shift, 0));
@@ -190,8 +198,11 @@ class CrowdLight : protected CrowdPixels {
     // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
     SPOTFIT_NOT_INLINE void divide(int since) {
         alone([&] {
+            ROLLED
             for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
+            ROLLED
             for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
+            ROLLED
             for (int i = 0; i < count; ++i) {
                 const Spot& s = spots[i];
                 ++first_of_cell[cell_of(s) + 1];
@@ -199,12 +210,15 @@ class CrowdLight : protected CrowdPixels {
                 const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
                 const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
                 const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
-                for (int v = low / cells_across; v <= high / cells_across; ++v)
-                    for (int u = low % cells_across; u <= high % cells_across; ++u)
-                        is_stirred[v * cells_across + u] = true;
+                ROLLED
+                for (int v = low / cells_across; v <= high / cells_across; ++v) ROLLED
+                for (int u = low % cells_across; u <= high % cells_across; ++u) is_stirred[v * cells_across + u] = true;
             }
+            ROLLED
             for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
+            ROLLED
             for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
+            ROLLED
             for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
             first_of_cell[cells()] = count;
         });
@@ -230,9 +244,11 @@ class CrowdLight : protected CrowdPixels {
     // The part of the box with these pixels, and those that the spots may reach that move.
     SPOTFIT_NOT_INLINE void choose_part(const Bounds& part) {
         alone([&] {
+            ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) {
                 const int reach = f.reach[axis], end_of_axis = size(axis);
                 double low = part.low[axis], high = part.high[axis];
+                ROLLED
                 for (int i = 0; i < moving; ++i) {
                     const double x = spots[together[i]].at[axis];
                     low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
@@ -258,14 +274,16 @@ class CrowdLight : protected CrowdPixels {
     template <class Function> SPOTFIT_INLINE void over_lines(Function each) const {
         const int first = from[Y], end_of_plane = to[Y];
         Team::wait();
-        for (int z = from[Z]; z < to[Z]; ++z)
-            for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
+        ROLLED
+        for (int z = from[Z]; z < to[Z]; ++z) ROLLED
+        for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
         Team::wait();
     }
     template <class Function> SPOTFIT_INLINE void over_part(Function each) const {
         const int first = from[X], end_of_line = to[X];
         over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
-            const long long start = (static_cast<long long>(z) * rows + y) * stride + margin;
+            const int start = (z * rows + y) * stride + margin;
+            ROLLED
             for (int x = first; x < end_of_line; x += SIDE_BY_SIDE) each(start + x);
         });
     }
@@ -289,7 +307,8 @@ class CrowdLight : protected CrowdPixels {
             begin_with_variances(base);
             return;
         }
-        over_part([&](long long k) { store_pixels(base + k, load_pixels(mean + k)); });
+        over_part([&](int k) { store_pixels(base + k, load_pixels(mean + k)); });
+        ROLLED
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, -float(spots[together[i]].light), base);
         if (levels) add_ground(cell, -1, base);
     }
@@ -298,25 +317,29 @@ class CrowdLight : protected CrowdPixels {
         choose_all();
         if (is_evaluated) return;
         begin_with_variances(mean);
+        ROLLED
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
+        ROLLED
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), mean);
-        over_part([&](long long k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
+        over_part([&](int k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
     }
-    void keep_mean() {
-        over_part([&](long long k) { store_pixels(mean + k, load_pixels(trial + k)); });
+    SPOTFIT_NOT_INLINE void keep_mean() {
+        over_part([&](int k) { store_pixels(mean + k, load_pixels(trial + k)); });
     }
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
     SPOTFIT_NOT_INLINE double evaluate(int cell) {
         set(is_evaluated, false);
-        over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
+        over_part([&](int k) { store_pixels(trial + k, load_pixels(base + k)); });
         if (levels) add_ground(cell, 1, trial);
+        ROLLED
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
         Total sum;
         const int first = from[X], end_of_line = to[X];
         over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
             Pixels of_row = 0.0f;
-            const long long start = (static_cast<long long>(z) * rows + y) * stride + margin;
-            for (long long k = start + first; k < start + end_of_line; k += SIDE_BY_SIDE) {
+            const int start = (z * rows + y) * stride + margin;
+            ROLLED
+            for (int k = start + first; k < start + end_of_line; k += SIDE_BY_SIDE) {
                 const Pixels own = load_pixels(data + k), is_there = load_pixels(counts + k);
                 const Pixels expected = higher_of(load_pixels(trial + k), Pixels(LOWEST)), inverse = 1.0f / expected;
                 const Pixels w = is_there * inverse;
@@ -338,11 +361,14 @@ class CrowdLight : protected CrowdPixels {
     SPOTFIT_NOT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
         Team::wait();
+        ROLLED
         for (int z = planes.begin; z < planes.end; ++z) {
             const float of_plane = factor * p.value[Z][z - p.first[Z]];
+            ROLLED
             for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const Pixels height = of_plane * p.value[Y][y - p.first[Y]];
                 float* const own = at(pixels, z, y) + p.first[X];
+                ROLLED
                 for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE)
                     store_pixels(own + x, multiply_add(load_pixels(p.value[X] + x), height, load_pixels(own + x)));
             }
@@ -354,11 +380,12 @@ class CrowdLight : protected CrowdPixels {
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
 
     void begin_with_variances(float* pixels) const {
-        if (variances) over_part([&](long long k) { store_pixels(pixels + k, load_pixels(variances + k)); });
-        else over_part([&](long long k) { store_pixels(pixels + k, Pixels(0.0f)); });
+        if (variances) over_part([&](int k) { store_pixels(pixels + k, load_pixels(variances + k)); });
+        else over_part([&](int k) { store_pixels(pixels + k, Pixels(0.0f)); });
     }
     static int longest_line(const JointFits& fits) {
         int longest = 0;
+        ROLLED
         for (const int reach : fits.reach) longest = reach > longest ? reach : longest;
         return static_cast<int>(padded(2 * longest + 1)) + SIDE_BY_SIDE;
     }
@@ -372,6 +399,7 @@ class CrowdLight : protected CrowdPixels {
             const Pixels here = factor * float(g.level) * g.y[y],
                          down = factor * float(g.down) * slopes[Y][y] + through;
             float* const own = at(pixels, z, y);
+            ROLLED
             for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE)
                 store_pixels(own + x, load_pixels(own + x) + down + here * load_pixels(g.x + x) +
                                           across * load_pixels(slopes[X] + x));
@@ -379,7 +407,7 @@ class CrowdLight : protected CrowdPixels {
     }
     // The share of a cell in the background at each place along an axis: all of it in its middle, none in the next
     // cell's.
-    static void fill_shares(float* shares, long long stride, int cells, double side, int size) {
+    SPOTFIT_NOT_INLINE static void fill_shares(float* shares, long long stride, int cells, double side, int size) {
         share(size, [&](int k) {
             const double place = (k + 0.5) / side - 0.5;
             int low = place > 0 ? static_cast<int>(place) : 0;
@@ -391,14 +419,16 @@ class CrowdLight : protected CrowdPixels {
         });
     }
     // From -1 to 1.
-    static void fill_slope(float* slope, int size) {
+    SPOTFIT_NOT_INLINE static void fill_slope(float* slope, int size) {
         share(size, [&](int k) { slope[k] = float((2.0 * k + 1) / size - 1); });
     }
     void give_lines(int i) {
         float* own = lines_of_spots + numbers_of_spot() * i;
         Footprint& p = spots[i].shape;
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) p.first[axis] = 0, p.size[axis] = 2 * f.reach[axis] + 1;
         p.value[Z] = plane, p.slope[Z] = plane + 1;
+        ROLLED
         for (int axis = X; axis < axes(); ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
     }
 };

@@ -19,7 +19,7 @@ class CrowdMoves : protected CrowdInformation {
     using CrowdInformation::CrowdInformation;
 
     // Of a spot that stands out of a background as far as it must.
-    double least_light(double ground) const {
+    SPOTFIT_NOT_INLINE double least_light(double ground) const {
         const double pixels = 4 * double(PI);  // over which light counts as spread out, in squares of the width
         const double least =
             f.least_score * square_root(pixels * larger(ground, 1)) * square_root(f.sigma[X] * f.sigma[Y]);
@@ -33,7 +33,7 @@ class CrowdMoves : protected CrowdInformation {
             if (k < levels) now.of[k] = level[cell + k];
         return now;
     }
-    void restore(int cell, const Levels& before) const {
+    SPOTFIT_NOT_INLINE void restore(int cell, const Levels& before) const {
         alone([&] {
             UNROLL
             for (int k = 0; k <= ALL_AXES; ++k)
@@ -51,11 +51,13 @@ class CrowdMoves : protected CrowdInformation {
     SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest) {
         double now = is_evaluated && all_move() ? evaluated : evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
         bool rests = false, is_current = true;
+        ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
             set(iterations, iterations + 1);
             find_normal(cell);
             bool is_better = false;
             const Levels before = levels_of(cell);
+            ROLLED
             for (int attempt = 0; attempt < 8 && !is_better; ++attempt) {
                 if (!find_factor(damping)) {
                     damping *= 10;
@@ -84,6 +86,7 @@ class CrowdMoves : protected CrowdInformation {
     // Takes the cells near which spots have been stirred since a sweep.
     template <class Function> void over_cells(int since, Function each) {
         divide(since);
+        ROLLED
         for (int cell = 0; cell < cells(); ++cell) {
             if (!is_stirred[cell]) continue;
             int from = 0;
@@ -99,6 +102,7 @@ class CrowdMoves : protected CrowdInformation {
         sort();
         if (cells() > 1 || count > TOGETHER) find_mean();
         bool rests = false;
+        ROLLED
         for (int k = 0; k < most_sweeps && !rests; ++k) {
             rests = true;
             // Spots on both sides of a border of cells would take long to come to rest.
@@ -127,7 +131,7 @@ class CrowdMoves : protected CrowdInformation {
     static constexpr double DIMMEST = 0.05;
 
     static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
-    void take_step(int cell, const Levels& before) {
+    SPOTFIT_NOT_INLINE void take_step(int cell, const Levels& before) {
         share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
         const double dimmest = DIMMEST * least_light(level[cell]);
@@ -135,6 +139,7 @@ class CrowdMoves : protected CrowdInformation {
             Spot& s = spots[together[a]];
             const double* const own = step + parameters() * a;
             s.kept_light = s.light;
+            ROLLED
             for (int axis = X; axis < axes(); ++axis) {
                 const double longest = LONGEST / scale[axis];
                 s.kept_at[axis] = s.at[axis];
@@ -151,24 +156,26 @@ class CrowdMoves : protected CrowdInformation {
             if (levels) level[cell] = larger(level[cell], LOWEST);
         });
     }
-    void take_back(int cell, const Levels& before) {
+    SPOTFIT_NOT_INLINE void take_back(int cell, const Levels& before) {
         share(moving, [&](int a) { put_back(spots[together[a]]); });
         shape_moving();
         restore(cell, before);
     }
     void put_back(Spot& s) const {
+        ROLLED
         for (int axis = X; axis < axes(); ++axis) s.at[axis] = s.kept_at[axis];
         s.light = s.kept_light;
     }
     // Whether a spot is at, or beside, a pixel that counts.
-    bool has_pixels(const Spot& s) const {
+    SPOTFIT_NOT_INLINE bool has_pixels(const Spot& s) const {
         const int u = static_cast<int>(whole(s.at[X])), v = static_cast<int>(whole(s.at[Y])),
                   w = static_cast<int>(whole(s.at[Z]));
         if (v < rows && w < depth && at(counts, w, v)[u] > 0) return true;
-        for (int z = w > 0 ? w - 1 : 0; z <= w + 1 && z < depth; ++z)
-            for (int y = v > 0 ? v - 1 : 0; y <= v + 1 && y < rows; ++y)
-                for (int x = u - 1; x <= u + 1; ++x)
-                    if (at(counts, z, y)[x] > 0) return true;
+        ROLLED
+        for (int z = w > 0 ? w - 1 : 0; z <= w + 1 && z < depth; ++z) ROLLED
+        for (int y = v > 0 ? v - 1 : 0; y <= v + 1 && y < rows; ++y) ROLLED
+        for (int x = u - 1; x <= u + 1; ++x)
+            if (at(counts, z, y)[x] > 0) return true;
         return false;
     }
 };

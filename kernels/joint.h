@@ -16,12 +16,14 @@ namespace spotfit::SPOTFIT_ISA {
 // alone, and read when all are done.
 template <class Count, class Function> SPOTFIT_INLINE void share(Count count, Function each) {
     Team::wait();
+    ROLLED
     for (Count k = Team::lane(); k < count; k += Team::LANES) each(k);
     Team::wait();
 }
 // Each by those who have a line of pixels.
 template <class Function> SPOTFIT_INLINE void share_lines(int count, Function each) {
     Team::wait();
+    ROLLED
     for (int k = Team::line(); k < count; k += Team::LINES) each(k);
     Team::wait();
 }
@@ -49,6 +51,7 @@ SPOTFIT_NOT_INLINE inline void profile_line(double center, double sigma, bool is
     const float c = float(center), s = float(1 / sigma);
     const float root = 0.70710678118654752f * s, height = s / ROOT_TWO_PI;
     Pixels x = numbers_of_pixels();
+    ROLLED
     for (int k = 0; k < padded; k += SIDE_BY_SIDE, x += float(SIDE_BY_SIDE)) {
         const MaskOf<Pixels> is_there = x < float(count);
         const Pixels u = x - c;

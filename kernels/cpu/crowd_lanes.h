@@ -3,6 +3,7 @@
 #include "../lanes.h"
 
 #define SPOTFIT_NOT_INLINE
+#define ROLLED
 
 namespace spotfit::SPOTFIT_ISA {
 

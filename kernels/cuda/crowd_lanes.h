@@ -2,12 +2,14 @@
 #pragma once
 #include "warp.h"
 
-// What would be in a kernel at each of its calls, which takes half a minute to compile.
+// Code that is in a kernel once, and loops that are in it as they are written: warps are in all parts of the kernel at
+// the same time, and wait for code that is not in the multiprocessor's cache.
 #if defined(__CUDACC_RTC__)
 #define SPOTFIT_NOT_INLINE __noinline__
 #else
 #define SPOTFIT_NOT_INLINE
 #endif
+#define ROLLED ONE_IN_CODE
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -29,7 +31,7 @@ template <class Number> SPOTFIT_INLINE Number sum_of_warp(Number own) {
 SPOTFIT_INLINE float sum_of(Pixels p) { return sum_of_warp(p); }
 
 // The same of eight: with each exchange a lane has half of the sums left, of twice as many lanes.
-SPOTFIT_INLINE void sums_of(const Pixels* eight, double* sums) {
+SPOTFIT_NOT_INLINE inline void sums_of(const Pixels* eight, double* sums) {
     float left[8];
     UNROLL
     for (int k = 0; k < 8; ++k) left[k] = eight[k];
@@ -63,8 +65,9 @@ class Total {
     SPOTFIT_INLINE double value() const { return sum_of_warp(sum); }
 };
 
-SPOTFIT_INLINE double part_of_dot(const double* a, const double* b, int count) {
+SPOTFIT_NOT_INLINE inline double part_of_dot(const double* a, const double* b, int count) {
     double sum = 0;
+    ROLLED
     for (int k = Warp::lane(); k < count; k += WARP) sum += a[k] * b[k];
     return sum;
 }
@@ -77,6 +80,7 @@ struct Team {
     static SPOTFIT_INLINE void wait() { Warp::wait(); }
     static SPOTFIT_INLINE double sum(double own) { return sum_of_warp(own); }
     template <class Function> static SPOTFIT_INLINE int last_of(int first, int end, Function is_true) {
+        ROLLED
         for (int begin = (end - 1 - first) / WARP * WARP + first; begin >= first; begin -= WARP) {
             const int k = begin + Warp::lane();
             const unsigned found = Warp::all_of(k < end && is_true(k));
