@@ -178,16 +178,16 @@ class CrowdCount : protected CrowdMoves {
             for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
             // Places along y change a little as spots become one.
             ROLLED
-            for (int i = 0; i < count; ++i) ROLLED
-            for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
-                Spot &a = spots[j], &b = spots[i];
-                if (a.is_dropped || b.is_dropped) continue;
-                if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
-                take_over(a, b);
-                a.stirred = sweep + 1;
-                if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
-                b.is_dropped = true;
-            }
+            for (int i = 0; i < count; ++i)
+                for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
+                    Spot &a = spots[j], &b = spots[i];
+                    if (a.is_dropped || b.is_dropped) continue;
+                    if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
+                    take_over(a, b);
+                    a.stirred = sweep + 1;
+                    if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
+                    b.is_dropped = true;
+                }
         });
         return remove_dropped();
     }
@@ -254,13 +254,13 @@ class CrowdCount : protected CrowdMoves {
     SPOTFIT_NOT_INLINE bool is_highest(int z, int y, int x) const {
         const float own = at(base, z, y)[x];
         ROLLED
-        for (int w = z > 0 ? z - 1 : 0; w <= z + 1 && w < depth; ++w) ROLLED
-        for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v) ROLLED
-        for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
-            const float there = at(base, w, v)[u];
-            const bool is_earlier = w != z ? w < z : v != y ? v < y : u < x;
-            if (is_earlier ? there >= own : there > own) return false;
-        }
+        for (int w = z > 0 ? z - 1 : 0; w <= z + 1 && w < depth; ++w)
+            for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v)
+                for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
+                    const float there = at(base, w, v)[u];
+                    const bool is_earlier = w != z ? w < z : v != y ? v < y : u < x;
+                    if (is_earlier ? there >= own : there > own) return false;
+                }
         return true;
     }
     SPOTFIT_NOT_INLINE bool is_near_spot(const double* place) const {
@@ -290,20 +290,21 @@ class CrowdCount : protected CrowdMoves {
         find_scores();
         const int before = count;
         ROLLED
-        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR) ROLLED
-        for (int k = 0; k < depth * rows; ++k) {
-            const int z = k / rows, y = k % rows;
-            ROLLED
-            for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
-                if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR)
+            for (int k = 0; k < depth * rows; ++k) {
+                const int z = k / rows, y = k % rows;
                 ROLLED
-                for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
-                    const double place[] = {double(x), double(y), double(z)};
-                    if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most && !is_near_spot(place))
-                        add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
+                for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
+                    if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+                    ROLLED
+                    for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
+                        const double place[] = {double(x), double(y), double(z)};
+                        if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
+                            !is_near_spot(place))
+                            add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
+                    }
                 }
             }
-        }
         return count > before;
     }
 
@@ -318,24 +319,24 @@ class CrowdCount : protected CrowdMoves {
         const Footprint& p = s.shape;
         const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
         double sums[PLANES][4] = {};
-        ROLLED
-        for (int z = planes.begin; z < planes.end; ++z) ROLLED
-        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-            const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
-            ROLLED
-            for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
-                const double e = of_line * p.value[X][x - p.first[X]];
-                const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
-                const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y], (z - s.at[Z]) * scale[Z]};
-                UNROLL
-                for (int k = 0; k < PLANES; ++k) {
-                    const double a = apart[FIRST[k]], b = apart[SECOND[k]];
-                    const double along = e * (a * a - b * b), across = e * 2 * a * b;
-                    sums[k][0] += g * along, sums[k][1] += g * across;
-                    sums[k][2] += w * along * along, sums[k][3] += w * across * across;
+        for (int z = planes.begin; z < planes.end; ++z)
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
+                ROLLED
+                for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
+                    const double e = of_line * p.value[X][x - p.first[X]];
+                    const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
+                    const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y],
+                                            (z - s.at[Z]) * scale[Z]};
+                    UNROLL
+                    for (int k = 0; k < PLANES; ++k) {
+                        const double a = apart[FIRST[k]], b = apart[SECOND[k]];
+                        const double along = e * (a * a - b * b), across = e * 2 * a * b;
+                        sums[k][0] += g * along, sums[k][1] += g * across;
+                        sums[k][2] += w * along * along, sums[k][3] += w * across * across;
+                    }
                 }
             }
-        }
         UNROLL
         for (int k = 0; k < PLANES; ++k) {
             const double sum[] = {Team::sum(sums[k][0]), Team::sum(sums[k][1]), Team::sum(sums[k][2]),

@@ -10,6 +10,9 @@ class CrowdInformation : protected CrowdLight {
   protected:
     BandedMatrix normal, factor;
     double *gradient, *step;
+    // Over pixels: of one spot's parameters with themselves, the residual's pulls and those with the background's
+    // numbers, of the parameters of two spots, or of the background's numbers and its pulls.
+    double sums[4 * SUMS_AT_ONCE];
 
     CrowdInformation(const JointFits& fits, long long which, void* work) : CrowdLight(fits, which, work) {
         const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + axes();
@@ -96,23 +99,31 @@ class CrowdInformation : protected CrowdLight {
                 for (int j = begin_of_spot + Team::column(); j < end_of_row; j += Team::COLUMNS)
                     normal.at(begin_of_spot + i, j) = 0;
             });
-            const OwnSums<AXES> own = levels > 1 ? own_sums<AXES, AXES + 1>(s.shape, cell)
-                                      : levels   ? own_sums<AXES, 1>(s.shape, cell)
-                                                 : own_sums<AXES, 0>(s.shape, cell);
-            put<AXES>(a, a, own.products, s.light, s.light);
-            UNROLL
-            for (int i = 0; i < PARAMETERS; ++i) {
+            if (levels > 1) own_sums<AXES, AXES + 1>(s.shape, cell);
+            else if (levels) own_sums<AXES, 1>(s.shape, cell);
+            else own_sums<AXES, 0>(s.shape, cell);
+            share(PARAMETERS, [&](int i) {
                 const double unit = i == LIGHT ? 1 : s.light;
-                gradient[begin_of_spot + i] = unit * own.pulls[i];
-                UNROLL
-                for (int k = 0; k <= AXES; ++k)
-                    if (k < levels) normal.at(begin_of_spot + i, first + k) = unit * own.ground[k][i];
-            }
+                gradient[begin_of_spot + i] = unit * sums[triangle(PARAMETERS) + i];
+                ROLLED
+                for (int j = i; j < PARAMETERS; ++j)
+                    normal.at(begin_of_spot + i, begin_of_spot + j) =
+                        sums[in_triangle(i, j, PARAMETERS)] * unit * (j == LIGHT ? 1 : s.light);
+                ROLLED
+                for (int k = 0; k < levels; ++k)
+                    normal.at(begin_of_spot + i, first + k) =
+                        unit * sums[triangle(PARAMETERS) + PARAMETERS * (k + 1) + i];
+            });
             ROLLED
             for (int b = a + 1; b <= furthest; ++b) {
                 const Spot& o = spots[together[b]];
                 if (!overlap(s.shape, o.shape)) continue;
-                put<AXES>(a, b, pair_sums<AXES>(s.shape, o.shape).products, s.light, o.light);
+                pair_sums<AXES>(s.shape, o.shape);
+                share(PARAMETERS * PARAMETERS, [&](int k) {
+                    const int i = k / PARAMETERS, j = k % PARAMETERS;
+                    normal.at(begin_of_spot + i, PARAMETERS * b + j) =
+                        sums[k] * (i == LIGHT ? 1 : s.light) * (j == LIGHT ? 1 : o.light);
+                });
             }
         }
         share(levels, [&](int k) { normal.end[first + k] = factor.end[first + k] = first; });
@@ -126,17 +137,9 @@ class CrowdInformation : protected CrowdLight {
         }
         return true;
     }
-    template <int AXES>
-    void put(int a, int b, const double (&block)[AXES + 1][AXES + 1], double light_a, double light_b) const {
-        constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
-        UNROLL
-        for (int i = 0; i < PARAMETERS; ++i) {
-            UNROLL
-            for (int j = 0; j < PARAMETERS; ++j)
-                normal.at(PARAMETERS * a + i, PARAMETERS * b + j) =
-                    block[i][j] * (i == LIGHT ? 1 : light_a) * (j == LIGHT ? 1 : light_b);
-        }
-    }
+    // Numbers of a symmetric matrix row by row from the diagonal on: how many they are, and where one of them is.
+    static constexpr int triangle(int size) { return size * (size + 1) / 2; }
+    static constexpr int in_triangle(int i, int j, int size) { return i * size - i * (i - 1) / 2 + j - i; }
 
     // What the slopes of a spot by its parameters are in a line, over those of its light along x: of x and the light,
     // the light of the line, and of y and z the slopes of that.
@@ -153,12 +156,12 @@ class CrowdInformation : protected CrowdLight {
         }
     };
 
-    template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE OwnSums<AXES> own_sums(const Footprint& p, int cell) const {
+    template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE void own_sums(const Footprint& p, int cell) {
         constexpr int P = AXES + 1, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
         const Ground g = ground_of(cell);
-        Pixels sums[ALL];
+        Pixels own[ALL];
         UNROLL
-        for (int k = 0; k < ALL; ++k) sums[k] = 0.0f;
+        for (int k = 0; k < ALL; ++k) own[k] = 0.0f;
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
         ROLLED
         for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
@@ -167,52 +170,41 @@ class CrowdInformation : protected CrowdLight {
             const int column = p.first[X] + x;
             const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
                          across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
-            ROLLED
-            for (int z = planes.begin; z < planes.end; ++z) ROLLED
-            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
-                const LineFactors<AXES> factors(p, z, y);
-                const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
-                const auto add = [&](int k, Pixels value, float factor)
-                                     SPOTFIT_INLINE_LAMBDA { sums[k] = multiply_add(value, Pixels(factor), sums[k]); };
-                const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
-                    const Pixels light_here = light * level_here, slope_here = slope * level_here;
+            for (int z = planes.begin; z < planes.end; ++z)
+                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                    const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
+                    const LineFactors<AXES> factors(p, z, y);
+                    const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
+                    const auto add = [&](int k, Pixels value, float factor) SPOTFIT_INLINE_LAMBDA {
+                        own[k] = multiply_add(value, Pixels(factor), own[k]);
+                    };
+                    const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
+                        const Pixels light_here = light * level_here, slope_here = slope * level_here;
+                        UNROLL
+                        for (int i = 0; i < P; ++i)
+                            add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
+                    };
+                    int k = 0;
                     UNROLL
-                    for (int i = 0; i < P; ++i)
-                        add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
-                };
-                int k = 0;
-                UNROLL
-                for (int i = 0; i < P; ++i) {
+                    for (int i = 0; i < P; ++i) {
+                        UNROLL
+                        for (int j = i; j < P; ++j, ++k)
+                            add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
+                    }
                     UNROLL
-                    for (int j = i; j < P; ++j, ++k)
-                        add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
+                    for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
+                    if (LEVELS) add_ground(0, under, g.y[y]);
+                    if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
+                    if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
                 }
-                UNROLL
-                for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
-                if (LEVELS) add_ground(0, under, g.y[y]);
-                if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
-                if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
-            }
         }
-        double s[ALL];
-        all_sums(sums, s);
-        OwnSums<AXES> own = {};
-        UNROLL
-        for (int i = 0, k = 0; i < P; ++i) {
-            own.pulls[i] = s[PULLS + i];
-            UNROLL
-            for (int j = i; j < P; ++j) own.products[i][j] = own.products[j][i] = s[k++];
-            UNROLL
-            for (int j = 0; j < LEVELS; ++j) own.ground[j][i] = s[GROUND + j * P + i];
-        }
-        return own;
+        all_sums(own, sums);
     }
-    template <int AXES> SPOTFIT_NOT_INLINE PairSums<AXES> pair_sums(const Footprint& a, const Footprint& b) const {
+    template <int AXES> SPOTFIT_NOT_INLINE void pair_sums(const Footprint& a, const Footprint& b) {
         constexpr int P = AXES + 1;
-        Pixels sums[P * P];
+        Pixels own[P * P];
         UNROLL
-        for (int k = 0; k < P * P; ++k) sums[k] = 0.0f;
+        for (int k = 0; k < P * P; ++k) own[k] = 0.0f;
         const Range planes = both(in_part(a, Z), in_part(b, Z)), lines = both(in_part(a, Y), in_part(b, Y));
         const int left = a.first[X] > b.first[X] ? a.first[X] : b.first[X];
         const int right = (a.first[X] < b.first[X] ? a.first[X] : b.first[X]) + a.size[X];
@@ -223,36 +215,33 @@ class CrowdInformation : protected CrowdLight {
             const Pixels xb = load_pixels(b.value[X] + (x - b.first[X])),
                          db = load_pixels(b.slope[X] + (x - b.first[X]));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
-            ROLLED
-            for (int z = planes.begin; z < planes.end; ++z) ROLLED
-            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                const Pixels w = load_pixels(at(weight, z, y) + x);
-                const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
-                const LineFactors<AXES> first(a, z, y), second(b, z, y);
-                UNROLL
-                for (int i = 0; i < P; ++i) {
+            for (int z = planes.begin; z < planes.end; ++z)
+                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                    const Pixels w = load_pixels(at(weight, z, y) + x);
+                    const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
+                    const LineFactors<AXES> first(a, z, y), second(b, z, y);
                     UNROLL
-                    for (int j = 0; j < P; ++j)
-                        sums[i * P + j] =
-                            multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]), sums[i * P + j]);
+                    for (int i = 0; i < P; ++i) {
+                        UNROLL
+                        for (int j = 0; j < P; ++j)
+                            own[i * P + j] = multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]),
+                                                          own[i * P + j]);
+                    }
                 }
-            }
         }
-        PairSums<AXES> pair;
-        all_sums(sums, &pair.products[0][0]);
-        return pair;
+        all_sums(own, sums);
     }
     static Range both(Range a, Range b) {
         return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
     }
     // Of the background's numbers among themselves, and what the residual pulls at them: of its level, and its slopes
     // along y, x and z.
-    template <int AXES> SPOTFIT_NOT_INLINE void sum_ground(int cell) const {
-        constexpr int LEVELS = AXES + 1, PULLS = LEVELS * (LEVELS + 1) / 2, ACROSS = 2;
+    template <int AXES> SPOTFIT_NOT_INLINE void sum_ground(int cell) {
+        constexpr int LEVELS = AXES + 1, PULLS = triangle(LEVELS), ACROSS = 2;
         const Ground g = ground_of(cell);
-        Pixels sums[PULLS + LEVELS];
-        ROLLED
-        for (Pixels& sum : sums) sum = 0.0f;
+        Pixels own[PULLS + LEVELS];
+        UNROLL
+        for (Pixels& sum : own) sum = 0.0f;
         over_lines([&](int z, int y) {
             // The products of two numbers with 0, 1 and 2 slopes along x among them, and pulls at both kinds.
             Pixels products[3] = {0.0f, 0.0f, 0.0f}, pulls[2] = {0.0f, 0.0f};
@@ -267,28 +256,21 @@ class CrowdInformation : protected CrowdLight {
                 pulls[0] = multiply_add(r, under, pulls[0]), pulls[1] = multiply_add(r, across, pulls[1]);
             }
             const Pixels factors[] = {g.y[y], slopes[Y][y], 1.0f, slopes[Z][z]};
-            ROLLED
+            UNROLL
             for (int i = 0, k = 0; i < LEVELS; ++i) {
-                ROLLED
+                UNROLL
                 for (int j = i; j < LEVELS; ++j, ++k)
-                    sums[k] = multiply_add(products[(i == ACROSS) + (j == ACROSS)], factors[i] * factors[j], sums[k]);
-                sums[PULLS + i] = multiply_add(pulls[i == ACROSS], factors[i], sums[PULLS + i]);
+                    own[k] = multiply_add(products[(i == ACROSS) + (j == ACROSS)], factors[i] * factors[j], own[k]);
+                own[PULLS + i] = multiply_add(pulls[i == ACROSS], factors[i], own[PULLS + i]);
             }
         });
-        double s[PULLS + LEVELS];
-        all_sums(sums, s);
+        all_sums(own, sums);
         const int first = (AXES + 1) * moving;
-        Team::wait();
-        UNROLL
-        for (int i = 0, k = 0; i < LEVELS; ++i) {
-            UNROLL
-            for (int j = i; j < LEVELS; ++j, ++k)
-                if (j < levels) normal.at(first + i, first + j) = s[k];
-        }
-        UNROLL
-        for (int k = 0; k < LEVELS; ++k)
-            if (k < levels) gradient[first + k] = s[PULLS + k];
-        Team::wait();
+        share(levels, [&](int i) {
+            ROLLED
+            for (int j = i; j < levels; ++j) normal.at(first + i, first + j) = sums[in_triangle(i, j, LEVELS)];
+            gradient[first + i] = sums[PULLS + i];
+        });
     }
 };
 

@@ -211,8 +211,9 @@ class CrowdLight : protected CrowdPixels {
                 const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
                 const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
                 ROLLED
-                for (int v = low / cells_across; v <= high / cells_across; ++v) ROLLED
-                for (int u = low % cells_across; u <= high % cells_across; ++u) is_stirred[v * cells_across + u] = true;
+                for (int v = low / cells_across; v <= high / cells_across; ++v)
+                    for (int u = low % cells_across; u <= high % cells_across; ++u)
+                        is_stirred[v * cells_across + u] = true;
             }
             ROLLED
             for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
@@ -274,9 +275,8 @@ class CrowdLight : protected CrowdPixels {
     template <class Function> SPOTFIT_INLINE void over_lines(Function each) const {
         const int first = from[Y], end_of_plane = to[Y];
         Team::wait();
-        ROLLED
-        for (int z = from[Z]; z < to[Z]; ++z) ROLLED
-        for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
+        for (int z = from[Z]; z < to[Z]; ++z)
+            for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
         Team::wait();
     }
     template <class Function> SPOTFIT_INLINE void over_part(Function each) const {

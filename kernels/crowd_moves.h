@@ -172,10 +172,10 @@ class CrowdMoves : protected CrowdInformation {
                   w = static_cast<int>(whole(s.at[Z]));
         if (v < rows && w < depth && at(counts, w, v)[u] > 0) return true;
         ROLLED
-        for (int z = w > 0 ? w - 1 : 0; z <= w + 1 && z < depth; ++z) ROLLED
-        for (int y = v > 0 ? v - 1 : 0; y <= v + 1 && y < rows; ++y) ROLLED
-        for (int x = u - 1; x <= u + 1; ++x)
-            if (at(counts, z, y)[x] > 0) return true;
+        for (int z = w > 0 ? w - 1 : 0; z <= w + 1 && z < depth; ++z)
+            for (int y = v > 0 ? v - 1 : 0; y <= v + 1 && y < rows; ++y)
+                for (int x = u - 1; x <= u + 1; ++x)
+                    if (at(counts, z, y)[x] > 0) return true;
         return false;
     }
 };

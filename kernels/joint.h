@@ -79,16 +79,4 @@ struct Footprint {
     float *value[ALL_AXES], *slope[ALL_AXES];
 };
 
-// The parameters of a spot are its place along the axes that it moves along, and its light. Sums over pixels of
-// weights times products of the slopes by them, at unit light, of two spots.
-template <int AXES> struct PairSums {
-    static constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
-    double products[PARAMETERS][PARAMETERS];
-};
-// The same of one spot, what the residual pulls at it, and its products with the numbers of the background.
-template <int AXES> struct OwnSums : PairSums<AXES> {
-    double pulls[AXES + 1];
-    double ground[AXES + 1][AXES + 1];  // of each number, with each parameter
-};
-
 }  // namespace spotfit::SPOTFIT_ISA

@@ -32,7 +32,8 @@ SPOTFIT_INLINE float sum_of(Pixels p) {
     return two.x + two.y;
 }
 
-// The same of eight, next to each other.
+// The same of some, next to each other.
+constexpr int SUMS_AT_ONCE = 8;
 inline void sums_of(const Pixels* eight, double* sums) {
     using All = decltype(Pixels::v);
     All halves[4], quarters[2];
@@ -49,11 +50,12 @@ inline void sums_of(const Pixels* eight, double* sums) {
     const All a = quarters[0], b = quarters[1];
     const All two = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
                     __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
-    for (int k = 0; k < 8; ++k) sums[k] = two[2 * k] + two[2 * k + 1];
+    for (int k = 0; k < SUMS_AT_ONCE; ++k) sums[k] = two[2 * k] + two[2 * k + 1];
 }
-template <int COUNT> void all_sums(const Pixels (&sums)[COUNT], double* s) {
-    for (int k = 0; k + 8 <= COUNT; k += 8) sums_of(sums + k, s + k);
-    for (int k = COUNT / 8 * 8; k < COUNT; ++k) s[k] = sum_of(sums[k]);
+// There is room for so many sums more than there are.
+template <int COUNT> void all_sums(const Pixels (&own)[COUNT], double* sums) {
+    for (int k = 0; k + SUMS_AT_ONCE <= COUNT; k += SUMS_AT_ONCE) sums_of(own + k, sums + k);
+    for (int k = COUNT / SUMS_AT_ONCE * SUMS_AT_ONCE; k < COUNT; ++k) sums[k] = sum_of(own[k]);
 }
 
 // A sum over pixels that are added line by line.

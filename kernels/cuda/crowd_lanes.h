@@ -30,13 +30,13 @@ template <class Number> SPOTFIT_INLINE Number sum_of_warp(Number own) {
 // Of both lines.
 SPOTFIT_INLINE float sum_of(Pixels p) { return sum_of_warp(p); }
 
-// The same of eight: with each exchange a lane has half of the sums left, of twice as many lanes.
-SPOTFIT_NOT_INLINE inline void sums_of(const Pixels* eight, double* sums) {
-    float left[8];
+// The same of some: with each exchange a lane has half of the sums left, of twice as many lanes.
+constexpr int SUMS_AT_ONCE = 8;
+SPOTFIT_NOT_INLINE inline void put_sums(float a, float b, float c, float d, float e, float f, float g, float h,
+                                        double* sums) {
+    float left[] = {a, b, c, d, e, f, g, h};
     UNROLL
-    for (int k = 0; k < 8; ++k) left[k] = eight[k];
-    UNROLL
-    for (int half = 4, distance = WARP / 2; half > 0; half /= 2, distance /= 2) {
+    for (int half = SUMS_AT_ONCE / 2, distance = WARP / 2; half > 0; half /= 2, distance /= 2) {
         const bool is_upper = Warp::lane() & distance;
         UNROLL
         for (int k = 0; k < half; ++k) {
@@ -47,14 +47,15 @@ SPOTFIT_NOT_INLINE inline void sums_of(const Pixels* eight, double* sums) {
     float own = left[0];
     own += Warp::exchange(own, 2);
     own += Warp::exchange(own, 1);
-    UNROLL
-    for (int k = 0; k < 8; ++k) sums[k] = Warp::of(own, k * WARP / 8);
+    if (Warp::lane() % 4 == 0) sums[Warp::lane() / 4] = own;
 }
-template <int COUNT> SPOTFIT_INLINE void all_sums(const Pixels (&sums)[COUNT], double* s) {
+template <int COUNT> SPOTFIT_INLINE void all_sums(const Pixels (&own)[COUNT], double* sums) {
+    const auto at = [&](int k) { return k < COUNT ? own[k < COUNT ? k : 0] : 0.0f; };
+    Warp::wait();
     UNROLL
-    for (int k = 0; k + 8 <= COUNT; k += 8) sums_of(sums + k, s + k);
-    UNROLL
-    for (int k = COUNT / 8 * 8; k < COUNT; ++k) s[k] = sum_of(sums[k]);
+    for (int k = 0; k < COUNT; k += SUMS_AT_ONCE)
+        put_sums(at(k), at(k + 1), at(k + 2), at(k + 3), at(k + 4), at(k + 5), at(k + 6), at(k + 7), sums + k);
+    Warp::wait();
 }
 
 class Total {

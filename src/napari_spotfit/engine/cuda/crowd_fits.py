@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.arrays import to_host
 from ..block import Block
 from ..cpu import crowd_fits as on_cpu
 from ..crowds import SPOT, Crowds, joined, taken
 from .compile import as_argument, kernel
 
-#: Threads of a block, and blocks of a multiprocessor.
-THREADS, BLOCKS = 128, 4
+#: Threads of a block, and blocks of a multiprocessor: more would wait for code and numbers that are
+#: not in its caches.
+THREADS, BLOCKS = 128, 2
 _WARPS = THREADS // 32
-#: The largest memory of a crowd, and of all that are fitted at a time.
-_MOST_BYTES, _ROOM = 16 << 20, 2 << 30
+#: The most candidates of a crowd, and its largest memory: a core of a CPU fits larger ones ten
+#: times as fast as a warp, while the GPU fits the others. And the memory of all at a time.
+MOST, _MOST_BYTES, _ROOM = 12, 16 << 20, 2 << 30
 
 
 def macros(axes: int) -> dict[str, Any]:
@@ -32,24 +37,26 @@ def fit_crowds(frames: Any, block: Block, crowds: Crowds) -> NDArray[np.void]:
     Each crowd is fitted by the same machine, whatever the others are.
     """
     size = on_cpu.bytes_of(crowds)
-    is_large = size > _MOST_BYTES
-    parts = []
-    for which, fit in (
-        (np.flatnonzero(~is_large), lambda some: _on_gpu(frames, some, size[~is_large])),
-        (np.flatnonzero(is_large), lambda some: on_cpu.fit_crowds(block, some)),
-    ):
-        if len(which):
-            spots = fit(crowds if len(which) == len(crowds) else crowds.some(which))
-            spots["crowd"] = which[spots["crowd"]]
-            parts.append(spots)
+    is_large = (crowds.sizes > MOST) | (size > _MOST_BYTES)
+    if not is_large.any():
+        return _on_gpu(frames, crowds, size)
+    small, large = np.flatnonzero(~is_large), np.flatnonzero(is_large)
+    here = replace(block, pixels=to_host(block.pixels))
+    with ThreadPoolExecutor(1) as other:
+        later = other.submit(on_cpu.fit_crowds, here, crowds.some(large))
+        parts = [_on_gpu(frames, crowds.some(small), size[small]), later.result()]
+    for spots, which in zip(parts, (small, large), strict=True):
+        spots["crowd"] = which[spots["crowd"]]
     made = joined(parts)
-    return made if len(parts) < 2 else taken(made, np.argsort(made["crowd"], kind="stable"))
+    return taken(made, np.argsort(made["crowd"], kind="stable"))
 
 
 def _on_gpu(frames: Any, crowds: Crowds, size: NDArray[np.int64]) -> NDArray[np.void]:
     """Return the spots of crowds on the current GPU, given the memory that each takes."""
     import cupy
 
+    if not len(crowds):
+        return joined(())
     device = cupy.cuda.Device()
     frames = cupy.ascontiguousarray(frames)
     there = {name: cupy.asarray(array) for name, array in crowds.arrays.items()}
