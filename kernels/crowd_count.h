@@ -18,7 +18,7 @@ class CrowdCount : protected CrowdMoves {
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
             ROLLED
-            for (int n = 0; is_new && n < DROPS; ++n) {
+            for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
                 if (merge()) move_all(ROUGH_STEPS, ROUGH);
                 find_errors(false);
                 if (!drop()) break;
@@ -58,11 +58,26 @@ class CrowdCount : protected CrowdMoves {
     // of time.
     static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
 
+    // In widths of a spot, how near to another one it may be without a maximum of its own: those have been judged by
+    // their shape, as texture must be that makes the residual scatter more times than the second.
+    static constexpr double HIDES = 3, EVEN = 1.4;
+    // Half of noise's scores are within so many deviations; and the parts of one in which scores are counted.
+    static constexpr double HALF = 0.6745, FINENESS = 16;
+
     int errors_found = -1;  // the sweep before
     // The spots that move where one is tried to be dropped, and where they were.
     struct Place { double at[ALL_AXES], light; };
     int* near;
     Place* places_before;
+    int splits = 0;
+    // How many times more than noise alone the residual's scores scatter, at least 1: what is hidden in a rough
+    // background must stand out of that.
+    double roughness = 1;
+
+    double least_evidence(const Spot& s) const {
+        if (s.candidate >= 0) return square_of(f.least_score) / 2;
+        return may_hide(s.at, &s) ? square_of(f.least_score * roughness) / 2 : double(INFINITE);
+    }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
     SPOTFIT_NOT_INLINE void find_errors(bool of_all) {
@@ -124,12 +139,13 @@ class CrowdCount : protected CrowdMoves {
             shape(spots[heir]);
         }
         const double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        const bool is_kept = !(evidence < square_of(f.least_score) / 2);
+        const bool is_kept = !(evidence < least_evidence(own));
         alone([&] {
             own.evidence = evidence;
             if (!is_kept) own.is_dropped = true, own.light = 0;
         });
         if (!is_kept) {
+            share(count, [&](int j) { spots[j].is_one |= own.half && spots[j].half == own.half; });
             share(moving, [&](int k) { spots[near[k]].stirred = sweep + 1; });
             return false;
         }
@@ -159,10 +175,12 @@ class CrowdCount : protected CrowdMoves {
         ROLLED
         for (;;) {
             int weakest = -1;
-            double least = SURE * square_of(f.least_score) / 2;
+            double least = SURE;
             ROLLED
-            for (int i = 0; i < count; ++i)
-                if (!spots[i].is_tested && spots[i].evidence < least) weakest = i, least = spots[i].evidence;
+            for (int i = 0; i < count; ++i) {
+                const double own = spots[i].evidence / least_evidence(spots[i]);
+                if (!spots[i].is_tested && own < least) weakest = i, least = own;
+            }
             if (weakest < 0) break;
             set(spots[weakest].is_tested, true);
             any |= !is_needed(weakest);
@@ -184,6 +202,7 @@ class CrowdCount : protected CrowdMoves {
                     if (a.is_dropped || b.is_dropped) continue;
                     if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
                     take_over(a, b);
+                    a.is_one |= a.half && a.half == b.half;
                     a.stirred = sweep + 1;
                     if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
                     b.is_dropped = true;
@@ -250,6 +269,24 @@ class CrowdCount : protected CrowdMoves {
             }
         });
     }
+    // By the median of those below 0: hidden spots make others higher.
+    SPOTFIT_NOT_INLINE void find_roughness() {
+        constexpr int BINS = 256;
+        alone([&] {
+            int counted[BINS] = {}, number = 0;
+            ROLLED
+            for (int k = 0; k < depth * rows; ++k)
+                for (int x = 0; x < columns; ++x) {
+                    const float own = -at(base, k / rows, k % rows)[x] * float(FINENESS);
+                    if (!(own > 0.0f) || !(own < INFINITE)) continue;
+                    ++counted[own < BINS - 1 ? static_cast<int>(own) : BINS - 1], ++number;
+                }
+            int bin = 0;
+            ROLLED
+            for (int below = 0; bin < BINS && 2 * (below + counted[bin]) < number; ++bin) below += counted[bin];
+            roughness = larger((bin + 0.5) / (FINENESS * HALF), 1);
+        });
+    }
     // Of equal ones, the first.
     SPOTFIT_NOT_INLINE bool is_highest(int z, int y, int x) const {
         const float own = at(base, z, y)[x];
@@ -263,11 +300,15 @@ class CrowdCount : protected CrowdMoves {
                 }
         return true;
     }
-    SPOTFIT_NOT_INLINE bool is_near_spot(const double* place) const {
+    SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
         ROLLED
         for (int i = 0; i < count; ++i)
-            if (square_between(spots[i].at, place) < square_of(ONE_SPOT * f.sigma[X])) return true;
+            if (&spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
         return false;
+    }
+    // In a rough background, what is not near to another spot would have a maximum of its own.
+    bool may_hide(const double* place, const Spot* own = nullptr) const {
+        return roughness < EVEN || is_near_spot(place, HIDES, own);
     }
 
     // Adds spots where the residual stands out of the noise as one does.
@@ -288,9 +329,11 @@ class CrowdCount : protected CrowdMoves {
             share(2 * f.reach[axis] + 1, [&](int k) { kernels[axis][k] *= kernels[axis][k]; });
         convolve(kernels, weight, other);
         find_scores();
+        if (axes() > Z) find_roughness();
         const int before = count;
+        const double lowest = f.least_score * roughness;
         ROLLED
-        for (double bar = f.least_score + CLEAR; count == before && bar >= f.least_score; bar -= CLEAR)
+        for (double bar = lowest + CLEAR; count == before && bar >= lowest; bar -= CLEAR)
             for (int k = 0; k < depth * rows; ++k) {
                 const int z = k / rows, y = k % rows;
                 ROLLED
@@ -300,7 +343,7 @@ class CrowdCount : protected CrowdMoves {
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
                         const double place[] = {double(x), double(y), double(z)};
                         if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
-                            !is_near_spot(place))
+                            !is_near_spot(place, ONE_SPOT) && may_hide(place))
                             add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
                     }
                 }
@@ -352,6 +395,7 @@ class CrowdCount : protected CrowdMoves {
         const int before = count, planes_of_axes = axes() > Z ? 3 : 1;
         ROLLED
         for (int i = 0; i < before && count < most; ++i) {
+            if (spots[i].is_one) continue;
             Quadrupole found[3];
             if (axes() > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
@@ -376,6 +420,7 @@ class CrowdCount : protected CrowdMoves {
             });
             shape(own);
             add(place, own.light, -1);
+            alone([&] { own.half = spots[count - 1].half = ++splits; });
         }
         return count > before;
     }

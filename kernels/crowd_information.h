@@ -63,12 +63,10 @@ class CrowdInformation : protected CrowdLight {
         over_part([&](int k) {
             const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
             pulled.add(load_pixels(pull + k) * slope), squared.add(weighted * slope);
-            store_pixels(other + k, weighted);
+            store_pixels(pull + k, weighted);
         });
-        float* const pulls = pull;
-        set(pull, other);
+        set(is_evaluated, false);
         find_normal(cell);
-        set(pull, pulls);
         share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
         const double information = squared.value() - Team::sum(part_of_dot(gradient, step, normal.size));

@@ -15,6 +15,8 @@ struct Spot {
     Footprint shape;
     bool is_dropped, is_tested, rests;
     int stirred;  // the sweep that last moved it, or added or changed it
+    int half;     // which spot was split into it and another one, from 1 on
+    bool is_one;  // it was split, and the data did not need both halves
 };
 
 class CrowdLight : protected CrowdPixels {

@@ -17,7 +17,7 @@ from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
 from .event_columns import event_means
 from .event_links import link_events
-from .field import in_field
+from .field import in_field, taken
 from .overlap import WINDOW, refined_drift, start_drift, without_drift
 from .pairing import of_one_channel
 from .shifts import spans
@@ -174,7 +174,7 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
         )
     names = ["frame", *axes, *(axis + STDERR for axis in axes)]
     flags = {"flags": np.zeros(len(rows), np.uint32)}
-    chosen = SpotFits({name: columns[name][rows] for name in names} | flags, ["frame"])
+    chosen = SpotFits({name: taken(columns[name], rows) for name in names} | flags, ["frame"])
     frame = frames_of(chosen)
     first, span = int(frame.min()), int(frame.max() - frame.min()) + 1
     length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))
@@ -270,7 +270,7 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
 
 def _half(found: Segments) -> NDArray[np.int32]:
     """Return in which half of the field each event is, 0 or 1."""
-    size = np.ptp(_scaled(found)[:2], axis=1)
+    size = np.ptp(found.places[:2], axis=1) / found.errors[:2]
     if size.max() < 2 * WINDOW:
         raise ValueError(
             f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "

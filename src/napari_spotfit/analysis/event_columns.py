@@ -79,8 +79,12 @@ def joined_columns(
 def event_means(fits: SpotFits, links: Links, axes: Sequence[str]) -> dict[str, Floats]:
     """Return the position and standard errors of each event along axes."""
     made: dict[str, Floats] = {}
-    for axis in axes:
-        made |= _column(axis, fits, links, JoinRule.JOIN_WEIGHTED, None)
+
+    def join(first: int, last: int) -> None:
+        for axis in axes[first:last]:
+            made.update(_column(axis, fits, links, JoinRule.JOIN_WEIGHTED, None))
+
+    threads.in_pieces(join, len(axes), 1, None)
     return made
 
 

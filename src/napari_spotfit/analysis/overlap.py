@@ -103,11 +103,11 @@ def refined_drift(places: Singles, group: Groups, segments: int, drift: Floats) 
     for width, sweeps in zip(_WIDTHS, _SWEEPS, strict=True):
         moved = without_drift(places, drift, group)
         cells, starts = _cells_of(moved, _REACH * width)
-        sorted_places, sorted_group = np.empty_like(moved), np.empty(count, np.int32)
-        _sort(moved, group, sorted_places, sorted_group, cells)
-        inside = np.diff(starts).astype(np.float64)
-        every = max(1, round(float((inside**2).sum()) / count / _PARTNERS))
-        starts[:] = -(-starts // every)  # where the first of those of each cell is now
+        sorted_places, sorted_group = _sorted(moved, group, cells)
+        inside = np.diff(starts)
+        every = max(1, round(float(np.dot(inside, inside.astype(float))) / count / _PARTNERS))
+        if every > 1:
+            starts[:] = -(-starts // every)  # where the first of those of each cell is now
         other_group = sorted_group[::every]
         other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
         others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
@@ -163,8 +163,9 @@ def _summed(given: Overlap, count: int, groups: int) -> Floats:
     sums = np.zeros((-(-count // share), groups, OverlapSum.OVERLAP_SUMS))
 
     def work(first: int, last: int) -> None:
-        load().functions.spotfit_add_overlap(
-            ctypes.byref(given), first, last, address(sums[first // share])
+        library = load()
+        library.functions.spotfit_add_overlap(
+            library.index, ctypes.byref(given), first, last, address(sums[first // share])
         )
 
     threads.in_pieces(work, count, share, None)
@@ -191,9 +192,32 @@ def _cells_of(places: Singles, side: float) -> tuple[FieldCells, Groups]:
     return FieldCells(*low.tolist(), 1 / side, down, across, address(starts)), starts
 
 
-def _sort(places: Singles, group: Groups, to: Singles, to_group: Groups, cells: FieldCells) -> None:
-    """Copy points in the order of their cells."""
-    load().functions.spotfit_sort_segments(
-        ctypes.byref(_points(places, group)), ctypes.byref(_points(to, to_group)),
-        ctypes.byref(cells),
-    )  # fmt: skip
+def _sorted(places: Singles, group: Groups, cells: FieldCells) -> tuple[Singles, Groups]:
+    """Return points in the order of their cells, in the memory of their places, and their groups.
+
+    They are sorted by rows of cells, and then within each row, as this touches memory in order.
+    """
+    functions, count = load().functions, len(group)
+    share = max(_SHARE, -(-count // _SHARES), cells.down)
+    by_row, row_group, sorted_group = np.empty_like(places), *np.empty((2, count), np.int32)
+    given, to = (
+        ctypes.byref(_points(*points)) for points in ((places, group), (by_row, row_group))
+    )
+    back, field = ctypes.byref(_points(places, sorted_group)), ctypes.byref(cells)
+    rows = np.zeros((-(-count // share), cells.down), np.int32)  # of each share
+
+    def count_by_rows(first: int, last: int) -> None:
+        functions.spotfit_count_by_rows(given, field, first, last, address(rows[first // share]))
+
+    def sort_by_rows(first: int, last: int) -> None:
+        functions.spotfit_sort_by_rows(given, to, field, first, last, address(rows[first // share]))
+
+    def sort_rows(first: int, last: int) -> None:
+        functions.spotfit_sort_rows(to, back, field, address(starts), first, last)
+
+    threads.in_pieces(count_by_rows, count, share, None)
+    starts = np.append(np.int32(0), np.cumsum(rows.sum(axis=0, dtype=np.int32), dtype=np.int32))
+    rows[:] = starts[:-1] + np.cumsum(rows, axis=0, dtype=np.int32) - rows
+    threads.in_pieces(sort_by_rows, count, share, None)
+    threads.in_pieces(sort_rows, cells.down, -(-cells.down // _SHARES), None)
+    return places, sorted_group

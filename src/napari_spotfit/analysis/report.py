@@ -21,7 +21,7 @@ from ..files.writing import unfinished
 from ..images.channels import NO_MAPS, channel_of
 from ..images.files.opening import opened
 from ..models.columns import IN_PLANE, STDERR, describe
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
@@ -94,7 +94,7 @@ def save_report(
     place = Path(path)
     if place.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the name of a report must end in .html; got “{place.name}”")
-    fits = fits.to_host()
+    fits = on_host(fits)
     source = None if image is None else opened(image)
     if channel is not None:
         source = channel_of(source, channel, NO_MAPS).image

@@ -9,6 +9,7 @@ import atexit
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -33,8 +34,30 @@ EXIT_STOPPED = 130
 def write_message(text: str, level: int, least: int = USUAL) -> None:
     """Write a message for people to stderr."""
     if level >= least:
+        context = click.get_current_context(silent=True)
+        shown = text if context is None else in_options(text, context.command)
         with suppress(OSError):  # the stream may be closed
-            click.echo(escaped(text), err=True)
+            click.echo(escaped(shown), err=True)
+
+
+def in_options(text: str, command: click.Command) -> str:
+    """Return a message with the options of a command instead of Python's names of arguments.
+
+    Examples
+    --------
+    >>> command = click.Command("convert", params=[click.Option(["--pixel-size"])])
+    >>> in_options("“pixel_size.csv” needs pixel_size: pass pixel_size=… in nm", command)
+    '“pixel_size.csv” needs --pixel-size: pass --pixel-size … in nm'
+    """
+    parts = re.split("(“[^”]*”)", text)  # names of files stay
+    for option in command.params:
+        flag = max(option.opts, key=len)
+        if option.name and flag.startswith("--"):
+            for place in range(0, len(parts), 2):
+                parts[place] = re.sub(rf"\b{option.name}=…", f"{flag} …", parts[place])
+                if "_" in option.name:  # no word of the language
+                    parts[place] = re.sub(rf"\b{option.name}\b", flag, parts[place])
+    return "".join(parts)
 
 
 def escaped(text: str) -> str:

@@ -15,15 +15,7 @@ from ..batch.pairs import PairsOutcome, PairsRequest, cells_of_all, pair_files
 from ..batch.request import Batch, image_files, images_of
 from .localize import SOME_FAILED, FileReporter, frames_of_text, summary_of
 from .options import AboveZero, chosen_settings, takes_files, takes_settings
-from .output import (
-    EXIT_STOPPED,
-    QUIET,
-    USUAL,
-    VERBOSE,
-    Stop,
-    write_message,
-    write_summary,
-)
+from .output import EXIT_STOPPED, QUIET, USUAL, VERBOSE, Stop, write_message, write_summary
 
 _PATH = click.Path(readable=False)
 

@@ -287,8 +287,7 @@ def precision(source: Path, pixel_size: float | None, as_json: bool) -> None:
             )  # fmt: skip
             _write_length(source, "precision", found.precision, pixel_size)
             write_message(
-                f"{source}: {errors}; {found.pairs} pairs, {found.share:.0%} of one molecule",
-                USUAL,
+                f"{source}: {errors}; {found.pairs} pairs, {found.share:.0%} of one molecule", USUAL
             )
             fits = merge_blinks(fits, radius=3 * math.sqrt(2) * found.precision)
         rings = fourier_ring_correlation(fits)

@@ -60,10 +60,7 @@ def report(
 @on_table(metavar="INPUT")
 @click.argument("target", metavar="OUTPUT", type=click.Path(path_type=Path))
 @click.option(
-    "--from",
-    "origin",
-    type=_NAMES,
-    help="Format of INPUT, if its name and columns do not show it.",
+    "--from", "origin", type=_NAMES, help="Format of INPUT, if its name and columns do not show it."
 )
 @click.option("--to", "aim", type=_NAMES, help="Format of OUTPUT, for any ending.")
 @click.option(

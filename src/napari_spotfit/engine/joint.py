@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import DISTANCE, EVIDENCE, GROUP
+from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
 from .backend import Backend, Columns
 from .block import Block, Positions
@@ -19,7 +19,7 @@ from .cpu.layouts import SpotState
 from .crowds import SPOT, joined
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
-from .joint_columns import columns_of
+from .joint_columns import BLOB, columns_of
 from .joint_fits import LINKED, JointFitter, are_alike, has_variances, joint_noise
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
@@ -203,10 +203,11 @@ class _Crowds:
                 self._is_blob |= is_blob
                 if self._job.settings.neighbours == "auto":
                     # What is no crowd has the fits of single spots.
-                    self._in_crowd = self._in_crowd & ~is_blob[self._crowd]
-                    again = first[is_blob[self._crowd]]
+                    is_none = is_blob | self._unexplained(fitted)
+                    self._in_crowd = self._in_crowd & ~is_none[self._crowd]
+                    again = first[is_none[self._crowd]]
                     again["crowd"] = self._crowd[again["candidate"]]
-                    fitted = joined([fitted[~is_blob[fitted["crowd"]]], again])
+                    fitted = joined([fitted[~is_none[fitted["crowd"]]], again])
             points = joined([points[~is_fitted], fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
@@ -340,6 +341,16 @@ class _Crowds:
             wide = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
             found |= asked & (wide <= lost)
             asked &= wide < most
+        return found
+
+    def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which crowds of a volume have a background that no plane explains.
+
+        They have the voxels of many ROIs, each of which has a plane of its own by itself.
+        """
+        found = np.zeros(len(self._frame_of_crowd), np.bool_)
+        if len(self._widths) > len(IN_PLANE):
+            found[spots["crowd"][spots["deviance"] > BLOB * spots["tolerated"]]] = True
         return found
 
     def _is_line(self) -> NDArray[np.bool_]:

@@ -181,13 +181,18 @@ class JointFitter:
             Whether spots are added and dropped.
         """
         job, settings = self._job, self._job.settings
-        order = np.lexsort([points["z"], points["x"], points["y"], frame])
-        points, frame = points[order], frame[order]
-        places = np.column_stack([points["x"], points["y"], points["z"]])
-        light = np.ascontiguousarray(points["light"])
+        fitted_frames = np.zeros(int(frame.max(initial=-1)) + 1, np.bool_)
+        fitted_frames[frame[is_fitted]] = True
+        order = np.flatnonzero(fitted_frames[frame])
+        x, y, z, light = (points[name][order] for name in ("x", "y", "z", "light"))
+        by_place = np.lexsort([z, x, y, frame[order]])
+        order, light = order[by_place], light[by_place]
+        places, frame = np.column_stack([x, y, z])[by_place], frame[order]
         members = np.flatnonzero(is_fitted[order])
-        members = members[np.argsort(points["crowd"][members], kind="stable")]
-        crowds, first = np.unique(points["crowd"][members], return_index=True)
+        crowd = points["crowd"][order[members]]
+        by_crowd = np.argsort(crowd, kind="stable")
+        members = members[by_crowd]
+        crowds, first = np.unique(crowd[by_crowd], return_index=True)
         first = np.append(first, len(members))
         pixels = self._block.pixels
         shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
@@ -199,13 +204,13 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            None, None, None, len(points), None, None,
+            None, None, None, len(order), None, None,
         )  # fmt: skip
         arrays = {
             "frame": frame, "places": places, "light": light, "members": members, "first": first,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
         made = self._backend.fit_crowds(self._block, Crowds(how, arrays, job.threads))
         is_known = made["candidate"] >= 0
-        made["candidate"][is_known] = points["candidate"][made["candidate"][is_known]]
+        made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]
         made["crowd"] = crowds[made["crowd"]]
         return made

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.rois import scatter_rows
 from ..models.columns import GROUP, GroupCounter, numbered
-from .spot_fits import SpotFits
+from .spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -78,9 +78,7 @@ def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> Spo
 
 
 def _few_columns(part: SpotFits, names: Collection[str]) -> SpotFits:
-    if not isinstance(part, SpotFits):
-        raise TypeError(f"parts of fits are SpotFits; got {type(part).__name__}")
-    part = part.to_host()
+    part = on_host(part)
     good = part.accepted
     kept = {
         name: values[good] for name, values in part.columns.items()

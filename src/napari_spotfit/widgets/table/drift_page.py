@@ -124,9 +124,9 @@ class DriftPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
         super().__init__(spots)
         self._viewer, self._history = viewer, history
-        self.distance = NumberBox(_DISTANCE, sample="00.0 px")
-        self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
-        self.share = NumberBox(_SHARE, whole=True, sample="100 %")
+        self.distance = NumberBox(_DISTANCE, sample="00.0 px", value=1.0)
+        self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames", value=5)
+        self.share = NumberBox(_SHARE, whole=True, sample="100 %", value=50)
         self.hint, self.plot = StatusLine(), DriftPlot()
         self.find_button = button("Find drift", _FIND_TIP, self.find_drift)
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
@@ -263,11 +263,6 @@ class DriftPage(Page):
             self.save_to(chosen[0])
 
     def _lay_out(self) -> None:
-        for box, value, parameter in (
-            (self.distance, 1.0, _DISTANCE), (self.memory, 5, _MEMORY), (self.share, 50, _SHARE),
-        ):  # fmt: skip
-            box.put(value)
-            explain(box, parameter.label, f"<p>{parameter.doc}</p>")
         choice = flow(
             (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
             (Label(_SHARE.label), self.share, self.find_button),
