@@ -94,7 +94,7 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
     start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0, 0.0, 0.0]])
     best = minimize(lost, start, method="BFGS", options={"gtol": 1e-4}).x
-    columns = fit_crowds(job, block, positions, single)
+    columns = fit_crowds(Cpu(1), job, block, positions, single)
     np.testing.assert_array_equal(columns["group"], 0)
     np.testing.assert_allclose(
         np.column_stack([columns["y"], columns["x"]]), best[: 2 * count].reshape(-1, 2), atol=2e-3
