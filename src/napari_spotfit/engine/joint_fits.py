@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,7 @@ class Scale(NamedTuple):
         return cls(unit, intercept / unit**2)
 
 
+@lru_cache(maxsize=64)
 def joint_noise(job: FitJob) -> NoiseModel | None:
     """Return the noise of the image or, where that is not known at all levels, the camera's."""
     noise, camera = job.noise, noise_of(job.settings)
