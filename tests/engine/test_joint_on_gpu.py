@@ -8,9 +8,10 @@ from crowds_on_host import image_of
 from failing_gpu import FailingGpu, errors
 from same_fits import assert_same
 
-from napari_spotfit import Camera, SpotFits, fit_at, localize
+from napari_spotfit import Camera, fit_at, localize
 from napari_spotfit.engine.backend import BackendFallbackWarning
 from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.cuda.backend import Gpus
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.localization import plan
 
@@ -34,7 +35,7 @@ def movie_of(count, shape, seed=1):
     return np.stack([image_of(own, shape[1:], seed=k) for k, own in enumerate(places)])
 
 
-def assert_near(ours, theirs, same=0.998):
+def assert_near(ours, theirs, same=0.99):
     """Check that as many spots as is asked for are the same, but for a part of their errors.
 
     Where the likelihood has two maxima that are equal but for rounding, a spot may be in either.
@@ -43,7 +44,8 @@ def assert_near(ours, theirs, same=0.998):
     axes = [axis for axis in "zyx" if axis in theirs.columns]
 
     def places(fits):
-        return np.column_stack([fits.frame * 1e4, *(fits.columns[axis] for axis in axes)])
+        frame = fits.columns.get("frame", np.zeros(len(fits)))
+        return np.column_stack([frame * 1e4, *(fits.columns[axis] for axis in axes)])
 
     apart = abs(places(theirs)[:, np.newaxis] - places(ours)).max(axis=2)
     nearest, is_same = apart.argmin(axis=1), np.ones(len(theirs), bool)
@@ -52,30 +54,32 @@ def assert_near(ours, theirs, same=0.998):
         off = abs(theirs.columns[name] - ours.columns[name][nearest])
         is_same &= (off <= 0.05 * error) | np.isnan(error)
     is_same &= theirs.flags == ours.flags[nearest]
-    assert is_same.mean() >= same
+    assert is_same.mean() >= same, is_same.mean()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES)
-def test_rows_are_those_of_the_cpu(gpu, case):
+def test_rows_are_those_of_the_cpu(gpu, case, monkeypatch):
+    halves, fit = [], Gpus.fit_crowds
+
+    def by_halves(gpus, block, crowds):
+        spots, half = fit(gpus, block, crowds), np.arange(0, len(crowds), 2)
+        own = fit(gpus, block, crowds.some(half))
+        own["crowd"] *= 2
+        assert own.tobytes() == spots[spots["crowd"] % 2 == 0].tobytes()
+        halves.append(len(half))
+        return spots
+
+    monkeypatch.setattr(Gpus, "fit_crowds", by_halves)
     settings, count, shape = CASES[case]
     movie, known = movie_of(count, shape), KNOWN | settings
     ours = localize(movie, backend="cuda", **known)
     assert_near(ours, localize(movie, backend="cpu", **known))
-    # To the bit whatever else is fitted, and wherever frames are.
-    alone = [localize(movie[k : k + 1], backend="cuda", **known) for k in range(len(movie))]
-    for k, own in enumerate(alone):
-        assert_same_rows(own, ours[ours.frame == k])
     import cupy
 
+    # Each crowd to the bit, whatever else is fitted, and wherever frames are.
     assert_same(localize(cupy.asarray(movie), backend="cuda", **known), ours)
-
-
-def assert_same_rows(ours: SpotFits, theirs: SpotFits) -> None:
-    """Compare fits to the bit but for frames and names of groups."""
-    for name, values in theirs.columns.items():
-        if name not in ("frame", "group", "score"):
-            np.testing.assert_array_equal(ours.columns[name], values, err_msg=name)
+    assert halves and sum(halves) > 10
 
 
 @pytest.mark.gpu
@@ -83,7 +87,7 @@ def test_pixels_with_their_own_variances(gpu):
     rng = np.random.default_rng(4)
     camera = Camera(0, 1.0, rng.uniform(0, 40, (96, 96)))
     known = {"sigma": 1.3, "estimator": "mle", "neighbours": "joint", "camera": camera}
-    movie = movie_of(90, (3, 96, 96)).astype(np.float32)
+    movie = movie_of(90, (3, 96, 96)) + rng.normal(0, np.sqrt(camera.variance), (3, 96, 96))
     ours = localize(movie, backend="cuda", **known)
     assert_near(ours, localize(movie, backend="cpu", **known))
 
