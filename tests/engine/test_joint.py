@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import erf
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
-from napari_spotfit.engine import joint_fits
 from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu import crowd_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.joint import fit_crowds
@@ -307,7 +307,7 @@ def test_places_in_several_frames_and_outside():
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(joint_fits, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(crowd_fits, "_MOST_BYTES", 1 << 10)
     with pytest.raises(ValueError, match="neighbours='exclude'"):
         localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
 

@@ -11,6 +11,20 @@ from napari_spotfit.engine.crowds import SPOT
 from napari_spotfit.engine.cuda import crowd_fits
 from napari_spotfit.engine.cuda.compile import as_argument, source
 
+#: Along z, y and x.
+WIDTHS = (1.7, 1.3, 1.3)
+
+
+def image_of(places, shape, seed=1):
+    """Return an image of spots with the noise of photons."""
+    grid, mean = np.indices(shape), np.full(shape, 10.0)
+    widths = WIDTHS[3 - len(shape) :]
+    for place in places:
+        far = sum(((own - at) / width) ** 2
+                  for own, at, width in zip(grid, place, widths, strict=True))  # fmt: skip
+        mean += 1500 / np.prod(np.sqrt(2 * np.pi) * np.array(widths)) * np.exp(-far / 2)
+    return np.random.default_rng(seed).poisson(mean).astype(np.uint16)
+
 
 class CrowdsOnHost(Cpu):
     """Runs the kernel as engine/cuda/crowd_fits.py does, with one block of threads."""
@@ -37,6 +51,21 @@ class CrowdsOnHost(Cpu):
             return spots, places
 
         return crowd_fits.in_rounds(np.argsort(-size, kind="stable"), self.room, launch)
+
+
+def assert_same_spots(found, expected):
+    """Check that spots are the same but for rounding: both stop where little more is to gain."""
+    for name in ("crowd", "candidate", "pixels", "spots", "is_settled"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    for name in ("z", "y", "x", "light", "background"):
+        off = abs(found[name] - expected[name])
+        assert (off <= 0.03 * expected[f"{name}_error"] + 1e-5 * abs(expected[name])).all(), name
+        errors = f"{name}_error"
+        np.testing.assert_allclose(found[errors], expected[errors], rtol=0.02, err_msg=errors)
+    for name in ("evidence", "deviance", "tolerated", "squares"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=3e-3, atol=0.02, err_msg=name)
+    for name in ("wider", "wider_error"):
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-3, err_msg=name)
 
 
 def text(axes):

@@ -17,9 +17,9 @@ from ..cpu import crowd_fits as on_cpu
 from ..crowds import SPOT, Crowds, joined, taken
 from .compile import as_argument, kernel
 
-#: Threads of a block, and blocks of a multiprocessor: more would wait for code and numbers that are
-#: not in its caches.
-THREADS, BLOCKS = 128, 2
+#: Threads of a block, and blocks of a multiprocessor: more would only wait for code that is not in
+#: its cache.
+THREADS, BLOCKS = 128, 1
 _WARPS = THREADS // 32
 #: The most candidates of a crowd, and its largest memory: a core of a CPU fits larger ones ten
 #: times as fast as a warp, while the GPU fits the others. And the memory of all at a time.
