@@ -208,7 +208,7 @@ def make_movie() -> Callable[..., np.ndarray]:
 class Gate:
     """A Dask movie whose fifth frame is not there before the gate opens.
 
-    Its frames are so large that each is a part of its own on one thread, and that the noise is
+    Its frames have so many bytes that each is a part of its own on one thread, and the noise is
     measured in four others.
     """
 
@@ -216,7 +216,7 @@ class Gate:
         import dask.array
 
         self._open = threading.Event()
-        image = np.zeros((1, 2048, 2048), np.uint16)
+        image = np.zeros((1, 1024, 1024))  # of 8 bytes a pixel: a block
         image[0, : SHAPE[0], : SHAPE[1]] = frame()
 
         def load(block_info: Any = None) -> np.ndarray:
@@ -224,7 +224,7 @@ class Gate:
                 assert self._open.wait(60), "the test never opened the gate"
             return image
 
-        self.movie = dask.array.map_blocks(load, chunks=((1,) * 6, 2048, 2048), dtype=image.dtype)
+        self.movie = dask.array.map_blocks(load, chunks=((1,) * 6, 1024, 1024), dtype=image.dtype)
 
     def open(self) -> None:
         self._open.set()
