@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import astuple
 from typing import Any
 
@@ -12,6 +13,9 @@ from blinking import table_of
 from numpy.typing import NDArray
 
 from napari_spotfit import Drift, SpotFits, estimate_drift, fiducial_drift, subtract_drift
+from napari_spotfit.analysis import event_links
+from napari_spotfit.engine import threads
+from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 
 Floats = NDArray[np.float64]
 FRAMES = 4000
@@ -352,3 +356,30 @@ def test_errors_of_cross_correlation() -> None:
 def test_cross_correlation_of_random_places_is_refused() -> None:
     with pytest.raises(ValueError, match="seen again"):
         estimate_drift(molecules(20_000, 10, 0.1, background=1.0), "rcc")
+
+
+def same(one: Drift, other: Drift) -> bool:
+    """Whether two drifts are equal to the bit."""
+    pairs = zip(astuple(one)[:5], astuple(other)[:5], strict=True)
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
+
+
+def test_neither_threads_nor_instruction_sets_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = molecules(200_000, 600, 0.08, drift=simulated_drift(1, 2.0))
+    found = estimate_drift(fits)
+    for name in load().instruction_sets:
+        monkeypatch.setenv(INSTRUCTION_SET, name)
+        monkeypatch.setattr(threads, "available", lambda: 1 + len(name))
+        assert same(estimate_drift(fits), found)
+
+
+def test_it_needs_little_memory_beside_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = molecules(1_000_000, 20_000, 0.08, size=400.0)
+    monkeypatch.setattr(event_links, "_FEW", 10_000)  # of a block, which does not grow with tables
+    monkeypatch.setattr(threads, "available", lambda: 1)
+    estimate_drift(fits[:20_000])
+    tracemalloc.start()
+    estimate_drift(fits)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60 * len(fits) + 2**24
