@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,17 @@ def test_segments_without_molecules_are_bridged() -> None:
         apart = found.y - truth[:, 0]
         assert np.abs(apart - apart[:1000].mean())[:1100].max() < 0.1
         assert np.abs(apart - apart[:1000].mean())[1700:].max() < 0.1
+
+
+def test_a_pause_of_the_movie_is_bridged() -> None:
+    fits = molecules(40_000, 600, 0.08, frames=1000)
+    later = np.where(fits.frame >= 500, fits.frame + 9000, fits.frame)
+    moved = fits.with_columns(fits.columns | {"frame": later, "y": fits.y + 2e-5 * later})
+    with pytest.warns(UserWarning, match="too few molecules"):
+        found = estimate_drift(moved)
+    seen = np.flatnonzero(np.isfinite(found.y_stderr))
+    assert found.y[seen] == pytest.approx(2e-5 * seen, abs=0.02)
+    assert 600 < len(seen) < 2500
 
 
 def test_doubtful_and_invalid_rows_are_left_out() -> None:
@@ -367,9 +379,9 @@ def same(one: Drift, other: Drift) -> bool:
 def test_neither_threads_nor_instruction_sets_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
     fits = molecules(200_000, 600, 0.08, drift=simulated_drift(1, 2.0))
     found = estimate_drift(fits)
-    for name in load().instruction_sets:
+    for number, name in enumerate(load().instruction_sets, 1):
         monkeypatch.setenv(INSTRUCTION_SET, name)
-        monkeypatch.setattr(threads, "available", lambda: 1 + len(name))
+        monkeypatch.setattr(threads, "available", partial(int, 2 * number - 1))
         assert same(estimate_drift(fits), found)
 
 

@@ -254,6 +254,9 @@ def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
     """Return drift and errors of each segment, NaN if unknown, and the number of spots used."""
     count = len(found.middles)
     group = found.segment + np.int32(count) * found.half
+    # Frames without spots, as while a movie was paused, are bridged.
+    lit = np.count_nonzero(np.bincount(found.segment))
+    least = max(2, min(count // 2, max(4, lit // 2)))
     # Molecules may scatter by more than the standard errors.
     for scale in _SCALES:
         places = found.places if scale == 1 else found.places / np.float32(scale)
@@ -263,7 +266,7 @@ def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
         used[used < _LEAST] = 0
         weight = weight[..., np.newaxis]
         both, common = weight.sum(axis=0), weight.min(axis=0)
-        if common.any() and np.count_nonzero(used) >= max(2, count // 2):
+        if common.any() and np.count_nonzero(used) >= least:
             break
     else:
         raise ValueError(
