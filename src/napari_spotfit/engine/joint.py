@@ -19,7 +19,15 @@ from .cpu.layouts import SpotState
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import BLOB, columns_of
-from .joint_fits import LINKED, SPOT, JointFitter, are_alike, has_variances, joined, joint_noise
+from .joint_fits import (
+    SPOT,
+    JointFitter,
+    are_alike,
+    has_variances,
+    joined,
+    joint_noise,
+    reaches,
+)
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -144,6 +152,7 @@ class _Crowds:
         self._job, self._block, self._positions, self._widths = job, block, positions, widths
         self._flags, self._photons = single["flags"], single["photons"]
         self._fitter, self._shape = JointFitter(job, block, widths), block.frame_shape
+        _, self._linking = reaches(job)
         #: Where joint fits begin.
         self._start = singles.places
         self._good = singles.state & SpotState.HAS_FIT != 0
@@ -165,7 +174,7 @@ class _Crowds:
         """Whether those to fit are alone, and each is one spot: then their fits stay."""
         settings = self._job.settings
         begins = ~self._is_alone | self._may_be_two
-        near = self._distance[begins] <= LINKED * self._widths[-2:].max()
+        near = self._distance[begins] <= self._linking * self._widths[-2:].max()
         if settings.neighbours != "auto" or self._job.one_row_per_position or near.any():
             return False
         points, frame = self._points(np.arange(len(begins))), self._positions.frames
@@ -184,7 +193,7 @@ class _Crowds:
 
     def _fit(self) -> NDArray[np.void]:
         """Return the spots of all crowds that are fitted together."""
-        self._crowd = self._linked(LINKED)
+        self._crowd = self._linked(self._linking)
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
         self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)

@@ -25,6 +25,9 @@ from .kernel_arguments import PIXEL_TYPES, address
 #: In units of σ: how far the light of a spot counts; spots that are farther apart than the second
 #: are fitted apart, each with the pixels that are nearer to it.
 _REACH, LINKED = 4.5, 6.0
+#: The same of volumes where only what overlaps is fitted together: a plane is the background of
+#: that in cells, too, whose texture hides spots from larger crowds.
+_REACH_IN_CELLS, _LINKED_IN_CELLS = 3.0, 4.0
 #: Spots of crowds, as the library returns them; of candidates z, y, x, light, candidate and crowd.
 SPOT: Final = np.dtype(JointSpot)
 #: Crowds of a thread's share; of white noise, a pixel's mean over its deviation.
@@ -65,6 +68,12 @@ def joint_noise(job: FitJob) -> NoiseModel | None:
     # Of a flat image it is known only where it is as bright as most, and spots are not.
     is_flat = noise.gain is None and not (noise.is_filtered or noise.is_uneven)
     return camera if is_flat and camera is not None else noise
+
+
+def reaches(job: FitJob) -> tuple[float, float]:
+    """Return how far the light of spots counts, and the distance that links them, in σ."""
+    in_cells = len(job.axes) > len(IN_PLANE) and job.settings.neighbours == "auto"
+    return (_REACH_IN_CELLS, _LINKED_IN_CELLS) if in_cells else (_REACH, LINKED)
 
 
 def are_alike(block: Block) -> bool:
@@ -134,7 +143,7 @@ class JointFitter:
         self.widths: list[float] = np.broadcast_to(sigma, len(job.axes)).tolist()
         self.scale = Scale.of(noise)
         wider = (widest or self.widths[-1]) / self.widths[-1]
-        self._reach = [int(_REACH * (wider * width)) + 1 for width in self.widths]
+        self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]
         self._job, self._first = job, block.first_row
         self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
         self._variances = None
@@ -227,9 +236,9 @@ class JointFitter:
             size = functions.spotfit_joint_bytes(library.index, by_reference, begin, end)
             if size > _MOST_BYTES:
                 raise ValueError(
-                    f"a crowd of spots linked within {LINKED:g} σ takes {size >> 20} MB to "
-                    f"fit together, more than {_MOST_BYTES >> 20}: allow fewer false spots, give "
-                    "parts of the image, or neighbours='exclude'"
+                    f"a crowd of spots linked within {reaches(job)[1]:g} σ takes {size >> 20} MB "
+                    f"to fit together, more than {_MOST_BYTES >> 20}: allow fewer false spots, "
+                    "give parts of the image, or neighbours='exclude'"
                 )
             memory = np.empty(size, np.uint8)
             largest = int(np.diff(first[begin : end + 1]).max())
