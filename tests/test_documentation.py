@@ -98,6 +98,22 @@ def test_the_page_on_scripts_runs(tmp_path, monkeypatch):
     assert (held["correction"] == "moved").all()
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_page_on_steps_after_the_fit_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tutorial = PAGES["docs/tutorials/super-resolution.md"]
+    names: dict = {"viewer": pytest.importorskip("napari.components").ViewerModel()}
+    run(re.findall(r"```\{code-cell\}\n(.*?)```", tutorial, re.DOTALL)[0], "the sample", names)
+    names["fits"] = spotfit.localize(names["movie"])
+    names["viewer"].add_image(names["movie"], name="movie")
+    spotfit.localize_to_folder(names["movie"], "parts")
+    for block in blocks("docs/after-the-fit.md"):
+        run(block, "docs/after-the-fit.md", names)
+    assert names["found"].kappa == pytest.approx(1, abs=0.1)
+    assert names["still"].history[-1].name == "subtract_drift"
+    assert sum(map(len, names["events"])) == len(spotfit.load_fits("events.spots.parquet"))
+
+
 def test_the_consoles_lines_run():
     components = pytest.importorskip("napari.components")
     from napari_spotfit.widgets.samples import molecules
