@@ -46,8 +46,8 @@ WINDOW = 7.5
 _PARTNERS = 32
 #: Points of a segment that the search begins with, and most pairs of them.
 _QUERIES, _PAIRS = 500, 1 << 12
-#: Shares of the threads.
-_SHARES, _SHARE = 64, 1 << 13
+#: Shares of the threads, and least number of points in one that are compared, and sorted.
+_SHARES, _SHARE, _SORTED = 64, 1 << 13, 1 << 16
 
 
 class Found(NamedTuple):
@@ -105,7 +105,8 @@ def refined_drift(places: Singles, group: Groups, segments: int, drift: Floats) 
         cells, starts = _cells_of(moved, _REACH * width)
         sorted_places, sorted_group = _sorted(moved, group, cells)
         inside = np.diff(starts)
-        every = max(1, round(float(np.dot(inside, inside.astype(float))) / count / _PARTNERS))
+        beside = np.square(inside, dtype=np.float64).sum()
+        every = max(1, round(float(beside) / count / _PARTNERS))
         if every > 1:
             starts[:] = -(-starts // every)  # where the first of those of each cell is now
         other_group = sorted_group[::every]
@@ -168,7 +169,7 @@ def _summed(given: Overlap, count: int, groups: int) -> Floats:
             library.index, ctypes.byref(given), first, last, address(sums[first // share])
         )
 
-    threads.in_pieces(work, count, share, None)
+    threads.in_pieces(work, count, share, 1 if count < 2 * _SHARE * given.stride else None)
     total: Floats = sums.sum(axis=0)
     return total
 
@@ -198,7 +199,7 @@ def _sorted(places: Singles, group: Groups, cells: FieldCells) -> tuple[Singles,
     They are sorted by rows of cells, and then within each row, as this touches memory in order.
     """
     functions, count = load().functions, len(group)
-    share = max(_SHARE, -(-count // _SHARES), cells.down)
+    share = max(_SORTED, -(-count // _SHARES), cells.down)
     by_row, row_group, sorted_group = np.empty_like(places), *np.empty((2, count), np.int32)
     given, to = (
         ctypes.byref(_points(*points)) for points in ((places, group), (by_row, row_group))
@@ -219,5 +220,5 @@ def _sorted(places: Singles, group: Groups, cells: FieldCells) -> tuple[Singles,
     starts = np.append(np.int32(0), np.cumsum(rows.sum(axis=0, dtype=np.int32), dtype=np.int32))
     rows[:] = starts[:-1] + np.cumsum(rows, axis=0, dtype=np.int32) - rows
     threads.in_pieces(sort_by_rows, count, share, None)
-    threads.in_pieces(sort_rows, cells.down, -(-cells.down // _SHARES), None)
+    threads.in_pieces(sort_rows, cells.down, -(-cells.down * share // count), None)
     return places, sorted_group

@@ -97,6 +97,16 @@ def refuse_equal_paths(source: Path, outputs: Mapping[str, Path | None]) -> None
 
 
 @contextmanager
+def errors_written(*others: type[Exception]) -> Iterator[None]:
+    """End with a message where a file, a library or a value is wrong; with a traceback else."""
+    kinds: tuple[type[Exception], ...] = (ImportError, OSError, ValueError, *others)
+    try:
+        yield
+    except kinds as error:
+        raise click.ClickException(str(error)) from None
+
+
+@contextmanager
 def warnings_written(table: Path) -> Iterator[None]:
     """Write warnings as messages about a table."""
     with warnings.catch_warnings(record=True) as caught:

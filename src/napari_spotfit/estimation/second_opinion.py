@@ -135,7 +135,8 @@ def second_opinion(
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
     is_rounded = is_smooth and band.tail > _WARNS and not usual_is_lowest(parts[0])
-    if process is Process.NONE and _is_more_than_light(band, detail, parts):
+    is_coarse = min(detail.along) > _WHITE[1] and not is_white
+    if process is Process.NONE and is_coarse and _is_more_than_light(band, detail, parts):
         if _is_light_of_spots(noise, band, detail, sigma):
             return replace(noise, correlation=1.0, slope_error=noise.slope)
         process = Process.FILTERED

@@ -287,7 +287,8 @@ def fit_in(
 ) -> dict[str, NDArray[Any]]:
     """Fit at positions in frames of these numbers."""
     block = Block.of(calibration, numbers, pixels)
-    columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))
+    columns = backend.fit(job, block, positions)
+    columns = fit_crowds(backend, job, block, positions, columns)
     check_counts(calibration, block, positions, columns, rows_of(job, columns))
     return columns
 

@@ -35,7 +35,7 @@ HEADING = (
     "background: none } QPushButton:focus { border: 1px solid palette(highlight) }"
 )
 _Box = TypeVar("_Box", bound=QBoxLayout)
-_Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
+LayoutPart = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
 #: Height in pixels of the frame that the viewer's theme draws around what scrolls.
 _FRAME = 2
 #: From this width in pixels on two parts may stand side by side, and where there is less height
@@ -45,7 +45,7 @@ _WIDE, _LOW, _NARROW = 640, 330, 520
 
 def fill(
     box: _Box,
-    *parts: _Part,
+    *parts: LayoutPart,
     margins: tuple[int, int, int, int] = (0, 0, 0, 0),
     spacing: int | None = None,
 ) -> _Box:
@@ -137,7 +137,7 @@ class TwoParts(QSplitter):
     """
 
     def __init__(
-        self, parent: QWidget, first: Iterable[_Part], second: QWidget, shares: tuple[int, int]
+        self, parent: QWidget, first: Iterable[LayoutPart], second: QWidget, shares: tuple[int, int]
     ):
         super().__init__(Qt.Orientation.Vertical)
         column = QWidget()

@@ -354,7 +354,7 @@ class AfterPage(Page):
         )
         rows = fill(QVBoxLayout(), *self._rows, 1, spacing=4)
         body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2), (self.rings, 2))
-        fill(QVBoxLayout(self), (body, 1), self.hint, ends, margins=(6, 6, 6, 6), spacing=4)
+        self.fill((body, 1), self.hint, ends)
 
 
 class _StepRow(QWidget):

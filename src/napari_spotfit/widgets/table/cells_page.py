@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
@@ -270,15 +270,7 @@ class CellsPage(Page):
         self.hint.setToolTip("<p>The spots that are shown, and where they lie.</p>")
         choice = fill(QHBoxLayout(), (self.labels, 1), Label("with"), (self.feature, 1))
         buttons = fill(QHBoxLayout(), self.color_button, 1, self.export)
-        fill(
-            QVBoxLayout(self),
-            choice,
-            self.hint,
-            (self.view, 1),
-            buttons,
-            margins=(6, 6, 6, 6),
-            spacing=4,
-        )
+        self.fill(choice, self.hint, (self.view, 1), buttons)
 
 
 def _count(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -268,10 +268,7 @@ class DriftPage(Page):
             (Label(_SHARE.label), self.share, self.find_button),
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
-        fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        self.fill(choice, self.hint, (self.plot, 1), 0, buttons)
 
 
 def _find(

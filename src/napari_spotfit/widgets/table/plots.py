@@ -10,7 +10,7 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import QPointF, QRectF, Qt, Signal
 from qtpy.QtGui import QPainter, QPolygonF
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from ...analysis.filters import Filters, Gate
 from ..parts.layout import Label, fill
@@ -251,7 +251,7 @@ class ScatterPage(Page):
         self.plot.setMinimumHeight(74)
         self.hint.setToolTip(_HINT_TIP)
         row = fill(QHBoxLayout(), (self.up, 1), Label("against"), (self.across, 1))
-        fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)
+        self.fill(row, (self.plot, 1), self.hint, spacing=2)
 
 
 class SubpixelPage(Page):
@@ -282,14 +282,7 @@ class SubpixelPage(Page):
         for label in (self.legend, self.words):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
-        fill(
-            QVBoxLayout(self),
-            self.legend,
-            (self.plot, 1),
-            self.words,
-            margins=(6, 6, 6, 6),
-            spacing=2,
-        )
+        self.fill(self.legend, (self.plot, 1), self.words, spacing=2)
         self.rows_due.connect(self.show_rows)
 
     def show_rows(self) -> None:

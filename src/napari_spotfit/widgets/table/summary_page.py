@@ -201,7 +201,7 @@ class SummaryPage(Page):
         explain(self.plot, "Plot over frames", _PLOT_TIP)
         self.plot.setMinimumHeight(80)
         row = fill(QHBoxLayout(), (self.over, 1), 0, self.export)
-        fill(QVBoxLayout(self), self.words, (self._body, 1), margins=(6, 6, 6, 6), spacing=4)
+        self.fill(self.words, (self._body, 1))
         drawn = fill(QVBoxLayout(), row, (self.plot, 1), spacing=4)
         fill(self._body, (self.table, 3), (drawn, 2), spacing=4)
 

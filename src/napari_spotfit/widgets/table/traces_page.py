@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.traces import trace
 from ...images.axes import at
@@ -189,10 +189,7 @@ class TracesPage(Page):
         explain(self.plot, "Light over the frames", _PLOT_TIP)
         self.plot.setMinimumHeight(_LEAST)
         choice = fill(QHBoxLayout(), self.measure_button, (self.over, 1), self.export)
-        fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        self.fill(choice, self.hint, (self.plot, 1), 0)
 
 
 def _measure(
