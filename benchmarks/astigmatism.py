@@ -18,7 +18,7 @@ import numpy as np
 from common import bar
 
 import napari_spotfit as spotfit
-from napari_spotfit.models.curve import Curve
+from napari_spotfit.models.calibration import Curve
 
 #: The matched simulation: widths at the waist, foci and depth in px and nm; photons and background.
 WAIST, FOCUS, DEPTH, RANGE = 1.3, 250.0, 400.0, 400.0

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
+
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.errors import ExtensionError
 
 import napari_spotfit
 
@@ -16,7 +21,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_click",
 ]
@@ -56,13 +60,34 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+# Browsers show it themselves: without network, and without a program.
+html_math_renderer = "mathml"
+
+
+def _formula(writer: Any, node: Any) -> None:
+    """Write a formula as MathML."""
+    block = node.tagname == "math_block"
+    formula = tex2mathml(node.astext(), as_block=block)
+    writer.body.append(f"<p>{formula}</p>" if block else formula)
+    raise SkipNode
+
+
+def _escape_stars(app: Any, context: Any, lines: list[str]) -> None:
+    """Show the stars in texts of commands, which are patterns of files."""
+    lines[:] = [re.sub(r"(?<!\*)\*(?!\*)", r"\*", line) for line in lines]
+
+
+def _check_offline(app: Any, error: Exception | None) -> None:
+    """Raise an error if a page needs the network to be shown."""
+    for page in Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if found := re.search(r"<(?:script|link|img)\b[^>]*=\"(?:https?:)?//[^>]*>", text):
+            raise ExtensionError(f"{page.name} loads something from elsewhere: {found[0]}")
 
 
 def setup(app: Any) -> None:
-    """Show the stars in texts of commands, which are patterns of files."""
-
-    def escape(app: Any, context: Any, lines: list[str]) -> None:
-        lines[:] = [re.sub(r"(?<!\*)\*(?!\*)", r"\*", line) for line in lines]
-
+    """Register what pages need beside the extensions."""
+    app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
     for part in ("description", "options"):
-        app.connect(f"sphinx-click-process-{part}", escape)
+        app.connect(f"sphinx-click-process-{part}", _escape_stars)
+    app.connect("build-finished", _check_offline)

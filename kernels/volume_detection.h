@@ -57,6 +57,10 @@ SPOTFIT_INLINE double mapped_variance(const DetectionSettings& s, int band, long
 // high as the spot; and there, its score in the narrow band, where textures of cells are weaker than in the wide one.
 constexpr double LEAST_CURVATURE = 0.2, SURE_CURVATURE = 0.4, CURVATURE = 0.6, DEVIATIONS = 1.6;
 constexpr double ON_SLOPE = 0.3, NARROW_ON_SLOPE = 6.0;
+// Two spots too near for two maxima are curved by a third of one spot's along the line between them. The score in the
+// narrow band that textures do not reach, slopes less than an edge's, and the curvature that lines and sheets do not
+// reach by noise, in the wide band and in the narrow one.
+constexpr double CLEAR_IN_NARROW = 8.0, NO_EDGE = 0.95, TWO_IN_WIDE = 0.22, TWO_IN_NARROW = 0.34;
 
 // Whether a maximum has a spot's shape: neither an edge, nor a line, nor a sheet, along which there is no curvature.
 // `at(w, v, u)` is its band, `mean_at(w, v, u)` the mean around; `deviation` is the band's noise, `narrow` the score
@@ -80,6 +84,8 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, int band, int z,
     }
     const double slope = lower_of(square_root(rise) / (height * volume.bands[band].in_wide), 1.0);
     const double noise = volume.bands[band].curvature_noise * deviation / height;
+    const double of_two = band == WIDE_BAND ? TWO_IN_WIDE : TWO_IN_NARROW;
+    if (narrow > CLEAR_IN_NARROW && slope < NO_EDGE && curvature > of_two) return true;
     const double least = lower_of(higher_of(CURVATURE - DEVIATIONS * noise, LEAST_CURVATURE), SURE_CURVATURE);
     return curvature > least + ON_SLOPE * slope && narrow > NARROW_ON_SLOPE * slope;
 }

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from same_fits import assert_same
 
 import napari_spotfit as spotfit
+from napari_spotfit.command_line.main import main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+#: Not in src: the wheel's tests run without.
+PACKAGE = Path(spotfit.__file__).parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
          for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]}  # fmt: skip
 SITE = "https://napari-spotfit.github.io/napari-spotfit/"
-HUB = "https://github.com/napari-spotfit/napari-spotfit/blob/main/"
+REPOSITORY = "https://github.com/napari-spotfit/napari-spotfit"
+HUB = f"{REPOSITORY}/blob/main/"
 PICTURES = "https://raw.githubusercontent.com/napari-spotfit/napari-spotfit/main/"
+#: All texts that people read, and the sources, whose messages they read.
+TEXTS = [
+    *(path for path in ROOT.iterdir() if path.suffix in (".md", ".toml", ".cff", ".yaml")),
+    *(path for path in DOCS.rglob("*.*") if path.suffix in (".md", ".rst", ".py")),
+    *(ROOT / ".github").rglob("*.*"),
+    *(ROOT / "kernels").rglob("*.md"),
+    *PACKAGE.rglob("*.py"),
+]
 
 
 def blocks(page: str) -> list[str]:
@@ -152,18 +166,103 @@ def test_every_public_name_is_in_the_reference_once_with_an_example():
         assert example in (getattr(spotfit, name).__doc__ or ""), f"{name} has no example"
 
 
-def test_links_of_the_readme_are_full_addresses_of_what_there_is():
+def anchors(text: str) -> set[str]:
+    """Return the names that headings of a page give to their places."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def where(address: str) -> tuple[Path | None, str]:
+    """Return the file that an address of the project shows, None for what has none, and a place."""
+    address, _, place = address.partition("#")
+    if address.startswith(SITE):
+        page = DOCS / (address.removeprefix(SITE).removesuffix(".html") or "index")
+        return next(filter(Path.exists, map(page.with_suffix, (".md", ".rst"))), page), place
+    for start in (HUB, PICTURES):
+        if address.startswith(start):
+            return ROOT / address.removeprefix(start), place
+    assert address.removeprefix(REPOSITORY) in ("", "/issues", "/security/advisories/new"), address
+    return None, place
+
+
+def test_every_address_of_the_project_leads_somewhere():
+    found = []
+    for path in TEXTS:
+        text = path.read_text(encoding="utf-8")
+        for address in re.findall(rf"(?:{SITE}|{REPOSITORY}|{PICTURES})[^\s)\"\'>`“”,;]*", text):
+            file, place = where(address.rstrip("."))
+            if file is not None:
+                assert file.is_file(), f"{path.name}: {address}"
+                there = anchors(file.read_text(encoding="utf-8")) if place else set()
+                assert not place or place in there, f"{path.name}: {address}"
+            found.append(address)
+    assert len(set(found)) > 20
+
+
+def test_links_of_the_readme_are_full_addresses():
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert len(links) > 10
     for link in links:
-        for start, root in ((HUB, ROOT), (PICTURES, ROOT), (SITE, DOCS)):
-            if link.startswith(start):
-                path = link.removeprefix(start).removesuffix(".html")
-                found = root / (path if root is ROOT else f"{path or 'index'}.md")
-                assert found.exists(), link
-                break
-        else:
-            assert link == "https://github.com/napari-spotfit/napari-spotfit/issues", link
+        assert link.startswith((SITE, REPOSITORY, PICTURES)), link
+
+
+def test_files_that_texts_name_exist():
+    starts = (ROOT, PACKAGE, ROOT / "kernels", DOCS)
+    ways = r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|h|cpp|md|sh|yml|yaml|toml|json|png|rst))\b"
+    found = 0
+    for path in TEXTS:
+        if path.suffix == ".md":
+            for name in set(re.findall(ways, path.read_text(encoding="utf-8"))):
+                if name.endswith("/NAME.py"):  # to be chosen
+                    continue
+                found += 1
+                name = name.removeprefix("src/napari_spotfit/")
+                assert any((start / name).is_file() for start in starts), f"{path.name}: {name}"
+    assert found > 30
+
+
+def test_programs_and_targets_that_texts_name_take_their_options():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    common = (ROOT / "benchmarks" / "common.py").read_text(encoding="utf-8")
+    found = 0
+    for path in TEXTS:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".md":
+            for target in re.findall(r"(?:`|^)make ([a-z-]+)(?=`| *#| *$)", text, re.MULTILINE):
+                assert target in targets, f"{path.name}: make {target}"
+        for script, options in re.findall(r"((?:benchmarks|tools)/\w+\.py)((?: -[^`|\n]+)?)", text):
+            source = (ROOT / script).read_text(encoding="utf-8") + common
+            for option in re.findall(r"(?<= )--[a-z][a-z-]*", options):
+                found += 1
+                assert f'"{option}"' in source, f"{path.name}: {script} {option}"
+            for value in re.findall(r"--only ((?:\w+ ?)+)", options):
+                for one in value.split():
+                    assert f'"{one}"' in source or f"def {one}" in source, f"{path.name}: {one}"
+    assert found > 10
+
+
+COMMANDS = [
+    (page, line.strip())
+    for page, text in PAGES.items()
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("napari-spotfit ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_of_pages_take_their_options(page, line):
+    _, name, *words = shlex.split(line, comments=True)
+    command = main.commands[name]
+    context = click.Context(command)
+    values, rest, _ = command.make_parser(context).parse_args(words)
+    assert not rest, line
+    for parameter in command.params:
+        value = values.get(parameter.name)
+        # Files do not exist here.
+        if value and not isinstance(parameter.type, click.Path) and ".h5" not in str(value):
+            parameter.type_cast_value(context, value)
 
 
 def test_all_brings_what_the_readme_shows():

@@ -2,11 +2,11 @@
 // saturated, or no data. ROIs with excluded pixels are cut out and fitted apart, with a mask each.
 #include "../layouts/fit_block.h"
 
+#include "../memory.h"
 #include "block_rois.h"
 #include "detection_functions.h"
 #include "fit_rois.h"
 #include "instruction_sets.h"
-#include "memory.h"
 #include "own_pixels.h"
 #include "verdicts.h"
 

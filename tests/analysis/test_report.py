@@ -13,6 +13,7 @@ import tifffile
 from commands import run
 
 from napari_spotfit import (
+    Drift,
     Flag,
     SimulatedMicroscope,
     SpotFits,
@@ -22,6 +23,7 @@ from napari_spotfit import (
     merge_blinks,
     save_report,
     simulate_movie,
+    subtract_drift,
 )
 from napari_spotfit.engine.quality.flags import RULES, main_reasons
 
@@ -83,15 +85,39 @@ def test_cut_outs_are_the_pixels_of_their_fits(crowd, tmp_path):
         one.columns[name][:] = value
     movie[3, y, x] = 60_000
     save_report(one, tmp_path / "a.html", movie)
-    (cut,) = Page(tmp_path / "a.html").pictures
+    page = Page(tmp_path / "a.html")
+    (cut,) = page.pictures
     assert cut.shape == (21, 21)
-    assert np.unravel_index(cut.argmax(), cut.shape) == (10, 10)
+    brightest = np.unravel_index(cut.argmax(), cut.shape)
+    assert brightest == (10, 10)
+    (circle,) = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', page.source)
+    assert [float(at) // 6 for at in reversed(circle)] == list(brightest)
+
+
+def test_spots_of_another_program_have_no_verdict(crowd, tmp_path):
+    _, fits = crowd
+    names = (*fits.index_names, "y", "x", "photons")
+    others = SpotFits({name: fits.columns[name] for name in names}, fits.index_names)
+    save_report(others, tmp_path / "a.html")
+    text = Page(tmp_path / "a.html").text
+    assert f"0 are good and 0 doubtful, and {len(fits)} of another program have no verdict" in text
+    assert "and of spots without a verdict" in text
+    assert "Unknown, as no fit has a verdict." in text
 
 
 def test_steps_after_the_fit_are_listed(crowd, tmp_path):
     movie, fits = crowd
     save_report(merge_blinks(fits), tmp_path / "a.html", movie)
     assert "After the fit: merge_blinks(" in Page(tmp_path / "a.html").text
+
+
+def test_cut_outs_without_the_drift_are_named(crowd, tmp_path):
+    movie, fits = crowd
+    drift = Drift(*(np.zeros(len(movie)) for _ in range(4)), np.ones(len(movie), int))
+    save_report(subtract_drift(fits, drift), tmp_path / "a.html", movie)
+    assert "still in the image" in Page(tmp_path / "a.html").text
+    save_report(fits, tmp_path / "a.html", movie)
+    assert "still in the image" not in Page(tmp_path / "a.html").text
 
 
 def test_without_the_image_a_sentence_says_so(crowd, tmp_path):
@@ -140,6 +166,21 @@ def test_spots_without_positions_have_no_picture(crowd, tmp_path, axis):
         assert not page.pictures
 
 
+def test_spots_of_several_files(crowd, tmp_path):
+    movie, fits = crowd
+    names = np.where(fits.frame < 3, "a.tif", "b.tif")
+    both = fits.with_columns({"file": names} | fits.columns)
+    with pytest.raises(ValueError, match="spots of 2 files, and the image is one"):
+        save_report(both, tmp_path / "a.html", movie)
+    save_report(both, tmp_path / "a.html")
+    page = Page(tmp_path / "a.html")
+    own = both[names == "b.tif"]
+    assert f"b.tif {len(own)} {int(own.good.sum())}" in page.text
+    assert "of all files" in page.text
+    assert "spots by frame" not in page.text
+    save_report(own, tmp_path / "a.html", movie)
+
+
 def test_volumes_and_two_leading_axes(tmp_path):
     movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=12, seed=2)
     stack = movie.reshape(2, 3, 64, 64)
@@ -186,6 +227,23 @@ def test_the_drift_of_molecules_that_are_seen_again(tmp_path):
         r"<p>([\d.]+) px in all, by \d+\s+spots that", Page(tmp_path / "a.html").source
     )
     assert float(found[1]) == pytest.approx(2, abs=0.1)
+
+
+def test_the_precision_of_molecules_in_successive_frames(tmp_path):
+    random = np.random.default_rng(1)
+    frame, molecule = np.repeat(np.arange(4), 500), np.tile(np.arange(500), 4)
+    columns = {"frame": frame, "photons": np.full(2000, 1e3)}
+    for axis in "yx":
+        columns[axis] = random.uniform(0, 400, 500)[molecule] + random.normal(0, 0.1, 2000)
+        columns[f"{axis}_stderr"] = np.full(2000, 0.05)
+    columns |= {"stop_condition": np.full(2000, 2), "flags": np.zeros(2000, np.uint32)}
+    save_report(SpotFits(columns, ["frame"]), tmp_path / "a.html")
+    found = re.search(
+        r"([\d.]+) px along an axis, ([\d.]+) standard errors", Page(tmp_path / "a.html").text
+    )
+    assert float(found[1]) == pytest.approx(0.1, rel=0.05)
+    assert float(found[2]) == pytest.approx(2, rel=0.05)
+    assert "the drift there is interpolated" in Page(tmp_path / "a.html").text
 
 
 def test_the_command(crowd, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_psf,
 )
-from napari_spotfit.models.curve import Curve
+from napari_spotfit.models.calibration import Curve
 
 LENS = {"zernike": {"astigmatism": 0.1, "coma": 0.02}}
 CAMERA = Settings(gain=1.0, offset=100.0, roi_size=13)

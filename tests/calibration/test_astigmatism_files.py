@@ -10,7 +10,7 @@ from real_files import FOLDER
 
 from napari_spotfit import AstigmatismCalibration, load_calibration
 from napari_spotfit.calibration.astigmatism_files import save_for_picasso
-from napari_spotfit.models.curve import Curve
+from napari_spotfit.models.calibration import Curve
 
 pytest.importorskip("yaml")
 Z = np.linspace(-400, 400, 81)

@@ -205,7 +205,7 @@ def test_what_folders_of_parts_cannot_do(folder: Path, tmp_path: Path) -> None:
         "merge", folder, "-o", output, "--members", tmp_path / "m.spots.csv"
     )
     assert "parts need --method" in refused("drift", folder, "-o", output)
-    assert "without colour_by" in refused(
+    assert "without --colour-by" in refused(
         "render", folder, "-o", tmp_path / "a.tif", "--shape", 64, 64, "--colour-by", "frame"
     )
     assert "would be written over the input" in refused("merge", folder, "-o", folder)

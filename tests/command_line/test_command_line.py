@@ -98,7 +98,7 @@ def test_every_setting_is_an_option():
         (["a.npy", "-o", "a.txt"], "must end in .parquet or .csv"),
         (["a.npy", "-o", "nowhere/a.csv"], "there is no folder"),
         (["*.tif", "-o", "a.csv"], "no image file in the pattern"),
-        (["a.npy", "-o", "a.csv", "--roi-size", "8"], "roi_size must be odd"),
+        (["a.npy", "-o", "a.csv", "--roi-size", "8"], "--roi-size must be odd"),
         (["a.npy", "-o", "a.csv", "--sigma", "wide"], "'wide' is not NUMBER, or auto"),
         (["a.npy", "-o", "a.csv", "--bounds", "sigma"], "is not NAME=LOWEST:HIGHEST"),
         (["a.npy", "-o", "a.csv", "--fixed", "s=1"], "fixed"),
@@ -308,7 +308,7 @@ def test_convert_to_another_program(folder, movies):
     fits = localize(movies[0], errors=False)
     fits.save("a.spots.csv")
     result = run("convert", "a.spots.csv", "theirs.csv", "--to", "thunderstorm", code=1)
-    assert "pixel_size" in result.stderr
+    assert "pass --pixel-size … in nm" in result.stderr
     there = run("convert", "a.spots.csv", "theirs.csv", "--to", "thunderstorm", "--pixel-size", 100)
     assert "theirs.csv: " in there.stderr
     run("convert", "theirs.csv", "back.napari.csv", "--pixel-size", 100)
@@ -346,7 +346,7 @@ def test_tables_of_other_programs_of_each_file(folder, movies):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("a.npy", "-o", "a.thunderstorm.csv"), "--pixel-size in nm"),
+        (("a.npy", "-o", "a.thunderstorm.csv"), "pass --pixel-size … in nm"),
         (("a.npy", "b.npy", "-o", "all.hdf5"), "cannot store their names"),
         (("a.npy", "-o", "a.hdf5"), "“a.yaml”, which would accompany it"),
         (("a.npy", "-o", "a.xlsx"), "must end in .parquet or .csv, or in .hdf5"),

@@ -109,6 +109,6 @@ def test_a_z_stack_is_fitted_as_a_volume(folder):
     brightest = fits[[fits.photons.argmax()]]
     assert abs(brightest.z_nm[0] - 1890) < 30
     wrong = run("localize", "stack.ome.tif", "-o", "b.spots.csv", "--voxel-size", "300", code=2)
-    assert "voxel_size must be three numbers in nm" in wrong.stderr
+    assert "--voxel-size must be three numbers in nm" in wrong.stderr
     wrong = run("localize", "stack.ome.tif", "-o", "b.spots.csv", "--voxel-size", "1xa", code=2)
     assert "is not ZxYxX" in wrong.stderr

@@ -24,7 +24,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.engine.depth import apparent_places
 from napari_spotfit.models.astigmatism import Level
-from napari_spotfit.models.curve import Curve
+from napari_spotfit.models.calibration import Curve
 
 #: Its molecules have an image that is none of a Gaussian with the widths of LENS.
 pytestmark = pytest.mark.filterwarnings("ignore:the widths of")

@@ -324,3 +324,18 @@ def test_threads_strips_and_other_volumes_change_nothing():
     assert len(inside[0].z) > 100
     np.testing.assert_array_equal(inside[0].places(), inside[1].places())
     np.testing.assert_allclose(inside[0].score, inside[1].score, rtol=1e-5)
+
+
+@pytest.mark.parametrize("apart", [1.6, 2.2])
+def test_two_spots_too_near_for_two_maxima_are_found_as_one_at_least(detect, apart):
+    rng = np.random.default_rng(10)
+    shape = (16, 200, 200)
+    middles = on_grid(rng, shape)[::3]
+    half = rng.normal(size=middles.shape)
+    half *= apart / 2 / np.linalg.norm(half, axis=1, keepdims=True) * [SIGMA_Z, SIGMA, SIGMA]
+    middles[:, 0] = rng.uniform(4, 11, len(middles))
+    light = light_of(np.concatenate([middles - half, middles + half]), 150.0, shape)
+    found = detect(rng.poisson(50 + light).astype(np.uint16)[np.newaxis], known(false_spots=0.5))
+    scale = np.array([SIGMA / SIGMA_Z, 1.0, 1.0])
+    away = cKDTree(found.places() * scale).query(middles * scale)[0]
+    assert (away < 2 * SIGMA).mean() > 0.97

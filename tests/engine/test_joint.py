@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import erf
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
-from napari_spotfit.engine import joint_fits
 from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu import crowd_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.joint import fit_crowds
@@ -94,7 +94,7 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
     start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0, 0.0, 0.0]])
     best = minimize(lost, start, method="BFGS", options={"gtol": 1e-4}).x
-    columns = fit_crowds(job, block, positions, single)
+    columns = fit_crowds(Cpu(1), job, block, positions, single)
     np.testing.assert_array_equal(columns["group"], 0)
     np.testing.assert_allclose(
         np.column_stack([columns["y"], columns["x"]]), best[: 2 * count].reshape(-1, 2), atol=2e-3
@@ -307,7 +307,7 @@ def test_places_in_several_frames_and_outside():
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(joint_fits, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(crowd_fits, "_MOST_BYTES", 1 << 10)
     with pytest.raises(ValueError, match="neighbours='exclude'"):
         localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
 

@@ -26,7 +26,7 @@ from napari_spotfit.files import parquet
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.localization import fit_at as fit_at_module
 from napari_spotfit.localization import fitter, plan, stored, tiles
-from napari_spotfit.results.joining import in_whole_groups
+from napari_spotfit.results.fit_parts import in_whole_groups
 
 FRAMES, CELLS = 6, (4, 5)
 SETTINGS = {"sigma": SIGMA, "roi_size": 9, "gain": 1.0, "backend": "cpu"}

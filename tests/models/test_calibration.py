@@ -23,8 +23,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.files.settings_file import settings_as_python
 from napari_spotfit.models.astigmatism import Bead, Quality
-from napari_spotfit.models.calibration import Calibration, read_only
-from napari_spotfit.models.curve import Curve
+from napari_spotfit.models.calibration import Calibration, Curve, read_only
 from napari_spotfit.models.profiles import GAUSSIAN
 
 X, Y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))

@@ -9,8 +9,8 @@ import pytest
 from same_fits import assert_same
 
 from napari_spotfit import SpotFits, localize, simulate_movie
-from napari_spotfit.results import joining
-from napari_spotfit.results.joining import joined_parts
+from napari_spotfit.results import fit_parts
+from napari_spotfit.results.fit_parts import joined_parts
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_few_parts_are_kept_until_the_end(fits):
             del own
             alive = [number for number, one in enumerate(held) if one() is not None]
             # The first one, those that are put in their places, and the last one.
-            assert len(alive) <= joining._AT_ONCE + 2
+            assert len(alive) <= fit_parts._AT_ONCE + 2
 
     found = joined_parts(parts())
     np.testing.assert_array_equal(found.x, np.tile(fits.x, 20))

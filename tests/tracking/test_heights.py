@@ -26,7 +26,7 @@ from napari_spotfit import (
     simulate_psf,
 )
 from napari_spotfit.models.astigmatism import AstigmatismCalibration
-from napari_spotfit.models.curve import Curve
+from napari_spotfit.models.calibration import Curve
 from napari_spotfit.tracking.displacement import Health
 from napari_spotfit.tracking.heights import Heights
 

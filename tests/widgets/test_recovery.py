@@ -62,8 +62,8 @@ def files(settings_folder):
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def test_what_a_crash_left_is_offered_and_opened(viewer, ends, files, press, qtbot):

@@ -1,109 +1,22 @@
-// Joint fits of crowds: spots are moved until their likelihood is highest, and counted in between.
+// Joint fits of crowds, one after the other.
 #include "../joint.h"
 
-#include "../crowd_count.h"
+#include "../../crowd.h"
 #include "../instruction_set.h"
 #include "tables.h"
 
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
-class Crowd : CrowdCount {
-    // Where points explain the light of a crowd: how far the shape of spots may be off, as a share of their light, as
-    // that of a PSF is from a Gaussian, and the deviance from what noise leaves, in its standard deviations.
-    static constexpr double SHAPE = 0.05, DEVIATIONS = 5;
-
-    const long long number;
-
-  public:
-    using CrowdCount::most_spots;
-
-    Crowd(const JointFits& fits, long long which, void* work) : CrowdCount(fits, which, work), number(which) {}
-    const unsigned char* end_of_memory() const { return memory.at; }
-
-    long long fit(JointSpot* found) {
-        find_pixels();
-        begin_level();
-        const double dimmest = least_light(level[0]);
-        for (long long k = begin; k < end; ++k) {
-            const long long i = f.members[k];
-            double place[ALL_AXES];
-            for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = place_of(i)[axis] - double(corner[axis]);
-            add(place, larger(f.light[i], dimmest), i);
-        }
-        move_all(ROUGH_STEPS, ROUGH);
-        if (f.counts_spots) count_spots();
-        settle();
-        return put(found);
-    }
-
-  private:
-    // What noise explains of the deviance, and a slightly different shape of the spots.
-    struct Left { double deviance, tolerated, squares; };
-    Left left_over(long long* pixels) {
-        find_mean();
-        over_part([&](long long k) { store_pixels(base + k, Pixels(0.0f)); });
-        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
-        Left sum = {};
-        *pixels = 0;
-        over_lines([&](int z, int y) {
-            Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
-            for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
-                const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
-                here += is_there, off += is_there * deviance(own, expected, inverse);
-                squares += is_there * square(own - expected);
-                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
-            }
-            *pixels += static_cast<long long>(sum_of(here));
-            sum.deviance += sum_of(off), sum.squares += sum_of(squares), sum.tolerated += sum_of(tolerated);
-        });
-        const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
-        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
-        sum.tolerated += degrees + DEVIATIONS * __builtin_sqrt(2 * degrees);
-        return sum;
-    }
-    long long put(JointSpot* found) {
-        long long pixels;
-        const Left left_here = left_over(&pixels);
-        for (int i = 0; i < count; ++i) {
-            const Spot& s = spots[i];
-            const double z_error = f.axes > Z ? s.errors[Z] : 0;
-            found[i] = {s.at[Z] + double(corner[Z]),
-                        s.at[Y] + double(corner[Y]),
-                        s.at[X] + double(corner[X]),
-                        s.light,
-                        level_at(s.at),
-                        z_error,
-                        s.errors[Y],
-                        s.errors[X],
-                        s.errors[f.axes],
-                        level_errors[cell_of(s)],
-                        s.wider,
-                        s.wider_error,
-                        s.evidence,
-                        left_here.deviance,
-                        left_here.tolerated,
-                        left_here.squares,
-                        pixels,
-                        count,
-                        number,
-                        s.candidate,
-                        iterations,
-                        s.rests};
-        }
-        return count;
-    }
-};
-
-long long bytes(const JointFits& fits, long long first, long long last) {
+long long bytes(const JointFits& fits, long long first, long long last, long long* each) {
     unsigned char none[1];
     long long most = 0;
     for (long long c = first; c < last; ++c) {
-        const long long own = Crowd(fits, c, none).end_of_memory() - none;
+        const long long own = Crowd(fits, c, none).end_of_memory() - none + 64;
+        if (each) each[c - first] = own;
         if (own > most) most = own;
     }
-    return most + 64;
+    return most;
 }
 
 long long most_spots(long long candidates) { return Crowd::most_spots(candidates); }
@@ -114,7 +27,10 @@ long long fit(const JointFits& fits, long long first, long long last, void* work
     *count = 0;
     for (; first < last; ++first) {
         if (*count + most_spots(fits.first[first + 1] - fits.first[first]) > room) break;
-        *count += Crowd(fits, first, work).fit(spots + *count);
+        Crowd crowd(fits, first, work);
+        const int found = crowd.fit();
+        crowd.put(spots + *count);
+        *count += found;
     }
     return first;
 }

@@ -7,7 +7,6 @@ import os
 import struct
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
@@ -21,11 +20,12 @@ from ..files.writing import unfinished
 from ..images.channels import NO_MAPS, channel_of
 from ..images.files.opening import opened
 from ..models.columns import IN_PLANE, STDERR, describe
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
 from .drift_estimate import estimate_drift
+from .nena import nena
 from .render import render
 from .summary import per_frame, summarize
 
@@ -40,7 +40,8 @@ _BINS, _WIDTH, _HEIGHT = 60, 360, 130
 _STYLE = """body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse}
 td,th{padding:.15em .8em;text-align:left;border-bottom:1px solid #ddd}
-figure{display:inline-block;margin:.4em;vertical-align:top;font-size:12px}
+figure{display:inline-block;margin:.4em;vertical-align:top;font-size:12px;position:relative}
+svg:has(circle){position:absolute;overflow:visible}circle{fill:none;stroke:#fc3}
 img{image-rendering:pixelated;display:block}h2{margin-top:2em}"""
 
 
@@ -92,7 +93,7 @@ def save_report(
     place = Path(path)
     if place.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the name of a report must end in .html; got “{place.name}”")
-    fits = fits.to_host()
+    fits = on_host(fits)
     source = None if image is None else opened(image)
     if channel is not None:
         source = channel_of(source, channel, NO_MAPS).image
@@ -117,32 +118,47 @@ def _counts(fits: SpotFits) -> Iterator[str]:
     """Yield how many fits there are, by their verdicts and by frame."""
     good, judged = int(fits.good.sum()), int(fits.judged.sum())
     yield "<h2>Counts</h2>"
-    yield f"<p>{thousands(len(fits))} spots; {thousands(judged)} have a verdict: "
-    yield f"{thousands(good)} are good and {thousands(judged - good)} doubtful.</p>"
+    verdicts = f"{thousands(good)} are good and {thousands(judged - good)} doubtful"
+    if unknown := len(fits) - judged:
+        verdicts += f", and {thousands(unknown)} of another program have no verdict"
+    yield f"<p>{thousands(len(fits))} spots: {verdicts}.</p>"
     stops = ((stop.words, thousands(n)) for stop, n in fits.stop_counts().items() if n)
     yield from _table(("the fit", "spots"), stops)
-    if len(fits) and len(fits.index_names) == 1:
+    files = _files(fits)
+    if len(files) > 1:
+        own = ((name, fits[fits.columns["file"] == name]) for name in files)
+        rows = ((name, thousands(len(one)), thousands(int(one.good.sum()))) for name, one in own)
+        yield from _table(("file", "spots", "good"), rows)
+    elif len(fits) and len(fits.index_names) == 1:
         frames = per_frame(fits[fits.accepted]) if fits.accepted.any() else per_frame(fits)
         yield from _plot(frames[fits.index_names[0]], {"spots": frames["count"]}, "spots by frame")
 
 
 def _precision(fits: SpotFits) -> Iterator[str]:
     """Yield what the good fits are like, with their standard errors."""
-    kept = fits[fits.accepted]
+    kept, unjudged = fits[fits.accepted], not fits.judged.all()
     yield "<h2>Precision</h2>"
     if not len(kept):
         yield "<p>No fit is good.</p>"
         return
     table = summarize(kept)
-    yield "<p>Of good fits. The spread is 1.4826 times the median absolute deviation; between low "
-    yield "and high are nine of ten. Names that end in _stderr are standard errors.</p>"
+    yield f"<p>Of good fits{' and of spots without a verdict' if unjudged else ''}. "
+    yield "The spread is 1.4826 times the median absolute deviation; between low and high are nine "
+    yield "of ten. Names that end in _stderr are standard errors.</p>"
     rows = (
         (name, f"{row['median']:.4g}", f"{row['spread']:.3g}", f"{row['low']:.4g}",
-         f"{row['high']:.4g}", fits.units.get(name, ""))
+         f"{row['high']:.4g}", "nm" if name.startswith("fwhm") else fits.units.get(name, ""))
         for name, row in table.iterrows()
     )  # fmt: skip
     yield from _table(("quantity", "median", "spread", "low", "high", "unit"), rows)
-    for name in (f"x{STDERR}", "photons", *(one for one in ("sigma",) if one in kept.columns)):
+    yield "<p>Of molecules in successive frames (NeNA): "
+    try:
+        found = nena(kept)
+        errors = f", {found.kappa:.2f} standard errors" if np.isfinite(found.kappa) else ""
+        yield f"{found.precision:.3g} px along an axis{errors}; {thousands(found.pairs)} pairs.</p>"
+    except ValueError as error:
+        yield f"not measured, as {escape(str(error))}</p>"
+    for name in (f"x{STDERR}", f"z{STDERR}", "photons", "sigma"):
         if name in kept.columns:
             yield from _histogram(kept.columns[name], f"{name}, {fits.units.get(name, '')}")
 
@@ -152,7 +168,8 @@ def _drift(fits: SpotFits) -> Iterator[str]:
     yield "<h2>Drift</h2>"
     has_tracks = "track" in fits.columns
     try:
-        with warnings.catch_warnings(record=True):  # what is interpolated is only drawn here
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
             drift = fiducial_drift(fits) if has_tracks else estimate_drift(fits)
     except ValueError as error:
         yield f"<p>Not measured: {escape(str(error))}</p>"
@@ -160,6 +177,7 @@ def _drift(fits: SpotFits) -> Iterator[str]:
     way = float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
     yield f"<p>{way:.3g} px in all, by {np.median(drift.used):.0f} "
     yield f"{'fiducials' if has_tracks else 'spots that are seen again'} in most frames.</p>"
+    yield from (f"<p>{escape(str(doubt.message))}</p>" for doubt in doubts)
     yield from _plot(np.arange(len(drift)), {"y": drift.y, "x": drift.x}, "drift by frame, px")
 
 
@@ -175,10 +193,13 @@ def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
     finer = _LONGEST / max(sides)
     shape = None if image is None else image.shape
     picture = render(kept, finer, shape=shape, by=1 / finer)
-    yield _figure(_shown(np.sqrt(picture)), 1, "the good spots of all frames")
+    whole = "the good spots of all frames" + (" of all files" if len(_files(fits)) > 1 else "")
+    yield _figure(_shown(np.sqrt(picture)), 1, whole)
     if image is not None:
         index = _fullest(kept, image)
-        label = f"the frame with most spots, {index}" if index else "the image"
+        names = (*fits.index_names, "plane")
+        words = ", ".join(f"{name} {at}" for name, at in zip(names, index, strict=False))
+        label = f"where most spots are: {words}" if words else "the image"
         yield _figure(_shown(np.asarray(image[index])), min(max(int(finer), 1), 2), label)
 
 
@@ -187,10 +208,14 @@ def _doubtful(fits: SpotFits, image: Any) -> Iterator[str]:
     yield "<h2>Doubtful fits</h2>"
     left = np.flatnonzero((fits.flags & int(NOT_GOOD)) != 0)
     if not len(left):
-        yield "<p>None.</p>"
+        yield f"<p>{'None.' if fits.judged.any() else 'Unknown, as no fit has a verdict.'}</p>"
         return
     if image is None:
         yield "<p>No cut-outs are shown, as the report was made without the image.</p>"
+    else:
+        yield "<p>A circle marks the fit, whose light may be much dimmer than that of others.</p>"
+        if any(step.name == "subtract_drift" for step in fits.history):
+            yield "<p>The drift was subtracted from the fits, and is still in the image.</p>"
     for flag, count in main_reasons(fits.flags).items():
         rule, hit = RULES[flag], (fits.flags[left] & int(flag)) != 0
         rows, left = left[hit], left[~hit]
@@ -209,12 +234,12 @@ def _example(fits: SpotFits, row: int, image: Any) -> str:
     if image is None or not np.isfinite([fits.columns[axis][row] for axis in fits.axes]).all():
         return f"<p>{escape(words)}</p>"
     y, x = (fits.columns[axis][row] for axis in IN_PLANE)
-    frame = np.asarray(image[_indices(fits[row : row + 1], image)[0]])
+    frame = np.asarray(image[tuple(_indices(fits[row : row + 1], image)[0].tolist())])
     box = tuple(
         slice(max(0, min(round(float(at)), side - 1) - _REACH), round(float(at)) + _REACH + 1)
         for at, side in zip((y, x), frame.shape, strict=True)
     )
-    return _figure(_shown(frame[box]), 6, words)
+    return _figure(_shown(frame[box]), 6, words, (y - box[0].start, x - box[1].start))
 
 
 def _settings(fits: SpotFits) -> Iterator[str]:
@@ -227,7 +252,7 @@ def _settings(fits: SpotFits) -> Iterator[str]:
         return
     about, values = parameters(), fits.settings.to_dict()
     rows = (
-        (about[name].label, str(values[name]), about[name].unit, about[name].doc)
+        (about[name].label, _value(values[name]), about[name].unit, about[name].doc)
         for name in values
         if name != "noise"
     )
@@ -236,8 +261,18 @@ def _settings(fits: SpotFits) -> Iterator[str]:
         yield f"<p>{escape(str(fits.settings.noise))}</p>"
 
 
+def _value(value: Any) -> str:
+    """Return the value of a setting as text."""
+    return "not set" if value is None or value == {} else str(value)
+
+
 def _check_image(fits: SpotFits, image: Any) -> None:
     """Raise an error if the spots cannot be those of an image."""
+    if len(files := _files(fits)) > 1:
+        raise ValueError(
+            f"the table has spots of {len(files)} files, and the image is one: make a table of "
+            f"each, or choose one, fits[fits.file == {files[0]!r}]"
+        )
     shape = tuple(image.shape)
     leading = shape[: len(shape) - len(fits.axes)]
     if len(leading) != len(fits.index_names):
@@ -258,13 +293,18 @@ def _check_image(fits: SpotFits, image: Any) -> None:
         return
     index = _fullest(kept, image)
     frame = np.asarray(image[index], float)
-    seen = kept[np.array([one == index for one in _indices(kept, image)])]
+    seen = kept[(_indices(kept, image) == index).all(axis=1)]
     y, x = (np.clip(np.rint(seen.columns[axis]), 0, side - 1).astype(int)
             for axis, side in zip(IN_PLANE, frame.shape, strict=True))  # fmt: skip
     if np.median((frame[y, x] - np.median(frame)) / seen.amplitude) < _LEAST_LIGHT:
         raise ValueError(
             "the image has no light where the table has spots: choose the image that was fitted"
         )
+
+
+def _files(fits: SpotFits) -> list[str]:
+    """Return the names of the files that the spots are of, if the table says them."""
+    return sorted(set(fits.columns["file"].tolist())) if "file" in fits else []
 
 
 def _placed(fits: SpotFits) -> SpotFits:
@@ -275,15 +315,19 @@ def _placed(fits: SpotFits) -> SpotFits:
 
 def _fullest(fits: SpotFits, image: Any) -> tuple[int, ...]:
     """Return the index of the frame, or plane, with most spots."""
-    return Counter(_indices(fits, image)).most_common(1)[0][0]
+    indices = _indices(fits, image)
+    if not indices.shape[1]:
+        return ()
+    frames, counts = np.unique(indices, axis=0, return_counts=True)
+    return tuple(frames[counts.argmax()].tolist())
 
 
-def _indices(fits: SpotFits, image: Any) -> list[tuple[int, ...]]:
+def _indices(fits: SpotFits, image: Any) -> NDArray[np.int64]:
     """Return the frame of each spot as an index of the image; of a volume the plane, too."""
     along = [fits.columns[name] for name in fits.index_names]
     if "z" in fits.axes:
         along.append(np.clip(np.rint(fits.columns["z"]), 0, image.shape[-3] - 1))
-    return [tuple(int(one) for one in row) for row in zip(*along, strict=True)] or [()] * len(fits)
+    return np.stack([np.zeros(len(fits)), *along], axis=1)[:, 1:].astype(np.int64)
 
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -329,8 +373,10 @@ def _shown(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return grey
 
 
-def _figure(grey: NDArray[np.uint8], larger: int, caption: str) -> str:
-    """Return a picture in the page itself, with a caption."""
+def _figure(
+    grey: NDArray[np.uint8], larger: int, caption: str, mark: tuple[float, float] | None = None
+) -> str:
+    """Return a picture in the page itself, with a caption and a circle around a pixel."""
     rows, columns = grey.shape
     lines = np.hstack([np.zeros((rows, 1), np.uint8), grey]).tobytes()
     header = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
@@ -339,8 +385,12 @@ def _figure(grey: NDArray[np.uint8], larger: int, caption: str) -> str:
         png += struct.pack(">I", len(data)) + kind + data
         png += struct.pack(">I", zlib.crc32(kind + data))
     width = columns * larger
+    circle = ""
+    if mark is not None:
+        y, x = (larger * (float(at) + 0.5) for at in mark)
+        circle = f'<svg><circle cx="{x:.1f}" cy="{y:.1f}" r="{4 * larger}"/></svg>'
     return (
-        f'<figure><img width="{width}" alt="" src="data:image/png;base64,'
+        f'<figure>{circle}<img width="{width}" alt="" src="data:image/png;base64,'
         f'{base64.b64encode(png).decode()}"><figcaption style="width:{max(width, 140)}px">'
         f"{escape(caption)}</figcaption></figure>"
     )

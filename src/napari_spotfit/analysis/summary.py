@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..images.frames import FrameSelection, indices_along
 from ..models.columns import AXES, GROUP, GROUP_SIZE, STDERR, describe
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFr
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     names = usual_columns(fits) if columns is None else check_columns(fits, columns)
     rows = {name: _robust(fits.columns[name]) for name in names}
     if columns is None:
@@ -104,7 +104,7 @@ def per_frame(
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     names = check_columns(fits, columns)
     index = fits.index_names
     places = np.column_stack([fits.columns[name] for name in index]) if index else None
@@ -128,6 +128,8 @@ def usual_columns(fits: SpotFits) -> list[str]:
     shape = () if fits.settings is None else fits.settings.profile.shape
     known = [describe(name, [one.column for one in shape]) for name in fits.columns]
     values = [one.name for one in known if one.group == "shape" and not one.error_of]
+    if "z" in fits and "z" not in (*fits.axes, *values):  # from the widths, by a calibration
+        values.insert(0, "z")
     values += [name for name in ("photons", "background") if name in fits]
     errors = [name + STDERR for name in (*fits.axes, *values)]
     return values + [name for name in errors if name in fits]
@@ -254,7 +256,7 @@ def summarize_groups(fits: SpotFits) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     if GROUP not in fits:
         raise ValueError('the fits have no groups; fit with neighbours="joint" or "auto"')
     columns = fits.columns

@@ -71,8 +71,9 @@ def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
         names = ", ".join(f"“{one.name}”" for one in found)
         raise ValueError(f"“{image.name}” has several masks: {names}; choose one by a pattern")
     if not found[0].exists():
+        also = "" if "*" in labels else f", nor a file or folder “{labels}”"
         raise FileNotFoundError(
-            f"“{image.name}” has no mask: there is no file “{found[0].as_posix()}”"
+            f"“{image.name}” has no mask: there is no file “{found[0].as_posix()}”{also}"
         )
     if _real(found[0]) == _real(image):
         raise ValueError(

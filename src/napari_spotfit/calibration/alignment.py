@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimation.noise_line import SIGMA_PER_MAD
+from ..models.calibration import Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
-from ..models.curve import Curve, unique_range
 from .beads import LEAST_PLANES, BeadFits
 from .curves import Curves, crossing, fitted_curve, smooth_curve
 

@@ -14,9 +14,8 @@ from ..caller import warn_caller
 from ..engine.depth import located
 from ..images.camera import Camera
 from ..models.astigmatism import AstigmatismCalibration, Bead, Level, Quality
-from ..models.calibration import Calibration
+from ..models.calibration import Calibration, Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
-from ..models.curve import Curve, unique_range
 from ..settings.settings import Settings
 from .alignment import FEW, WIDTHS, Alignment, no_beads, wobble_of
 from .beads import LEAST_PLANES, BeadFits, checked_heights, checked_stack, fit_beads

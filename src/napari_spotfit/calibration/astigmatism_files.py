@@ -19,7 +19,7 @@ import numpy as np
 from ..files.table import UnreadableFileError
 from ..files.writing import unfinished
 from ..models.astigmatism import AstigmatismCalibration
-from ..models.curve import Curve, unique_range
+from ..models.calibration import Curve, unique_range
 from ..untrusted import yaml_documents
 
 #: Coefficients of Picasso's polynomials, the key of widths in nm, and the steps that we write.

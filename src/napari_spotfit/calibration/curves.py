@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.curve import Curve
+from ..models.calibration import Curve
 
 Array = NDArray[np.float64]
 

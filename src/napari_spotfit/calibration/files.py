@@ -69,7 +69,7 @@ def load_calibration(
     >>> from tempfile import TemporaryDirectory
     >>> from napari_spotfit import load_calibration
     >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
-    >>> from napari_spotfit.models.curve import Curve
+    >>> from napari_spotfit.models.calibration import Curve
     >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
     >>> calibration = AstigmatismCalibration(x, y, -400.0, 400.0)
     >>> with TemporaryDirectory() as folder:

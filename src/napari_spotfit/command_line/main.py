@@ -10,23 +10,21 @@ import click
 
 from ..version import __version__
 from .calibrate import calibrate
-from .drift import drift
 from .localize import localize
 from .machine import benchmark, info
-from .merge import merge
 from .output import (
     EXIT_STOPPED,
     discard_output,
     end_quietly,
     escaped,
+    in_options,
     write_any_text,
     write_summary,
 )
 from .pairs import pairs
-from .precision import precision
-from .render import render
 from .simulate import demo, simulate
-from .tables import convert, report
+from .table_steps import drift, merge, precision
+from .tables import convert, render, report
 
 #: Key that says whether a program reads the output.
 _FOR_PROGRAMS = "napari_spotfit.json"
@@ -67,15 +65,16 @@ class _Program(click.Group):
         except click.ClickException as error:
             if ctx.meta[_FOR_PROGRAMS]:
                 write_summary({"version": __version__, "error": error.format_message()})
-            vars(error)["message"] = escaped(error.message)  # it may quote names of files
+            command = self.commands.get(ctx.invoked_subcommand or "", self)
+            # It may quote names of files.
+            vars(error)["message"] = escaped(in_options(error.message, command))
             raise
         except KeyboardInterrupt:
             ctx.exit(EXIT_STOPPED)
 
 
 @click.group(
-    cls=_Program,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="napari-spotfit")
 def main() -> None:

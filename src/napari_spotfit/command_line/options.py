@@ -112,7 +112,7 @@ def chosen_settings(context: click.Context) -> Settings:
             select_backend(settings)
         return settings
     except (BackendUnavailableError, ImportError, TypeError, ValueError) as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(str(error).replace("\n", " ")) from None
 
 
 def _option(name: str, hint: Any, about: Parameter, default: Any) -> Callable[[Command], Command]:

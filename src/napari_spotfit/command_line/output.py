@@ -9,6 +9,7 @@ import atexit
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -33,8 +34,31 @@ EXIT_STOPPED = 130
 def write_message(text: str, level: int, least: int = USUAL) -> None:
     """Write a message for people to stderr."""
     if level >= least:
+        context = click.get_current_context(silent=True)
+        shown = text if context is None else in_options(text, context.command)
         with suppress(OSError):  # the stream may be closed
-            click.echo(escaped(text), err=True)
+            click.echo(escaped(shown), err=True)
+
+
+def in_options(text: str, command: click.Command) -> str:
+    """Return a message with the options of a command instead of Python's names of arguments.
+
+    Examples
+    --------
+    >>> command = click.Command("convert", params=[click.Option(["--pixel-size"])])
+    >>> in_options("pixel_size.csv: “pixel_size” needs pixel_size: pass pixel_size=….", command)
+    'pixel_size.csv: “pixel_size” needs --pixel-size: pass --pixel-size ….'
+    """
+    parts = re.split("(“[^”]*”)", text)  # names of files stay
+    for option in command.params:
+        flag = max(option.opts, key=len)
+        if option.name and flag.startswith("--"):
+            for place in range(0, len(parts), 2):
+                parts[place] = re.sub(rf"\b{option.name}=…", f"{flag} …", parts[place])
+                if "_" in option.name:  # no word of the language, nor a part of a path
+                    word = rf"(?<![\w./\\-]){option.name}(?![\w/\\-]|\.\w)"
+                    parts[place] = re.sub(word, flag, parts[place])
+    return "".join(parts)
 
 
 def escaped(text: str) -> str:
@@ -70,6 +94,16 @@ def refuse_equal_paths(source: Path, outputs: Mapping[str, Path | None]) -> None
                 f"{option} would be written over {taken[place]}, “{path}”: give it another name"
             )
         taken[place] = option
+
+
+@contextmanager
+def errors_written(*others: type[Exception]) -> Iterator[None]:
+    """End with a message where a file, a library or a value is wrong; with a traceback else."""
+    kinds: tuple[type[Exception], ...] = (ImportError, OSError, ValueError, *others)
+    try:
+        yield
+    except kinds as error:
+        raise click.ClickException(str(error)) from None
 
 
 @contextmanager

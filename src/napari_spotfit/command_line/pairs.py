@@ -21,6 +21,7 @@ from .output import (
     USUAL,
     VERBOSE,
     Stop,
+    errors_written,
     write_message,
     write_summary,
 )
@@ -96,12 +97,10 @@ def pairs(
     except (ImportError, OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
-    try:
-        with Stop(level) as stop, FileReporter(level, bars=workers == 1) as reporter:
-            request = PairsRequest(batch, radius, maps)
-            outcomes, found = pair_files(request, reporter, lambda: stop.asked)
-    except (ImportError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
+    reports = FileReporter(level, bars=workers == 1)
+    with errors_written(), Stop(level) as stop, reports as reporter:
+        request = PairsRequest(batch, radius, maps)
+        outcomes, found = pair_files(request, reporter, lambda: stop.asked)
     for one in found:
         for sentence in _in_words(one):
             write_message(sentence, level)

@@ -1,4 +1,4 @@
-"""Fit the spots of crowds together, on the CPU: a spot's neighbours are part of its model.
+"""Fit the spots of crowds together: a spot's neighbours are part of its model.
 
 First each spot is fitted by itself, without the pixels of its neighbours. Spots that stand alone
 keep these fits; those of a crowd are where the joint fit begins.
@@ -12,15 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import DISTANCE, EVIDENCE, GROUP
+from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
-from .backend import Columns
+from .backend import Backend, Columns
 from .block import Block, Positions
 from .cpu.layouts import SpotState
+from .crowds import SPOT, joined
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
-from .joint_columns import columns_of
-from .joint_fits import LINKED, SPOT, JointFitter, are_alike, has_variances, joined, joint_noise
+from .joint_columns import BLOB, columns_of
+from .joint_fits import LINKED, JointFitter, are_alike, has_variances, joint_noise
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -88,7 +89,9 @@ def _widths(job: FitJob) -> list[tuple[str, float | None]]:
     return [(name, known.get(name)) for name in own]
 
 
-def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns) -> Columns:
+def fit_crowds(
+    backend: Backend, job: FitJob, block: Block, positions: Positions, columns: Columns
+) -> Columns:
     """Return the columns of :meth:`.Backend.fit`, with the spots of crowds fitted together."""
     if not takes_joint_fits(job, block):
         return columns
@@ -100,7 +103,7 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
         return single | {DISTANCE: singles.distance}
     own = Positions(positions.places[rows], positions.frames[rows])
     fits = {name: columns[name][rows] for name in ("flags", "photons")}
-    crowds = _Crowds(job, block, widths, own, fits, singles.rows(rows))
+    crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if crowds.are_as_before():
         return single | {DISTANCE: singles.distance}
     if job.one_row_per_position:
@@ -147,12 +150,13 @@ class _Crowds:
     """The spots of crowds, fitted by themselves, and what joint fits make of them."""
 
     def __init__(
-        self, job: FitJob, block: Block, widths: NDArray[np.float64], positions: Positions,
-        single: Columns, singles: Singles,
+        self, backend: Backend, job: FitJob, block: Block, widths: NDArray[np.float64],
+        positions: Positions, single: Columns, singles: Singles,
     ) -> None:  # fmt: skip
         self._job, self._block, self._positions, self._widths = job, block, positions, widths
         self._flags, self._photons = single["flags"], single["photons"]
-        self._fitter, self._shape = JointFitter(job, block, widths), block.frame_shape
+        self._backend, self._shape = backend, block.frame_shape
+        self._fitter = JointFitter(backend, job, block, widths)
         #: Where joint fits begin.
         self._start = singles.places
         self._good = singles.state & SpotState.HAS_FIT != 0
@@ -219,10 +223,11 @@ class _Crowds:
                 self._is_blob |= is_blob
                 if self._job.settings.neighbours == "auto":
                     # What is no crowd has the fits of single spots.
-                    self._in_crowd = self._in_crowd & ~is_blob[self._crowd]
-                    again = self._first[is_blob[self._crowd]]
+                    is_none = is_blob | self._unexplained(fitted)
+                    self._in_crowd = self._in_crowd & ~is_none[self._crowd]
+                    again = self._first[is_none[self._crowd]]
                     again["crowd"] = self._crowd[again["candidate"]]
-                    fitted = joined([fitted[~is_blob[fitted["crowd"]]], again])
+                    fitted = joined([fitted[~is_none[fitted["crowd"]]], again])
             points = joined([points[~is_fitted], fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
@@ -353,10 +358,20 @@ class _Crowds:
             if not rows.any():
                 break
             sigma, own = width * self._widths, self._widths[-1]
-            fitter = JointFitter(self._job, self._block, sigma, widest=own)
+            fitter = JointFitter(self._backend, self._job, self._block, sigma, widest=own)
             wide = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
             found |= asked & (wide <= lost)
             asked &= wide < most
+        return found
+
+    def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which crowds of a volume have a background that no plane explains.
+
+        They have the voxels of many ROIs, each of which has a plane of its own by itself.
+        """
+        found = np.zeros(len(self._frame_of_crowd), np.bool_)
+        if len(self._widths) > len(IN_PLANE):
+            found[spots["crowd"][spots["deviance"] > BLOB * spots["tolerated"]]] = True
         return found
 
     def _is_line(self) -> NDArray[np.bool_]:

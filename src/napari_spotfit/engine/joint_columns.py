@@ -17,7 +17,7 @@ from .joint_fits import JointFitter
 from .quality.flags import LEAST_ERRORS, Flag
 
 #: How many times the deviance that noise explains that of a blob is.
-_BLOB = 1.5
+BLOB = 1.5
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
 #: Edges and uneven light are made up of points only as they are, too wide.
 _OFF, _SURE = 0.25, 2.0
@@ -112,7 +112,7 @@ def _flags_of(
         (Flag.NARROW, wider < -_OFF),
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
         (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
-        (Flag.BLOB, spots["deviance"] > _BLOB * spots["tolerated"]),
+        (Flag.BLOB, spots["deviance"] > BLOB * spots["tolerated"]),
         (Flag.POOR_FIT, spots["deviance"] > spots["tolerated"]),
     ):
         flags |= np.where(where, np.uint32(flag), np.uint32(0))

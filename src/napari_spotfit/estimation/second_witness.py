@@ -38,7 +38,7 @@ _LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
 #: Quantiles of the heights of white noise's maxima, and what they are in deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
 #: The least number of maxima.
-_LEAST_MAXIMA = 50
+_LEAST_MAXIMA = 25
 #: With less than this share of a kernel on good pixels there is no result.
 _LEAST_GOOD = 0.5
 

@@ -260,9 +260,7 @@ def check_titles(table: SpotTable) -> None:
         raise ValueError(f"two columns have the title {twice!r}; rename or delete one of them")
 
 
-def _format(
-    path: Path,
-) -> tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]:
+def _format(path: Path) -> tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]:
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise ValueError(f"the name of a file of spots {_ENDINGS}; got “{path.name}”")
@@ -364,7 +362,7 @@ def _try(place: Path, foreign: Format, image: ImageInfo) -> None:
         except PixelSizeNeededError:
             raise PixelSizeNeededError(
                 f"“{place.name}” would have lengths in nm or µm, but the size of a pixel is "
-                "unknown: pass pixel_size=… or --pixel-size in nm"
+                "unknown: pass pixel_size=… in nm"
             ) from None
 
 

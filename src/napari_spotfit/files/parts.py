@@ -316,8 +316,7 @@ def _naming_part(path: Path) -> Iterator[None]:
             if parts_in(path.parent):
                 kept = "The parts before it are kept: run again to continue after them"
         raise PartsError(
-            code,
-            f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. {kept}",
+            code, f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. {kept}"
         ) from error
 
 

@@ -23,7 +23,7 @@ from ..images.camera import PerPixel
 from ..images.channels import NO_MAPS, Maps
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration
-from ..results.joining import in_frame_order
+from ..results.fit_parts import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
@@ -132,7 +132,8 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         found = backend.detect(block, detection)
         numbers, places = places_of(found, chunk.block)
         positions = Positions(places, found.frame)
-        columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))
+        columns = backend.fit(job, block, positions)
+        columns = fit_crowds(backend, job, block, positions, columns)
         rows = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, rows)
         columns["score"] = scores_of(rows, found.score)

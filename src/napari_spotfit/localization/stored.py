@@ -37,7 +37,7 @@ from ..images.channels import Maps
 from ..images.frames import FrameReader, FrameSelection
 from ..images.identity import identity, values_identity
 from ..images.reading import all_before
-from ..results.joining import in_whole_groups
+from ..results.fit_parts import in_whole_groups
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings

@@ -26,8 +26,7 @@ from ..images.files.image_file import ImageFile
 from ..images.files.opening import opened
 from ..images.frames import FrameReader, FrameSelection
 from ..models.columns import CHANNEL
-from ..results.fit_parts import FitParts
-from ..results.joining import joined_parts
+from ..results.fit_parts import FitParts, joined_parts
 from ..results.saving import load_fits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bounds import number
-from .calibration import Calibration
+from .calibration import TABLE, Calibration, Curve, unique_range
 from .columns import COLUMNS, STDERR, Column
-from .curve import TABLE, Curve, unique_range
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
 
 Array = NDArray[np.float64]
@@ -119,7 +118,7 @@ class AstigmatismCalibration(Calibration):
     Examples
     --------
     >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
-    >>> from napari_spotfit.models.curve import Curve
+    >>> from napari_spotfit.models.calibration import Curve
     >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
     >>> calibration = AstigmatismCalibration(x, y, -400.0, 400.0)
     >>> z, error, p = calibration.locate(1.3, calibration.y(250.0), 0.02, 0.03, 0.1)
@@ -241,7 +240,7 @@ class AstigmatismCalibration(Calibration):
         Examples
         --------
         >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
-        >>> from napari_spotfit.models.curve import Curve
+        >>> from napari_spotfit.models.calibration import Curve
         >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
         >>> AstigmatismCalibration(x, y, -400.0, 400.0).with_index(0.75).range
         (-300.0, 300.0)

@@ -1,13 +1,28 @@
-"""Parts of a table of fits, which need not fit in memory together."""
+"""Parts of a table of fits, which need not fit in memory together, and joining them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .spot_fits import SpotFits
+from ..engine import threads
+from ..engine.rois import scatter_rows
+from ..models.columns import GROUP, GroupCounter, numbered
+from .spot_fits import SpotFits, on_host
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Columns = Mapping[str, NDArray[Any]]
+
+#: Factor by which allocated columns exceed the length predicted from the parts so far.
+_MARGIN = 1.1
+#: Number of parts that are copied at a time.
+_AT_ONCE = 4
 
 
 class FitParts:
@@ -47,6 +62,16 @@ def refuse_iterator(parts: Iterable[Any]) -> None:
         )
 
 
+def refuse_parts(fits: SpotFits | Iterable[SpotFits]) -> None:
+    """Raise a TypeError if fits of beads, which must be in one table, are parts."""
+    if isinstance(fits, (FitParts, Sequence, Iterator)):
+        raise TypeError(
+            f"beads are linked in one table, a SpotFits; got {type(fits).__name__}: choose their "
+            "fits from each part first, such as the brightest, "
+            "SpotFits.concatenate([part[part.photons > 5000] for part in parts])"
+        )
+
+
 def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> SpotFits:
     """Return fits, or of parts the good ones in memory, with no more columns than are needed.
 
@@ -63,12 +88,133 @@ def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> Spo
 
 
 def _few_columns(part: SpotFits, names: Collection[str]) -> SpotFits:
-    if not isinstance(part, SpotFits):
-        raise TypeError(f"parts of fits are SpotFits; got {type(part).__name__}")
-    part = part.to_host()
+    part = on_host(part)
     good = part.accepted
     kept = {
         name: values[good] for name, values in part.columns.items()
         if name in names or name in part.index_names
     }  # fmt: skip
     return part.with_columns(kept | {"flags": np.zeros(np.count_nonzero(good), np.uint32)})
+
+
+def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
+    """Join parts of fits in order.
+
+    Parts are copied in a thread while the next ones are computed, into columns of a predicted
+    length. Memory beyond the end is never touched.
+
+    Parameters
+    ----------
+    parts : iterable of (SpotFits, float)
+        At least one, each with the fraction of all work that is done after it.
+
+    Examples
+    --------
+    >>> from napari_spotfit import fit_spots, simulate_spots
+    >>> fits = fit_spots(simulate_spots(100, photons=2000, seed=1)[0])
+    >>> both = joined_parts([(fits[:30], 0.5), (fits[30:], 1.0)])
+    >>> len(both), (both.x == fits.x).all()
+    (100, np.True_)
+    """
+    first: SpotFits | None = None
+    columns: Columns = {}
+    count = room = 0
+    under_way: deque[Future[None]] = deque()
+    apart = GroupCounter()
+    for fits, share in parts:
+        own = apart(fits.columns)
+        if first is None:
+            first, columns, count, room = fits, own, len(fits), len(fits)
+            continue
+        last = count + len(fits)
+        if last > room:
+            room = max(int(_MARGIN * last / (share or 1.0)), last)
+            _wait(under_way, 0)
+            columns = _grown(columns, count, room)
+        # In a thread: writing to new memory takes longest, as the system allocates it.
+        under_way.append(threads.pool().submit(_put, own, columns, count, last))
+        _wait(under_way, _AT_ONCE)
+        count = last
+    _wait(under_way, 0)
+    if first is None:
+        raise ValueError("there are no fits to join")
+    if count == len(first):
+        return first
+    columns = {name: column[:count] for name, column in columns.items()}
+    return SpotFits(columns, first.index_names, first.settings)
+
+
+def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotFits:
+    """Join fits of different frames, sorted by frame; spots of a frame stay in order.
+
+    Parameters
+    ----------
+    parts : sequence of SpotFits
+        At least one.
+    leading : tuple of int
+        Number of frames along each leading axis.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    joined = joined_parts((part, (i + 1) / len(parts)) for i, part in enumerate(parts))
+    if not leading:
+        return joined
+    index = [joined.columns[name] for name in joined.index_names]
+    frame = np.ravel_multi_index(index, leading)
+    ordered = joined[np.argsort(frame, kind="stable")]
+    if GROUP not in ordered:
+        return ordered
+    columns = ordered.columns | {GROUP: numbered(ordered.group)}
+    return SpotFits(columns, ordered.index_names, ordered.settings)
+
+
+def in_whole_groups(pieces: Iterator[SpotFits]) -> Iterator[SpotFits]:
+    """Redivide pieces so that none splits a group; number the groups of each piece from 0.
+
+    Parameters
+    ----------
+    pieces : iterator of SpotFits
+        At least one; group numbers ascend over all.
+    """
+    held = next(pieces)
+    if GROUP not in held:
+        yield held
+        yield from pieces
+        return
+
+    def counted(rows: slice) -> SpotFits:
+        columns = {name: column[rows] for name, column in held.columns.items()}
+        columns[GROUP] = numbered(columns[GROUP])
+        return SpotFits(columns, held.index_names, held.settings)
+
+    for piece in pieces:
+        if not len(piece):
+            continue
+        joined = {
+            name: np.concatenate([column, piece.columns[name]])
+            for name, column in held.columns.items()
+        }
+        held = SpotFits(joined, held.index_names, held.settings)
+        last = int(np.searchsorted(held.group, held.group[-1]))
+        yield counted(slice(last))
+        held = held[last:]
+    yield counted(slice(None))
+
+
+def _wait(under_way: deque[Future[None]], most: int) -> None:
+    """Wait until at most ``most`` copies are pending."""
+    while len(under_way) > most:
+        under_way.popleft().result()
+
+
+def _grown(columns: Columns, count: int, room: int) -> Columns:
+    """Return larger columns with the first rows copied."""
+    before = {name: np.ascontiguousarray(column[:count]) for name, column in columns.items()}
+    grown = {name: np.empty(room, column.dtype) for name, column in columns.items()}
+    _put(before, grown, 0, count)
+    return grown
+
+
+def _put(part: Columns, columns: Columns, first: int, last: int) -> None:
+    """Copy all columns of a part in one call, which releases the interpreter."""
+    scatter_rows(part, None, {name: column[first:last] for name, column in columns.items()})

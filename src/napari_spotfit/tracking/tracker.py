@@ -18,14 +18,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .displacement import Displacement
-from .fiducials import (
-    NOT_FOUND,
-    Fiducials,
-    Scatter,
-    closer_than,
-    find_fiducials,
-    shift_after_jump,
-)
+from .fiducials import NOT_FOUND, Fiducials, Scatter, closer_than, find_fiducials, shift_after_jump
 from .heights import Heights, Rise
 
 Floats = NDArray[np.float64]

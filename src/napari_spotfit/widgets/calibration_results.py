@@ -9,33 +9,23 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QComboBox,
-    QFileDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QPushButton,
-    QTableWidget,
-    QTableWidgetItem,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QTableWidgetItem, QVBoxLayout, QWidget
 
 from ..calibration.microscope_quality import MicroscopeQuality
 from ..models.astigmatism import AstigmatismCalibration, Bead
 from ..results.numbers import MISSING
-from .parts.layout import explain, fill, guard_wheel, show_whole_rows
+from .parts.boxes import Choice
+from .parts.layout import TextTable, ask_to_save, button, explain, fill
 from .parts.messages import StatusLine
 from .parts.plots import BLUE, GREY, ORANGE, Plot, faint
 
-_TITLES = ("bead", "x (nm)", "y (nm)", "z (nm)", "")
-_AXES, _ROW, _DOT, _LEAST = "xyz", 22, 12, 140
+_TITLES = dict.fromkeys(("bead", "x (nm)", "y (nm)", "z (nm)", ""), "")
+_AXES, _DOT, _LEAST = "xyz", 12, 140
 _MAP_TIP = (
     "<p>The full width at half maximum of each bead that is used, where it lies: yellow is wide, "
     "blue narrow. One side wider than the other: tilt, or a field that is not flat.</p>"
 )
-_BEAD_TITLES = ("bead", "z [nm]", "photons", "residual [px]", "")
-_BEAD_ROW = 22
+_BEAD_TITLES = dict.fromkeys(("bead", "z [nm]", "photons", "residual [px]", ""), "")
 _UNTICKED = "unticked"
 #: Pixels within which a bead is the same one.
 _SAME = 2.0
@@ -67,20 +57,14 @@ class QualityPage(QWidget):
         self.map.setAspectLocked(True)
         self.dots = pg.ScatterPlotItem(size=_DOT, pen=None, hoverable=True, tip=_tip)
         self.map.addItem(self.dots)
-        self.axis, self.save_button = QComboBox(), QPushButton("Save CSV…")
-        self.axis.addItems([f"width along {axis}" for axis in _AXES])
-        self.table = QTableWidget(0, len(_TITLES))
-        self.table.setHorizontalHeaderLabels(_TITLES)
-        show_whole_rows(self.table, _ROW)
-        header = self.table.horizontalHeader()
-        assert header is not None
-        header.setStretchLastSection(True)
-        guard_wheel(self.axis)
+        tip = "<p>Along which axis the map shows widths.</p>"
+        self.axis = Choice("Axis of the map", tip, (f"width along {axis}" for axis in _AXES))
+        tip = "Save all beads and theory as a CSV file."
+        self.save_button = button("Save CSV…", tip, self._ask_save, "Save CSV")
+        self.table = TextTable(_TITLES)
+        self.table.heading.setStretchLastSection(True)
         explain(self.map, "Map of widths", _MAP_TIP)
-        explain(self.axis, "Axis of the map", "<p>Along which axis the map shows widths.</p>")
-        explain(self.save_button, "Save CSV", "<p>Save all beads and theory as a CSV file.</p>")
         self.axis.currentIndexChanged.connect(lambda: self._draw())
-        self.save_button.clicked.connect(lambda: self._ask_save())
         row = fill(QHBoxLayout(), self.axis, self.save_button)
         fill(QVBoxLayout(self), self.status, row, (self.map, 2), (self.table, 1))
 
@@ -104,8 +88,7 @@ class QualityPage(QWidget):
                 f"{bead.y:.0f}, {bead.x:.0f}",
                 *(f"{width:.0f}" if bead.used else MISSING for width in widths), bead.reason,
             ]  # fmt: skip
-            for column, words_of in enumerate(texts):
-                self.table.setItem(row, column, QTableWidgetItem(words_of))
+            self.table.put_texts(row, texts, left=len(texts))
         self.table.resizeColumnsToContents()
         self._draw()
 
@@ -135,25 +118,20 @@ class QualityPage(QWidget):
         )  # fmt: skip
 
     def _ask_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save widths", "widths.csv", "Table (*.csv)")
-        if path:
-            self.save(Path(path))
+        if chosen := ask_to_save(self, "Save widths", "widths", ".csv", "Table (*.csv)"):
+            self.save(chosen[0])
 
 
 def _tip(x: float, y: float, data: float) -> str:
     return f"y {y:.0f}, x {x:.0f}: {data:.0f} nm"
 
 
-class BeadTable(QTableWidget):
+class BeadTable(TextTable):
     """Beads, each with a tick; one that is not used says why."""
 
     def __init__(self) -> None:
-        super().__init__(0, len(_BEAD_TITLES))
-        self.setHorizontalHeaderLabels(_BEAD_TITLES)
-        show_whole_rows(self, _BEAD_ROW)
-        header = self.horizontalHeader()
-        assert header is not None
-        header.setStretchLastSection(True)
+        super().__init__(_BEAD_TITLES)
+        self.heading.setStretchLastSection(True)
         self._beads: list[Bead] = []
 
     @property

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Qt, Signal
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QHeaderView,
-    QTableWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QVBoxLayout, QWidget
 
 from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, WAITING, Outcome
 from ..batch.request import Batch, images_of
@@ -34,7 +27,7 @@ from .layers.history import history_of
 from .layers.points import layer_name, make_points_layer, points_arguments
 from .parts import remember
 from .parts.docking import Follower
-from .parts.layout import Scrolled, button, explain, fill, put_texts, show_whole_rows
+from .parts.layout import Scrolled, TextTable, button, explain, fill
 from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Steps, Work
 
@@ -245,29 +238,21 @@ _COLUMNS = {
 _FRAMES, _BYTES = 100, 256 << 20
 
 
-class FilesTable(QTableWidget):
+class FilesTable(TextTable):
     """A row for each file of a batch."""
 
     #: The outcome of a file to open.
     open_requested = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__(0, len(_COLUMNS))
+        super().__init__(_COLUMNS)
         self._outcomes: list[Outcome] = []
         self._rows: dict[str, int] = {}
-        self.setHorizontalHeaderLabels(list(_COLUMNS))
-        for place, meaning in enumerate(_COLUMNS.values()):
-            item = self.horizontalHeaderItem(place)
-            assert item is not None
-            item.setToolTip(meaning)
         explain(self, "Files", _TIP)
-        show_whole_rows(self, 22)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setWordWrap(False)
-        titles = self.horizontalHeader()
-        assert titles is not None
-        titles.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        titles.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        self.heading.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.heading.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.activated.connect(lambda index: self.open_requested.emit(self._outcomes[index.row()]))
 
@@ -291,7 +276,7 @@ class FilesTable(QTableWidget):
             self._fill(row, outcome)
 
     def _fill(self, row: int, outcome: Outcome) -> None:
-        put_texts(self, row, _texts(outcome), left=2)
+        self.put_texts(row, _texts(outcome), left=2)
         for column in range(self.columnCount()):
             if (item := self.item(row, column)) is not None:
                 item.setToolTip(_tooltip(outcome))

@@ -12,13 +12,7 @@ from magicgui.widgets import ComboBox, LineEdit
 from napari.utils.notifications import show_info
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QDialog,
-    QFileDialog,
-    QHBoxLayout,
-    QTableWidget,
-    QVBoxLayout,
-)
+from qtpy.QtWidgets import QDialog, QFileDialog, QHBoxLayout, QVBoxLayout
 
 from ..files.exchange.delimited import titles_of
 from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
@@ -34,7 +28,7 @@ from .layers.selection import bring_into_sight
 from .napari_compat import is_image, itself, main_window
 from .parts.boxes import LayerChoice
 from .parts.form import Number, align_labels, control_of, put_beside, rows_of
-from .parts.layout import Label, button, explain, fill, guard_wheel, put_texts, show_whole_rows
+from .parts.layout import Label, TextTable, button, explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
 from .saved_layers import name_of_layer, pixel_size_of_images
@@ -362,13 +356,12 @@ def _ends(values: Any) -> str:
     return f"{values.min():.1f} to {values.max():.1f}"
 
 
-class FirstRows(QTableWidget):
+class FirstRows(TextTable):
     """A table of the first rows."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__({})
         explain(self, "First localisations", _TIP)
-        show_whole_rows(self, 22)
 
     def show_fits(self, fits: SpotFits | None) -> None:
         """Show the first rows of fits, or nothing."""
@@ -387,5 +380,5 @@ class FirstRows(QTableWidget):
         self.setHorizontalHeaderLabels(titles)
         for row, values in enumerate(table.itertuples(index=False)):
             texts = (f"{one:.6g}" if isinstance(one, float) else str(one) for one in values)
-            put_texts(self, row, texts)
+            self.put_texts(row, texts)
         self.resizeColumnsToContents()

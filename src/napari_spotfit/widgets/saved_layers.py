@@ -198,10 +198,7 @@ def table_of_layer(
     known = {name: StoredColumn(values.dtype.name, role=LAYER) for name, values in more.items()}
     image = {key: metadata[f"image_{key}"] for key in _IMAGE if f"image_{key}" in metadata}
     about = replace(
-        table.about,
-        columns={**table.about.columns, **known},
-        image=image or None,
-        layer=look,
+        table.about, columns={**table.about.columns, **known}, image=image or None, layer=look
     )
     return SpotTable({**table.columns, **more}, about)
 

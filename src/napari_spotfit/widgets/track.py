@@ -9,11 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QLineEdit,
-)
+from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QLineEdit
 
 from ..tracking.controller import Controller
 from ..tracking.session import Snapshot, TrackingSession

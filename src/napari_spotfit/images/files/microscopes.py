@@ -184,11 +184,7 @@ class _Frames:
     """Reads frames at the positions that the index gives."""
 
     def __init__(
-        self,
-        path: Path,
-        places: list[Any],
-        frame: tuple[int, int],
-        dtype: np.dtype[Any],
+        self, path: Path, places: list[Any], frame: tuple[int, int], dtype: np.dtype[Any]
     ) -> None:
         self._path, self._places, self._frame, self._dtype = path, places, frame, dtype
 

@@ -228,7 +228,7 @@ def _warn_of_more(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], besi
     if there > shape[0] > 0:
         warn_caller(
             f"“{path.name}” has {there} frames, but “{beside}” says {shape[0]}: the others are "
-            "ignored. Correct that number to read them",
+            "ignored. Correct that number to read them"
         )
 
 

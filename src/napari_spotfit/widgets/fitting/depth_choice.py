@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QComboBox, QFileDialog
+from qtpy.QtCore import QObject, QSignalBlocker, Signal
+from qtpy.QtWidgets import QFileDialog
 
 from ...calibration.files import load_calibration
 from ...models.calibration import Calibration
-from ..parts.layout import guard_wheel
+from ..parts.boxes import Choice
 
 OPENED = "Calibrations (*.h5 *.hdf5 *.yaml *.yml *.xml *.mat)"
 _NONE, _OPEN = "no calibration", "Open a file…"
@@ -45,7 +45,7 @@ class _Known(QObject):
 KNOWN = _Known()
 
 
-class DepthChoice(QComboBox):
+class DepthChoice(Choice):
     """The calibration of fits: none, one of this session, or that of a file."""
 
     #: Another calibration is chosen.
@@ -54,12 +54,9 @@ class DepthChoice(QComboBox):
     failed = Signal(str)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(room=7)
         #: The one that is chosen.
         self.calibration: Calibration | None = None
-        self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(7)
-        guard_wheel(self)
         self._list()
         self.activated.connect(self._on_activated)
         KNOWN.changed.connect(self._list)
@@ -98,16 +95,15 @@ class DepthChoice(QComboBox):
 
     def _list(self) -> None:
         """List what can be chosen, and show what is."""
-        self.blockSignals(True)
-        self.clear()
-        self.addItem(_NONE, "")
-        for name, calibration in KNOWN.by_name.items():
-            self.addItem(name, name)
-            self.setItemData(self.count() - 1, calibration.words, 3)  # as a tooltip
-            if calibration == self.calibration:
-                self.setCurrentIndex(self.count() - 1)
-        self.addItem(_OPEN)
-        self.blockSignals(False)
+        with QSignalBlocker(self):
+            self.clear()
+            self.addItem(_NONE, "")
+            for name, calibration in KNOWN.by_name.items():
+                self.addItem(name, name)
+                self.setItemData(self.count() - 1, calibration.words, 3)  # as a tooltip
+                if calibration == self.calibration:
+                    self.setCurrentIndex(self.count() - 1)
+            self.addItem(_OPEN)
 
     def _on_activated(self, index: int) -> None:
         if self.itemData(index) is not None:

@@ -1,4 +1,4 @@
-"""The status of *Fit spots*: the progress of a fit, and messages about the chosen image."""
+"""The status of *Fit spots*: progress of a fit, messages about the chosen image, and advice."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QWidget
 
 from ..layers.points import is_preview
-from ..parts.layout import button, fill
+from ..parts.layout import button, fill, sentence
 from ..parts.messages import StatusLine, number, report, time_left
 from ..parts.work import delayed
 from .layer_fit import CancelledError, ImageChangedError
@@ -17,6 +18,7 @@ from .layer_fit import CancelledError, ImageChangedError
 if TYPE_CHECKING:
     from napari.layers import Layer, Points
 
+    from .job import Advice
     from .layer_fit import FitRun, LayerFit
     from .settings_panel import SettingsPanel
 
@@ -206,3 +208,31 @@ def _is_plain(summary: str) -> bool:
 
 def _failed(fit: LayerFit) -> bool:
     return fit.error is not None and type(fit.error) is not CancelledError
+
+
+class AdviceLine(QWidget):
+    """One line that says why most fits are doubtful, and a button that mends it."""
+
+    #: The settings to fit again with.
+    accepted = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.label, self.button = sentence(), button("", slot=self._on_clicked)
+        self._advice: Advice | None = None
+        fill(QHBoxLayout(self), (self.label, 1), self.button)
+        self.hide()
+
+    def show_advice(self, advice: Advice | None, image: str = "") -> None:
+        """Show why most are doubtful, of an image that is named; nothing without advice."""
+        self._advice = advice
+        self.setVisible(advice is not None)
+        if advice is not None:
+            whose = f" of “{image}”" if image else ""
+            self.label.setText(f"⚠ Most{whose} are doubtful: {advice.why}.")
+            self.button.setText(advice.offer)
+            self.button.setVisible(bool(advice.offer))
+
+    def _on_clicked(self) -> None:
+        if self._advice is not None:
+            self.accepted.emit(self._advice.settings)

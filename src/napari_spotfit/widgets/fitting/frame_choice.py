@@ -6,14 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ...images.arrays import fitted_by_plane, plane_axis
 from ...images.frames import FrameSelection
 from ...settings.validation import Parameter
 from ..layers import images
-from ..parts.boxes import NumberBox
-from ..parts.layout import Label, explain, fill, guard_wheel, sentence
+from ..parts.boxes import Choice, NumberBox
+from ..parts.layout import Label, explain, fill, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -66,9 +66,7 @@ class FrameChoice(QWidget):
         self.kinds: dict[int, AxisKind] = {}
         self._labels: list[QLabel] = []
         #: Asks whether a z-stack is one of planes or a volume; hidden for other images.
-        self.stack = QComboBox()
-        explain(self.stack, "Planes or a volume", _DEPTH_TIP)
-        guard_wheel(self.stack)
+        self.stack = Choice("Planes or a volume", _DEPTH_TIP)
         self.stack.activated.connect(self._on_depth)
         #: The warning about planes.
         self.planes = sentence()
@@ -198,7 +196,7 @@ class AxisChoice(QWidget):
 
     def __init__(self, name: str, length: int):
         super().__init__()
-        self.mode = QComboBox()
+        self.mode = Choice(name, _FRAME_TIP)
         for mode in (_ALL, _CURRENT, _RANGE):
             self.mode.addItem(mode, mode)
         about = Parameter("Frame", "", "fit", minimum=0, maximum=length - 1)
@@ -208,12 +206,8 @@ class AxisChoice(QWidget):
         fill(QHBoxLayout(self.ends), (self.first, 1), Label("–"), (self.last, 1))
         fill(QVBoxLayout(self), self.mode, self.ends, spacing=4)
         for box, what in ((self.first, "First"), (self.last, "Last")):
-            box.setAccessibleName(f"{what} index, {name}")
+            explain(box, f"{what} index, {name}", _FRAME_TIP)
         self.last.setValue(length - 1)
-        guard_wheel(self.mode)
-        for control in (self.mode, self.first, self.last):
-            control.setToolTip(_FRAME_TIP)
-        self.mode.setAccessibleName(name)
         self.mode.setMinimumWidth(_CHOICE)
         self.mode.currentIndexChanged.connect(self._on_mode)
         self.first.valueChanged.connect(self.last.setMinimum)
@@ -234,22 +228,20 @@ class AxisChoice(QWidget):
         self.changed.emit()
 
 
-class AxisKind(QComboBox):
+class AxisKind(Choice):
     """Asks whether an axis without a name is time, z or channel; the answer can be changed."""
 
     #: The answer.
     chosen = Signal(str)
 
     def __init__(self, name: str, kind: str | None):
-        super().__init__()
+        super().__init__(f"What {name} is", _KIND_TIP)
         if kind is None:
             self.addItem(_QUESTION, None)
         for word in _KINDS:
             self.addItem(word, word)
         self.setCurrentIndex(max(self.findData(kind), 0))
-        explain(self, f"What {name} is", _KIND_TIP)
         self.setMinimumWidth(_CHOICE)
-        guard_wheel(self)
         self.activated.connect(self._on_activated)
 
     def _on_activated(self) -> None:

@@ -1,4 +1,4 @@
-"""What is fitted of an image, and the fit itself, in the worker thread."""
+"""What is fitted of an image, the fit itself in the worker thread, and advice on its result."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...engine.quality.flags import reasons_in_words
+from ...engine.quality.flags import Flag, main_reasons, reasons_in_words
 from ...estimation.camera_check import CameraCheck
 from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import to_host
@@ -19,13 +21,12 @@ from ...images.frames import FrameReader, FrameSelection, indices_along
 from ...localization.channels import joined_channels
 from ...localization.localize import Part, localize_parts, parts_by_channel
 from ...results.spot_fits import SpotFits
-from ...settings.settings import Settings
+from ...settings.settings import Settings, parameters
 from ..layers.appearance import Look, with_look
 from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments
 from ..parts.messages import number
 from ..parts.work import Steps
-from .advice import Advice, advice, most_are_doubtful
 
 #: Bytes of the image that are read at once.
 _BLOCK = 1 << 26
@@ -33,6 +34,27 @@ _NO_NUMBERS = (
     "there are pixels in their ROIs that are no numbers (NaN). Mark these in a layer, and choose "
     "it under More settings ▸ Bad pixels, to exclude them"
 )
+#: How many fits there must be at least, and how far a given σ may be from that of the image.
+_LEAST, _OFF = 5, 1.4
+#: The settings that may have made most fits doubtful, by what is wrong with those.
+_CAUSES = {
+    Flag.NOT_CONVERGED: ("max_iterations", "min_delta", "min_step", "roi_size"),
+    Flag.WEAK: ("threshold", "false_spots"),
+    Flag.NEGATIVE: ("threshold", "false_spots"),
+    Flag.MOVED: ("roi_size", "neighbours"),
+    Flag.AT_BOUND: ("roi_size",),
+    Flag.ELONGATED: ("model",),
+}
+#: What else most fits may have in common.
+_WORDS = {
+    Flag.NOT_CONVERGED: "the fits do not converge: is it an image of spots?",
+    Flag.WEAK: "they are hardly above the noise: allow fewer false spots",
+    Flag.NEGATIVE: "they are dark places: fit the image's negative",
+    Flag.ELONGATED: "they are longer than wide: are these spots? An elliptical model may fit",
+    Flag.SATURATED: "the camera was saturated: expose less",
+}
+_OF_WIDTH = (Flag.WIDE, Flag.NARROW)
+_DEFAULTS = Settings()
 
 
 class IncompleteFitError(RuntimeError):
@@ -253,3 +275,50 @@ def _why_invalid(image: Any, fits: SpotFits) -> str:
     part = (slice(n, n + side) for n, side in zip(corner, fits.settings.roi_shape, strict=True))
     roi = np.asarray(image[index][tuple(part)])
     return "" if np.isfinite(roi).all() else _NO_NUMBERS
+
+
+class Advice(NamedTuple):
+    """Why most fits are doubtful, and the settings with which they would not be."""
+
+    why: str
+    #: What a button offers; nothing if there is no such setting.
+    offer: str = ""
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+def most_are_doubtful(good: NDArray[np.bool_]) -> bool:
+    """Whether most of some fits are not good."""
+    return len(good) >= _LEAST and 2 * int(np.count_nonzero(good)) < len(good)
+
+
+def advice(flags: NDArray[Any], given: Settings, sigma: float | None) -> Advice:
+    """Return why most fits are doubtful.
+
+    Parameters
+    ----------
+    flags : ndarray
+        Those of all fits.
+    given : Settings
+        What was set, before anything was estimated.
+    sigma : float or None
+        The σ that the image shows, if one was given; None if it shows none.
+    """
+    if given.sigma and sigma and not 1 / _OFF < given.sigma / sigma < _OFF:
+        shown = f"{sigma:.3g} px"
+        why = f"σ is given as {given.sigma:g} px, the image shows {shown}"
+        return Advice(why, f"Fit with {shown}", {"sigma": None})
+    reasons = main_reasons(flags)
+    reason = max(reasons, key=lambda one: reasons[one])
+    for name in _CAUSES.get(reason, ()):
+        value, default = getattr(given, name), getattr(_DEFAULTS, name)
+        if value != default:
+            return Advice(_cause(name, value), "Fit with its default", {name: default})
+    if reason in _OF_WIDTH:
+        return Advice("there are no spots of one width here: is it an image of spots?")
+    return Advice(_WORDS.get(reason, "see why in the legend"))
+
+
+def _cause(name: str, value: Any) -> str:
+    about = parameters()[name]
+    shown = getattr(value, "name", value)
+    return f"{about.label} is given as {shown} {about.unit}".rstrip()

@@ -21,14 +21,12 @@ from ..layers.maps import layer_maps
 from ..layers.result_layers import show_result, unchanged_result
 from ..parts.remember import remember_fit
 from ..parts.work import Work
-from .job import Fitted, IncompleteFitError, Job, counts_in_words, fit_job, summary
+from .job import Advice, Fitted, IncompleteFitError, Job, counts_in_words, fit_job, summary
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.components import LayerList
     from napari.layers import Image, Layer, Points
-
-    from .advice import Advice
 
 
 #: Seconds for which steps of showing results are done in a row.

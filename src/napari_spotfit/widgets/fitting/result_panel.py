@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QMenu, QPushButton, QWidget
+from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 from superqt import QElidingLabel
 
 from ..layers.appearance import (
@@ -26,8 +26,9 @@ from ..layers.appearance import (
 from ..layers.history import history_of
 from ..layers.images import bind_image, image_of, images_for
 from ..layers.points import is_preview, is_result, width_of
+from ..parts.boxes import Choice
 from ..parts.color_legend import BarOnCanvas, ColorBar
-from ..parts.layout import HEADING, Label, add_action, explain, fill, guard_wheel, sentence
+from ..parts.layout import HEADING, Label, add_action, button, fill, sentence
 from ..parts.messages import number
 from ..table.features import read_units
 from ..table.legend import CanvasLegend, Legend
@@ -98,17 +99,15 @@ class ResultPanel(QWidget):
         self.layer: Points | None = None
         self._seen: _Colors | None = None
         #: How many spots are good; unfolds the panel.
-        self.heading = QPushButton()
-        self.heading.setCheckable(True)
+        self.heading = button("", _HEADING_TIP, checkable=True)
         self.heading.setStyleSheet(HEADING)
         self.heading.setMinimumWidth(120)
-        self.heading.setToolTip(_HEADING_TIP)
         self.title = QElidingLabel()
         # Names are the user's: what looks like HTML in them is none.
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setStyleSheet("font-weight: bold")
-        self.face, self.colormap = QComboBox(), QComboBox()
-        self.colormap.addItems(COLORMAPS)
+        self.face = Choice("Face colour", _FACE_TIP)
+        self.colormap = Choice("Colour map", _MAP_TIP, COLORMAPS)
         #: The layer's filters, which the widget Results has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
@@ -116,14 +115,8 @@ class ResultPanel(QWidget):
         self.marks, self.channels = MarkBox(viewer), ChannelColors(viewer)
         self.shown, self.image = sentence(), ImageTie(viewer)
         self.shown.setToolTip(_SHOWN_TIP)
-        for box, name, tip in (
-            (self.face, "Face colour", _FACE_TIP),
-            (self.colormap, "Colour map", _MAP_TIP),
-        ):
-            box.setObjectName(name)
-            explain(box, name, tip)
-            guard_wheel(box)
         for box in (self.marks, self.face, self.colormap):
+            box.setObjectName(box.accessibleName())
             box.setMinimumWidth(_LEAST)  # a long name does not widen the panel
         self._lay_out()
         self.face.activated.connect(self._on_face)
@@ -324,7 +317,7 @@ def _of_channels(layers: list[Points]) -> bool:
     return any(layer.metadata.get("face") == OWN_COLOR for layer in layers)
 
 
-class MarkBox(QComboBox):
+class MarkBox(Choice):
     """Chooses the mark of the good fits of a layer, or hides the layer.
 
     Parameters
@@ -337,12 +330,9 @@ class MarkBox(QComboBox):
     chosen = Signal(str)
 
     def __init__(self, viewer: Viewer):
-        super().__init__()
+        super().__init__("Marks", MARK_TIP)
         self._viewer = viewer
         self._layer: Points | None = None
-        self.setObjectName("Marks")
-        explain(self, "Marks", MARK_TIP)
-        guard_wheel(self)
         self.activated.connect(self._on_activated)
 
     def look(self, layer: Points | None) -> None:
@@ -387,8 +377,8 @@ class ImageTie(QWidget):
         super().__init__()
         self._viewer = viewer
         self._layer: Points | None = None
-        self.label, self.button = sentence(), QPushButton("Choose it")
-        explain(self.button, "Choose the image of these spots", _TIE_TIP)
+        name, self.label = "Choose the image of these spots", sentence()
+        self.button = button("Choose it", _TIE_TIP, name=name)
         menu = QMenu(self.button)
         menu.aboutToShow.connect(self._fill)
         self.button.setMenu(menu)

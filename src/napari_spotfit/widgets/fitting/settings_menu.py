@@ -79,12 +79,7 @@ class SettingsMenu(QPushButton):
     #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
-    def __init__(
-        self,
-        viewer: Viewer,
-        panel: SettingsPanel,
-        result: Callable[[], Points | None],
-    ):
+    def __init__(self, viewer: Viewer, panel: SettingsPanel, result: Callable[[], Points | None]):
         super().__init__("Settings")
         self._viewer, self._panel, self._result = viewer, panel, result
         self.setToolTip(_MENU_TIP)

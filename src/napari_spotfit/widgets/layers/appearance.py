@@ -102,10 +102,7 @@ def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] 
 
 
 def color_faces(
-    layer: Points,
-    feature: str,
-    colormap: Any = None,
-    limits: tuple[float, float] | None = None,
+    layer: Points, feature: str, colormap: Any = None, limits: tuple[float, float] | None = None
 ) -> None:
     """Colour the faces of fitted spots by a feature.
 

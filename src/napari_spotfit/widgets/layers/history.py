@@ -117,11 +117,7 @@ class History(QObject):
             self._on_inserted()
 
     def record(
-        self,
-        layer: Points,
-        before: LayerState | LayerView | None,
-        what: str,
-        run: object = None,
+        self, layer: Points, before: LayerState | LayerView | None, what: str, run: object = None
     ) -> None:
         """Record a change of a layer, so that it can be undone.
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtCore import QSignalBlocker, QSize, Qt, Signal
 from qtpy.QtGui import QKeyEvent, QResizeEvent, QValidator
-from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip, QWidget
+from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip
 
 from ...settings.validation import Parameter
 from .docking import Follower
-from .layout import guard_wheel
+from .layout import explain, guard_wheel
 
 if TYPE_CHECKING:
     from napari.components import LayerList
@@ -63,8 +63,8 @@ class NumberBox(QDoubleSpinBox):
         Whether only whole numbers are accepted.
     sample : str
         A number of the usual length, for which a box without arrows has room.
-    parent : QWidget, optional
-        Qt parent.
+    value : float, optional
+        The number at first.
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class NumberBox(QDoubleSpinBox):
         optional: bool = False,
         whole: bool = False,
         sample: str = "",
-        parent: QWidget | None = None,
+        value: float | None = None,
     ):
-        super().__init__(parent)
+        super().__init__()
         self._parameter, self._optional, self._whole = parameter, optional, whole
         self.begin, self.digits = parameter.automatic, 9
         self._none = parameter.none_means if parameter.automatic is None else AUTOMATIC
@@ -99,9 +99,12 @@ class NumberBox(QDoubleSpinBox):
         self._show_unit()
         if optional:
             self.setSpecialValueText(self._none)
-            self.put(None)
+        if optional or value is not None:
+            self.put(value)
         self.setKeyboardTracking(False)
         guard_wheel(self)
+        if parameter.doc:
+            explain(self, parameter.label, f"<p>{parameter.doc}</p>")
         self.valueChanged.connect(self._show_unit)
         self.valueChanged.connect(lambda: self.changed.emit(self._value()))
         self.editingFinished.connect(self._on_edited)
@@ -122,9 +125,8 @@ class NumberBox(QDoubleSpinBox):
 
     def show_number(self, value: float | None) -> None:
         """Show a number, or None, without emitting ``changed``."""
-        self.blockSignals(True)
-        self.put(value)
-        self.blockSignals(False)
+        with QSignalBlocker(self):
+            self.put(value)
         self._show_unit()
         self._show_start()
 
@@ -327,7 +329,32 @@ class NumberBox(QDoubleSpinBox):
         return 2 * (value // 2) + 1 if self._parameter.odd else value
 
 
-class LayerChoice(QComboBox):
+class Choice(QComboBox):
+    """A list to choose from, which the wheel changes only after a click.
+
+    Parameters
+    ----------
+    name, tip : str
+        Its name for screen readers, and its tooltip.
+    texts : iterable of str
+        The entries.
+    room : int, optional
+        Letters for which there is room; longer entries do not widen the panel.
+    """
+
+    def __init__(
+        self, name: str = "", tip: str = "", texts: Iterable[str] = (), *, room: int | None = None
+    ):
+        super().__init__()
+        self.addItems(list(texts))
+        explain(self, name, tip)
+        guard_wheel(self)
+        if room is not None:
+            self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            self.setMinimumContentsLength(room)
+
+
+class LayerChoice(Choice):
     """Choose one of the viewer's layers.
 
     Parameters
@@ -352,15 +379,11 @@ class LayerChoice(QComboBox):
         nothing: str,
         optional: bool = False,
     ):
-        super().__init__()
+        super().__init__(room=7)
         self._layers, self._accepts = layers, accepts
         self._nothing, self._optional = nothing, optional
         self._shown: Layer | None = None
         self._list = Follower(self._refresh)
-        # A long name does not widen the panel.
-        self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(7)
-        guard_wheel(self)
         self.currentIndexChanged.connect(self._on_index)
 
     @property

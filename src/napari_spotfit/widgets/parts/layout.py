@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -35,7 +35,7 @@ HEADING = (
     "background: none } QPushButton:focus { border: 1px solid palette(highlight) }"
 )
 _Box = TypeVar("_Box", bound=QBoxLayout)
-_Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
+LayoutPart = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
 #: Height in pixels of the frame that the viewer's theme draws around what scrolls.
 _FRAME = 2
 #: From this width in pixels on two parts may stand side by side, and where there is less height
@@ -45,7 +45,7 @@ _WIDE, _LOW, _NARROW = 640, 330, 520
 
 def fill(
     box: _Box,
-    *parts: _Part,
+    *parts: LayoutPart,
     margins: tuple[int, int, int, int] = (0, 0, 0, 0),
     spacing: int | None = None,
 ) -> _Box:
@@ -87,12 +87,18 @@ def flow(*groups: Iterable[QWidget]) -> QFlowLayout:
 
 
 def button(
-    text: str, tip: str, slot: Callable[[], object] | None = None, name: str = ""
+    text: str,
+    tip: str = "",
+    slot: Callable[[], object] | None = None,
+    name: str = "",
+    *,
+    checkable: bool = False,
 ) -> QPushButton:
     """Return a button with a tooltip, and a name for screen readers if its text says too little."""
     made = QPushButton(text)
-    made.setToolTip(tip if tip.startswith("<") else f"<p>{tip}</p>")
+    made.setToolTip(tip if tip.startswith("<") or not tip else f"<p>{tip}</p>")
     made.setAccessibleName(name)
+    made.setCheckable(checkable)
     if slot is not None:
         made.clicked.connect(lambda: slot())
     return made
@@ -131,7 +137,7 @@ class TwoParts(QSplitter):
     """
 
     def __init__(
-        self, parent: QWidget, first: Iterable[_Part], second: QWidget, shares: tuple[int, int]
+        self, parent: QWidget, first: Iterable[LayoutPart], second: QWidget, shares: tuple[int, int]
     ):
         super().__init__(Qt.Orientation.Vertical)
         column = QWidget()
@@ -217,16 +223,35 @@ def show_whole_rows(table: QTableView, height: int) -> None:
     rows.hide()
 
 
-def put_texts(table: QTableWidget, row: int, texts: Iterable[str], *, left: int = 0) -> None:
-    """Put texts into a row of a table: the first ones on the left, numbers on the right."""
-    for column, text in enumerate(texts):
-        item = table.item(row, column)
-        if item is None:
-            item = QTableWidgetItem()
-            side = Qt.AlignmentFlag.AlignLeft if column < left else Qt.AlignmentFlag.AlignRight
-            item.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
-            table.setItem(row, column, item)
-        item.setText(text)
+class TextTable(QTableWidget):
+    """A table of texts.
+
+    Parameters
+    ----------
+    titles : mapping of str to str
+        What stands above the columns, with its tooltips.
+    height : int
+        Height of its rows in pixels.
+    """
+
+    def __init__(self, titles: Mapping[str, str], height: int = 22):
+        super().__init__(0, len(titles))
+        self.setHorizontalHeaderLabels(list(titles))
+        for column, tip in enumerate(titles.values()):
+            cast(QTableWidgetItem, self.horizontalHeaderItem(column)).setToolTip(tip)
+        self.heading = cast(QHeaderView, self.horizontalHeader())
+        show_whole_rows(self, height)
+
+    def put_texts(self, row: int, texts: Iterable[str], *, left: int = 0) -> None:
+        """Put texts into a row: the first ones on the left, numbers on the right."""
+        for column, text in enumerate(texts):
+            item = self.item(row, column)
+            if item is None:
+                item = QTableWidgetItem()
+                side = Qt.AlignmentFlag.AlignLeft if column < left else Qt.AlignmentFlag.AlignRight
+                item.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+                self.setItem(row, column, item)
+            item.setText(text)
 
 
 class Scrolled(QScrollArea):

@@ -210,11 +210,7 @@ class SigmaEstimate(QObject):
 
 
 def _estimate(
-    image: Any,
-    index: tuple[int, ...],
-    settings: Settings,
-    maps: LayerMaps,
-    noise: MeasuredNoise,
+    image: Any, index: tuple[int, ...], settings: Settings, maps: LayerMaps, noise: MeasuredNoise
 ) -> PsfWidth:
     """Estimate from the frame that is shown; from some of all frames if it has too few spots."""
     known = maps.read()

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyqtgraph as pg
-from qtpy.QtWidgets import (
-    QApplication,
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QApplication, QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from ...analysis.drift import Drift
 from ...analysis.ring_correlation import RingCorrelation
@@ -27,13 +20,13 @@ from ..layers.history import History
 from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
 from ..layers.result_layers import put_fits
-from ..parts.boxes import NumberBox
-from ..parts.layout import Label, ask_to_save, button, explain, fill, flow, guard_wheel
+from ..parts.boxes import Choice, NumberBox
+from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
 from .after_steps import Taken, as_python, correcting, measuring, merging, take
-from .drift_plot import DriftPlot
+from .drift_page import DriftPlot
 from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
@@ -119,8 +112,9 @@ class AfterPage(Page):
         super().__init__(spots)
         self._viewer, self._history = viewer, history
         self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP)
-        self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames")
-        self.drift, self.method = _StepRow("Drift", "Subtract", _DRIFT_TIP), QComboBox()
+        self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames", value=1)
+        self.drift = _StepRow("Drift", "Subtract", _DRIFT_TIP)
+        self.method = Choice("Method", _METHOD_TIP, _METHODS)
         self.plot = DriftPlot()
         self.precision = _StepRow("Precision and resolution", "Measure", _PRECISION_TIP)
         self.rings = Plot("periods per px", "correlation")
@@ -128,10 +122,12 @@ class AfterPage(Page):
         self.rings.addItem(self._ring_curve)
         self.rings.addItem(pg.InfiniteLine(1 / 7, 0, pen=pg.mkPen(GREY)))
         self.image = _StepRow("Image", "Render", _RENDER_TIP)
-        self.by, self.one_width = QComboBox(), NumberBox(_WIDTH, sample="0.00 px")
-        self.colours, self.colour = QComboBox(), FeatureChoice(spots, "frame")
+        self.by = Choice("Width", _BY_TIP, _WIDTHS)
+        self.one_width = NumberBox(_WIDTH, sample="0.00 px", value=0.1)
+        self.colours = Choice("Colour", _COLOUR_TIP, (_NOTHING, "a quantity"))
+        self.colour = FeatureChoice(spots, "frame", "Quantity", _COLOUR_TIP)
         self.hint = StatusLine()
-        self.oversampling = NumberBox(_OVERSAMPLING, sample="000.0")
+        self.oversampling = NumberBox(_OVERSAMPLING, sample="000.0", value=10)
         self.run_button = button("Run all", _RUN_TIP, self.run_all)
         self.python_button = button("Copy as Python", _PYTHON_TIP, self.copy_python)
         self.save_button = button("Save image…", _SAVE_TIP, self._ask_where)
@@ -344,22 +340,6 @@ class AfterPage(Page):
         self.table_due.connect(self._on_table)
 
     def _lay_out(self) -> None:
-        self.by.addItems(list(_WIDTHS))
-        self.colours.addItems([_NOTHING, "a quantity"])
-        self.one_width.put(0.1)
-        self.oversampling.put(10)
-        explain(self.by, "Width", _BY_TIP)
-        explain(self.one_width, _WIDTH.label, f"<p>{_WIDTH.doc}</p>")
-        explain(self.colours, "Colour", _COLOUR_TIP)
-        explain(self.colour, "Quantity", _COLOUR_TIP)
-        explain(self.oversampling, _OVERSAMPLING.label, f"<p>{_OVERSAMPLING.doc}</p>")
-        for box in (self.by, self.colours):
-            guard_wheel(box)
-        self.dark_frames.put(1)
-        explain(self.dark_frames, _DARK.label, f"<p>{_DARK.doc}</p>")
-        self.method.addItems(list(_METHODS))
-        explain(self.method, "Method", _METHOD_TIP)
-        guard_wheel(self.method)
         self.rings.setMinimumSize(*_LEAST)
         explain(self.rings, "Correlation of two halves", _RINGS_TIP)
         self.precision.lay_out()
@@ -374,7 +354,7 @@ class AfterPage(Page):
         )
         rows = fill(QVBoxLayout(), *self._rows, 1, spacing=4)
         body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2), (self.rings, 2))
-        fill(QVBoxLayout(self), (body, 1), self.hint, ends, margins=(6, 6, 6, 6), spacing=4)
+        self.fill((body, 1), self.hint, ends)
 
 
 class _StepRow(QWidget):

@@ -89,7 +89,8 @@ class ChannelsPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots):
         super().__init__(spots)
         self._viewer = viewer
-        self.list, self.radius, self.register = QListWidget(), NumberBox(_RADIUS), QCheckBox()
+        self.list, self.register = QListWidget(), QCheckBox("Register")
+        self.radius = NumberBox(_RADIUS, value=2.0)
         self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
         self.words, self.view = sentence(), NumbersTable("Cells and channels", _TABLE_TIP)
         self.export = TableExport(self._named, "the table")
@@ -211,11 +212,8 @@ class ChannelsPage(Page):
         return NamedTable(f"{'+'.join(self._names)}.cells", "cells", table)
 
     def _lay_out(self) -> None:
-        self.radius.put(2.0)
-        self.register.setText("Register")
         self.register.setToolTip(_REGISTER_TIP)
         explain(self.list, "Results to compare", _LIST_TIP)
-        explain(self.radius, _RADIUS.label, f"<p>{_RADIUS.doc}</p>")
         explain(self.labels, "Labels layer with the cells", _CELLS_TIP)
         self.list.setMinimumHeight(40)
         right = QWidget()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -22,8 +22,8 @@ from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
 from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
 from ..parts.messages import StatusLine, in_words, number
+from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
-from .drift_plot import DriftPlot
 from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
@@ -31,6 +31,36 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
     from ...results.spot_fits import SpotFits
+
+_TIP = (
+    "<p>How far the sample has moved since the first frame, with a band of one standard error: "
+    "y blue, x orange.</p>"
+)
+#: Width and height in pixels with axes, at least.
+_LEAST = 140, 90
+
+
+class DriftPlot(Plot):
+    """Draws drift along y and x with its errors, and is hidden without one."""
+
+    def __init__(self) -> None:
+        super().__init__("frame", "drift [px]")
+        self.curves = [Band(self, color) for color in (BLUE, ORANGE)]
+        self.setMinimumSize(*_LEAST)
+        explain(self, "Drift over the frames", _TIP)
+
+    def show_drift(self, drift: Drift | None, units: Units) -> None:
+        """Draw a drift in some units."""
+        self.setVisible(drift is not None)
+        if drift is None:
+            return
+        factor, unit = units.factor("x"), units.unit("x") or "px"
+        self.setLabel("left", f"drift [{unit}]")
+        for curve, axis in zip(self.curves, "yx", strict=True):
+            values, errors = (getattr(drift, one) * factor for one in (axis, f"{axis}_stderr"))
+            curve.show(np.arange(float(len(values))), values, np.nan_to_num(errors))
+        self.autoRange()
+
 
 _DISTANCE = Parameter(
     "Farthest step", "How far a fiducial moves from one frame to the next, at most.", "run",
@@ -94,9 +124,9 @@ class DriftPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
         super().__init__(spots)
         self._viewer, self._history = viewer, history
-        self.distance = NumberBox(_DISTANCE, sample="00.0 px")
-        self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
-        self.share = NumberBox(_SHARE, whole=True, sample="100 %")
+        self.distance = NumberBox(_DISTANCE, sample="00.0 px", value=1.0)
+        self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames", value=5)
+        self.share = NumberBox(_SHARE, whole=True, sample="100 %", value=50)
         self.hint, self.plot = StatusLine(), DriftPlot()
         self.find_button = button("Find drift", _FIND_TIP, self.find_drift)
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
@@ -233,20 +263,12 @@ class DriftPage(Page):
             self.save_to(chosen[0])
 
     def _lay_out(self) -> None:
-        for box, value, parameter in (
-            (self.distance, 1.0, _DISTANCE), (self.memory, 5, _MEMORY), (self.share, 50, _SHARE),
-        ):  # fmt: skip
-            box.put(value)
-            explain(box, parameter.label, f"<p>{parameter.doc}</p>")
         choice = flow(
             (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
             (Label(_SHARE.label), self.share, self.find_button),
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
-        fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        self.fill(choice, self.hint, (self.plot, 1), 0, buttons)
 
 
 def _find(

@@ -146,7 +146,7 @@ class Histogram(QWidget):
         self._bins: Bins | None = None
         self._factor, self._decimals = 1.0, 3
         self._drawn_for: Filters | None = None
-        self.feature = FeatureChoice(spots, "sigma")
+        self.feature = FeatureChoice(spots, "sigma", "Feature of the histogram", _FEATURE_TIP)
         self.low, self.high, self.outside = _limit(), _limit(), Label()
         self.plot = Plot()
         empty = {"stepMode": "center", "fillLevel": 0, "pen": None}
@@ -262,7 +262,6 @@ class Histogram(QWidget):
         self._spots.set_filters(self._spots.filters.with_range(self.feature.name, *limits))
 
     def _lay_out(self) -> None:
-        explain(self.feature, "Feature of the histogram", _FEATURE_TIP)
         explain(self.low, "Lower limit", _LOW_TIP)
         explain(self.high, "Upper limit", _HIGH_TIP)
         self.plot.setToolTip(_PLOT_TIP)

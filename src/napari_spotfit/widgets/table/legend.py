@@ -77,10 +77,7 @@ class LegendBox(QCheckBox):
     def __init__(self, text: str):
         super().__init__(text)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
-        for words, signal in (
-            ("Only this", self.only_asked),
-            ("All but this", self.others_asked),
-        ):
+        for words, signal in (("Only this", self.only_asked), ("All but this", self.others_asked)):
             action = QAction(words, self)
             action.triggered.connect(lambda checked=False, signal=signal: signal.emit())
             self.addAction(action)

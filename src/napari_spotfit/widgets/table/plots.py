@@ -10,10 +10,10 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import QPointF, QRectF, Qt, Signal
 from qtpy.QtGui import QPainter, QPolygonF
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from ...analysis.filters import Filters, Gate
-from ..parts.layout import Label, explain, fill
+from ..parts.layout import Label, fill
 from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, GREY, ORANGE, Plot, faint
 from .shown_spots import FeatureChoice, Page, ShownSpots
@@ -41,6 +41,7 @@ _HINT_TIP = (
     "<p>The axes run from the 0.1th to the 99.9th percentile of the spots that are shown, a "
     "little wider.</p>"
 )
+_ACROSS, _UP = "along the horizontal axis", "along the vertical axis"
 _COLORS = {"y": BLUE, "x": ORANGE}
 _LEAST, _MOST = 10, 50
 #: Least number of spots per bin, if there are enough.
@@ -126,7 +127,10 @@ class ScatterPage(Page):
 
     def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self.across, self.up = FeatureChoice(spots, "sigma"), FeatureChoice(spots, "photons")
+        self.across, self.up = (
+            FeatureChoice(spots, first, f"Feature {along}", f"<p>The feature {along}.</p>")
+            for first, along in (("sigma", _ACROSS), ("photons", _UP))
+        )
         self.hint, self.plot = Label(), Plot()
         self.points = pg.ScatterPlotItem(size=4, pen=None, brush=faint(BLUE, 150))
         self.image = pg.ImageItem(axisOrder="row-major", autoDownsample=False)
@@ -243,17 +247,11 @@ class ScatterPage(Page):
             self._spots.select(self._rows[nearest : nearest + 1])
 
     def _lay_out(self) -> None:
-        for choice, axis in ((self.across, "horizontal"), (self.up, "vertical")):
-            explain(
-                choice,
-                f"Feature along the {axis} axis",
-                f"<p>The feature along the {axis} axis.</p>",
-            )
         self.plot.setToolTip(_PLOT_TIP)
         self.plot.setMinimumHeight(74)
         self.hint.setToolTip(_HINT_TIP)
         row = fill(QHBoxLayout(), (self.up, 1), Label("against"), (self.across, 1))
-        fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)
+        self.fill(row, (self.plot, 1), self.hint, spacing=2)
 
 
 class SubpixelPage(Page):
@@ -284,14 +282,7 @@ class SubpixelPage(Page):
         for label in (self.legend, self.words):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
-        fill(
-            QVBoxLayout(self),
-            self.legend,
-            (self.plot, 1),
-            self.words,
-            margins=(6, 6, 6, 6),
-            spacing=2,
-        )
+        self.fill(self.legend, (self.plot, 1), self.words, spacing=2)
         self.rows_due.connect(self.show_rows)
 
     def show_rows(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Qt, Signal
-from qtpy.QtWidgets import QComboBox, QWidget
+from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from ...analysis.filters import Filters
 from ...models.columns import STOP
@@ -18,7 +18,8 @@ from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.selection import select
-from ..parts.layout import guard_wheel
+from ..parts.boxes import Choice
+from ..parts.layout import LayoutPart, fill
 from ..parts.work import delayed
 from .features import Feature, read_columns, read_units
 
@@ -264,6 +265,10 @@ class Page(QWidget):
         spots.replaced.connect(self._on_replaced)
         spots.changed.connect(self._on_changed)
 
+    def fill(self, *parts: LayoutPart, spacing: int = 4) -> None:
+        """Put parts one below the other, with a margin around all."""
+        fill(QVBoxLayout(self), *parts, margins=(6, 6, 6, 6), spacing=spacing)
+
     def bind(self) -> None:
         """Follow the viewer."""
 
@@ -291,7 +296,7 @@ class Page(QWidget):
             self.rows_due.emit()
 
 
-class FeatureChoice(QComboBox):
+class FeatureChoice(Choice):
     """A list of the features that are numbers, with their units.
 
     Parameters
@@ -300,17 +305,16 @@ class FeatureChoice(QComboBox):
         The spots.
     first : str
         The feature that is chosen at first, if the spots have it.
+    name, tip : str
+        Its name for screen readers, and its tooltip.
     """
 
     #: The user has chosen another feature.
     chosen = Signal()
 
-    def __init__(self, spots: ShownSpots, first: str):
-        super().__init__()
+    def __init__(self, spots: ShownSpots, first: str, name: str, tip: str):
+        super().__init__(name, tip, room=9)
         self._spots, self._wanted = spots, first
-        self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(9)
-        guard_wheel(self)
         self.activated.connect(self._on_activated)
 
     @property

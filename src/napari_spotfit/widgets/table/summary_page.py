@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtGui import QResizeEvent
-from qtpy.QtWidgets import (
-    QBoxLayout,
-    QComboBox,
-    QHBoxLayout,
-    QHeaderView,
-    QTableWidget,
-    QTableWidgetItem,
-    QVBoxLayout,
-)
+from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QHeaderView, QTableWidgetItem, QVBoxLayout
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
 from ...results.numbers import Units, decimals_for, number_text
-from ..parts.layout import explain, fill, guard_wheel, put_texts, sentence
+from ..parts.boxes import Choice
+from ..parts.layout import TextTable, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
@@ -40,15 +33,16 @@ if TYPE_CHECKING:
 #: Below this height the plot stands beside the table, from this width on.
 _TALL, _WIDE = 260, 560
 _ERROR, _STDERR = "error", "_stderr"
-_COLUMNS = {
-    "median": "Half of the spots have less.",
-    "spread": "1.4826 times the median distance from the median: the standard deviation of a "
-    "normal distribution, but a few outliers do not change it.",
-    _ERROR: "The median of the standard errors that the fits have.",
-    "low": "Of 100 spots, 5 have less.",
-    "high": "Of 100 spots, 5 have more.",
+_COLUMNS = "median", "spread", _ERROR, "low", "high"
+#: The columns of the table and what they mean.
+_TITLES = {
+    "median": "<p>Half of the spots have less.</p>",
+    "spread": "<p>1.4826 times the median distance from the median: the standard deviation of a "
+    "normal distribution, but a few outliers do not change it.</p>",
+    "error": "<p>The median of the standard errors that the fits have.</p>",
+    "5 %": "<p>Of 100 spots, 5 have less.</p>",
+    "95 %": "<p>Of 100 spots, 5 have more.</p>",
 }
-_TITLES = ("median", "spread", "error", "5 %", "95 %")
 _COUNT, _DENSITY = "count", "density"
 _PLOT_TIP = (
     "<p>The spots that are shown, frame by frame: how many there are, or the median of a feature. "
@@ -76,7 +70,8 @@ class SummaryPage(Page):
 
     def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self.words, self.table, self.over = sentence(), QTableWidget(0, len(_TITLES)), QComboBox()
+        self.words, self.table = sentence(), TextTable(_TITLES, self.fontMetrics().height() + 6)
+        self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
         self.plot = Plot("frame")
         pen, brush = pg.mkPen(BLUE, width=1), pg.mkBrush(BLUE)
         self.curve = pg.PlotDataItem(
@@ -141,7 +136,7 @@ class SummaryPage(Page):
             heading = QTableWidgetItem(units.title(name))
             heading.setToolTip(f"<p>{describe(name).meaning}</p>")
             self.table.setVerticalHeaderItem(row, heading)
-            put_texts(self.table, row, _texts(summary, name, units.factor(name)))
+            self.table.put_texts(row, _texts(summary, name, units.factor(name)))
 
     def _offer(self, summary: pd.DataFrame, units: Units) -> None:
         """List what can be drawn; the choice stays where it can."""
@@ -198,30 +193,15 @@ class SummaryPage(Page):
 
     def _lay_out(self) -> None:
         self.words.setToolTip("<p>The spots that are shown; their mean number per frame.</p>")
-        self.table.setHorizontalHeaderLabels(list(_TITLES))
-        for number_of, tip in enumerate(_COLUMNS.values()):
-            heading = self.table.horizontalHeaderItem(number_of)
-            assert heading is not None
-            heading.setToolTip(f"<p>{tip}</p>")
-        header = self.table.horizontalHeader()
-        assert header is not None
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        names = self.table.verticalHeader()
-        assert names is not None
-        names.setDefaultSectionSize(self.fontMetrics().height() + 6)
-        self.table.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
+        self.table.heading.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.table.setSelectionBehavior(TextTable.SelectionBehavior.SelectItems)
+        cast(QHeaderView, self.table.verticalHeader()).show()
         explain(self.table, "Medians and spreads", _TABLE_TIP)
         self.table.setMinimumHeight(60)
-        explain(self.over, "Drawn over the frames", _OVER_TIP)
-        self.over.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        )
-        self.over.setMinimumContentsLength(9)
-        guard_wheel(self.over)
         explain(self.plot, "Plot over frames", _PLOT_TIP)
         self.plot.setMinimumHeight(80)
         row = fill(QHBoxLayout(), (self.over, 1), 0, self.export)
-        fill(QVBoxLayout(self), self.words, (self._body, 1), margins=(6, 6, 6, 6), spacing=4)
+        self.fill(self.words, (self._body, 1))
         drawn = fill(QVBoxLayout(), row, (self.plot, 1), spacing=4)
         fill(self._body, (self.table, 3), (drawn, 2), spacing=4)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.traces import trace
 from ...images.axes import at
@@ -19,7 +19,8 @@ from ..layers.appearance import CHANNEL_COLORS
 from ..layers.images import channels_of, full_resolution, image_of
 from ..layers.maps import LayerMaps, maps_of
 from ..layers.points import settings_of_layer
-from ..parts.layout import explain, fill, guard_wheel
+from ..parts.boxes import Choice
+from ..parts.layout import button, explain, fill
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import Plot
 from ..parts.work import Latest
@@ -69,13 +70,13 @@ class TracesPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots):
         super().__init__(spots)
         self._viewer = viewer
-        self.over, self.measure_button = QComboBox(), QPushButton("Measure")
+        self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
+        self.measure_button = button("Measure", _MEASURE_TIP, self.measure)
         self.hint, self.plot = StatusLine(), Plot("frame")
         self.export = TableExport(self._named, "the light of every place and frame")
         self.work = Latest(self)
         self._table: pd.DataFrame | None = None
         self._lay_out()
-        self.measure_button.clicked.connect(self.measure)
         self.over.activated.connect(self._draw)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
@@ -185,17 +186,10 @@ class TracesPage(Page):
         return NamedTable(f"{layer.name}.traces", "rows", titled)
 
     def _lay_out(self) -> None:
-        explain(self.over, "Drawn over the frames", _OVER_TIP)
-        self.over.setMinimumContentsLength(9)
-        guard_wheel(self.over)
         explain(self.plot, "Light over the frames", _PLOT_TIP)
         self.plot.setMinimumHeight(_LEAST)
-        self.measure_button.setToolTip(_MEASURE_TIP)
         choice = fill(QHBoxLayout(), self.measure_button, (self.over, 1), self.export)
-        fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        self.fill(choice, self.hint, (self.plot, 1), 0)
 
 
 def _measure(

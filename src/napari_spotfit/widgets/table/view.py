@@ -16,6 +16,7 @@ from qtpy.QtCore import (
     QItemSelectionRange,
     QModelIndex,
     QObject,
+    QSignalBlocker,
     Qt,
     Signal,
 )
@@ -153,10 +154,7 @@ class SpotsModel(QAbstractTableModel):
         return None
 
     def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         """Return a column's name with its unit, and what it means."""
         if orientation != Qt.Orientation.Horizontal or section >= len(self.columns):
@@ -318,10 +316,8 @@ class SpotsTable(QTableView):
         self._follow_selection()
 
     def _mark_unsorted(self) -> None:
-        header = self._heading
-        header.blockSignals(True)
-        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-        header.blockSignals(False)
+        with QSignalBlocker(self._heading):
+            self._heading.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
 
     def _follow_selection(self) -> None:
         """Select the rows of the spots that are selected in the viewer."""
