@@ -21,7 +21,7 @@ from ..files.exchange.picasso import MARKER, convention_of
 from ..files.table import Step, UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import PLANES, TRACK
-from ..results.fit_parts import FitParts
+from ..results.fit_parts import FitParts, refuse_parts
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
@@ -167,6 +167,7 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     >>> fiducial_drift(fits).x.round(2).tolist()
     [0.0, 1.0, 2.0]
     """
+    refuse_parts(fits)
     fits = on_host(fits)
     columns = fits.columns
     for name, how in ((TRACK, "call link_spots"), ("y_stderr", "fit with errors=True")):

@@ -98,49 +98,56 @@ def refined_drift(places: Singles, group: Groups, segments: int, drift: Floats) 
     drift : ndarray of float64, shape (groups, axes)
         Where the search begins.
     """
-    axes, count = places.shape
-    drift = drift.copy()
+    axes, drift = len(places), drift.copy()
     for width, sweeps in zip(_WIDTHS, _SWEEPS, strict=True):
-        moved = without_drift(places, drift, group)
-        cells, starts = _cells_of(moved, _REACH * width)
-        sorted_places, sorted_group = _sorted(moved, group, cells)
-        inside = np.diff(starts)
-        beside = np.square(inside, dtype=np.float64).sum()
-        every = max(1, round(float(beside) / count / _PARTNERS))
-        if every > 1:
-            starts[:] = -(-starts // every)  # where the first of those of each cell is now
-        other_group = sorted_group[::every]
-        other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
-        others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
-        shifts = np.zeros((len(drift), 3), np.float32)
-        stride = 1
-        if width != _WIDTHS[-1]:
-            stride = min(max(count // (len(drift) * _ENOUGH), 1), _MOST_STRIDE)
-        given = Overlap(
-            _points(sorted_places, sorted_group), _points(others, other_segment), cells,
-            address(shifts), segments, stride, width,
-        )  # fmt: skip
-        for _ in range(sweeps):
-            sums = _summed(given, count, len(drift))
-            weight = sums[:, OverlapSum.OVERLAP]
-            with np.errstate(all="ignore"):
-                pull, square = (
-                    sums[:, first : first + axes] / weight[:, np.newaxis]
-                    for first in (OverlapSum.PULL, OverlapSum.SQUARE)
-                )
-                # The overlap of two normal distributions is flatter than either.
-                curvature = np.clip(1 - square / (2 * width**2), _LEAST_CURVATURE, 1)
-                step = _relative(_DAMPING * pull / curvature, weight, segments)
-                moves = np.sqrt(np.mean(step**2) * np.mean(weight))
-            shifts[:, :axes] += step
-            for axis, own in zip(others, step.astype(np.float32).T, strict=True):
-                axis[: len(other_group)] -= own[other_group]
-            if moves < _SETTLED:
-                break
-        drift += shifts[:, :axes]
-    partnered = sums[:, OverlapSum.PARTNERED].astype(np.int64)
+        sums, square = _pulled_together(places, group, segments, drift, width, sweeps)
+    weight, partnered = sums[:, OverlapSum.OVERLAP], sums[:, OverlapSum.PARTNERED].astype(np.int64)
     contrast = np.nan_to_num(1 - square.mean(axis=1) / (2 * width**2)) - _BY_CHANCE[axes]
     return Found(drift, weight, partnered, contrast)
+
+
+def _pulled_together(
+    places: Singles, group: Groups, segments: int, drift: Floats, width: float, sweeps: int
+) -> tuple[Floats, Floats]:
+    """Improve the drift in place with one width; return the last sums, and squared distances."""
+    axes, count = places.shape
+    moved = without_drift(places, drift, group)
+    cells, starts = _cells_of(moved, _REACH * width)
+    sorted_places, sorted_group = _sorted(moved, group, cells)
+    beside = np.square(np.diff(starts), dtype=np.float64).sum()
+    every = max(1, round(float(beside) / count / _PARTNERS))
+    if every > 1:
+        starts[:] = -(-starts // every)  # where the first of those of each cell is now
+    other_group = sorted_group[::every]
+    other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
+    others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
+    shifts = np.zeros((len(drift), 3), np.float32)
+    stride = 1
+    if width != _WIDTHS[-1]:
+        stride = min(max(count // (len(drift) * _ENOUGH), 1), _MOST_STRIDE)
+    given = Overlap(
+        _points(sorted_places, sorted_group), _points(others, other_segment), cells,
+        address(shifts), segments, stride, width,
+    )  # fmt: skip
+    for _ in range(sweeps):
+        sums = _summed(given, count, len(drift))
+        weight = sums[:, OverlapSum.OVERLAP]
+        with np.errstate(all="ignore"):
+            pull, square = (
+                sums[:, first : first + axes] / weight[:, np.newaxis]
+                for first in (OverlapSum.PULL, OverlapSum.SQUARE)
+            )
+            # The overlap of two normal distributions is flatter than either.
+            curvature = np.clip(1 - square / (2 * width**2), _LEAST_CURVATURE, 1)
+            step = _relative(_DAMPING * pull / curvature, weight, segments)
+            moves = np.sqrt(np.mean(step**2) * np.mean(weight))
+        shifts[:, :axes] += step
+        for axis, own in zip(others, step.astype(np.float32).T, strict=True):
+            axis[: len(other_group)] -= own[other_group]
+        if moves < _SETTLED:
+            break
+    drift += shifts[:, :axes]
+    return sums, square
 
 
 def without_drift(places: Singles, drift: Floats, group: Groups) -> Singles:

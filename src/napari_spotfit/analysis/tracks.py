@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..files.table import Step
 from ..models.columns import CHANNEL, TRACK
+from ..results.fit_parts import refuse_parts
 from ..results.spot_fits import SpotFits, on_host
 
 #: The track number of spots that are in none.
@@ -61,6 +62,7 @@ def link_spots(
     >>> link_spots(fits, max_distance=2.0).track.tolist()
     [0, 0]
     """
+    refuse_parts(fits)
     fits = on_host(fits)
     if "frame" not in fits.columns:
         raise ValueError(

@@ -251,7 +251,9 @@ def merge(
             if target is not None:
                 save_table(members, target, image)
         elif target is not None:
-            raise click.UsageError("--members needs a table: of parts, there are events only")
+            raise click.UsageError(
+                "--members needs a table: leave it out, as there are events only of parts"
+            )
         else:
             parts = merge_blinks(fits, max_dark_frames, radius, False, rule)
             count = save_table(parts, output, image)

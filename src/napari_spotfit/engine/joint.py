@@ -21,7 +21,7 @@ from .crowds import SPOT, joined
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import BLOB, columns_of
-from .joint_fits import LINKED, JointFitter, are_alike, has_variances, joint_noise
+from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -31,9 +31,9 @@ _MEET, _PASSES = 3.0, 4
 #: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
 #: Widths of points, over the PSF's: something extended needs fewer such points. And the most hidden
-#: points of a crowd for each that was detected: random ones at 8 per µm² have three at most,
-#: clusters of 20 spots of 1500 photons eight.
-_WIDER, _MOST = (1.35, 1.5, 2.0), 8
+#: points of a crowd for each that was detected, and the share of the tolerated deviance below which
+#: there may be more: random ones at 8 per µm² have three at most, 20 spots within 1.5 σ eight.
+_WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
 #: Points that make up something extended would rather be wider: by this fraction at least, give or
 #: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.
 _RATHER_WIDER, _ERRORS = 0.08, 3.0
@@ -157,6 +157,7 @@ class _Crowds:
         self._flags, self._photons = single["flags"], single["photons"]
         self._backend, self._shape = backend, block.frame_shape
         self._fitter = JointFitter(backend, job, block, widths)
+        _, self._linking = reaches(job)
         #: Where joint fits begin.
         self._start = singles.places
         self._good = singles.state & SpotState.HAS_FIT != 0
@@ -169,8 +170,8 @@ class _Crowds:
 
     def _begin(self) -> None:
         """Link positions to crowds, and fit for the first time those that are fitted together."""
-        near = self._distance <= LINKED * self._widths[-2:].max()
-        self._crowd = self._linked(LINKED) if near.any() else np.arange(len(near))
+        near = self._distance <= self._linking * self._widths[-2:].max()
+        self._crowd = self._linked(self._linking) if near.any() else np.arange(len(near))
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
         self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
@@ -343,9 +344,10 @@ class _Crowds:
         cost = self._fitter.least_score**2 / 2
         lost = np.zeros(crowds)
         lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
-        found = (hidden >= _MOST * begun) & (hidden > 0)
         asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
         is_explained = spots["deviance"] <= spots["tolerated"]
+        found = (hidden >= _MOST * begun) & (hidden > 0)
+        found[one[spots["deviance"] <= _WELL * spots["tolerated"]]] = False
         is_narrow = spots["wider"] + _ERRORS * spots["wider_error"] <= _RATHER_WIDER
         asked &= np.bincount(one[~(is_narrow & is_explained)], minlength=crowds) > 0
         # What a width is out of the question for by more than all spots cost, others are, too.

@@ -62,6 +62,16 @@ def refuse_iterator(parts: Iterable[Any]) -> None:
         )
 
 
+def refuse_parts(fits: SpotFits | Iterable[SpotFits]) -> None:
+    """Raise a TypeError if fits of beads, which must be in one table, are parts."""
+    if isinstance(fits, (FitParts, Sequence, Iterator)):
+        raise TypeError(
+            f"beads are linked in one table, a SpotFits; got {type(fits).__name__}: choose their "
+            "fits from each part first, such as the brightest, "
+            "SpotFits.concatenate([part[part.photons > 5000] for part in parts])"
+        )
+
+
 def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> SpotFits:
     """Return fits, or of parts the good ones in memory, with no more columns than are needed.
 
