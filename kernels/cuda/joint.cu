@@ -5,10 +5,10 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Crowds by number, in the order in which they are taken: the n-th warp begins with the n-th one. The spots of a crowd follow each other; where those of crowd
-// crowds[k] begin, and how many they are, is in places[2 * k] and behind it. Spots for which there is no room are not
-// written. `taken` are two numbers: of crowds, first that of warps, and of spots, first 0. The memory of each warp
-// begins at memory + begins[n].
+// Crowds by number, in the order in which they are taken: the n-th warp begins with the n-th one. The spots of a crowd
+// follow each other; where those of crowd crowds[k] begin, and how many they are, is in places[2 * k] and behind it.
+// Spots for which there is no room are not written. `taken` are two numbers: of crowds, first that of warps, and of
+// spots, first 0. The memory of each warp begins at memory + begins[n].
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     fit_crowds(const __grid_constant__ JointFits fits, const long long* crowds, long long count,
                unsigned long long* taken, unsigned char* memory, const long long* begins, JointSpot* spots,
