@@ -1,9 +1,8 @@
 """z from astigmatic widths against its bound: matched spots, a lens with coma, and real beads.
 
-usage: python benchmarks/astigmatism.py [--spots N] [--real STACK.tif]
-
 Spots of a Gaussian whose widths are those of the calibration show what the search for z loses.
 The lens with coma is a scalar pupil; it is calibrated on noisy beads, and judged on other spots.
+``real`` needs a stack of beads, ``--beads``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from common import bar
+from common import bar, run
 
 import napari_spotfit as spotfit
 from napari_spotfit.models.calibration import Curve
@@ -25,6 +24,8 @@ WAIST, FOCUS, DEPTH, RANGE = 1.3, 250.0, 400.0, 400.0
 MATCHED, BRIGHT = (2000, 10), (3000, 10)
 LENS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}, "numerical_aperture": 1.4}
 PIXEL = 100.0
+#: Spots a plane; a tenth of them through the lens with coma.
+SPOTS = 10_000
 SIDE = 13
 #: What is asked for.
 MOST_OVER_BOUND, MOST_X, MOST_SECONDS = 1.06, 5.9, 5.0
@@ -40,8 +41,9 @@ class Errors(NamedTuple):
     raw_x: np.ndarray
 
 
-def matched(spots: int) -> None:
+def matched(options: argparse.Namespace) -> None:
     """Print the r.m.s. error of z over the bound for Gaussians of known widths."""
+    spots = 1000 if options.quick else SPOTS
     x, y = (Curve("huang", (WAIST, c, DEPTH, 0.0, 0.0)) for c in (FOCUS, -FOCUS))
     lens = spotfit.AstigmatismCalibration(x, y, -500.0, 500.0)
     photons, background = MATCHED
@@ -83,8 +85,9 @@ def bound_of_z(x: Curve, y: Curve, z: float) -> float:
     return float(np.sqrt(np.linalg.inv((slopes / light(point)) @ slopes.T)[2, 2]))
 
 
-def with_coma(spots: int) -> None:
+def with_coma(options: argparse.Namespace) -> None:
     """Print errors of z and x of a lens with coma, calibrated on 5 and on 20 beads."""
+    spots = (1000 if options.quick else SPOTS) // 10
     planes = np.arange(-500.0, 500.0, 10.0)
     heights = np.arange(-RANGE, RANGE + 1, 100)
     cut_outs = {z: pupil_spots(z, spots) for z in heights}
@@ -145,8 +148,11 @@ def errors_of(
     return Errors(*(one[good] for one in errors)), float(good.mean())
 
 
-def real(path: Path) -> None:
+def real(options: argparse.Namespace) -> None:
     """Print z of real beads, each by the calibration of the others."""
+    path = options.beads
+    if path is None:
+        return
     import tifffile
 
     with warnings.catch_warnings():
@@ -163,17 +169,12 @@ def real(path: Path) -> None:
     )
 
 
-def main() -> None:
-    """Print all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spots", type=int, default=10_000, help="spots a plane")
-    parser.add_argument("--real", type=Path, help="a stack of real beads, in steps of 100 nm")
-    given = parser.parse_args()
-    matched(given.spots)
-    with_coma(max(given.spots // 10, 100))
-    if given.real is not None:
-        real(given.real)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this program."""
+    parser.add_argument(
+        "--beads", type=Path, metavar="STACK.tif", help="real beads, in steps of 100 nm"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, {"matched": matched, "coma": with_coma, "real": real}, add)

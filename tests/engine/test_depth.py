@@ -245,6 +245,16 @@ def test_a_calibration_of_another_camera_is_doubted(movie):
         localize(frames, model=other, **KNOWN)
 
 
+@pytest.mark.parametrize("angle", [0.0, 20.0])
+def test_z_has_settled_when_a_fit_ends(angle):
+    lens = replace(LENS, angle=angle)
+    spots, _ = simulate_spots(5000, 13, photons=3000, background=5, sigma=1.3, sigma_y=1.9, seed=1)
+    fits = fit_spots(spots, model=lens, gain=1.0, backend="cpu")
+    on = {"min_delta": 1e-12, "min_step": 1e-7, "max_iterations": 60}
+    settled = fit_spots(spots, model=lens, gain=1.0, backend="cpu", **on)
+    assert np.nanquantile(np.abs(fits.z - settled.z), 0.999) < 0.05
+
+
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("angle", [0.0, 20.0])

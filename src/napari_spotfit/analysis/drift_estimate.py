@@ -255,7 +255,7 @@ def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
     count = len(found.middles)
     group = found.segment + np.int32(count) * found.half
     # Frames without spots, as while a movie was paused, are bridged.
-    lit = np.count_nonzero(np.bincount(found.segment))
+    lit = int(np.count_nonzero(np.bincount(found.segment)))
     least = max(2, min(count // 2, max(4, lit // 2)))
     # Molecules may scatter by more than the standard errors.
     for scale in _SCALES:

@@ -21,7 +21,7 @@ from .crowds import SPOT, joined
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import BLOB, columns_of
-from .joint_fits import LINKED, JointFitter, are_alike, has_variances, joint_noise
+from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -157,6 +157,7 @@ class _Crowds:
         self._flags, self._photons = single["flags"], single["photons"]
         self._backend, self._shape = backend, block.frame_shape
         self._fitter = JointFitter(backend, job, block, widths)
+        _, self._linking = reaches(job)
         #: Where joint fits begin.
         self._start = singles.places
         self._good = singles.state & SpotState.HAS_FIT != 0
@@ -169,8 +170,8 @@ class _Crowds:
 
     def _begin(self) -> None:
         """Link positions to crowds, and fit for the first time those that are fitted together."""
-        near = self._distance <= LINKED * self._widths[-2:].max()
-        self._crowd = self._linked(LINKED) if near.any() else np.arange(len(near))
+        near = self._distance <= self._linking * self._widths[-2:].max()
+        self._crowd = self._linked(self._linking) if near.any() else np.arange(len(near))
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
         self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)

@@ -23,6 +23,9 @@ from .fit_job import FitJob
 #: In units of σ: how far the light of a spot counts; spots that are farther apart than the second
 #: are fitted apart, each with the pixels that are nearer to it.
 _REACH, LINKED = 4.5, 6.0
+#: The same of volumes where only what overlaps is fitted together: a plane is the background of
+#: that in cells, too, whose texture hides spots from larger crowds.
+_REACH_IN_CELLS, _LINKED_IN_CELLS = 3.0, 4.0
 #: Of white noise, a pixel's mean over its deviation.
 _WHITE = 1000.0
 
@@ -60,6 +63,12 @@ def joint_noise(job: FitJob) -> NoiseModel | None:
     # Of a flat image it is known only where it is as bright as most, and spots are not.
     is_flat = noise.gain is None and not (noise.is_filtered or noise.is_uneven)
     return camera if is_flat and camera is not None else noise
+
+
+def reaches(job: FitJob) -> tuple[float, float]:
+    """Return how far the light of spots counts, and the distance that links them, in σ."""
+    in_cells = len(job.axes) > len(IN_PLANE) and job.settings.neighbours == "auto"
+    return (_REACH_IN_CELLS, _LINKED_IN_CELLS) if in_cells else (_REACH, LINKED)
 
 
 def are_alike(block: Block) -> bool:
@@ -125,7 +134,7 @@ class JointFitter:
         self.widths: list[float] = np.broadcast_to(sigma, len(job.axes)).tolist()
         self.scale = Scale.of(noise)
         wider = (widest or self.widths[-1]) / self.widths[-1]
-        self._reach = [int(_REACH * (wider * width)) + 1 for width in self.widths]
+        self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
         self._variances = None
         if has_map:

@@ -20,7 +20,7 @@ from ..layers.history import History
 from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
+from ..parts.layout import Label, ask_to_save, button, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
@@ -44,10 +44,9 @@ class DriftPlot(Plot):
     """Draws drift along y and x with its errors, and is hidden without one."""
 
     def __init__(self) -> None:
-        super().__init__("frame", "drift [px]")
+        super().__init__("frame", "drift [px]", "Drift over the frames", _TIP)
         self.curves = [Band(self, color) for color in (BLUE, ORANGE)]
         self.setMinimumSize(*_LEAST)
-        explain(self, "Drift over the frames", _TIP)
 
     def show_drift(self, drift: Drift | None, units: Units) -> None:
         """Draw a drift in some units."""
