@@ -145,7 +145,13 @@ class CrowdCount : protected CrowdMoves {
             if (!is_kept) own.is_dropped = true, own.light = 0;
         });
         if (!is_kept) {
-            share(count, [&](int j) { spots[j].is_one |= own.half && spots[j].half == own.half; });
+            // Its other half is what it was.
+            share(count, [&](int j) {
+                Spot& s = spots[j];
+                if (j == i || !own.half || s.half != own.half) return;
+                s.is_one = true;
+                if (s.candidate < 0) s.candidate = own.candidate;
+            });
             share(moving, [&](int k) { spots[near[k]].stirred = sweep + 1; });
             return false;
         }

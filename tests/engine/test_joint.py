@@ -158,6 +158,26 @@ def test_auto_is_exclude_where_no_spots_overlap():
     assert (auto.group_size == 1).all()
 
 
+def test_auto_is_exclude_where_spots_only_might_be_two():
+    # Near enough to be of one crowd, not near enough to overlap; some are wide for the PSF.
+    grid = np.mgrid[8:88:7, 8:88:7].reshape(2, -1).T + 0.3
+    movie = np.random.default_rng(34).poisson(light_of(grid, 1000.0, 96), (10, 96, 96))
+    known, psf = KNOWN | {"sigma": SIGMA / 1.06}, SIGMA / 1.06
+    single, auto = (localize(movie, **known, neighbours=one) for one in ("exclude", "auto"))
+    assert (single.sigma > psf + np.hypot(3 * single.sigma_stderr, 0.04 * psf)).any()
+    assert len(single) == len(auto) >= 1400
+    for name, column in single.columns.items():
+        np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
+
+
+def test_clusters_of_many_spots_are_no_blobs():
+    rng = np.random.default_rng(35)
+    places = 30 + rng.normal(0, 1.5 * SIGMA, (40, 20, 2))
+    movie = np.stack([rng.poisson(light_of(own, 1500.0, 60)) for own in places])
+    fits = localize(movie.astype(np.uint16), **KNOWN, neighbours="joint")
+    assert fits.photons[fits.good].sum() > 0.92 * 1500 * 20 * 40
+
+
 def test_rows_depend_on_neither_threads_nor_blocks():
     movie, _ = random_spots(6, 0.02, seed=5)
     whole = localize(movie, **KNOWN, neighbours="auto")
