@@ -128,7 +128,7 @@ build/baseline/.$(BASELINE): | $(BENCH_VENV)/.installed
 docs: $(VENV)/.with-docs ## build the documentation into build/docs; its tutorials run
 	$(PY) -m sphinx --fail-on-warning --keep-going --fresh-env -d build/docs-cache docs build/docs
 
-screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
+screenshots: $(VENV)/.with-napari ## take the pictures of the documentation
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py
 
 small-screens: $(VENV)/.with-napari ## take pictures of all widgets on small screens, at 100 % and 150 %
@@ -145,7 +145,7 @@ system-packages:
 	    "Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@tools/system-packages.sh "$(PYTHON)"
 
-# Stamp files: an environment is installed anew only when its recipe has changed.
+# Stamp files: an environment is installed again only when its recipe has changed.
 
 $(VENV)/.created $(BENCH_VENV)/.created: | system-packages
 	$(PYTHON) -m venv --clear $(@D)

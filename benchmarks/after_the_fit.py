@@ -205,9 +205,12 @@ def show_precision(options: argparse.Namespace) -> None:
         rings, took = timed(partial(spotfit.fourier_ring_correlation, fits), seconds[0])
         ratio = rings.resolution / closed
         print(f"FRC, {count} localisations: {ratio:.3f} {bar(abs(ratio - 1), most=0.05)}, {took}")
+        estimate = partial(spotfit.estimate_drift, fits)
         if count in SECONDS:
-            found, took = timed(partial(spotfit.estimate_drift, fits), seconds[1])
+            found, took = timed(estimate, seconds[1])
             print(f"drift of {count} localisations: {took}")
+        elif counts:
+            estimate()  # imports SciPy
 
 
 def _add(parser: argparse.ArgumentParser) -> None:

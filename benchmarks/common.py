@@ -91,7 +91,15 @@ def parsed(
     parser.add_argument("--quick", action="store_true", help="a small run to try the program")
     if add is not None:
         add(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    # What the numbers depend on; a path, such as of another program's Python, is not of them.
+    options.unusual = "".join(
+        f" --{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in vars(options).items()
+        if name not in ("only", "quick") and isinstance(value, int | float)
+        and value != parser.get_default(name)
+    )  # fmt: skip
+    return options
 
 
 def run(
@@ -107,7 +115,7 @@ def run(
             with contextlib.redirect_stdout(printed):
                 section(options)
             if not options.quick and printed.lines:
-                _record(f"{Path(sys.argv[0]).name} --only {name}", printed.lines)
+                _record(f"{Path(sys.argv[0]).name} --only {name}{options.unusual}", printed.lines)
 
 
 class _Printed(io.TextIOBase):

@@ -27,6 +27,7 @@ from scipy.spatial import cKDTree
 from scipy.special import erf
 
 import napari_spotfit as spotfit
+from napari_spotfit.engine.detection.detection_settings import score_for
 
 PIXEL, SIGMA, RADIUS, SIDE = 100.0, 1.3, 2.5, 64
 #: Jaccard and r.m.s. error in nm that are asked for at a density, by the kind of brightness.
@@ -37,8 +38,16 @@ WANTED = {
 }  # fmt: skip
 #: Spots a second by joint fits, and the cost of ``auto`` where none overlap, that are asked for.
 SPEED, DEARER = 1e5, 1.03
-#: The error of the estimated width that is asked for.
-WIDTH_ERROR = 0.05
+#: The error of the estimated width that is asked for; times that false spots are as many as asked.
+WIDTH_ERROR, AS_MANY = 0.05, 2.0
+#: Foci: standard deviations in σ, spots, photons and their spread; the errors of their light and
+#: their count that are asked for.
+FOCI, COUNTS, FOCUS_LIGHT, SPREAD = (1.0, 1.5, 2.5), (2, 3, 4, 8, 12, 20), 1500.0, 0.2
+LIGHT_ERROR, COUNT_ERROR = 0.05, 0.10
+#: Of single-molecule FISH: spots per 100 px², and F1 by distance in px.
+FISH, FISH_F1 = 3.0, {3.0: 0.90, 1.0: 0.80}
+#: Of the movie with 6 spots per µm²: Jaccard and error in nm, with σ known and nothing.
+DATA = {"σ known": (0.78, 32.0), "nothing known": (0.74, None)}
 
 
 class Scores(NamedTuple):
@@ -58,21 +67,34 @@ class Scores(NamedTuple):
 
 def movie(density: float, frames: int, seed: int, kind: str = "equal") -> Iterator[Any]:
     """Yield frames of random spots, and their places."""
-    rng, edges = np.random.default_rng(seed), np.arange(SIDE + 1) - 0.5
+    rng = np.random.default_rng(seed)
     for _ in range(frames):
         count = rng.poisson(density * (SIDE * PIXEL / 1000) ** 2)
         places = rng.uniform(1.5, SIDE - 2.5, (count, 2))
         photons = np.full(count, 1000.0) if kind == "equal" else rng.exponential(1000.0, count)
-        share = np.diff(0.5 * erf((edges - places[..., np.newaxis]) / (SIGMA * 2**0.5)), axis=2)
-        light = 10 + np.einsum("n,ny,nx->yx", photons, share[:, 0], share[:, 1])
-        yield rng.poisson(light).astype(np.uint16), places
+        yield taken(rng, places, photons), places
+
+
+def taken(
+    rng: np.random.Generator, places: np.ndarray, photons: np.ndarray, side: int = SIDE
+) -> np.ndarray:
+    """Return an image of spots."""
+    edges = np.arange(side + 1) - 0.5
+    share = np.diff(0.5 * erf((edges - places[..., np.newaxis]) / (SIGMA * 2**0.5)), axis=2)
+    light = 10 + np.einsum("n,ny,nx->yx", photons, share[:, 0], share[:, 1], optimize=True)
+    return rng.poisson(light).astype(np.uint16)
+
+
+def distances_of_pairs(truth: np.ndarray, found: np.ndarray, radius: float = RADIUS) -> Any:
+    """Return all distances, and those of pairs: as many as can be, as near as they can be."""
+    apart = np.hypot(*(truth[:, np.newaxis] - found).transpose(2, 0, 1))
+    near = apart[linear_sum_assignment(np.where(apart < radius, apart, 1e3))]
+    return apart, near[near < radius]
 
 
 def paired(truth: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the distances of pairs, and how many there are greedily."""
-    apart = np.hypot(*(truth[:, np.newaxis] - found).transpose(2, 0, 1))
-    rows, columns = linear_sum_assignment(np.where(apart < RADIUS, apart, 1e3))
-    near = apart[rows, columns]
+    apart, near = distances_of_pairs(truth, found)
     used, greedy = (set[int](), set[int]()), 0
     for place in np.argsort(apart, axis=None):
         i, j = divmod(int(place), len(found))
@@ -81,7 +103,7 @@ def paired(truth: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, int]:
         if i not in used[0] and j not in used[1]:
             used[0].add(i), used[1].add(j)
             greedy += 1
-    return near[near < RADIUS], greedy
+    return near, greedy
 
 
 def scores(truth: list[np.ndarray], found: list[np.ndarray]) -> Scores:
@@ -272,14 +294,98 @@ def print_data(options: argparse.Namespace) -> None:
         for i in range(20)
     ]  # fmt: skip
     pixels = np.asarray(frames)
+    for name, (jaccard, error) in DATA.items():
+        for neighbours in options.neighbours:
+            used: dict[str, Any] = {"neighbours": neighbours, "backend": "cpu"}
+            if name == "σ known":
+                used |= {"sigma": 1.1, "pixel": "integrated"}
+            s = print_scores(f"6/µm², {name}", truth, pixels, **used)
+        print(f"{name}: J {s.jaccard:.3f} {bar(s.jaccard, least=jaccard)}, {s.error:.1f} nm "
+              f"{bar(s.error, most=error)}")  # fmt: skip
+
+
+def print_evidence(options: argparse.Namespace) -> None:
+    """Print whether false spots with some evidence are as many as are asked for with it."""
+    print("False spots with an evidence, over those that it promises")
+    rng, most = np.random.default_rng(options.seeds[0]), 100.0
+    empty = rng.poisson(10, (100, 256, 256)).astype(np.uint16)
+    truth, crowded = _movie(1.0, 400, options.seeds[0])
+    for name, frames in (("no spots", empty), ("1/µm²", crowded)):
+        fits = spotfit.localize(frames, **known("joint"), false_spots=most)
+        fits = fits[fits.good]
+        is_false = np.ones(len(fits), bool)
+        if frames is crowded:
+            is_false = np.concatenate([
+                _without_a_true_one(truth[i], fits[fits.frame == i]) for i in range(len(frames))
+            ])  # fmt: skip
+        for promised in (100.0, 30.0, 10.0):
+            # The logarithm of the likelihood that a score adds is half of its square.
+            least = score_for(promised, SIGMA) ** 2 / 2
+            found = int((fits.evidence[is_false] >= least).sum())
+            share = found / (promised * frames.size / 1e6)
+            print(f"{name:8} {least:4.1f} nats: {found} false, {share:.2f} times as promised "
+                  f"{bar(share, most=AS_MANY)}")  # fmt: skip
+
+
+def _without_a_true_one(places: np.ndarray, fits: spotfit.SpotFits) -> np.ndarray:
+    """Return which fits of a frame are paired with no true spot."""
+    apart = np.hypot(fits.y[:, np.newaxis] - places[:, 0], fits.x[:, np.newaxis] - places[:, 1])
+    rows, columns = linear_sum_assignment(np.where(apart < RADIUS, apart, 1e3))
+    is_false = np.ones(len(fits), bool)
+    is_false[rows[apart[rows, columns] < RADIUS]] = False
+    return is_false
+
+
+def print_foci(options: argparse.Namespace) -> None:
+    """Print the light and the number of spots that are found in foci."""
+    print(f"Foci of spots of {FOCUS_LIGHT:g} photons: light over the median single, over the true "
+          "one; the count's bias")  # fmt: skip
+    around = np.array([(y, x) for y in (12, 52) for x in (8, 32, 56)], float)
+    for spread in FOCI:
+        for count in COUNTS:
+            rng, frames, true = np.random.default_rng(count), [], []
+            for _ in range(200):
+                own = 32 + rng.normal(0, spread * SIGMA, (count, 2))
+                places = np.concatenate([own, around + rng.uniform(-2, 2, around.shape)])
+                photons = FOCUS_LIGHT * rng.normal(1, SPREAD, len(places)).clip(0.2)
+                frames.append(taken(rng, places, photons))
+                true.append(photons[:count].sum() / FOCUS_LIGHT)
+            fits = spotfit.localize(np.stack(frames), **known("joint"))
+            groups = spotfit.summarize_groups(fits[fits.good])
+            far = np.hypot(groups["y"] - 32, groups["x"] - 32)
+            own = groups[far < 4 * spread * SIGMA]
+            light = own["photons_over_single"].sum() / sum(true) - 1
+            bias = own["count"].sum() / (count * len(frames)) - 1
+            is_bound = count == 2 or (count <= 4 and spread == FOCI[-1])
+            line = bar(abs(bias), most=COUNT_ERROR if is_bound else None)
+            print(f"s.d. {spread:3g} σ, {count:2} spots: light {light:+.3f} "
+                  f"{bar(abs(light), most=LIGHT_ERROR)}, count {bias:+.3f} {line}")  # fmt: skip
+
+
+def print_fish(options: argparse.Namespace) -> None:
+    """Print F1 of spots as of single-molecule FISH in one plane."""
+    print(f"{FISH:g} spots in 100 px², 2000 photons ± 25 %: F1")
+    rng, side = np.random.default_rng(options.seeds[0]), 256
+    truth, frames = [], []
+    for _ in range(4):
+        places = rng.uniform(1, side - 2, (rng.poisson(FISH * side**2 / 100), 2))
+        photons = 2000 * rng.normal(1, 0.25, len(places)).clip(0.3)
+        truth.append(places)
+        frames.append(taken(rng, places, photons, side))
     for neighbours in options.neighbours:
-        options_of_known = known(neighbours, 1.1)
-        print_scores("6/µm², σ known", truth, pixels, **options_of_known)
-        print_scores("6/µm², nothing known", truth, pixels, neighbours=neighbours, backend="cpu")
+        found, _ = found_in(np.stack(frames), **known(neighbours))
+        number = sum(map(len, truth)) + sum(map(len, found))
+        for radius, least in FISH_F1.items():
+            frame_by_frame = zip(truth, found, strict=True)
+            pairs = sum(len(distances_of_pairs(*both, radius)[1]) for both in frame_by_frame)
+            f1 = 2 * pairs / number
+            line = bar(f1, least=None if neighbours == "exclude" else least)
+            print(f"{neighbours:8} within {radius:g} px {f1:.3f} {line}")
 
 
 SECTIONS = {
     "table": print_table, "widths": print_widths, "data": print_data, "errors": print_errors,
+    "evidence": print_evidence, "foci": print_foci, "fish": print_fish,
     "speed": print_speed, "sparse": print_sparse,
 }  # fmt: skip
 

@@ -12,14 +12,18 @@ import sys
 import time
 import traceback
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from common import KINDS, Work, large_spot, parsed, resolved
 from gpu_machine import Bench, Host, alike, are_right, machine_of, simulated
 
 from napari_spotfit import fit_spots, localize, simulate_movie
+from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.cuda.backend import Gpus
 
 #: Required and aimed million fits per second, by side of the ROI.
 RATES = {7: (2600, 4000), 9: (2050, 3200), 16: (800, 1200), 32: (175, 400)}
@@ -28,6 +32,8 @@ START_SHARE, ERRORS_SHARE, PINNED_SHARE = (0.8, 0.95), (0.6, 0.8), (0.85, 0.95)
 HOST_RATES = {"float32": (150, 230), "uint16": (300, 450)}
 #: Speed of two GPUs relative to one, required and aimed: page-locked, ordinary memory, movies.
 ALL_PINNED, ALL_HOST, ALL_MOVIE = (1.7, 1.9), (1.3, 1.9), (1.55, 1.9)
+#: Million spots per second of joint fits.
+CROWD_RATES = (3, 10)
 FRAME_RATES, AGREEMENT = (200_000, 350_000), (0.998, 0.9999)
 #: Least speed of an expression relative to the same built-in model.
 OWN_SHARE = (0.3, 0.6)
@@ -117,6 +123,37 @@ def movie(bench: Bench) -> None:
                       ALL_MOVIE, note=note)  # fmt: skip
 
 
+def crowds(bench: Bench) -> None:
+    """Joint fits at 1 spot per µm² (100 nm pixels): these alone, and from a movie to a table."""
+    machine = bench.machine
+    movie, _ = simulate_movie(
+        bench.amount(400, 4), spots_per_frame=655, pixel="integrated", offset=0.0, seed=1
+    )
+    options: dict[str, Any] = {
+        "sigma": 1.3, "pixel": "integrated", "gain": 1.0, "estimator": "mle", "neighbours": "joint",
+    }  # fmt: skip
+    own = (machine.backend, Gpus if machine.real else Cpu, machine.put(movie), CROWD_RATES)
+    for backend, kind, frames, limits in (own, ("cpu", Cpu, movie, None)):
+        calls: list[Any] = []
+
+        def kept(*given: Any, fit: Any = kind.fit_crowds, calls: Any = calls) -> Any:
+            calls.append((given, fit(*given)))
+            return calls[-1][1]
+
+        with patch.object(kind, "fit_crowds", kept):
+            fits = localize(frames, backend=backend, **options)
+        (one, block, some), spots = max(calls, key=lambda call: len(call[1]))
+        works: list[Work] = [
+            partial(one.fit_crowds, block, replace(some, threads=None)),
+            partial(localize, frames, backend=backend, **options),
+        ]
+        alone, whole = bench.times(works)
+        name = f"crowds at 1 per µm², {backend}"
+        bench.add(f"{name}: joint fits, M spots/s", len(spots) / alone / 1e6, ".3g", limits,
+                  right=500 < len(fits) / len(movie) < 660)  # fmt: skip
+        bench.add(f"{name}: movie to table, M spots/s", len(fits) / whole / 1e6, ".3g")
+
+
 def models(bench: Bench) -> None:
     """Models and estimators on the device, with built-in start values."""
     machine = bench.machine
@@ -196,8 +233,8 @@ def picasso(bench: Bench) -> None:
 
 
 SECTIONS = {
-    "device": device, "host": host, "movie": movie, "models": models, "large": large,
-    "agreement": agreement, "picasso": picasso,
+    "device": device, "host": host, "movie": movie, "crowds": crowds, "models": models,
+    "large": large, "agreement": agreement, "picasso": picasso,
 }  # fmt: skip
 
 

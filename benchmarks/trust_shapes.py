@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from common import bar
 
 import napari_spotfit as spotfit
 
@@ -76,18 +77,18 @@ def _counts(fits: spotfit.SpotFits) -> tuple[int, int]:
 def print_shapes(quick: bool) -> None:
     """Print good fits on other shapes than spots, and true spots that are lost."""
     seeds = range(50, 52 if quick else 58)
-    print("\ngood fits per 512² on lines, without the flag ELONGATED and with it (wanted)")
+    print("\ngood fits per 512² on lines, without the flag ELONGATED and with it")
     for height, most in MOST_ON_LINES.items():
         found = [
             _counts(spotfit.localize(_taken(_lines(height, 10 * seed), seed), sigma=SIGMA))
             for seed in seeds
         ]
         before, after = np.mean(found, axis=0)
-        print(f"{height:>6} counts {before:8.0f} {after:6.1f} ({most})", flush=True)
+        print(f"{height:>6} counts {before:8.0f} {after:6.1f} {bar(after, most=most)}", flush=True)
     for name, light in _shapes(seeds[0]):
         before, after = _counts(spotfit.localize(_taken(light, 1), sigma=SIGMA))
         print(f"{name:>28} {before:6} {after:6}", flush=True)
-    print("true spots that the flag loses, in % (wanted)")
+    print("\ntrue spots that the flag loses, in %")
     for height in (13, 16, 20, 30, 48, 300, 3000):
         lost = []
         for seed in seeds:
@@ -95,7 +96,8 @@ def print_shapes(quick: bool) -> None:
             fits = spotfit.fit_at(_taken(light, seed), places, sigma=SIGMA)
             lost.append(np.mean((fits.flags & ELONGATED) != 0))
         wanted = LOST if height >= 48 else LOST_DIM
-        print(f"{height:>6} counts {100 * np.mean(lost):6.2f} ({100 * wanted:g})", flush=True)
+        share = 100 * np.mean(lost)
+        print(f"{height:>6} counts {share:6.2f} {bar(share, most=100 * wanted)}", flush=True)
 
 
 def print_saturated(quick: bool) -> None:
@@ -107,16 +109,17 @@ def print_saturated(quick: bool) -> None:
         "to [-1, 1]": counts / 2047.5 - 1, "8 bits": (counts // 16).astype(np.uint8),
         "7 bits": (counts // 32).astype(np.uint8), "7 bits, to [0, 1]": counts // 32 / 127,
     }  # fmt: skip
-    print("\nsaturated spots: flagged in % (wanted: 98), good (wanted: 0)")
+    print("\nsaturated spots: flagged in %, good")
     for name, image in scaled.items():
         fits = spotfit.fit_at(image, places, sigma=SIGMA)
-        flagged = np.mean((fits.flags & SATURATED) != 0)
-        print(f"{name:>20} {100 * flagged:5.0f} {int(fits.good.sum()):4}", flush=True)
+        flagged, good = 100 * np.mean((fits.flags & SATURATED) != 0), int(fits.good.sum())
+        print(f"{name:>20} {flagged:5.0f} {bar(flagged, least=98)} {good:4} {bar(good, most=0)}",
+              flush=True)  # fmt: skip
 
 
 def print_cameras(quick: bool) -> None:
     """Print warnings of right and wrong cameras, in sparse images on an even background."""
-    print("\nimages of 10 with a warning: right, upside down, offset too high (wanted: 0, 10, 10)")
+    print("\nimages of 10 with a warning: right, upside down, offset too high")
     for gain in (0.25, 2.2) if quick else (0.25, 0.5, 2.2, 5.0, 12.5):
         said = np.zeros(3, int)
         for seed in range(10):
@@ -130,4 +133,6 @@ def print_cameras(quick: bool) -> None:
                     warnings.simplefilter("always")
                     spotfit.localize(image, sigma=SIGMA, gain=own, offset=offset)
                 said[i] += bool(warned)
-        print(f"gain {gain:>5g}: {said[0]:3} {said[1]:3} {said[2]:3}", flush=True)
+        print(f"gain {gain:>5g}: {said[0]:3} {bar(said[0], most=0)} {said[1]:3} "
+              f"{bar(said[1], least=10)} {said[2]:3} {bar(said[2], least=10)}",
+              flush=True)  # fmt: skip

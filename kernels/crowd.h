@@ -15,56 +15,33 @@ class Crowd : CrowdCount {
     using CrowdCount::most_spots;
 
     Crowd(const JointFits& fits, long long which, void* work) : CrowdCount(fits, which, work), number(which) {}
+    static void* operator new(decltype(sizeof 0), void* at) { return at; }
     const unsigned char* end_of_memory() const { return memory.at; }
 
-    long long fit(JointSpot* found) {
+    // Returns how many spots there are, which `put` gives.
+    int fit() {
         find_pixels();
         begin_level();
         const double dimmest = least_light(level[0]);
+        ROLLED
         for (long long k = begin; k < end; ++k) {
             const long long i = f.members[k];
             double place[ALL_AXES];
+            ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = place_of(i)[axis] - double(corner[axis]);
             add(place, larger(f.light[i], dimmest), i);
         }
         move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
-        return put(found);
+        return count;
     }
-
-  private:
-    // What noise explains of the deviance, and a slightly different shape of the spots.
-    struct Left { double deviance, tolerated, squares; };
-    Left left_over(long long* pixels) {
-        find_mean();
-        over_part([&](long long k) { store_pixels(base + k, Pixels(0.0f)); });
-        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
-        Left sum = {};
-        *pixels = 0;
-        over_lines([&](int z, int y) {
-            Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
-            for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
-                const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
-                here += is_there, off += is_there * deviance(own, expected, inverse);
-                squares += is_there * square(own - expected);
-                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
-            }
-            *pixels += static_cast<long long>(sum_of(here));
-            sum.deviance += sum_of(off), sum.squares += sum_of(squares), sum.tolerated += sum_of(tolerated);
-        });
-        const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
-        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
-        sum.tolerated += degrees + DEVIATIONS * __builtin_sqrt(2 * degrees);
-        return sum;
-    }
-    long long put(JointSpot* found) {
+    SPOTFIT_NOT_INLINE void put(JointSpot* found) {
         long long pixels;
         const Left left_here = left_over(&pixels);
-        for (int i = 0; i < count; ++i) {
+        share(count, [&](int i) {
             const Spot& s = spots[i];
-            const double z_error = f.axes > Z ? s.errors[Z] : 0;
+            const double z_error = axes() > Z ? s.errors[Z] : 0;
             found[i] = {s.at[Z] + double(corner[Z]),
                         s.at[Y] + double(corner[Y]),
                         s.at[X] + double(corner[X]),
@@ -73,7 +50,7 @@ class Crowd : CrowdCount {
                         z_error,
                         s.errors[Y],
                         s.errors[X],
-                        s.errors[f.axes],
+                        s.errors[axes()],
                         level_errors[cell_of(s)],
                         s.wider,
                         s.wider_error,
@@ -87,8 +64,35 @@ class Crowd : CrowdCount {
                         s.candidate,
                         iterations,
                         s.rests};
-        }
-        return count;
+        });
+    }
+
+  private:
+    // What noise explains of the deviance, and a slightly different shape of the spots.
+    struct Left { double deviance, tolerated, squares; };
+    SPOTFIT_NOT_INLINE Left left_over(long long* pixels) {
+        find_mean();
+        over_part([&](int k) { store_pixels(base + k, Pixels(0.0f)); });
+        ROLLED
+        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
+        Total number, deviances, all_squares, all_tolerated;
+        over_lines([&](int z, int y) {
+            Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
+            ROLLED
+            for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
+                const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
+                const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
+                here += is_there, off += is_there * deviance(own, expected, inverse);
+                squares += is_there * square(own - expected);
+                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
+            }
+            number.add(here), deviances.add(off), all_squares.add(squares), all_tolerated.add(tolerated);
+        });
+        *pixels = static_cast<long long>(number.value());
+        const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
+        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
+        const double of_noise = degrees + DEVIATIONS * square_root(2 * degrees);
+        return {deviances.value(), all_tolerated.value() + of_noise, all_squares.value()};
     }
 };
 

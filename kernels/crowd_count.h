@@ -6,14 +6,18 @@ namespace spotfit::SPOTFIT_ISA {
 
 class CrowdCount : protected CrowdMoves {
   protected:
-    using CrowdMoves::CrowdMoves;
+    CrowdCount(const JointFits& fits, long long which, void* work) : CrowdMoves(fits, which, work) {
+        near = memory.take<int>(TOGETHER), places_before = memory.take<Place>(TOGETHER);
+    }
 
-    void count_spots() {
+    SPOTFIT_NOT_INLINE void count_spots() {
         bool is_new = true;
+        ROLLED
         for (int k = 0; k < ROUNDS && is_new; ++k) {
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
+            ROLLED
             for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
                 if (merge()) move_all(ROUGH_STEPS, ROUGH);
                 find_errors(false);
@@ -23,8 +27,9 @@ class CrowdCount : protected CrowdMoves {
         }
     }
     // Moves spots until they rest; those that are then of no use are dropped.
-    void settle() {
-        for (int i = 0; i < count; ++i) spots[i].stirred = sweep + 1;
+    SPOTFIT_NOT_INLINE void settle() {
+        share(count, [&](int i) { spots[i].stirred = sweep + 1; });
+        ROLLED
         for (int n = 1; n <= DROPS; ++n) {
             move_all(f.max_iterations, FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
@@ -60,6 +65,10 @@ class CrowdCount : protected CrowdMoves {
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
     int errors_found = -1;  // the sweep before
+    // The spots that move where one is tried to be dropped, and where they were.
+    struct Place { double at[ALL_AXES], light; };
+    int* near;
+    Place* places_before;
     int splits = 0;
     // How many times more than noise alone the residual's scores scatter, at least 1: what is hidden in a rough
     // background must stand out of that.
@@ -71,148 +80,173 @@ class CrowdCount : protected CrowdMoves {
     }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
-    void find_errors(bool of_all) {
+    SPOTFIT_NOT_INLINE void find_errors(bool of_all) {
         const int since = of_all ? 0 : errors_found + 1;
-        errors_found = sweep;
+        set(errors_found, sweep);
         over_cells(since, [&](int cell) {
             if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
             find_normal(cell);
             const bool is_known = find_factor(1e-9);
             const auto error = [&](int i) {
-                return is_known ? __builtin_sqrt(factor.variance(i, step)) : double(INFINITE);
+                return is_known ? square_root(factor.variance(i, step)) : double(INFINITE);
             };
+            ROLLED
             for (int a = 0; a < moving; ++a) {
                 Spot& s = spots[together[a]];
-                for (int k = of_all ? 0 : f.axes; k <= f.axes; ++k) s.errors[k] = error(parameters() * a + k);
-                s.is_dropped = s.is_tested = false;
-                s.evidence = square_of(s.light / s.errors[f.axes]) / 2;
+                ROLLED
+                for (int k = of_all ? 0 : axes(); k <= axes(); ++k) set(s.errors[k], error(parameters() * a + k));
+                alone([&] {
+                    s.is_dropped = s.is_tested = false;
+                    s.evidence = square_of(s.light / s.errors[axes()]) / 2;
+                });
             }
-            if (of_all) level_errors[cell] = error(parameters() * moving);
+            if (of_all) set(level_errors[cell], error(parameters() * moving));
             if (of_all && is_known) find_width(cell);
         });
     }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.
-    bool is_needed(int i) {
+    SPOTFIT_NOT_INLINE bool is_needed(int i) {
         Spot& own = spots[i];
         const int cell = cell_of(own);
-        struct Place { double at[ALL_AXES], light; };
-        Place before[TOGETHER];
-        int near[TOGETHER];
         const double apart = square_of(APART * f.sigma[X]);
         double nearest = apart;
-        int heir = -1;
-        moving = 0;
-        for (int j = 0; j < count && moving < TOGETHER - 1; ++j) {
+        int heir = -1, others = 0;
+        ROLLED
+        for (int j = 0; j < count && others < TOGETHER - 1; ++j) {
             const double far = square_between(spots[j].at, own.at);
             if (j == i || spots[j].is_dropped || far > apart) continue;
-            near[moving++] = j;
+            if (Team::lane() == 0) near[others] = j;
+            ++others;
             if (far < nearest) nearest = far, heir = j;
         }
-        near[moving++] = i;
-        together = near;
-        levels = levels_of_cell();
-        // Spots do not move the background of many others.
-        if (!all_move()) levels = 0;
+        alone([&] {
+            near[others] = i;
+            together = near, moving = others + 1, levels = levels_of_cell();
+            // Spots do not move the background of many others.
+            if (!all_move()) levels = 0;
+        });
         choose_part(NOWHERE);
         find_base(cell);
         const double with = evaluate(cell);
         const Levels ground = levels_of(cell);
-        for (int k = 0; k < moving; ++k) {
+        share(moving, [&](int k) {
             const Spot& s = spots[together[k]];
-            before[k] = {{s.at[X], s.at[Y], s.at[Z]}, s.light};
+            places_before[k] = {{s.at[X], s.at[Y], s.at[Z]}, s.light};
+        });
+        set(moving, others);
+        if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) {
+            alone([&] { take_over(spots[heir], own); });
+            shape(spots[heir]);
         }
-        --moving;
-        if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) take_over(spots[heir], own);
-        own.evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        if (own.evidence < least_evidence(own)) {
-            own.is_dropped = true, own.light = 0;
-            for (int j = 0; j < count; ++j) spots[j].is_one |= own.half && spots[j].half == own.half;
-            for (int k = 0; k < moving; ++k) spots[near[k]].stirred = sweep + 1;
+        const double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
+        const bool is_kept = !(evidence < least_evidence(own));
+        alone([&] {
+            own.evidence = evidence;
+            if (!is_kept) own.is_dropped = true, own.light = 0;
+        });
+        if (!is_kept) {
+            // Its other half is what it was.
+            share(count, [&](int j) {
+                Spot& s = spots[j];
+                if (j == i || !own.half || s.half != own.half) return;
+                s.is_one = true;
+                if (s.candidate < 0) s.candidate = own.candidate;
+            });
+            share(moving, [&](int k) { spots[near[k]].stirred = sweep + 1; });
             return false;
         }
-        ++moving;
-        for (int k = 0; k < moving; ++k) {
+        set(moving, others + 1);
+        share(moving, [&](int k) {
             Spot& s = spots[together[k]];
-            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = before[k].at[axis];
-            s.light = before[k].light;
-            shape(s);
-        }
+            ROLLED
+            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = places_before[k].at[axis];
+            s.light = places_before[k].light;
+        });
+        shape_moving();
         restore(cell, ground);
         evaluate(cell);
         keep_mean();
         return true;
     }
     // Gives a spot the light of another one, and a place between both.
-    void take_over(Spot& a, const Spot& b) {
+    SPOTFIT_NOT_INLINE void take_over(Spot& a, const Spot& b) {
         const double sum = a.light + b.light;
-        for (int axis = X; axis < f.axes; ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
-        shape(a);
     }
     // Drops what is not needed, the weakest first.
-    bool drop() {
+    SPOTFIT_NOT_INLINE bool drop() {
         bool any = false;
+        ROLLED
         for (;;) {
             int weakest = -1;
             double least = SURE;
+            ROLLED
             for (int i = 0; i < count; ++i) {
                 const double own = spots[i].evidence / least_evidence(spots[i]);
                 if (!spots[i].is_tested && own < least) weakest = i, least = own;
             }
             if (weakest < 0) break;
-            spots[weakest].is_tested = true;
+            set(spots[weakest].is_tested, true);
             any |= !is_needed(weakest);
         }
         if (any) remove_dropped();
         return any;
     }
     // Joins spots that are nearer to each other than two can be resolved.
-    bool merge() {
-        bool any = false;
+    SPOTFIT_NOT_INLINE bool merge() {
         sort();
-        for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
-        // Places along y change a little as spots become one.
-        for (int i = 0; i < count; ++i)
-            for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
-                Spot &a = spots[j], &b = spots[i];
-                if (a.is_dropped || b.is_dropped) continue;
-                if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
-                take_over(a, b);
-                a.is_one |= a.half && a.half == b.half;
-                a.stirred = sweep + 1;
-                if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
-                b.is_dropped = any = true;
-            }
-        if (any) remove_dropped();
-        return any;
+        alone([&] {
+            ROLLED
+            for (int i = 0; i < count; ++i) spots[i].is_dropped = false;
+            // Places along y change a little as spots become one.
+            ROLLED
+            for (int i = 0; i < count; ++i)
+                for (int j = i - 1; j >= 0 && spots[i].at[Y] - spots[j].at[Y] < 2 * ONE_SPOT * f.sigma[Y]; --j) {
+                    Spot &a = spots[j], &b = spots[i];
+                    if (a.is_dropped || b.is_dropped) continue;
+                    if (square_between(a.at, b.at) >= square_of(ONE_SPOT * f.sigma[X])) continue;
+                    take_over(a, b);
+                    a.is_one |= a.half && a.half == b.half;
+                    a.stirred = sweep + 1;
+                    if (a.candidate < 0 || (b.candidate >= 0 && b.candidate < a.candidate)) a.candidate = b.candidate;
+                    b.is_dropped = true;
+                }
+        });
+        return remove_dropped();
     }
 
     // Along each axis in turn, by way of `base`.
     void convolve(const float* const* kernels, const float* pixels, float* result) const {
-        convolve_lines(kernels[X], pixels, f.axes > Z ? result : base);
-        if (f.axes > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
+        convolve_lines(kernels[X], pixels, axes() > Z ? result : base);
+        if (axes() > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
         else convolve_across(kernels[Y], Y, base, result);
     }
-    void convolve_lines(const float* kernel, const float* pixels, float* result) const {
+    SPOTFIT_NOT_INLINE void convolve_lines(const float* kernel, const float* pixels, float* result) const {
         const int reach = f.reach[X];
         over_lines([&](int z, int y) {
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
+                ROLLED
                 for (int k = -reach; k <= reach; ++k)
                     sum = multiply_add(load_pixels(middle + k), Pixels(kernel[k + reach]), sum);
                 store_pixels(at(result, z, y) + x, sum);
             }
         });
     }
-    void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
+    SPOTFIT_NOT_INLINE void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
         const int reach = f.reach[axis];
-        const long long apart = axis == Y ? stride : stride * rows;
+        const int apart = axis == Y ? stride : stride * rows;
         over_lines([&](int z, int y) {
             const int place = axis == Y ? y : z;
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
+                ROLLED
                 for (int k = -reach; k <= reach; ++k)
                     if (place + k >= 0 && place + k < size(axis))
                         sum = multiply_add(load_pixels(middle + k * apart), Pixels(kernel[k + reach]), sum);
@@ -221,17 +255,18 @@ class CrowdCount : protected CrowdMoves {
         });
     }
 
-    void find_residual() {
+    SPOTFIT_NOT_INLINE void find_residual() {
         find_mean();
         if (is_evaluated) return;
-        for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
+        over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
             const Pixels expected = load_pixels(mean + k), w = load_pixels(counts + k) / expected;
             store_pixels(weight + k, w), store_pixels(pull + k, w * (load_pixels(data + k) - expected));
-        }
+        });
     }
     // How far a spot at each pixel would stand out of the noise, from its light times what `other` has, into `base`.
-    void find_scores() {
+    SPOTFIT_NOT_INLINE void find_scores() {
         over_lines([&](int z, int y) {
+            ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const Pixels error = load_pixels(at(other, z, y) + x), light = load_pixels(at(trial, z, y) + x);
                 const auto counts_here = select(error > 0.0f, load_pixels(at(counts, z, y) + x), Pixels(0.0f)) > 0.0f;
@@ -241,23 +276,27 @@ class CrowdCount : protected CrowdMoves {
         });
     }
     // By the median of those below 0: hidden spots make others higher.
-    void find_roughness() {
+    SPOTFIT_NOT_INLINE void find_roughness() {
         constexpr int BINS = 256;
-        int counted[BINS] = {}, number = 0;
-        over_lines([&](int z, int y) {
-            for (int x = 0; x < columns; ++x) {
-                const float own = -at(base, z, y)[x] * float(FINENESS);
-                if (!(own > 0.0f) || !(own < INFINITE)) continue;
-                ++counted[own < BINS - 1 ? static_cast<int>(own) : BINS - 1], ++number;
-            }
+        alone([&] {
+            int counted[BINS] = {}, number = 0;
+            ROLLED
+            for (int k = 0; k < depth * rows; ++k)
+                for (int x = 0; x < columns; ++x) {
+                    const float own = -at(base, k / rows, k % rows)[x] * float(FINENESS);
+                    if (!(own > 0.0f) || !(own < INFINITE)) continue;
+                    ++counted[own < BINS - 1 ? static_cast<int>(own) : BINS - 1], ++number;
+                }
+            int bin = 0;
+            ROLLED
+            for (int below = 0; bin < BINS && 2 * (below + counted[bin]) < number; ++bin) below += counted[bin];
+            roughness = larger((bin + 0.5) / (FINENESS * HALF), 1);
         });
-        int bin = 0;
-        for (int below = 0; bin < BINS && 2 * (below + counted[bin]) < number; ++bin) below += counted[bin];
-        roughness = larger((bin + 0.5) / (FINENESS * HALF), 1);
     }
     // Of equal ones, the first.
-    bool is_highest(int z, int y, int x) const {
+    SPOTFIT_NOT_INLINE bool is_highest(int z, int y, int x) const {
         const float own = at(base, z, y)[x];
+        ROLLED
         for (int w = z > 0 ? z - 1 : 0; w <= z + 1 && w < depth; ++w)
             for (int v = y > 0 ? y - 1 : 0; v <= y + 1 && v < rows; ++v)
                 for (int u = x > 0 ? x - 1 : 0; u <= x + 1 && u < columns; ++u) {
@@ -267,7 +306,8 @@ class CrowdCount : protected CrowdMoves {
                 }
         return true;
     }
-    bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
+    SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
+        ROLLED
         for (int i = 0; i < count; ++i)
             if (&spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
         return false;
@@ -278,26 +318,34 @@ class CrowdCount : protected CrowdMoves {
     }
 
     // Adds spots where the residual stands out of the noise as one does.
-    bool add_hidden() {
+    SPOTFIT_NOT_INLINE bool add_hidden() {
         find_residual();
         float* kernels[ALL_AXES];
-        for (int axis = X; axis < f.axes; ++axis) {
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis) {
             kernels[axis] = spare_lines + 2 * axis * line;
-            profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
-                         kernels[axis], kernels[axis] + line);
+            share_lines(1, [&](int) {
+                profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
+                             kernels[axis], kernels[axis] + line);
+            });
         }
         convolve(kernels, pull, trial);
-        for (int axis = X; axis < f.axes; ++axis)
-            for (int k = 0; k <= 2 * f.reach[axis]; ++k) kernels[axis][k] *= kernels[axis][k];
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis)
+            share(2 * f.reach[axis] + 1, [&](int k) { kernels[axis][k] *= kernels[axis][k]; });
         convolve(kernels, weight, other);
         find_scores();
-        if (f.axes > Z) find_roughness();
+        if (axes() > Z) find_roughness();
         const int before = count;
         const double lowest = f.least_score * roughness;
+        ROLLED
         for (double bar = lowest + CLEAR; count == before && bar >= lowest; bar -= CLEAR)
-            over_lines([&](int z, int y) {
+            for (int k = 0; k < depth * rows; ++k) {
+                const int z = k / rows, y = k % rows;
+                ROLLED
                 for (int first = 0; first < columns; first += SIDE_BY_SIDE) {
-                    if (!any(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+                    if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
+                    ROLLED
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
                         const double place[] = {double(x), double(y), double(z)};
                         if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
@@ -305,7 +353,7 @@ class CrowdCount : protected CrowdMoves {
                             add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
                     }
                 }
-            });
+            }
         return count > before;
     }
 
@@ -316,14 +364,15 @@ class CrowdCount : protected CrowdMoves {
     };
     static constexpr Axis FIRST[] = {X, X, Y}, SECOND[] = {Y, Z, Z};
     // In the planes of x and y and, in volumes, of x and z, and y and z.
-    template <int PLANES> void find_quadrupoles(const Spot& s, Quadrupole* found) const {
+    template <int PLANES> SPOTFIT_NOT_INLINE void find_quadrupoles(const Spot& s, Quadrupole* found) const {
         const Footprint& p = s.shape;
         const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
         double sums[PLANES][4] = {};
         for (int z = planes.begin; z < planes.end; ++z)
-            for (int y = lines.begin; y < lines.end; ++y) {
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
-                for (int x = pixels.begin; x < pixels.end && x < columns; ++x) {
+                ROLLED
+                for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
                     const double e = of_line * p.value[X][x - p.first[X]];
                     const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
                     const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y],
@@ -337,39 +386,47 @@ class CrowdCount : protected CrowdMoves {
                     }
                 }
             }
+        UNROLL
         for (int k = 0; k < PLANES; ++k) {
-            const double* const sum = sums[k];
+            const double sum[] = {Team::sum(sums[k][0]), Team::sum(sums[k][1]), Team::sum(sums[k][2]),
+                                  Team::sum(sums[k][3])};
             const bool is_known = sum[2] > 0 && sum[3] > 0;
-            if (is_known) found[k] = {sum[0] / __builtin_sqrt(sum[2]), sum[1] / __builtin_sqrt(sum[3])};
+            if (is_known) found[k] = {sum[0] / square_root(sum[2]), sum[1] / square_root(sum[3])};
             else found[k] = {};
         }
     }
     // Splits spots whose residual is that of two.
-    bool split() {
+    SPOTFIT_NOT_INLINE bool split() {
         find_residual();
-        const int before = count, planes_of_axes = f.axes > Z ? 3 : 1;
+        const int before = count, planes_of_axes = axes() > Z ? 3 : 1;
+        ROLLED
         for (int i = 0; i < before && count < most; ++i) {
             if (spots[i].is_one) continue;
             Quadrupole found[3];
-            if (f.axes > Z) find_quadrupoles<3>(spots[i], found);
+            if (axes() > Z) find_quadrupoles<3>(spots[i], found);
             else find_quadrupoles<1>(spots[i], found);
             int best = 0;
+            ROLLED
             for (int k = 1; k < planes_of_axes; ++k)
                 if (found[k].score() > found[best].score()) best = k;
             if (!(found[best].score() > QUADRUPOLE)) continue;
             const Axis a = FIRST[best], b = SECOND[best];
-            const double cosine = found[best].along / __builtin_sqrt(found[best].score());
+            const double cosine = found[best].along / square_root(found[best].score());
             const double half = HALF_APART * f.sigma[X];
             double step_of[ALL_AXES] = {}, place[ALL_AXES];
-            step_of[a] = half * __builtin_sqrt((1 + cosine) / 2) / scale[a];
-            step_of[b] = (found[best].across < 0 ? -half : half) * __builtin_sqrt((1 - cosine) / 2) / scale[b];
+            step_of[a] = half * square_root((1 + cosine) / 2) / scale[a];
+            step_of[b] = (found[best].across < 0 ? -half : half) * square_root((1 - cosine) / 2) / scale[b];
             Spot& own = spots[i];
-            own.light /= 2, own.stirred = sweep + 1;
-            for (int axis = X; axis < ALL_AXES; ++axis)
-                place[axis] = own.at[axis] - step_of[axis], own.at[axis] += step_of[axis];
+            ROLLED
+            for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = own.at[axis] - step_of[axis];
+            alone([&] {
+                own.light /= 2, own.stirred = sweep + 1;
+                ROLLED
+                for (int axis = X; axis < ALL_AXES; ++axis) own.at[axis] += step_of[axis];
+            });
             shape(own);
             add(place, own.light, -1);
-            own.half = spots[count - 1].half = ++splits;
+            alone([&] { own.half = spots[count - 1].half = ++splits; });
         }
         return count > before;
     }

@@ -10,12 +10,16 @@ class CrowdInformation : protected CrowdLight {
   protected:
     BandedMatrix normal, factor;
     double *gradient, *step;
+    // Over pixels: of one spot's parameters with themselves, the residual's pulls and those with the background's
+    // numbers, of the parameters of two spots, or of the background's numbers and its pulls.
+    double sums[4 * SUMS_AT_ONCE];
 
     CrowdInformation(const JointFits& fits, long long which, void* work) : CrowdLight(fits, which, work) {
-        const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + f.axes;
+        const int size = parameters() * (most < TOGETHER ? static_cast<int>(most) : TOGETHER) + 1 + axes();
         BandedMatrix* const matrices[] = {&normal, &factor};
+        ROLLED
         for (BandedMatrix* matrix : matrices) {
-            matrix->room = size, matrix->block = parameters();
+            matrix->block = parameters();
             matrix->rows = memory.take<double>(static_cast<long long>(size) * size);
             matrix->end = memory.take<int>(size);
         }
@@ -24,100 +28,116 @@ class CrowdInformation : protected CrowdLight {
 
     // The Fisher information of the spots that move, and the likelihood's gradient: place and light of each, then the
     // background.
-    void find_normal(int cell) {
-        if (f.axes > Z) find_normal_of<3>(cell);
+    SPOTFIT_NOT_INLINE void find_normal(int cell) {
+        if (axes() > Z) find_normal_of<3>(cell);
         else find_normal_of<2>(cell);
     }
-    bool find_factor(double damping) {
-        for (int i = 0; i < normal.size; ++i) {
-            for (int j = i; j < normal.end[i]; ++j) factor.at(i, j) = normal.at(i, j);
-            for (int j = i > normal.inner() ? i : normal.inner(); j < normal.size; ++j)
-                factor.at(i, j) = normal.at(i, j);
-            factor.at(i, i) = normal.at(i, i) * (1 + damping) + 1e-12;
-        }
+    SPOTFIT_NOT_INLINE bool find_factor(double damping) {
+        share_lines(normal.size, [&](int i) {
+            normal.over_row(normal.end[i], i, Team::column(), Team::COLUMNS,
+                            [&](int j) { factor.at(i, j) = normal.at(i, j); });
+            if (Team::column() == 0) factor.at(i, i) = normal.at(i, i) * (1 + damping) + 1e-12;
+        });
         return factor.factor();
     }
 
     // By which fraction the spots that move would be wider if they might be, all alike, and its error; `factor` is that
     // of their Fisher information.
-    void find_width(int cell) {
+    SPOTFIT_NOT_INLINE void find_width(int cell) {
         constexpr double SMALL = 0.02;  // the step of the derivative, as a fraction of the width
-        over_part([&](long long k) { store_pixels(other + k, Pixels(0.0f)); });
+        over_part([&](int k) { store_pixels(other + k, Pixels(0.0f)); });
+        ROLLED
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
             Footprint light = s.shape;
-            for (int axis = X; axis < f.axes; ++axis)
+            ROLLED
+            for (int axis = X; axis < axes(); ++axis)
                 light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
+            ROLLED
             for (double sign = 1; sign >= -1; sign -= 2) {
-                fill_lines(light, s.at, 1 + sign * SMALL);
+                share_lines(axes(), [&](int axis) { fill_line(light, s.at, axis, 1 + sign * SMALL); });
                 add_light(light, float(sign * s.light / (2 * SMALL)), other);
             }
         }
-        double pulled = 0, information = 0;
-        over_part([&](long long k) {
+        Total pulled, squared;
+        over_part([&](int k) {
             const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
-            pulled += sum_of(load_pixels(pull + k) * slope), information += sum_of(weighted * slope);
+            pulled.add(load_pixels(pull + k) * slope), squared.add(weighted * slope);
             store_pixels(pull + k, weighted);
         });
-        is_evaluated = false;
+        set(is_evaluated, false);
         find_normal(cell);
-        for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
+        share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
-        for (int i = 0; i < normal.size; ++i) information -= gradient[i] * step[i];
-        for (int a = 0; a < moving; ++a) {
+        const double information = squared.value() - Team::sum(part_of_dot(gradient, step, normal.size));
+        const double wider = pulled.value() / information, error = 1 / square_root(information);
+        share(moving, [&](int a) {
             Spot& s = spots[together[a]];
-            s.wider = pulled / information, s.wider_error = 1 / __builtin_sqrt(information);
-        }
+            s.wider = wider, s.wider_error = error;
+        });
     }
 
   private:
     template <int AXES> void find_normal_of(int cell) {
         constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
         const int first = PARAMETERS * moving;
-        normal.size = factor.size = first + levels, normal.border = factor.border = levels;
+        alone([&] {
+            normal.size = normal.room = first + levels, normal.border = levels;
+            factor.size = factor.room = normal.size, factor.border = levels;
+        });
+        ROLLED
         for (int a = 0, furthest = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
-            for (int b = moving - 1; b > furthest; --b)
-                if (overlap(s.shape, spots[together[b]].shape)) furthest = b;
-            if (furthest < a) furthest = a;
-            const int begin_of_spot = PARAMETERS * a;
-            for (int i = begin_of_spot; i < begin_of_spot + PARAMETERS; ++i) {
-                normal.end[i] = factor.end[i] = PARAMETERS * (furthest + 1);
-                for (int j = begin_of_spot; j < normal.end[i]; ++j) normal.at(i, j) = 0;
-            }
-            const OwnSums<AXES> own = levels > 1 ? own_sums<AXES, AXES + 1>(s.shape, cell)
-                                      : levels   ? own_sums<AXES, 1>(s.shape, cell)
-                                                 : own_sums<AXES, 0>(s.shape, cell);
-            put<AXES>(a, a, own.products, s.light, s.light);
-            for (int i = 0; i < PARAMETERS; ++i) {
+            const auto meets = [&](int b) { return overlap(s.shape, spots[together[b]].shape); };
+            furthest = Team::last_of((furthest > a ? furthest : a) + 1, moving, meets);
+            const int begin_of_spot = PARAMETERS * a, end_of_row = PARAMETERS * (furthest + 1);
+            share_lines(PARAMETERS, [&](int i) {
+                if (Team::column() == 0) normal.end[begin_of_spot + i] = factor.end[begin_of_spot + i] = end_of_row;
+                ROLLED
+                for (int j = begin_of_spot + Team::column(); j < end_of_row; j += Team::COLUMNS)
+                    normal.at(begin_of_spot + i, j) = 0;
+            });
+            if (levels > 1) own_sums<AXES, AXES + 1>(s.shape, cell);
+            else if (levels) own_sums<AXES, 1>(s.shape, cell);
+            else own_sums<AXES, 0>(s.shape, cell);
+            share(PARAMETERS, [&](int i) {
                 const double unit = i == LIGHT ? 1 : s.light;
-                gradient[begin_of_spot + i] = unit * own.pulls[i];
-                for (int k = 0; k < levels; ++k) normal.at(begin_of_spot + i, first + k) = unit * own.ground[k][i];
-            }
+                gradient[begin_of_spot + i] = unit * sums[triangle(PARAMETERS) + i];
+                ROLLED
+                for (int j = i; j < PARAMETERS; ++j)
+                    normal.at(begin_of_spot + i, begin_of_spot + j) =
+                        sums[in_triangle(i, j, PARAMETERS)] * unit * (j == LIGHT ? 1 : s.light);
+                ROLLED
+                for (int k = 0; k < levels; ++k)
+                    normal.at(begin_of_spot + i, first + k) =
+                        unit * sums[triangle(PARAMETERS) + PARAMETERS * (k + 1) + i];
+            });
+            ROLLED
             for (int b = a + 1; b <= furthest; ++b) {
                 const Spot& o = spots[together[b]];
                 if (!overlap(s.shape, o.shape)) continue;
-                put<AXES>(a, b, pair_sums<AXES>(s.shape, o.shape).products, s.light, o.light);
+                pair_sums<AXES>(s.shape, o.shape);
+                share(PARAMETERS * PARAMETERS, [&](int k) {
+                    const int i = k / PARAMETERS, j = k % PARAMETERS;
+                    normal.at(begin_of_spot + i, PARAMETERS * b + j) =
+                        sums[k] * (i == LIGHT ? 1 : s.light) * (j == LIGHT ? 1 : o.light);
+                });
             }
         }
-        for (int k = 0; k < levels; ++k) normal.end[first + k] = factor.end[first + k] = first;
+        share(levels, [&](int k) { normal.end[first + k] = factor.end[first + k] = first; });
         if (levels) sum_ground<AXES>(cell);
     }
-    bool overlap(const Footprint& a, const Footprint& b) const {
-        for (int axis = X; axis < f.axes; ++axis) {
+    SPOTFIT_NOT_INLINE bool overlap(const Footprint& a, const Footprint& b) const {
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis) {
             const int apart = a.first[axis] - b.first[axis], side = 2 * f.reach[axis];
             if (apart > side || -apart > side) return false;
         }
         return true;
     }
-    template <int AXES>
-    void put(int a, int b, const double (&block)[AXES + 1][AXES + 1], double light_a, double light_b) const {
-        constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
-        for (int i = 0; i < PARAMETERS; ++i)
-            for (int j = 0; j < PARAMETERS; ++j)
-                normal.at(PARAMETERS * a + i, PARAMETERS * b + j) =
-                    block[i][j] * (i == LIGHT ? 1 : light_a) * (j == LIGHT ? 1 : light_b);
-    }
+    // Numbers of a symmetric matrix row by row from the diagonal on: how many they are, and where one of them is.
+    static constexpr int triangle(int size) { return size * (size + 1) / 2; }
+    static constexpr int in_triangle(int i, int j, int size) { return i * size - i * (i - 1) / 2 + j - i; }
 
     // What the slopes of a spot by its parameters are in a line, over those of its light along x: of x and the light,
     // the light of the line, and of y and z the slopes of that.
@@ -134,13 +154,14 @@ class CrowdInformation : protected CrowdLight {
         }
     };
 
-    template <int AXES, int LEVELS> OwnSums<AXES> own_sums(const Footprint& p, int cell) const {
+    template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE void own_sums(const Footprint& p, int cell) {
         constexpr int P = AXES + 1, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
         const Ground g = ground_of(cell);
-        Pixels sums[ALL];
+        Pixels own[ALL];
         UNROLL
-        for (int k = 0; k < ALL; ++k) sums[k] = 0.0f;
+        for (int k = 0; k < ALL; ++k) own[k] = 0.0f;
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        ROLLED
         for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
             const Pixels e = load_pixels(p.value[X] + x), d = load_pixels(p.slope[X] + x);
             const Pixels ee = e * e, ed = e * d, dd = d * d;
@@ -148,12 +169,12 @@ class CrowdInformation : protected CrowdLight {
             const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
                          across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
             for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin; y < lines.end; ++y) {
+                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                     const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
                     const LineFactors<AXES> factors(p, z, y);
                     const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
                     const auto add = [&](int k, Pixels value, float factor) SPOTFIT_INLINE_LAMBDA {
-                        sums[k] = multiply_add(value, Pixels(factor), sums[k]);
+                        own[k] = multiply_add(value, Pixels(factor), own[k]);
                     };
                     const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
                         const Pixels light_here = light * level_here, slope_here = slope * level_here;
@@ -175,24 +196,17 @@ class CrowdInformation : protected CrowdLight {
                     if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
                 }
         }
-        double s[ALL];
-        all_sums(sums, s);
-        OwnSums<AXES> own = {};
-        for (int i = 0, k = 0; i < P; ++i)
-            for (int j = i; j < P; ++j) own.products[i][j] = own.products[j][i] = s[k++];
-        for (int i = 0; i < P; ++i) own.pulls[i] = s[PULLS + i];
-        for (int k = 0; k < LEVELS; ++k)
-            for (int i = 0; i < P; ++i) own.ground[k][i] = s[GROUND + k * P + i];
-        return own;
+        all_sums(own, sums);
     }
-    template <int AXES> PairSums<AXES> pair_sums(const Footprint& a, const Footprint& b) const {
+    template <int AXES> SPOTFIT_NOT_INLINE void pair_sums(const Footprint& a, const Footprint& b) {
         constexpr int P = AXES + 1;
-        Pixels sums[P * P];
+        Pixels own[P * P];
         UNROLL
-        for (int k = 0; k < P * P; ++k) sums[k] = 0.0f;
+        for (int k = 0; k < P * P; ++k) own[k] = 0.0f;
         const Range planes = both(in_part(a, Z), in_part(b, Z)), lines = both(in_part(a, Y), in_part(b, Y));
         const int left = a.first[X] > b.first[X] ? a.first[X] : b.first[X];
         const int right = (a.first[X] < b.first[X] ? a.first[X] : b.first[X]) + a.size[X];
+        ROLLED
         for (int x = left; x < right; x += SIDE_BY_SIDE) {
             const Pixels xa = load_pixels(a.value[X] + (x - a.first[X])),
                          da = load_pixels(a.slope[X] + (x - a.first[X]));
@@ -200,7 +214,7 @@ class CrowdInformation : protected CrowdLight {
                          db = load_pixels(b.slope[X] + (x - b.first[X]));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
             for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin; y < lines.end; ++y) {
+                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                     const Pixels w = load_pixels(at(weight, z, y) + x);
                     const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
                     const LineFactors<AXES> first(a, z, y), second(b, z, y);
@@ -208,32 +222,28 @@ class CrowdInformation : protected CrowdLight {
                     for (int i = 0; i < P; ++i) {
                         UNROLL
                         for (int j = 0; j < P; ++j)
-                            sums[i * P + j] = multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]),
-                                                           sums[i * P + j]);
+                            own[i * P + j] = multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]),
+                                                          own[i * P + j]);
                     }
                 }
         }
-        PairSums<AXES> pair;
-        all_sums(sums, &pair.products[0][0]);
-        return pair;
+        all_sums(own, sums);
     }
     static Range both(Range a, Range b) {
         return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
     }
-    template <int COUNT> static void all_sums(const Pixels (&sums)[COUNT], double* s) {
-        for (int k = 0; k + 8 <= COUNT; k += 8) sums_of(sums + k, s + k);
-        for (int k = COUNT / 8 * 8; k < COUNT; ++k) s[k] = sum_of(sums[k]);
-    }
     // Of the background's numbers among themselves, and what the residual pulls at them: of its level, and its slopes
     // along y, x and z.
-    template <int AXES> void sum_ground(int cell) const {
-        constexpr int LEVELS = AXES + 1, PULLS = LEVELS * (LEVELS + 1) / 2, ACROSS = 2;
+    template <int AXES> SPOTFIT_NOT_INLINE void sum_ground(int cell) {
+        constexpr int LEVELS = AXES + 1, PULLS = triangle(LEVELS), ACROSS = 2;
         const Ground g = ground_of(cell);
-        Pixels sums[PULLS + LEVELS];
-        for (Pixels& sum : sums) sum = 0.0f;
+        Pixels own[PULLS + LEVELS];
+        UNROLL
+        for (Pixels& sum : own) sum = 0.0f;
         over_lines([&](int z, int y) {
             // The products of two numbers with 0, 1 and 2 slopes along x among them, and pulls at both kinds.
             Pixels products[3] = {0.0f, 0.0f, 0.0f}, pulls[2] = {0.0f, 0.0f};
+            ROLLED
             for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE) {
                 const Pixels w = load_pixels(at(weight, z, y) + x), r = load_pixels(at(pull, z, y) + x),
                              under = load_pixels(g.x + x), across = load_pixels(slopes[X] + x);
@@ -244,19 +254,21 @@ class CrowdInformation : protected CrowdLight {
                 pulls[0] = multiply_add(r, under, pulls[0]), pulls[1] = multiply_add(r, across, pulls[1]);
             }
             const Pixels factors[] = {g.y[y], slopes[Y][y], 1.0f, slopes[Z][z]};
+            UNROLL
             for (int i = 0, k = 0; i < LEVELS; ++i) {
+                UNROLL
                 for (int j = i; j < LEVELS; ++j, ++k)
-                    sums[k] = multiply_add(products[(i == ACROSS) + (j == ACROSS)], factors[i] * factors[j], sums[k]);
-                sums[PULLS + i] = multiply_add(pulls[i == ACROSS], factors[i], sums[PULLS + i]);
+                    own[k] = multiply_add(products[(i == ACROSS) + (j == ACROSS)], factors[i] * factors[j], own[k]);
+                own[PULLS + i] = multiply_add(pulls[i == ACROSS], factors[i], own[PULLS + i]);
             }
         });
-        double s[PULLS + LEVELS];
-        all_sums(sums, s);
+        all_sums(own, sums);
         const int first = (AXES + 1) * moving;
-        for (int i = 0, k = 0; i < LEVELS; ++i)
-            for (int j = i; j < LEVELS; ++j, ++k)
-                if (j < levels) normal.at(first + i, first + j) = s[k];
-        for (int k = 0; k < levels; ++k) gradient[first + k] = s[PULLS + k];
+        share(levels, [&](int i) {
+            ROLLED
+            for (int j = i; j < levels; ++j) normal.at(first + i, first + j) = sums[in_triangle(i, j, LEVELS)];
+            gradient[first + i] = sums[PULLS + i];
+        });
     }
 };
 

@@ -76,30 +76,33 @@ class CrowdLight : protected CrowdPixels {
 
     int cells() const { return cells_down * cells_across; }
     // Numbers of a spot: its place and its light, the last one.
-    int parameters() const { return f.axes + 1; }
+    int parameters() const { return axes() + 1; }
     // Numbers of the background that move with the spots of a cell: of one cell, a level and slopes.
-    int levels_of_cell() const { return cells() == 1 ? 1 + f.axes : 1; }
+    int levels_of_cell() const { return cells() == 1 ? 1 + axes() : 1; }
     bool all_move() const { return cells() == 1 && levels && moving == count; }
 
-    void begin_level() {
-        plane[0] = 1, plane[1] = 0;
-        for (long long k = 0; k < rows * cells_down; ++k) cell_y[k] = 0;
-        for (long long k = -margin; k < stride * cells_across; ++k) cell_x[k] = 0;
-        for (long long k = -margin; k < stride; ++k) slopes[X][k] = 0;
+    SPOTFIT_NOT_INLINE void begin_level() {
+        alone([&] { plane[0] = 1, plane[1] = 0; });
+        share(rows * cells_down, [&](int k) { cell_y[k] = 0; });
+        share(stride * cells_across + margin, [&](long long k) { cell_x[k - margin] = 0; });
+        share(stride + margin, [&](long long k) { slopes[X][k - margin] = 0; });
         fill_shares(cell_y, rows, cells_down, cell_rows, rows);
         fill_shares(cell_x, stride, cells_across, cell_columns, columns);
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) fill_slope(slopes[axis], size(axis));
         const double lowest = lowest_level();
-        for (int cell = 0; cell < cells(); ++cell) level[cell] = lowest;
-        for (int k = 0; k < ALL_AXES && cells() == 1; ++k) level[1 + k] = 0;
+        share(cells(), [&](int cell) { level[cell] = lowest; });
+        if (cells() == 1) share(int(ALL_AXES), [&](int k) { level[1 + k] = 0; });
     }
-    double level_at(const double* place) const {
+    SPOTFIT_NOT_INLINE double level_at(const double* place) const {
         int pixel[ALL_AXES];
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) {
             const double x = place[axis], end_of_axis = size(axis) - 1;
             pixel[axis] = static_cast<int>(x < 0 ? 0 : x > end_of_axis ? end_of_axis : x + 0.5);
         }
         double value = 0;
+        ROLLED
         for (int cell = 0; cell < cells(); ++cell) {
             const Ground g = ground_of(cell);
             value +=
@@ -109,55 +112,84 @@ class CrowdLight : protected CrowdPixels {
         return value;
     }
 
-    void shape(Spot& s) const {
-        for (int axis = X; axis < f.axes; ++axis)
-            s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
-        fill_lines(s.shape, s.at, 1);
+    // The light of spots where they are: of all, or of the k-th of some.
+    SPOTFIT_NOT_INLINE void shape_all() const {
+        shape_each(count, [&](int k) -> Spot& { return spots[k]; });
     }
-    // The lines of a spot that is wider than others by a factor.
-    void fill_lines(const Footprint& p, const double* place, double wider) const {
-        for (int axis = X; axis < f.axes; ++axis)
-            profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
-                         line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
+    SPOTFIT_NOT_INLINE void shape_moving() const {
+        shape_each(moving, [&](int k) -> Spot& { return spots[together[k]]; });
     }
-    void add(const double* place, double light, long long candidate) {
+    SPOTFIT_NOT_INLINE void shape(Spot& s) const {
+        shape_each(1, [&](int) -> Spot& { return s; });
+    }
+    template <class Function> void shape_each(int some, Function spot) const {
+        share(some, [&](int k) {
+            Spot& s = spot(k);
+            ROLLED
+            for (int axis = X; axis < axes(); ++axis)
+                s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
+        });
+        share_lines(some * axes(), [&](int k) {
+            const Spot& s = spot(k / axes());
+            fill_line(s.shape, s.at, k % axes(), 1);
+        });
+    }
+    // The line along an axis of a spot that is wider than others by a factor.
+    void fill_line(const Footprint& p, const double* place, int axis, double wider) const {
+        profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
+                     line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
+    }
+    SPOTFIT_NOT_INLINE void add(const double* place, double light, long long candidate) {
         Spot& s = spots[count];
-        s = {};
-        give_lines(count);
-        for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
-        s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
-        is_evaluated = false;
+        alone([&] {
+            s = {};
+            give_lines(count);
+            ROLLED
+            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
+            s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
+            is_evaluated = false;
+        });
+        share(numbers_of_spot(), [&](long long k) { s.shape.value[X][k] = 0; });
         shape(s);
-        ++count;
+        set(count, count + 1);
     }
-    void remove_dropped() {
-        int kept = 0;
-        is_evaluated = false;
-        for (int i = 0; i < count; ++i) {
-            if (spots[i].is_dropped) continue;
-            spots[kept] = spots[i];
-            give_lines(kept++);
-        }
-        count = kept;
-        for (int i = 0; i < count; ++i) shape(spots[i]);
+    // Whether there were any.
+    SPOTFIT_NOT_INLINE bool remove_dropped() {
+        if (Team::last_of(0, count, [&](int i) { return spots[i].is_dropped; }) < 0) return false;
+        alone([&] {
+            int kept = 0;
+            ROLLED
+            for (int i = 0; i < count; ++i) {
+                if (spots[i].is_dropped) continue;
+                spots[kept] = spots[i];
+                give_lines(kept++);
+            }
+            count = kept, is_evaluated = false;
+        });
+        shape_all();
+        return true;
     }
     // In the order of y, x and z, whatever they were added in.
-    void sort() {
+    SPOTFIT_NOT_INLINE void sort() {
         const auto is_before = [](const Spot& a, const Spot& b) {
             if (a.at[Y] != b.at[Y]) return a.at[Y] < b.at[Y];
             return a.at[X] < b.at[X] || (a.at[X] == b.at[X] && a.at[Z] < b.at[Z]);
         };
-        for (int i = 1; i < count; ++i) {
-            if (!is_before(spots[i], spots[i - 1])) continue;
-            const Spot own = spots[i];
-            int k = i;
-            for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
-            spots[k] = own;
-        }
+        alone([&] {
+            ROLLED
+            for (int i = 1; i < count; ++i) {
+                if (!is_before(spots[i], spots[i - 1])) continue;
+                const Spot own = spots[i];
+                int k = i;
+                ROLLED
+                for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
+                spots[k] = own;
+            }
+        });
     }
 
     int cell_of(const Spot& s) const { return cell_of(s.at[Y], s.at[X]); }
-    int cell_of(double y, double x) const {
+    SPOTFIT_NOT_INLINE int cell_of(double y, double x) const {
         const double shift = is_shifted ? 0.5 : 0;
         int v = static_cast<int>(larger((y + 0.5) / cell_rows + shift, 0));
         int u = static_cast<int>(larger((x + 0.5) / cell_columns + shift, 0));
@@ -166,29 +198,41 @@ class CrowdLight : protected CrowdPixels {
         return v * cells_across + u;
     }
     // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
-    void divide(int since) {
-        for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
-        for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
-        for (int i = 0; i < count; ++i) {
-            const Spot& s = spots[i];
-            ++first_of_cell[cell_of(s) + 1];
-            if (s.stirred < since) continue;
-            const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
-            const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
-            const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
-            for (int v = low / cells_across; v <= high / cells_across; ++v)
-                for (int u = low % cells_across; u <= high % cells_across; ++u) is_stirred[v * cells_across + u] = true;
-        }
-        for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
-        for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
-        for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
-        first_of_cell[cells()] = count;
+    SPOTFIT_NOT_INLINE void divide(int since) {
+        alone([&] {
+            ROLLED
+            for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
+            ROLLED
+            for (int cell = 0; cell < cells(); ++cell) is_stirred[cell] = false;
+            ROLLED
+            for (int i = 0; i < count; ++i) {
+                const Spot& s = spots[i];
+                ++first_of_cell[cell_of(s) + 1];
+                if (s.stirred < since) continue;
+                const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
+                const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
+                const int high = cell_of(s.at[Y] + far_y, s.at[X] + far_x);
+                ROLLED
+                for (int v = low / cells_across; v <= high / cells_across; ++v)
+                    for (int u = low % cells_across; u <= high % cells_across; ++u)
+                        is_stirred[v * cells_across + u] = true;
+            }
+            ROLLED
+            for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
+            ROLLED
+            for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
+            ROLLED
+            for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
+            first_of_cell[cells()] = count;
+        });
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
-    void choose(int cell, int first) {
-        const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
-        moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
-        together = by_cell + first_of_cell[cell] + first;
+    SPOTFIT_NOT_INLINE void choose(int cell, int first) {
+        alone([&] {
+            const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
+            moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
+            together = by_cell + first_of_cell[cell] + first;
+        });
         Bounds part = EVERYWHERE;
         if (cells() > 1) {
             const int v = cell / cells_across, u = cell % cells_across;
@@ -201,38 +245,47 @@ class CrowdLight : protected CrowdPixels {
     static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
     static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
     // The part of the box with these pixels, and those that the spots may reach that move.
-    void choose_part(const Bounds& part) {
-        for (int axis = X; axis < ALL_AXES; ++axis) {
-            const int reach = f.reach[axis], end_of_axis = size(axis);
-            double low = part.low[axis], high = part.high[axis];
-            for (int i = 0; i < moving; ++i) {
-                const double x = spots[together[i]].at[axis];
-                low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
+    SPOTFIT_NOT_INLINE void choose_part(const Bounds& part) {
+        alone([&] {
+            ROLLED
+            for (int axis = X; axis < ALL_AXES; ++axis) {
+                const int reach = f.reach[axis], end_of_axis = size(axis);
+                double low = part.low[axis], high = part.high[axis];
+                ROLLED
+                for (int i = 0; i < moving; ++i) {
+                    const double x = spots[together[i]].at[axis];
+                    low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
+                }
+                const auto clip = [&](double x) {
+                    return x < 0 ? 0 : x > end_of_axis ? end_of_axis : static_cast<int>(x);
+                };
+                from[axis] = clip(low), to[axis] = clip(high);
+                if (axis == X) {
+                    from[X] = from[X] / SIDE_BY_SIDE * SIDE_BY_SIDE;
+                    to[X] = static_cast<int>(padded(to[X]));
+                }
+                least[axis] = from[axis] > 0 ? from[axis] + reach + 0.5 : -0.5;
+                last[axis] = to[axis] < end_of_axis ? to[axis] - reach - 1.5 : end_of_axis - 0.5;
             }
-            const auto clip = [&](double x) { return x < 0 ? 0 : x > end_of_axis ? end_of_axis : static_cast<int>(x); };
-            from[axis] = clip(low), to[axis] = clip(high);
-            if (axis == X) {
-                from[X] = from[X] / SIDE_BY_SIDE * SIDE_BY_SIDE;
-                to[X] = static_cast<int>(padded(to[X]));
-            }
-            least[axis] = from[axis] > 0 ? from[axis] + reach + 0.5 : -0.5;
-            last[axis] = to[axis] < end_of_axis ? to[axis] - reach - 1.5 : end_of_axis - 0.5;
-        }
+        });
     }
     void choose_all() {
-        moving = 0;
+        set(moving, 0);
         choose_part(EVERYWHERE);
     }
 
     template <class Function> SPOTFIT_INLINE void over_lines(Function each) const {
         const int first = from[Y], end_of_plane = to[Y];
+        Team::wait();
         for (int z = from[Z]; z < to[Z]; ++z)
-            for (int y = first; y < end_of_plane; ++y) each(z, y);
+            for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
+        Team::wait();
     }
     template <class Function> SPOTFIT_INLINE void over_part(Function each) const {
         const int first = from[X], end_of_line = to[X];
         over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
-            const long long start = (static_cast<long long>(z) * rows + y) * stride + margin;
+            const int start = (z * rows + y) * stride + margin;
+            ROLLED
             for (int x = first; x < end_of_line; x += SIDE_BY_SIDE) each(start + x);
         });
     }
@@ -251,39 +304,44 @@ class CrowdLight : protected CrowdPixels {
                 cell_x + cell % cells_across * stride};
     }
     // Light that does not move.
-    void find_base(int cell) {
+    SPOTFIT_NOT_INLINE void find_base(int cell) {
         if (all_move()) {
             begin_with_variances(base);
             return;
         }
-        over_part([&](long long k) { store_pixels(base + k, load_pixels(mean + k)); });
+        over_part([&](int k) { store_pixels(base + k, load_pixels(mean + k)); });
+        ROLLED
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, -float(spots[together[i]].light), base);
         if (levels) add_ground(cell, -1, base);
     }
     // The mean of all pixels.
-    void find_mean() {
+    SPOTFIT_NOT_INLINE void find_mean() {
         choose_all();
         if (is_evaluated) return;
         begin_with_variances(mean);
+        ROLLED
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
+        ROLLED
         for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), mean);
-        over_part([&](long long k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
+        over_part([&](int k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
     }
-    void keep_mean() {
-        over_part([&](long long k) { store_pixels(mean + k, load_pixels(trial + k)); });
+    SPOTFIT_NOT_INLINE void keep_mean() {
+        over_part([&](int k) { store_pixels(mean + k, load_pixels(trial + k)); });
     }
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
-    double evaluate(int cell) {
-        is_evaluated = false;
-        over_part([&](long long k) { store_pixels(trial + k, load_pixels(base + k)); });
+    SPOTFIT_NOT_INLINE double evaluate(int cell) {
+        set(is_evaluated, false);
+        over_part([&](int k) { store_pixels(trial + k, load_pixels(base + k)); });
         if (levels) add_ground(cell, 1, trial);
+        ROLLED
         for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
-        double sum = 0;
+        Total sum;
         const int first = from[X], end_of_line = to[X];
         over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
             Pixels of_row = 0.0f;
-            const long long start = (static_cast<long long>(z) * rows + y) * stride + margin;
-            for (long long k = start + first; k < start + end_of_line; k += SIDE_BY_SIDE) {
+            const int start = (z * rows + y) * stride + margin;
+            ROLLED
+            for (int k = start + first; k < start + end_of_line; k += SIDE_BY_SIDE) {
                 const Pixels own = load_pixels(data + k), is_there = load_pixels(counts + k);
                 const Pixels expected = higher_of(load_pixels(trial + k), Pixels(LOWEST)), inverse = 1.0f / expected;
                 const Pixels w = is_there * inverse;
@@ -291,9 +349,9 @@ class CrowdLight : protected CrowdPixels {
                 store_pixels(pull + k, w * (own - expected));
                 of_row = multiply_add(is_there, deviance(own, expected, inverse), of_row);
             }
-            sum += sum_of(of_row);
+            sum.add(of_row);
         });
-        return sum / 2;
+        return sum.value() / 2;
     }
     // Where a line along an axis is in the part.
     struct Range { int begin, end; };
@@ -302,34 +360,40 @@ class CrowdLight : protected CrowdPixels {
         return {p.first[axis] > from[axis] ? p.first[axis] : from[axis],
                 end_of_line < to[axis] ? end_of_line : to[axis]};
     }
-    SPOTFIT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
+    SPOTFIT_NOT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        Team::wait();
+        ROLLED
         for (int z = planes.begin; z < planes.end; ++z) {
             const float of_plane = factor * p.value[Z][z - p.first[Z]];
-            for (int y = lines.begin; y < lines.end; ++y) {
+            ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const Pixels height = of_plane * p.value[Y][y - p.first[Y]];
                 float* const own = at(pixels, z, y) + p.first[X];
+                ROLLED
                 for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE)
                     store_pixels(own + x, multiply_add(load_pixels(p.value[X] + x), height, load_pixels(own + x)));
             }
         }
+        Team::wait();
     }
 
   private:
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
 
     void begin_with_variances(float* pixels) const {
-        if (variances) over_part([&](long long k) { store_pixels(pixels + k, load_pixels(variances + k)); });
-        else over_part([&](long long k) { store_pixels(pixels + k, Pixels(0.0f)); });
+        if (variances) over_part([&](int k) { store_pixels(pixels + k, load_pixels(variances + k)); });
+        else over_part([&](int k) { store_pixels(pixels + k, Pixels(0.0f)); });
     }
     static int longest_line(const JointFits& fits) {
         int longest = 0;
+        ROLLED
         for (const int reach : fits.reach) longest = reach > longest ? reach : longest;
         return static_cast<int>(padded(2 * longest + 1)) + SIDE_BY_SIDE;
     }
     // Of all lines of a spot.
-    long long numbers_of_spot() const { return 2ll * f.axes * line; }
-    void add_ground(int cell, float factor, float* pixels) const {
+    long long numbers_of_spot() const { return 2ll * axes() * line; }
+    SPOTFIT_NOT_INLINE void add_ground(int cell, float factor, float* pixels) const {
         const Ground g = ground_of(cell);
         const Pixels across = factor * float(g.across);
         over_lines([&](int z, int y) {
@@ -337,6 +401,7 @@ class CrowdLight : protected CrowdPixels {
             const Pixels here = factor * float(g.level) * g.y[y],
                          down = factor * float(g.down) * slopes[Y][y] + through;
             float* const own = at(pixels, z, y);
+            ROLLED
             for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE)
                 store_pixels(own + x, load_pixels(own + x) + down + here * load_pixels(g.x + x) +
                                           across * load_pixels(slopes[X] + x));
@@ -344,28 +409,29 @@ class CrowdLight : protected CrowdPixels {
     }
     // The share of a cell in the background at each place along an axis: all of it in its middle, none in the next
     // cell's.
-    static void fill_shares(float* share, long long stride, int cells, double side, int size) {
-        for (int k = 0; k < size; ++k) {
+    SPOTFIT_NOT_INLINE static void fill_shares(float* shares, long long stride, int cells, double side, int size) {
+        share(size, [&](int k) {
             const double place = (k + 0.5) / side - 0.5;
             int low = place > 0 ? static_cast<int>(place) : 0;
             if (low > cells - 1) low = cells - 1;
             double rest = place - low;
             rest = low == cells - 1 || rest < 0 ? 0 : rest > 1 ? 1 : rest;
-            share[low * stride + k] = float(1 - rest);
-            if (rest > 0) share[(low + 1) * stride + k] = float(rest);
-        }
+            shares[low * stride + k] = float(1 - rest);
+            if (rest > 0) shares[(low + 1) * stride + k] = float(rest);
+        });
     }
     // From -1 to 1.
-    static void fill_slope(float* slope, int size) {
-        for (int k = 0; k < size; ++k) slope[k] = float((2.0 * k + 1) / size - 1);
+    SPOTFIT_NOT_INLINE static void fill_slope(float* slope, int size) {
+        share(size, [&](int k) { slope[k] = float((2.0 * k + 1) / size - 1); });
     }
     void give_lines(int i) {
         float* own = lines_of_spots + numbers_of_spot() * i;
-        for (long long k = 0; k < numbers_of_spot(); ++k) own[k] = 0;
         Footprint& p = spots[i].shape;
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) p.first[axis] = 0, p.size[axis] = 2 * f.reach[axis] + 1;
         p.value[Z] = plane, p.slope[Z] = plane + 1;
-        for (int axis = X; axis < f.axes; ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
     }
 };
 

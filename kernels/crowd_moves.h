@@ -19,20 +19,26 @@ class CrowdMoves : protected CrowdInformation {
     using CrowdInformation::CrowdInformation;
 
     // Of a spot that stands out of a background as far as it must.
-    double least_light(double ground) const {
+    SPOTFIT_NOT_INLINE double least_light(double ground) const {
         const double pixels = 4 * double(PI);  // over which light counts as spread out, in squares of the width
         const double least =
-            f.least_score * __builtin_sqrt(pixels * larger(ground, 1)) * __builtin_sqrt(f.sigma[X] * f.sigma[Y]);
-        return f.axes > Z ? least * __builtin_sqrt(__builtin_sqrt(pixels) * f.sigma[Z]) : least;
+            f.least_score * square_root(pixels * larger(ground, 1)) * square_root(f.sigma[X] * f.sigma[Y]);
+        return axes() > Z ? least * square_root(square_root(pixels) * f.sigma[Z]) : least;
     }
     struct Levels { double of[1 + ALL_AXES]; };
     Levels levels_of(int cell) const {
         Levels now = {};
-        for (int k = 0; k < levels; ++k) now.of[k] = level[cell + k];
+        UNROLL
+        for (int k = 0; k <= ALL_AXES; ++k)
+            if (k < levels) now.of[k] = level[cell + k];
         return now;
     }
-    void restore(int cell, const Levels& before) const {
-        for (int k = 0; k < levels; ++k) level[cell + k] = before.of[k];
+    SPOTFIT_NOT_INLINE void restore(int cell, const Levels& before) const {
+        alone([&] {
+            UNROLL
+            for (int k = 0; k <= ALL_AXES; ++k)
+                if (k < levels) level[cell + k] = before.of[k];
+        });
     }
 
     // The deviance / 2 in the end, and how much it fell.
@@ -42,14 +48,16 @@ class CrowdMoves : protected CrowdInformation {
     };
     // Levenberg-Marquardt of the spots that move, until a further step would change the likelihood by less than `rest`:
     // as much less than the last one as that changed it less than the one before.
-    Moved move(int cell, int most_steps, double rest) {
+    SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest) {
         double now = is_evaluated && all_move() ? evaluated : evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
         bool rests = false, is_current = true;
+        ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
-            ++iterations;
+            set(iterations, iterations + 1);
             find_normal(cell);
             bool is_better = false;
             const Levels before = levels_of(cell);
+            ROLLED
             for (int attempt = 0; attempt < 8 && !is_better; ++attempt) {
                 if (!find_factor(damping)) {
                     damping *= 10;
@@ -72,12 +80,13 @@ class CrowdMoves : protected CrowdInformation {
         }
         if (!is_current) evaluate(cell);
         if (!is_evaluated) keep_mean();
-        is_evaluated = all_move(), evaluated = now;
+        alone([&] { is_evaluated = all_move(), evaluated = now; });
         return {now, gained, rests};
     }
     // Takes the cells near which spots have been stirred since a sweep.
     template <class Function> void over_cells(int since, Function each) {
         divide(since);
+        ROLLED
         for (int cell = 0; cell < cells(); ++cell) {
             if (!is_stirred[cell]) continue;
             int from = 0;
@@ -89,29 +98,29 @@ class CrowdMoves : protected CrowdInformation {
         }
     }
     // Moves the spots of one cell after the other, until none of them moves those of others.
-    void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
+    SPOTFIT_NOT_INLINE void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
         sort();
         if (cells() > 1 || count > TOGETHER) find_mean();
         bool rests = false;
+        ROLLED
         for (int k = 0; k < most_sweeps && !rests; ++k) {
             rests = true;
-            ++sweep;
             // Spots on both sides of a border of cells would take long to come to rest.
-            is_shifted = k % 2;
+            alone([&] { ++sweep, is_shifted = k % 2; });
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
                 const bool rest_here = cells() == 1 ? own.rests : own.gained < STILL;
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
-                for (int a = 0; a < moving; ++a) {
+                share(moving, [&](int a) {
                     spots[together[a]].rests = settled;
                     if (!rest_here) spots[together[a]].stirred = sweep;
-                }
+                });
                 rests &= rest_here;
             });
             if (cells() == 1) break;
         }
-        is_shifted = false;
+        set(is_shifted, false);
     }
 
   private:
@@ -122,42 +131,47 @@ class CrowdMoves : protected CrowdInformation {
     static constexpr double DIMMEST = 0.05;
 
     static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
-    void take_step(int cell, const Levels& before) {
-        for (int i = 0; i < normal.size; ++i) step[i] = gradient[i];
+    SPOTFIT_NOT_INLINE void take_step(int cell, const Levels& before) {
+        share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
-        const double dimmest = DIMMEST * least_light(level[cell]), *own = step;
-        for (int a = 0; a < moving; ++a, own += parameters()) {
+        const double dimmest = DIMMEST * least_light(level[cell]);
+        share(moving, [&](int a) {
             Spot& s = spots[together[a]];
+            const double* const own = step + parameters() * a;
             s.kept_light = s.light;
-            for (int axis = X; axis < f.axes; ++axis) {
+            ROLLED
+            for (int axis = X; axis < axes(); ++axis) {
                 const double longest = LONGEST / scale[axis];
                 s.kept_at[axis] = s.at[axis];
                 s.at[axis] = clip(s.at[axis] + clip(own[axis], -longest, longest), least[axis], last[axis]);
             }
             if (!has_pixels(s)) put_back(s);
-            s.light = larger(s.kept_light + own[f.axes], dimmest);
-            shape(s);
-        }
-        for (int k = 0; k < levels; ++k) level[cell + k] = before.of[k] + own[k];
-        if (levels) level[cell] = larger(level[cell], LOWEST);
+            s.light = larger(s.kept_light + own[axes()], dimmest);
+        });
+        shape_moving();
+        alone([&] {
+            UNROLL
+            for (int k = 0; k <= ALL_AXES; ++k)
+                if (k < levels) level[cell + k] = before.of[k] + step[parameters() * moving + k];
+            if (levels) level[cell] = larger(level[cell], LOWEST);
+        });
     }
-    void take_back(int cell, const Levels& before) {
-        for (int a = 0; a < moving; ++a) {
-            Spot& s = spots[together[a]];
-            put_back(s);
-            shape(s);
-        }
+    SPOTFIT_NOT_INLINE void take_back(int cell, const Levels& before) {
+        share(moving, [&](int a) { put_back(spots[together[a]]); });
+        shape_moving();
         restore(cell, before);
     }
     void put_back(Spot& s) const {
-        for (int axis = X; axis < f.axes; ++axis) s.at[axis] = s.kept_at[axis];
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis) s.at[axis] = s.kept_at[axis];
         s.light = s.kept_light;
     }
     // Whether a spot is at, or beside, a pixel that counts.
-    bool has_pixels(const Spot& s) const {
+    SPOTFIT_NOT_INLINE bool has_pixels(const Spot& s) const {
         const int u = static_cast<int>(whole(s.at[X])), v = static_cast<int>(whole(s.at[Y])),
                   w = static_cast<int>(whole(s.at[Z]));
         if (v < rows && w < depth && at(counts, w, v)[u] > 0) return true;
+        ROLLED
         for (int z = w > 0 ? w - 1 : 0; z <= w + 1 && z < depth; ++z)
             for (int y = v > 0 ? v - 1 : 0; y <= v + 1 && y < rows; ++y)
                 for (int x = u - 1; x <= u + 1; ++x)

@@ -26,14 +26,14 @@ class CrowdPixels {
     double scale[ALL_AXES];      // of lengths, by which spots are as wide along all axes as along x
     long long corner[ALL_AXES];  // the first pixel of its box in the frame
     int columns, rows, depth;    // of the box
-    long long stride, margin;    // of lines of pixels; what is between the box and the next line is 0
+    int stride, margin;          // of lines of pixels; what is between the box and the next line is 0
     Memory memory;
     float *data, *counts;  // pixels, and 1 where they count
     float* variances;      // that are added to the data and to their mean, or null
     float *mean, *base, *trial, *weight, *pull, *other;
 
-    float* at(float* plane, long long z, long long y) const { return plane + (z * rows + y) * stride + margin; }
-    long long area() const { return depth * rows * stride + margin; }
+    float* at(float* plane, int z, int y) const { return plane + ((z * rows + y) * stride + margin); }
+    long long area() const { return static_cast<long long>(depth) * rows * stride + margin; }
     int size(int axis) const { return axis == X ? columns : axis == Y ? rows : depth; }
     // The square of a distance in units of pixels along x.
     double square_between(const double* a, const double* b) const {
@@ -42,19 +42,24 @@ class CrowdPixels {
 
     CrowdPixels(const JointFits& fits, long long which, void* work)
         : f(fits), begin(fits.first[which]), end(fits.first[which + 1]), memory{static_cast<unsigned char*>(work)} {
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) scale[axis] = f.sigma[X] / f.sigma[axis];
         find_box();
         float** const planes[] = {&data, &counts, &mean, &base, &trial, &weight, &pull, &other};
+        ROLLED
         for (float** plane : planes) *plane = memory.take<float>(area());
         variances = f.variances ? memory.take<float>(area()) : nullptr;
     }
 
-    void find_pixels() {
+    int axes() const { return axes_of(f.axes); }
+
+    SPOTFIT_NOT_INLINE void find_pixels() {
         const float most_far = float(square_of(f.reach[X] + 0.5));
-        for (long long k = 0; k < area(); ++k) {
+        share(area(), [&](long long k) {
             counts[k] = data[k] = base[k] = weight[k] = pull[k] = 0, mean[k] = 1;
             trial[k] = other[k] = INFINITE;
-        }
+        });
+        ROLLED
         for (long long k = begin; k < end; ++k) mark_near(trial, place_of(f.members[k]));
         const long long frame = f.frame[f.members[begin]];
         long long low = 0, high = f.count;
@@ -66,6 +71,7 @@ class CrowdPixels {
             if (is_before) low = middle + 1;
             else high = middle;
         }
+        ROLLED
         for (long long i = low, k = begin; i < f.count && f.frame[i] == frame; ++i) {
             const double y = place_of(i)[Y], x = place_of(i)[X], side = double(f.reach[X] + 1);
             if (y > double(corner[Y] + rows + reach)) break;
@@ -73,10 +79,10 @@ class CrowdPixels {
             if (k < end && f.members[k] == i) continue;
             if (x > double(corner[X]) - side && x < double(corner[X] + columns) + side) mark_near(other, place_of(i));
         }
-        for (long long k = 0; k < area(); ++k) {
+        share(area(), [&](long long k) {
             counts[k] = trial[k] <= most_far && trial[k] < other[k];
             trial[k] = 1, other[k] = 0;
-        }
+        });
         const long long first = frame * f.depth * f.height * f.width;
         if (variances) add_variances(f.variances + (f.is_shared ? 0 : first));
         switch (f.pixel_type) {
@@ -88,20 +94,30 @@ class CrowdPixels {
         }
     }
 
+    // All pixels, and those beside the box, side by side.
+    template <class Function> SPOTFIT_INLINE void over_area(Function each) const {
+        Team::wait();
+        ROLLED
+        for (long long k = Team::line() * SIDE_BY_SIDE; k < area(); k += Team::LINES * SIDE_BY_SIDE) each(k);
+        Team::wait();
+    }
+
     // The mean of the pixels without those that are far above it, time and again.
-    double lowest_level() const {
+    SPOTFIT_NOT_INLINE double lowest_level() const {
         double most_value = INFINITE, value = LOWEST;
+        ROLLED
         for (int n = 0; n < 3; ++n) {
-            Pixels sum = 0.0f, number = 0.0f;
-            for (long long k = 0; k < area(); k += SIDE_BY_SIDE) {
+            Pixels sums[] = {0.0f, 0.0f};
+            over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
                 Pixels own = load_pixels(data + k);
                 if (variances) own = own - load_pixels(variances + k);
                 const Pixels there = select(own < float(most_value), load_pixels(counts + k), Pixels(0.0f));
-                sum += own * there, number += there;
-            }
-            if (!(sum_of(number) > 0)) break;
-            value = double(sum_of(sum)) / sum_of(number);
-            most_value = value + __builtin_sqrt(larger(value, 1));
+                sums[0] += own * there, sums[1] += there;
+            });
+            const float sum = sum_of(sums[0]), number = sum_of(sums[1]);
+            if (!(number > 0)) break;
+            value = double(sum) / number;
+            most_value = value + square_root(larger(value, 1));
         }
         return larger(value, LOWEST);
     }
@@ -109,12 +125,14 @@ class CrowdPixels {
     const double* place_of(long long candidate) const { return f.places + ALL_AXES * candidate; }
 
   private:
-    void find_box() {
+    SPOTFIT_NOT_INLINE void find_box() {
         const long long least[] = {0, f.first_row, f.first_plane};
         const long long ends[] = {f.width, f.first_row + f.height, f.first_plane + f.depth};
         int sizes[ALL_AXES];
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) {
             double low = 0, high = 0;
+            ROLLED
             for (long long k = begin; k < end; ++k) {
                 const double x = place_of(f.members[k])[axis];
                 if (k == begin || x < low) low = x;
@@ -127,52 +145,60 @@ class CrowdPixels {
         columns = sizes[X], rows = sizes[Y], depth = sizes[Z];
         // A spot at the edge reaches as far to the left, and all that is summed side by side to the right.
         const long long left = f.reach[X] + 1, right = padded(2 * f.reach[X] + 1) - f.reach[X];
-        margin = padded(left > right ? left : right);
-        stride = margin + padded(columns);
+        margin = static_cast<int>(padded(left > right ? left : right));
+        stride = margin + static_cast<int>(padded(columns));
     }
     // The line of the box in the numbers of a frame.
     template <class T> const T* line_of(const T* frame, int z, int y) const {
         const long long line = (corner[Z] - f.first_plane + z) * f.height + corner[Y] - f.first_row + y;
         return frame + line * f.width + corner[X];
     }
-    template <class T> void load(const T* frame) {
-        for (int z = 0; z < depth; ++z)
-            for (int y = 0; y < rows; ++y) {
-                const T* const from = line_of(frame, z, y);
-                float *const to = at(data, z, y), *const own = at(counts, z, y);
-                for (int x = 0; x < columns; ++x) {
-                    const double value = double(from[x]) * f.scale + f.shift;
-                    const bool is_good = value - value == 0;
-                    to[x] = is_good ? to[x] + float(value) : 0;
-                    if (!is_good) own[x] = 0;
-                }
+    template <class T> SPOTFIT_NOT_INLINE void load(const T* frame) {
+        share_lines(depth * rows, [&](int k) {
+            const int z = k / rows, y = k % rows;
+            const T* const from = line_of(frame, z, y);
+            float *const to = at(data, z, y), *const own = at(counts, z, y);
+            ROLLED
+            for (int x = Team::column(); x < columns; x += Team::COLUMNS) {
+                const double value = double(from[x]) * f.scale + f.shift;
+                const bool is_good = value - value == 0;
+                to[x] = is_good ? to[x] + float(value) : 0;
+                if (!is_good) own[x] = 0;
             }
+        });
     }
     void add_variances(const float* frame) {
-        for (long long k = 0; k < area(); ++k) variances[k] = 0;
-        for (int z = 0; z < depth; ++z)
-            for (int y = 0; y < rows; ++y)
-                for (int x = 0; x < columns; ++x) at(data, z, y)[x] = at(variances, z, y)[x] = line_of(frame, z, y)[x];
+        share(area(), [&](long long k) { variances[k] = 0; });
+        share_lines(depth * rows, [&](int k) {
+            const int z = k / rows, y = k % rows;
+            const float* const from = line_of(frame, z, y);
+            float *const to = at(data, z, y), *const own = at(variances, z, y);
+            ROLLED
+            for (int x = Team::column(); x < columns; x += Team::COLUMNS) to[x] = own[x] = from[x];
+        });
     }
 
     // Marks the pixels around places that are nearer to them than what is there.
-    void mark_near(float* distances, const double* place) const {
+    SPOTFIT_NOT_INLINE void mark_near(float* distances, const double* place) const {
         long long low[ALL_AXES], high[ALL_AXES];
+        ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) {
             const long long middle = whole(place[axis]) - corner[axis], last = middle + f.reach[axis] + 1;
             low[axis] = middle > f.reach[axis] ? middle - f.reach[axis] : 0;
             high[axis] = last < size(axis) ? last : size(axis);
         }
-        for (long long w = low[Z]; w < high[Z]; ++w)
-            for (long long v = low[Y]; v < high[Y]; ++v) {
-                const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
-                                       square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
-                for (long long u = low[X]; u < high[X]; ++u) {
-                    const float far = float(of_line + square_of(double(u + corner[X]) - place[X]));
-                    float& own = at(distances, w, v)[u];
-                    if (far < own) own = far;
-                }
+        const int lines = static_cast<int>(high[Y] - low[Y]), planes = static_cast<int>(high[Z] - low[Z]);
+        share_lines(lines > 0 ? lines * planes : 0, [&](int k) {
+            const int w = static_cast<int>(low[Z]) + k / lines, v = static_cast<int>(low[Y]) + k % lines;
+            const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
+                                   square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
+            ROLLED
+            for (long long u = low[X] + Team::column(); u < high[X]; u += Team::COLUMNS) {
+                const float far = float(of_line + square_of(double(u + corner[X]) - place[X]));
+                float& own = at(distances, w, v)[u];
+                if (far < own) own = far;
             }
+        });
     }
 };
 

@@ -98,6 +98,57 @@ def test_the_page_on_scripts_runs(tmp_path, monkeypatch):
     assert (held["correction"] == "moved").all()
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_page_on_steps_after_the_fit_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tutorial = PAGES["docs/tutorials/super-resolution.md"]
+    names: dict = {"viewer": pytest.importorskip("napari.components").ViewerModel()}
+    run(re.findall(r"```\{code-cell\}\n(.*?)```", tutorial, re.DOTALL)[0], "the sample", names)
+    names["fits"] = spotfit.localize(names["movie"])
+    names["viewer"].add_image(names["movie"], name="movie")
+    spotfit.localize_to_folder(names["movie"], "parts")
+    for block in blocks("docs/after-the-fit.md"):
+        run(block, "docs/after-the-fit.md", names)
+    assert names["found"].kappa == pytest.approx(1, abs=0.1)
+    assert names["still"].history[-1].name == "subtract_drift"
+    assert sum(map(len, names["events"])) == len(spotfit.load_fits("events.spots.parquet"))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_page_on_three_dimensions_runs(tmp_path, monkeypatch):
+    tifffile = pytest.importorskip("tifffile")
+    monkeypatch.chdir(tmp_path)
+    page = "docs/three-dimensions.md"
+    volume, lens, quality, measured = blocks(page)
+    z, y, x = np.ogrid[:16, :64, :64]
+    light = np.zeros((16, 64, 64))
+    centers = np.array([[7.5, 15, 20], [6.2, 40, 12.4], [9.1, 33, 50]])
+    for place in centers:
+        far = ((z - place[0]) / 2) ** 2 + ((y - place[1]) ** 2 + (x - place[2]) ** 2) / 1.3**2
+        light += 200 * np.exp(-far / 2)
+    stack = np.random.default_rng(1).poisson(light + 10).astype(np.uint16)
+    names: dict = {"spotfit": spotfit, "stack": stack, "centers": centers, "beads": stack}
+    run(volume, page, names)
+    assert np.abs(names["fits"].points() - centers).max() < 0.2
+    run(quality, page, names)
+    optics = {"zernike": {"astigmatism": 0.12}, "pixel_size": 100.0}
+    beads, _ = spotfit.simulate_beads(
+        np.arange(-600, 601, 20), (160, 160), count=9, gain=0.5, seed=1, **optics
+    )
+    names["movie"], truth = spotfit.simulate_movie(
+        10, (128, 128), spots_per_frame=5, photons=4000, gain=0.5, z=(-300, 300), optics=optics,
+        seed=2,
+    )  # fmt: skip
+    names["stack"] = beads
+    tifffile.imwrite("beads.tif", beads)
+    tifffile.imwrite("movie.tif", names["movie"])
+    for block in (lens, measured):
+        run(block, page, names)
+        good = names["fits"][names["fits"].good]
+        assert 0.8 * len(truth) < len(good) < 1.2 * len(truth)
+        assert good.z.std() == pytest.approx(0.8 * truth.z.std(), rel=0.2)
+
+
 def test_the_consoles_lines_run():
     components = pytest.importorskip("napari.components")
     from napari_spotfit.widgets.samples import molecules

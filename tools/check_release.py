@@ -1,13 +1,12 @@
 """Check what is released: the files in dist/, and the wheel in environments that have little.
 
-    python tools/check_release.py [FOLDER]
-
 `make release-check` builds the files first. Environments are made in .venv-release; those of napari
 need a display.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -97,8 +96,10 @@ def environment(name: str, *requirements: object) -> Path:
 
 def check_files(dist: Path) -> Path:
     """Check names, metadata, manifest and licence of all files; return this machine's wheel."""
-    wheels = sorted(dist.glob("*.whl"))
-    (source,) = dist.glob("*.tar.gz")
+    wheels, sources = sorted(dist.glob("*.whl")), sorted(dist.glob("*.tar.gz"))
+    if not wheels or len(sources) != 1:
+        sys.exit(f"{dist} must have wheels and one sdist: make wheels builds them")
+    (source,) = sources
     platforms = {tag.platform for one in wheels for tag in parse_wheel_filename(one.name)[3]}
     print(f"{source.name}, {len(wheels)} of {len(TARGETS)} wheels: {', '.join(sorted(platforms))}")
     run(sys.executable, "-m", "twine", "check", "--strict", source, *wheels)
@@ -149,7 +150,11 @@ def check_bare(wheel: Path, source: Path) -> None:
 
 def main() -> None:
     """Check everything."""
-    dist = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist").resolve()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist", help="[dist]")
+    dist = parser.parse_args().folder.resolve()
     ENVIRONMENTS.mkdir(exist_ok=True)
     wheel = check_files(dist)
     check_bare(wheel, next(dist.glob("*.tar.gz")))

@@ -3,6 +3,7 @@
 #include "detection_functions.h"
 #include "fit_rois.h"
 #include "instruction_sets.h"
+#include "overlap.h"
 #include "rendering.h"
 #include "verdicts.h"
 
@@ -129,4 +130,10 @@ SPOTFIT_EXPORT void spotfit_mean_widths(int index, const double* columns, long l
 SPOTFIT_EXPORT void spotfit_render_tiles(int index, const CellIndex* spots, const PicturePart* part, long long first,
                                          long long last, double* sums) {
     instruction_set(index).functions->rendering->render_tiles(*spots, *part, first, last, sums);
+}
+
+// Adds the pulls at points first ... last - 1, by those of other segments, to the sums of their groups.
+SPOTFIT_EXPORT void spotfit_add_overlap(int index, const Overlap* overlap, long long first, long long last,
+                                        double* sums) {
+    instruction_set(index).functions->overlap->add_overlap(*overlap, first, last, sums);
 }

@@ -11,8 +11,8 @@ namespace {
 constexpr long long NONE = -1;
 constexpr double INFINITE = __builtin_inf();
 
-// The events that may go on, and the fits of one frame that may belong to them. Positions of events are running means
-// of their fits by inverse variance, and have that mean's variance.
+// The events that may go on, and the fits of one frame that may belong to them: items 0 ... open - 1, and from open on.
+// Positions of events are running means of their fits by inverse variance, and have that mean's variance.
 class Linking {
     const EventFits& s;
     const EventMemory& m;
@@ -21,19 +21,23 @@ class Linking {
     long long open = 0, pairs = 0, number = 0;
     // Cells of the events' and the fits' positions.
     double low_y = 0, low_x = 0, size_y = 0, size_x = 0, per_pixel = 0;
-    long long down = 1, across = 1;
+    int down = 1, across = 1;
 
-    // One number of each open event: means, then sums of inverse variances.
-    double& mean(int axis, long long e) const { return m.numbers[axis * room + e]; }
+    // One number of each item: means, sums of inverse variances, and the variances of the means.
+    double& mean(int axis, long long k) const { return m.numbers[axis * room + k]; }
     double& weight(int axis, long long e) const { return m.numbers[(3 + axis) * room + e]; }
+    double& variance_of(int axis, long long e) const { return m.numbers[(6 + axis) * room + e]; }
+    // No fit with a smaller reach is in the gate farther away than this.
+    double& reach(long long k) const { return m.numbers[9 * room + k]; }
     // The smallest χ² of an event and of a fit, and what it is reached with.
-    double& best(long long k) const { return m.numbers[6 * room + k]; }
+    double& best(long long k) const { return m.numbers[10 * room + k]; }
     long long& id(long long e) const { return m.indices[e]; }
     long long& last(long long e) const { return m.indices[room + e]; }
     long long& partner(long long k) const { return m.indices[2 * room + k]; }
-    long long* partner_of() const { return m.indices + 2 * room; }
-    long long* cells() const { return m.indices + 3 * room; }
-    long long* by_cell() const { return m.indices + 5 * room; }
+    int* cell() const { return m.cells; }
+    int* by_cell() const { return m.cells + room; }
+    // Where the events or the fits of each cell begin in `by_cell`.
+    int* starts(bool fits) const { return m.cells + (fits ? 4 : 2) * room; }
 
     double at(int axis, long long i) const { return axis == 0 ? s.y[i] : axis == 1 ? s.x[i] : s.z[i]; }
     const float* errors(int axis) const { return axis == 0 ? s.y_stderr : axis == 1 ? s.x_stderr : s.z_stderr; }
@@ -54,6 +58,7 @@ class Linking {
         return reach_by_error / __builtin_sqrt(weight(0, e) < weight(1, e) ? weight(0, e) : weight(1, e));
     }
     double reach_of_fit(long long i) const {
+        if (s.radius > 0) return s.radius;
         return reach_by_error * static_cast<double>(s.y_stderr[i] > s.x_stderr[i] ? s.y_stderr[i] : s.x_stderr[i]);
     }
 
@@ -65,54 +70,59 @@ class Linking {
             const double part = at(axis, i) - mean(axis, e);
             if (axis < 2 && s.radius > 0) sum += part * part;
             else if (errors(axis))
-                (axis < 2 || !(s.radius > 0) ? sum : depth) += part * part / (1 / weight(axis, e) + variance(axis, i));
+                (axis < 2 || !(s.radius > 0) ? sum : depth) += part * part / (variance_of(axis, e) + variance(axis, i));
         }
         if (s.radius > 0) return sum <= s.radius * s.radius && depth <= s.gate ? sum : INFINITE;
         return sum <= s.gate ? sum : INFINITE;
     }
 
-    long long along(double x, double low, long long count) const {
+    int along(double x, double low, int count) const {
         const double c = (x - low) * per_pixel;
-        return c > 0 ? c < static_cast<double>(count) ? static_cast<long long>(c) : count - 1 : 0;
+        return c > 0 ? c < count ? static_cast<int>(c) : count - 1 : 0;
     }
-    // Sorts events, then the fits from `first` on, into about as many cells as there are.
-    void sort(long long first, long long all) {
+    // Makes about as many cells as there are items.
+    void divide(long long all) {
         const double height = size_y, width = size_x, longest = larger(height, width), n = static_cast<double>(all);
         double side = larger(__builtin_sqrt(height * width / n), longest / n);
         if (!(side > 0)) side = 1;
         while ((height / side + 1) * (width / side + 1) > 2 * n && side <= longest) side *= 1.25;
         per_pixel = 1 / side;
-        down = 1 + static_cast<long long>(height * per_pixel), across = 1 + static_cast<long long>(width * per_pixel);
-        if (down * across > 2 * room - 1) down = across = 1;
-        long long *starts = cells(), *own = partner_of();
-        for (long long c = 0; c <= down * across; ++c) starts[c] = 0;
-        const auto count = [&](long long k, double y, double x) {
-            ++starts[own[k] = along(y, low_y, down) * across + along(x, low_x, across)];
-        };
-        for (long long e = 0; e < open; ++e) count(e, mean(0, e), mean(1, e));
-        for (long long k = open; k < all; ++k) count(k, s.y[first + k - open], s.x[first + k - open]);
-        long long sum = 0;
-        for (long long c = 0; c <= down * across; ++c) sum += starts[c], starts[c] = sum;
-        for (long long k = all; k-- > 0;) by_cell()[--starts[own[k]]] = k;
+        const double rows = 1 + height * per_pixel, columns = 1 + width * per_pixel;
+        down = across = 1;
+        if (rows * columns < static_cast<double>(2 * room - 1))
+            down = static_cast<int>(rows), across = static_cast<int>(columns);
+    }
+    // Sorts the events or the fits, items first ... end - 1, into cells.
+    void sort(bool fits, long long first, long long end) {
+        int *begin = starts(fits), *own = cell();
+        __builtin_memset(begin, 0, sizeof(int) * static_cast<unsigned long>(down * across + 1));
+        for (long long k = first; k < end; ++k)
+            ++begin[own[k] = along(mean(0, k), low_y, down) * across + along(mean(1, k), low_x, across)];
+        int sum = static_cast<int>(first);
+        for (int c = 0; c <= down * across; ++c) sum += begin[c], begin[c] = sum;
+        for (long long k = end; k-- > first;) by_cell()[--begin[own[k]]] = static_cast<int>(k);
     }
 
-    // Calls use(k) for what is in the cells that a reach around a position touches.
-    template <class Use>
-    void each_near(double y, double x, double reach, Use use) const {
-        const double far = reach * (1 + 1e-9);
-        const long long left = along(x - far, low_x, across), right = along(x + far, low_x, across);
-        const long long end = along(y + far, low_y, down);
-        for (long long row = along(y - far, low_y, down); row <= end; ++row)
-            for (long long place = cells()[row * across + left]; place < cells()[row * across + right + 1]; ++place)
-                use(by_cell()[place]);
+    // Calls use(k) for the events, or the fits, no farther than the reach from an item along each axis.
+    template <class Use> void each_near(bool fits, long long item, Use use) const {
+        const double y = mean(0, item), x = mean(1, item), far = reach(item) * (1 + 1e-9);
+        const int left = along(x - far, low_x, across), right = along(x + far, low_x, across);
+        const int end = along(y + far, low_y, down), *begin = starts(fits);
+        for (int row = along(y - far, low_y, down); row <= end; ++row)
+            for (int place = begin[row * across + left]; place < begin[row * across + right + 1]; ++place) {
+                const int k = by_cell()[place];
+                if (__builtin_fabs(mean(0, k) - y) <= far && __builtin_fabs(mean(1, k) - x) <= far) use(k);
+            }
     }
 
-    void add_pair(long long e, long long k, double d) {
+    void add_pair(long long e, long long i) {
+        const double d = distance(e, i);
+        if (!(d < INFINITE)) return;
         if (pairs < m.most_pairs) {
             long long* pair = m.pairs + 3 * pairs;
             // Frames between them: a list of pairs for each gap.
-            long long& head = m.heads[s.frame[k] - last(e) - 1];
-            pair[0] = e, pair[1] = k, pair[2] = head;
+            long long& head = m.heads[s.frame[i] - last(e) - 1];
+            pair[0] = e, pair[1] = i, pair[2] = head;
             m.distances[pairs] = d;
             head = pairs;
         }
@@ -123,25 +133,29 @@ class Linking {
     void find_pairs(long long first, long long end) {
         for (long long g = 0; g <= s.max_dark; ++g) m.heads[g] = NONE;
         pairs = 0;
-        sort(first, open + end - first);
-        for (long long e = 0; e < open; ++e) {
-            const double reach = reach_of_event(e);
-            each_near(mean(0, e), mean(1, e), reach, [&](long long k) {
-                const long long i = first + k - open;
-                if (k < open || (!(s.radius > 0) && reach_of_fit(i) > reach)) return;
-                const double d = distance(e, i);
-                if (d < INFINITE) add_pair(e, i, d);
-            });
-        }
-        if (s.radius > 0) return;
+        const long long all = open + end - first;
+        double least_of_fits = INFINITE, least_of_events = INFINITE;
         for (long long i = first; i < end; ++i) {
-            const double reach = reach_of_fit(i);
-            each_near(s.y[i], s.x[i], reach, [&](long long e) {
-                if (e >= open || !(reach > reach_of_event(e))) return;
-                const double d = distance(e, i);
-                if (d < INFINITE) add_pair(e, i, d);
-            });
+            const long long k = open + i - first;
+            mean(0, k) = s.y[i], mean(1, k) = s.x[i], reach(k) = reach_of_fit(i);
+            if (reach(k) < least_of_fits) least_of_fits = reach(k);
         }
+        for (long long e = 0; e < open; ++e)
+            if (reach(e) < least_of_events) least_of_events = reach(e);
+        divide(all);
+        sort(true, open, all);
+        for (long long e = 0; e < open; ++e)
+            if (reach(e) >= least_of_fits)
+                each_near(true, e, [&](long long k) {
+                    if (!(reach(k) > reach(e))) add_pair(e, first + k - open);
+                });
+        if (s.radius > 0) return;
+        sort(false, 0, open);
+        for (long long k = open; k < all; ++k)
+            if (reach(k) > least_of_events)
+                each_near(false, k, [&](long long e) {
+                    if (reach(k) > reach(e)) add_pair(e, first + k - open);
+                });
     }
 
     // Whether one position comes before another: of equally near ones the first is taken, whatever their order.
@@ -154,7 +168,9 @@ class Linking {
             const double own = 1 / variance(axis, i);
             weight(axis, e) += own;
             mean(axis, e) += (at(axis, i) - mean(axis, e)) * (own / weight(axis, e));
+            variance_of(axis, e) = 1 / weight(axis, e);
         }
+        reach(e) = reach_of_event(e);
         last(e) = s.frame[i];
         s.event[i] = id(e);
         s.last_row[id(e)] = i;
@@ -207,8 +223,11 @@ class Linking {
             long long kept = 0;
             for (long long e = 0; e < open; ++e) {
                 if (now - last(e) - 1 > s.max_dark) continue;
-                for (int k = 0; k < 6; ++k) m.numbers[k * room + kept] = m.numbers[k * room + e];
-                id(kept) = id(e), last(kept) = last(e), ++kept;
+                if (kept < e) {
+                    for (int k = 0; k < 10; ++k) m.numbers[k * room + kept] = m.numbers[k * room + e];
+                    id(kept) = id(e), last(kept) = last(e);
+                }
+                ++kept;
             }
             open = kept;
             if (open) {

@@ -34,6 +34,7 @@ struct OwnPixelFunctions;
 struct VerdictFunctions;
 struct JointFunctions;
 struct RenderFunctions;
+struct OverlapFunctions;
 
 // Number of files in which the fits of the built-in profiles are compiled, for compilers with many cores.
 constexpr int FIT_FILES = 4;
@@ -60,6 +61,7 @@ struct Functions {
     const VerdictFunctions* verdicts;
     const JointFunctions* joint;
     const RenderFunctions* rendering;
+    const OverlapFunctions* overlap;
 
     __attribute__((always_inline)) const ProfileFits& fits_of(int profile) const {
         if (profile >= built_in) return *with_constants[profile - built_in];

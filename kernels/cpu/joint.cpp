@@ -7,8 +7,9 @@ using namespace spotfit;
 
 static const JointFunctions& joint(int index) { return *instruction_set(index).functions->joint; }
 
-SPOTFIT_EXPORT long long spotfit_joint_bytes(int index, const JointFits* fits, long long first, long long last) {
-    return joint(index).bytes(*fits, first, last);
+SPOTFIT_EXPORT long long spotfit_joint_bytes(int index, const JointFits* fits, long long first, long long last,
+                                             long long* each) {
+    return joint(index).bytes(*fits, first, last, each);
 }
 
 SPOTFIT_EXPORT long long spotfit_most_joint_spots(int index, long long candidates) {

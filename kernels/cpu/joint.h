@@ -6,8 +6,9 @@
 namespace spotfit {
 
 struct JointFunctions {
-    // The memory that a thread needs for any of the crowds first ... last - 1, in bytes.
-    long long (*bytes)(const JointFits&, long long first, long long last);
+    // The memory that a thread needs for any of the crowds first ... last - 1, in bytes, and for each, if `each` is not
+    // null.
+    long long (*bytes)(const JointFits&, long long first, long long last, long long* each);
     // Fits crowds from the first on until there may be no room for the spots of the next one, whose number is returned.
     long long (*fit)(const JointFits&, long long first, long long last, void* work, JointSpot* spots, long long room,
                      long long* count);

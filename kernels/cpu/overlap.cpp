@@ -1,6 +1,6 @@
-// Drift from the overlap of a movie's segments: where each lies on those before, and how all pull at each other.
+// Drift from the overlap of a movie's segments: where each lies on those before, and in which cells its points are.
 // Compiled once for all machines.
-#include "../layouts/overlap.h"
+#include "overlap.h"
 
 #include "interface.h"
 
@@ -12,45 +12,8 @@ constexpr int BINS = 15, STEPS = 4;
 // Of the points in a cell, those added last are compared; those of a segment are evenly taken in as many turns, until
 // there are enough pairs.
 constexpr int MOST_IN_CELL = 12, TURNS = 8;
-// Weights exp(-u) end here.
-constexpr float REACH = 4;
-
-// Points that are compared at once.
-constexpr int AT_ONCE = 4;
-using Four = float __attribute__((ext_vector_type(AT_ONCE)));
-using FourInts = int __attribute__((ext_vector_type(AT_ONCE)));
-
-template <class Vector, class Value> __attribute__((always_inline)) inline Vector load(const Value* from) {
-    Vector found;
-    __builtin_memcpy(&found, from, sizeof found);
-    return found;
-}
-inline float sum_of(Four x) { return (x[0] + x[1]) + (x[2] + x[3]); }
-
-// exp(-u) for u from 0 to REACH, to 1e-4 of it: the eighth power of exp(-u/8), by a series around the middle.
-template <class T> __attribute__((always_inline)) inline T weight(T u) {
-    const T v = 0.25f - u * 0.125f;
-    T w = 0.7788008f * (1.0f + v * (1.0f + v * (0.5f + v * (1.0f / 6 + v * (1.0f / 24)))));
-    w *= w, w *= w, w *= w;
-    return w;
-}
-
-inline int along(float x, float low, float per_unit, int count) {
-    const float c = (x - low) * per_unit;
-    return c > 0 ? c < static_cast<float>(count) ? static_cast<int>(c) : count - 1 : 0;
-}
-
-inline int cell_of(const FieldCells& f, float y, float x) {
-    return along(y, f.low_y, f.per_unit, f.down) * f.across + along(x, f.low_x, f.per_unit, f.across);
-}
-
-// Calls use(first, last) for the cells in the row of a position, and in those beside it.
-template <class Use>
-inline void each_row(const FieldCells& f, float y, float x, Use use) {
-    const int row = along(y, f.low_y, f.per_unit, f.down), column = along(x, f.low_x, f.per_unit, f.across);
-    const int left = column > 0 ? column - 1 : 0, right = column + 1 < f.across ? column + 1 : column;
-    for (int v = row > 0 ? row - 1 : 0; v <= row + 1 && v < f.down; ++v) use(v * f.across + left, v * f.across + right);
-}
+// Points whose cells are on the way from memory while others are added.
+constexpr int AHEAD = 16;
 
 class Starting {
     const DriftStart& s;
@@ -61,7 +24,7 @@ class Starting {
 
     void add_pairs(float y, float x, float z) {
         const SegmentPoints& p = s.points;
-        each_row(s.cells, y, x, [&](int c, int last) {
+        each_row(s.cells, row_of(s.cells, y), column_of(s.cells, x), [&](int c, int last) {
             for (; c <= last; ++c) {
                 int left = MOST_IN_CELL;
                 for (int j = s.cells.starts[c]; j >= 0 && left > 0 && pairs < s.most_pairs; j = s.next[j], --left) {
@@ -115,6 +78,12 @@ class Starting {
         }
     }
 
+    // Adds a point to its cell, which `next` has until then.
+    void add_to_cell(long long i) const {
+        int& head = s.cells.starts[s.next[i]];
+        s.next[i] = head, head = static_cast<int>(i);
+    }
+
     // Moves a peak to the mean of what is around it, and returns how many pairs are there.
     double settle(double* peak) const {
         constexpr float WIDTH = 2;
@@ -166,72 +135,50 @@ class Starting {
             for (long long i = first; i < end; ++i) {
                 p.y[i] -= static_cast<float>(drift[0]), p.x[i] -= static_cast<float>(drift[1]);
                 if (p.z) p.z[i] -= static_cast<float>(drift[2]);
-                int& head = f.starts[cell_of(f, p.y[i], p.x[i])];
-                s.next[i] = head, head = static_cast<int>(i);
+                s.next[i] = cell_of(f, p.y[i], p.x[i]);
+                __builtin_prefetch(f.starts + s.next[i], 1);
+                if (i >= first + AHEAD) add_to_cell(i - AHEAD);
             }
+            for (long long i = end - AHEAD > first ? end - AHEAD : first; i < end; ++i) add_to_cell(i);
             first = end;
         }
     }
 };
+
+void copy_point(const SegmentPoints& from, long long i, const SegmentPoints& to, long long place) {
+    to.y[place] = from.y[i], to.x[place] = from.x[i], to.group[place] = from.group[i];
+    if (from.z) to.z[place] = from.z[i];
+}
 
 }  // namespace
 
 // Finds the drift of each segment from those before it, roughly.
 SPOTFIT_EXPORT void spotfit_start_drift(const DriftStart* start) { Starting(*start).run(); }
 
-// Puts points in the order of their cells.
-SPOTFIT_EXPORT void spotfit_sort_segments(const SegmentPoints* points, const SegmentPoints* sorted,
-                                          const FieldCells* cells) {
-    const FieldCells& f = *cells;
-    const SegmentPoints &p = *points, &to = *sorted;
-    const int count = f.down * f.across;
-    for (int c = 0; c <= count; ++c) f.starts[c] = 0;
-    for (long long i = 0; i < p.count; ++i) ++f.starts[cell_of(f, p.y[i], p.x[i])];
-    int sum = 0;
-    for (int c = 0; c <= count; ++c) sum += f.starts[c], f.starts[c] = sum;
-    for (long long i = p.count; i-- > 0;) {
-        const int place = --f.starts[cell_of(f, p.y[i], p.x[i])];
-        to.y[place] = p.y[i], to.x[place] = p.x[i], to.group[place] = p.group[i];
-        if (p.z) to.z[place] = p.z[i];
-    }
+// Counts the points first ... last - 1 by their rows of cells.
+SPOTFIT_EXPORT void spotfit_count_by_rows(const SegmentPoints* points, const FieldCells* cells, long long first,
+                                          long long last, int* counts) {
+    for (long long i = first; i < last; ++i) ++counts[row_of(*cells, points->y[i])];
 }
 
-// Adds the pulls at points first ... last - 1, by those of other segments, to the sums of their groups.
-SPOTFIT_EXPORT void spotfit_add_overlap(const Overlap* overlap, long long first, long long last, double* sums) {
-    const Overlap& o = *overlap;
-    const SegmentPoints &p = o.points, &q = o.others;
-    const FourInts lanes = {0, 1, 2, 3};
-    const float scale = 1 / (4 * o.width * o.width);
-    for (long long i = first; i < last; i += o.stride) {
-        const int group = p.group[i], segment = group < o.segments ? group : group - o.segments;
-        const float* own = o.shifts + 3 * group;
-        const float y = p.y[i] - own[0], x = p.x[i] - own[1], z = p.z ? p.z[i] - own[2] : 0;
-        Four sum = 0, pull[3] = {}, squares[3] = {};
-        each_row(o.cells, p.y[i], p.x[i], [&](int c, int last_cell) {
-            const int end = o.cells.starts[last_cell + 1];
-            for (int j = o.cells.starts[c]; j < end; j += AT_ONCE) {
-                const Four down = y - load<Four>(q.y + j), across = x - load<Four>(q.x + j);
-                Four deep = 0, square = down * down + across * across;
-                if (q.z) deep = z - load<Four>(q.z + j), square += deep * deep;
-                const Four u = square * scale;
-                const FourInts is_near = (u < REACH) & (load<FourInts>(q.group + j) != segment) & (lanes < end - j);
-                const Four w = reinterpret_cast<Four>(reinterpret_cast<FourInts>(weight(u)) & is_near);
-                sum += w;
-                const Four by_down = w * down, by_across = w * across;
-                pull[0] += by_down, pull[1] += by_across;
-                squares[0] += by_down * down, squares[1] += by_across * across;
-                if (q.z) pull[2] += w * deep, squares[2] += w * deep * deep;
-            }
-        });
-        const double total = static_cast<double>(sum_of(sum));
-        if (!(total > 0)) continue;
-        // A point's position is no better known by more partners than a few.
-        const double trust = 1 / (1 + total);
-        double* to = sums + OVERLAP_SUMS * group;
-        to[PARTNERED] += 1, to[OVERLAP] += trust * total;
-        for (int axis = 0; axis < 3; ++axis) {
-            to[PULL + axis] += trust * static_cast<double>(sum_of(pull[axis]));
-            to[SQUARE + axis] += trust * static_cast<double>(sum_of(squares[axis]));
-        }
+// Puts the points first ... last - 1 where the next one of their row of cells belongs, which moves on.
+SPOTFIT_EXPORT void spotfit_sort_by_rows(const SegmentPoints* points, const SegmentPoints* sorted,
+                                         const FieldCells* cells, long long first, long long last, int* next) {
+    for (long long i = first; i < last; ++i) copy_point(*points, i, *sorted, next[row_of(*cells, points->y[i])]++);
+}
+
+// Puts the points of some rows of cells, which are row by row, in the order of their cells.
+SPOTFIT_EXPORT void spotfit_sort_rows(const SegmentPoints* points, const SegmentPoints* sorted, const FieldCells* cells,
+                                      const int* row_starts, long long first_row, long long last_row) {
+    const FieldCells& f = *cells;
+    for (long long row = first_row; row < last_row; ++row) {
+        int* const starts = f.starts + row * f.across;
+        for (int c = 0; c < f.across; ++c) starts[c] = 0;
+        const int begin = row_starts[row], end = row_starts[row + 1];
+        for (int i = begin; i < end; ++i) ++starts[column_of(f, points->x[i])];
+        int sum = begin;
+        for (int c = 0; c < f.across; ++c) sum += starts[c], starts[c] = sum;
+        for (int i = end; i-- > begin;) copy_point(*points, i, *sorted, --starts[column_of(f, points->x[i])]);
     }
+    if (last_row == f.down) f.starts[f.down * f.across] = row_starts[f.down];
 }

@@ -20,6 +20,7 @@ struct Warp {
     // A bit for each thread.
     static SPOTFIT_INLINE unsigned all_of(bool mask) { return __ballot_sync(ALL, mask); }
     static SPOTFIT_INLINE int bits(unsigned some) { return __popc(some); }
+    static SPOTFIT_INLINE int zeros_before(unsigned some) { return __clz(int(some)); }
     // What a thread has written before, all others of the warp read afterwards.
     static SPOTFIT_INLINE void wait() { __syncwarp(); }
 };

@@ -18,8 +18,9 @@ struct EventFits {
 
 // Memory of one thread that links, by the largest number of fits in frames that one event may span.
 struct EventMemory {
-    double* numbers;     // 7 for each of them
-    long long* indices;  // 6 for each
+    double* numbers;     // 11 for each of them
+    long long* indices;  // 3 for each
+    int* cells;          // 6 for each
     long long *pairs, *heads;
     long long most_pairs;  // 3 numbers each in `pairs`
     double* distances;     // one for each pair

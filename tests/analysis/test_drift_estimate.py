@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from blinking import table_of
 from numpy.typing import NDArray
 
 from napari_spotfit import Drift, SpotFits, estimate_drift, fiducial_drift, subtract_drift
+from napari_spotfit.analysis import event_links
+from napari_spotfit.engine import threads
+from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 
 Floats = NDArray[np.float64]
 FRAMES = 4000
@@ -179,6 +184,17 @@ def test_segments_without_molecules_are_bridged() -> None:
         apart = found.y - truth[:, 0]
         assert np.abs(apart - apart[:1000].mean())[:1100].max() < 0.1
         assert np.abs(apart - apart[:1000].mean())[1700:].max() < 0.1
+
+
+def test_a_pause_of_the_movie_is_bridged() -> None:
+    fits = molecules(40_000, 600, 0.08, frames=1000)
+    later = np.where(fits.frame >= 500, fits.frame + 9000, fits.frame)
+    moved = fits.with_columns(fits.columns | {"frame": later, "y": fits.y + 2e-5 * later})
+    with pytest.warns(UserWarning, match="too few molecules"):
+        found = estimate_drift(moved)
+    seen = np.flatnonzero(np.isfinite(found.y_stderr))
+    assert found.y[seen] == pytest.approx(2e-5 * seen, abs=0.02)
+    assert 600 < len(seen) < 2500
 
 
 def test_doubtful_and_invalid_rows_are_left_out() -> None:
@@ -352,3 +368,30 @@ def test_errors_of_cross_correlation() -> None:
 def test_cross_correlation_of_random_places_is_refused() -> None:
     with pytest.raises(ValueError, match="seen again"):
         estimate_drift(molecules(20_000, 10, 0.1, background=1.0), "rcc")
+
+
+def same(one: Drift, other: Drift) -> bool:
+    """Whether two drifts are equal to the bit."""
+    pairs = zip(astuple(one)[:5], astuple(other)[:5], strict=True)
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
+
+
+def test_neither_threads_nor_instruction_sets_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = molecules(200_000, 600, 0.08, drift=simulated_drift(1, 2.0))
+    found = estimate_drift(fits)
+    for number, name in enumerate(load().instruction_sets, 1):
+        monkeypatch.setenv(INSTRUCTION_SET, name)
+        monkeypatch.setattr(threads, "available", partial(int, 2 * number - 1))
+        assert same(estimate_drift(fits), found)
+
+
+def test_it_needs_little_memory_beside_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = molecules(1_000_000, 20_000, 0.08, size=400.0)
+    monkeypatch.setattr(event_links, "_FEW", 10_000)  # of a block, which does not grow with tables
+    monkeypatch.setattr(threads, "available", lambda: 1)
+    estimate_drift(fits[:20_000])
+    tracemalloc.start()
+    estimate_drift(fits)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60 * len(fits) + 2**24

@@ -340,6 +340,13 @@ def test_frames_beyond_32_bits() -> None:
     assert parents(fits, 10**12).tolist() == [0, 0, 0]
 
 
+def test_without_good_fits_there_are_no_events() -> None:
+    fits = crowd(5, 2, 5.0, 0)
+    bad = fits.with_columns(fits.columns | {"flags": np.full(len(fits), 1, np.uint32)})
+    with pytest.warns(UserWarning, match=f"none of these {len(fits)} fits is good"):
+        assert len(merge_blinks(bad)) == 0
+
+
 def test_no_fits_and_one_frame() -> None:
     none = crowd(5, 2, 5.0, 0)[:0]
     events, members = merge_blinks(none, members=True)

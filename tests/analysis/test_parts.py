@@ -13,7 +13,9 @@ from blinking import blinking, molecules_of, table_of
 from napari_spotfit import (
     Drift,
     SpotFits,
+    fiducial_drift,
     fourier_ring_correlation,
+    link_spots,
     load_parts,
     localize,
     localize_to_folder,
@@ -113,7 +115,8 @@ def test_parts_may_be_empty() -> None:
     assert not len(SpotFits.concatenate(list(merge_blinks([empty, empty]))))
     assert not len(SpotFits.concatenate(list(merge_blinks([fits[fits.flags > 0]]))))
     nowhere = fits.with_columns(fits.columns | {"y": np.full(len(fits), np.nan)})
-    assert not len(SpotFits.concatenate(list(merge_blinks(cut(nowhere, 400)))))
+    with pytest.warns(UserWarning, match="none of these .* has a position"):
+        assert not len(SpotFits.concatenate(list(merge_blinks(cut(nowhere, 400)))))
 
 
 def test_precision_and_resolution_of_parts_are_those_of_the_whole() -> None:
@@ -147,10 +150,13 @@ def test_what_cannot_be_merged_in_parts() -> None:
     parts = cut(blinks(), 3000)
     with pytest.raises(TypeError, match=r"an iterator ends: pass load_parts\(folder\)"):
         merge_blinks(iter(parts))  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="parts of fits are SpotFits; got int"):
+    with pytest.raises(TypeError, match=r"fits must be SpotFits, .* got an object of type int"):
         merge_blinks([1, 2])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="members=True needs a table"):
         merge_blinks(parts, members=True)  # type: ignore[call-overload]
+    for beads in (lambda: link_spots(parts, 1.0), lambda: fiducial_drift(parts)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="choose their fits from each part first"):
+            beads()
     with pytest.raises(ValueError, match="no fits to join"):
         merge_blinks([])
     lacking = parts[1].with_columns(

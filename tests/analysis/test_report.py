@@ -13,6 +13,7 @@ import tifffile
 from commands import run
 
 from napari_spotfit import (
+    Drift,
     Flag,
     SimulatedMicroscope,
     SpotFits,
@@ -22,6 +23,7 @@ from napari_spotfit import (
     merge_blinks,
     save_report,
     simulate_movie,
+    subtract_drift,
 )
 from napari_spotfit.engine.quality.flags import RULES, main_reasons
 
@@ -109,6 +111,15 @@ def test_steps_after_the_fit_are_listed(crowd, tmp_path):
     assert "After the fit: merge_blinks(" in Page(tmp_path / "a.html").text
 
 
+def test_cut_outs_without_the_drift_are_named(crowd, tmp_path):
+    movie, fits = crowd
+    drift = Drift(*(np.zeros(len(movie)) for _ in range(4)), np.ones(len(movie), int))
+    save_report(subtract_drift(fits, drift), tmp_path / "a.html", movie)
+    assert "still in the image" in Page(tmp_path / "a.html").text
+    save_report(fits, tmp_path / "a.html", movie)
+    assert "still in the image" not in Page(tmp_path / "a.html").text
+
+
 def test_without_the_image_a_sentence_says_so(crowd, tmp_path):
     _, fits = crowd
     save_report(fits, tmp_path / "a.html")
@@ -153,6 +164,21 @@ def test_spots_without_positions_have_no_picture(crowd, tmp_path, axis):
         page = Page(tmp_path / "a.html")
         assert "no good spot has a position" in page.text
         assert not page.pictures
+
+
+def test_spots_of_several_files(crowd, tmp_path):
+    movie, fits = crowd
+    names = np.where(fits.frame < 3, "a.tif", "b.tif")
+    both = fits.with_columns({"file": names} | fits.columns)
+    with pytest.raises(ValueError, match="spots of 2 files, and the image is one"):
+        save_report(both, tmp_path / "a.html", movie)
+    save_report(both, tmp_path / "a.html")
+    page = Page(tmp_path / "a.html")
+    own = both[names == "b.tif"]
+    assert f"b.tif {len(own)} {int(own.good.sum())}" in page.text
+    assert "of all files" in page.text
+    assert "spots by frame" not in page.text
+    save_report(own, tmp_path / "a.html", movie)
 
 
 def test_volumes_and_two_leading_axes(tmp_path):

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from volume_fits import fits_in_volumes
 
-from napari_spotfit import SpotFits, per_frame, summarize
+from napari_spotfit import (
+    SpotFits,
+    cells_by_channel,
+    label_spots,
+    link_spots,
+    per_frame,
+    register_channels,
+    save_fits,
+    save_report,
+    summarize,
+)
 
 
 def fits(count: int, *lengths: int, seed: int = 0) -> SpotFits:
@@ -47,6 +57,25 @@ def test_median_and_spread_of_a_normal_distribution_with_outliers():
 def test_z_by_a_calibration_is_summarized():
     columns = {name: np.full(9, 7.0) for name in ("z", "y", "x", "sigma", "z_stderr")}
     assert list(summarize(SpotFits(columns)).index) == ["z", "sigma", "z_stderr"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        summarize,
+        per_frame,
+        lambda fits: label_spots(fits, np.zeros((9, 9), int)),
+        lambda fits: link_spots(fits, 1.0),
+        lambda fits: register_channels(fits, fits),
+        lambda fits: cells_by_channel(fits, np.zeros((9, 9), int)),
+        lambda fits: save_fits([fits], "a.spots.csv"),
+        lambda fits: save_report(fits, "a.html"),
+    ],
+)
+@pytest.mark.parametrize("fits", [np.zeros((3, 2)), "spots.csv"], ids=["array", "path"])
+def test_what_is_no_fits_is_named(use, fits):
+    with pytest.raises(TypeError, match=rf"fits must be SpotFits.* {type(fits).__name__}$"):
+        use(fits)
 
 
 def test_a_summary_of_nothing():

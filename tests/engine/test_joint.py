@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import erf
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
-from napari_spotfit.engine import joint_fits
 from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu import crowd_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.joint import fit_crowds
@@ -94,7 +94,7 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
 
     start = np.concatenate([truth.ravel(), np.full(count, 1.5), [1.0, 0.0, 0.0]])
     best = minimize(lost, start, method="BFGS", options={"gtol": 1e-4}).x
-    columns = fit_crowds(job, block, positions, single)
+    columns = fit_crowds(Cpu(1), job, block, positions, single)
     np.testing.assert_array_equal(columns["group"], 0)
     np.testing.assert_allclose(
         np.column_stack([columns["y"], columns["x"]]), best[: 2 * count].reshape(-1, 2), atol=2e-3
@@ -156,6 +156,26 @@ def test_auto_is_exclude_where_no_spots_overlap():
     for name, column in single.columns.items():
         np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
     assert (auto.group_size == 1).all()
+
+
+def test_auto_is_exclude_where_spots_only_might_be_two():
+    # Near enough to be of one crowd, not near enough to overlap; some are wide for the PSF.
+    grid = np.mgrid[8:88:7, 8:88:7].reshape(2, -1).T + 0.3
+    movie = np.random.default_rng(34).poisson(light_of(grid, 1000.0, 96), (10, 96, 96))
+    known, psf = KNOWN | {"sigma": SIGMA / 1.06}, SIGMA / 1.06
+    single, auto = (localize(movie, **known, neighbours=one) for one in ("exclude", "auto"))
+    assert (single.sigma > psf + np.hypot(3 * single.sigma_stderr, 0.04 * psf)).any()
+    assert len(single) == len(auto) >= 1400
+    for name, column in single.columns.items():
+        np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
+
+
+def test_clusters_of_many_spots_are_no_blobs():
+    rng = np.random.default_rng(35)
+    places = 30 + rng.normal(0, 1.5 * SIGMA, (40, 20, 2))
+    movie = np.stack([rng.poisson(light_of(own, 1500.0, 60)) for own in places])
+    fits = localize(movie.astype(np.uint16), **KNOWN, neighbours="joint")
+    assert fits.photons[fits.good].sum() > 0.92 * 1500 * 20 * 40
 
 
 def test_rows_depend_on_neither_threads_nor_blocks():
@@ -307,7 +327,7 @@ def test_places_in_several_frames_and_outside():
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(joint_fits, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(crowd_fits, "_MOST_BYTES", 1 << 10)
     with pytest.raises(ValueError, match="neighbours='exclude'"):
         localize(random_spots(1, 0.01, seed=13)[0], **KNOWN, neighbours="joint")
 

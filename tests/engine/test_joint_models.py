@@ -105,7 +105,7 @@ def test_joint_fits_are_scipys_joint_optimum(model, widths, places, pixel):
 
     begin = np.concatenate([truth.ravel(), np.full(count, 2.5), [1.0], np.zeros(axes)])
     best = minimize(lost, begin, method="BFGS", options={"gtol": 1e-4}).x
-    columns = joint.fit_crowds(job, block, positions, single)
+    columns = joint.fit_crowds(Cpu(1), job, block, positions, single)
     np.testing.assert_array_equal(columns["group"], 0)
     found = np.column_stack([columns[axis] for axis in job.axes])
     np.testing.assert_allclose(found, best[: light.start].reshape(-1, axes), atol=2e-3)

@@ -369,6 +369,63 @@ def test_crowds_are_no_noise(sigma, photons, density):
     assert 0.5 < noise.variance(level) / level < (9 if sigma <= 1.3 else 2)
 
 
+def counts_of(camera, expected, rng):
+    """Return what a camera counts of expected photons."""
+    electrons = rng.poisson(expected)
+    if camera == "EMCCD":
+        return np.rint(rng.gamma(np.maximum(electrons, 1), 25.0) * (electrons > 0)) + 100.0
+    if camera == "8 bits":
+        return (electrons * (255 / electrons.max())).astype(np.uint8)
+    return {"counts": electrons + 100, "in [0, 1]": electrons / np.float32(65535)}[camera]
+
+
+@pytest.mark.parametrize(("sigma", "photons", "density"), [
+    (0.6, 3000, 12), (0.6, 100_000, 8), (0.8, 30_000, 5), (0.8, 30_000, 8), (0.8, 3000, 12),
+    (0.95, 30_000, 8), (1.1, 100_000, 5), (1.1, 30_000, 12),
+])  # fmt: skip
+@pytest.mark.parametrize(("camera", "frames", "side", "known"), [
+    ("counts", 1, SIDE, True), ("counts", 1, SIDE, False), ("counts", 8, 96, False),
+    ("counts", 1, 64, True), ("EMCCD", 1, SIDE, True), ("in [0, 1]", 1, SIDE, True),
+    ("8 bits", 1, SIDE, True),
+])  # fmt: skip
+def test_spots_without_a_background_between_them(
+    sigma, photons, density, camera, frames, side, known
+):
+    """All light was taken for noise of a filtered image, and none was found, in silence."""
+    rng, shape = np.random.default_rng(1), (side, side)
+    truth = [rng.uniform(-0.5, side - 0.5, (round(density * side**2 / 100), 2))
+             for _ in range(frames)]  # fmt: skip
+    movie = np.stack([counts_of(camera, 10 + light(places, photons, sigma, shape), rng)
+                      for places in truth])  # fmt: skip
+    with warnings.catch_warnings():
+        # Of σ 0.6 px noise is hidden by spots, and so are errors.
+        warnings.filterwarnings("ignore", message="spots of σ 0.6")
+        fits = localize(movie, **{"sigma": sigma} if known else {})
+    fits = fits[np.isfinite(fits.y) & np.isfinite(fits.x)]
+    places = np.column_stack([fits.y, fits.x]).astype(float)
+    frame = fits.frame if frames > 1 else np.zeros(len(fits), int)
+    found = sum(hits(places[frame == i], truth[i], 1) for i in range(frames))
+    highest = movie == ndimage.maximum_filter(movie, (0, 3, 3))
+    maxima = [np.argwhere(one & (own > np.median(own))).astype(float)
+              for one, own in zip(highest, movie, strict=True)]  # fmt: skip
+    count = sum(len(places) for places in truth)
+    plain = sum(hits(places, own, 1) for places, own in zip(maxima, truth, strict=True))
+    assert found / count > plain / count - 0.05
+    right = sum(hits(places[(frame == i) & fits.good], truth[i], 1) for i in range(frames))
+    assert right > 0.85 * fits.good.sum()
+    assert fits.settings.noise.process == ""
+
+
+@pytest.mark.parametrize("blur", [0.7, 1.0, 1.3])
+def test_single_photons_that_were_blurred_are_no_spots(blur):
+    """They are like spots without a background, but for the noise of light."""
+    photons = np.random.default_rng(1).poisson(0.05, SHAPE) + 100.0
+    places, noise, said = looked_at(ndimage.gaussian_filter(photons, blur), sigma=None)
+    assert len(places) <= 3
+    assert noise.process == "filtered"
+    assert any("probably was filtered" in one for one in said)
+
+
 def test_saturated_spots_are_as_a_camera_takes_them():
     image, _ = with_spots(40, 100 * BRIGHT)
     assert looked_at(np.minimum(image, 4095).astype(np.uint16))[1].process == ""

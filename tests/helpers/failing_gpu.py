@@ -35,7 +35,7 @@ class FailingGpu(Cpu):
     first : int
         from this one on, counting from 0.
     task : str, optional
-        Only calls of this method fail, and count: "detect", "fit" or "prepared".
+        Only calls of this method fail, and count: "detect", "fit", "fit_crowds" or "prepared".
     load, long_movies : Load, optional
         What keeps it busy.
     """
@@ -60,6 +60,9 @@ class FailingGpu(Cpu):
 
     def fit(self, *given: Any, on_device: bool = False, **named: Any) -> Any:
         return self._call("fit", super().fit, *given, **named)
+
+    def fit_crowds(self, *given: Any) -> Any:
+        return self._call("fit_crowds", super().fit_crowds, *given)
 
     def fitter(self, job: FitJob) -> Any:
         fit = super().fitter(job).fit

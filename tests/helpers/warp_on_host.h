@@ -7,6 +7,7 @@
 #define __global__ extern "C"
 #define __shared__ static __attribute__((section("shared_memory")))
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 struct Index { unsigned x; };
 static Index threadIdx, blockIdx, gridDim;
@@ -149,6 +150,7 @@ struct Warp {
     static bool any(bool mask) { return host::all_of(mask) != 0; }
     static unsigned all_of(bool mask) { return host::all_of(mask); }
     static int bits(unsigned some) { return __builtin_popcount(some); }
+    static int zeros_before(unsigned some) { return __builtin_clz(some); }
     static void wait() { host::wait(); }
 };
 

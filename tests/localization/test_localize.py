@@ -325,3 +325,26 @@ def test_real_spots_are_found_untouched(machine, hybiss, stuck_particles):
     assert 200 < len(localize(hybiss, backend=machine)) < 5000
     counts = [len(localize(frame, backend=machine)) for frame in stuck_particles]
     assert min(counts) > 20
+
+
+def test_fits_name_the_places_of_other_fits():
+    movie, _ = simulate_movie(3, shape=(64, 64), spots_per_frame=9, seed=3)
+    found = localize(movie, sigma=1.3)
+    again = fit_at(movie, found, sigma=1.3)
+    assert_same(again, fit_at(movie, found.points(), sigma=1.3))
+    assert again.frame.tolist() == found.frame.tolist()
+
+
+def test_a_movie_that_is_fitted_as_a_volume_is_warned_of(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    rng = np.random.default_rng(1)
+    z, y, x = np.ogrid[:14, :40, :44]
+    light = np.exp(-0.5 * (((z - 6) / 1.5) ** 2 + ((y - 19) ** 2 + (x - 21) ** 2) / 1.3**2))
+    stack = rng.poisson(200 * light + 10).astype(np.uint16)
+    known = {"model": "gaussian_3d", "sigma": 1.3, "sigma_z": 1.5, "gain": 1.0, "variance": 0.0}
+    for axes, number in (("TYX", 1), ("ZYX", 0)):
+        tifffile.imwrite(tmp_path / "a.tif", stack, metadata={"axes": axes})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            localize(tmp_path / "a.tif", **known)
+        assert sum("if it is time" in str(one.message) for one in caught) == number

@@ -22,6 +22,7 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.parts import remember
 from napari_spotfit.widgets.preview import preview
 
+HERE = Path(__file__).parent
 #: Places of the spots in every frame of the images made here, in pixels.
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
 SIGMA = 1.4
@@ -29,6 +30,20 @@ SHAPE = (48, 50)
 SERVER: pytest.StashKey[Any] = pytest.StashKey()
 #: Milliseconds to wait for what must happen.
 PATIENCE = 60_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests of one kind of viewer follow each other: each change of it opens another one."""
+    places = [n for n, item in enumerate(items) if item.path.is_relative_to(HERE)]
+    ordered = sorted((items[n] for n in places), key=kind_of_viewer)
+    for n, item in zip(places, ordered, strict=True):
+        items[n] = item
+
+
+def kind_of_viewer(item: pytest.Item) -> int:
+    """Return 0 for a hidden viewer or none, 1 for one on the screen, 2 for viewers of its own."""
+    fixtures = getattr(item, "fixturenames", ())
+    return 2 if "make_napari_viewer" in fixtures else int("shown_viewer" in fixtures)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,6 +144,12 @@ def viewer(open_viewer):
     return open_viewer()
 
 
+@pytest.fixture
+def shown_viewer(open_viewer):
+    """Open a viewer whose window is on the screen."""
+    return open_viewer(show=True)
+
+
 @pytest.fixture(autouse=True)
 def _no_preview_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the preview open where a test asks for it only."""
@@ -187,7 +208,7 @@ def make_movie() -> Callable[..., np.ndarray]:
 class Gate:
     """A Dask movie whose fifth frame is not there before the gate opens.
 
-    Its frames are so large that each is a part of its own on one thread, and that the noise is
+    Its frames have so many bytes that each is a part of its own on one thread, and the noise is
     measured in four others.
     """
 
@@ -195,7 +216,7 @@ class Gate:
         import dask.array
 
         self._open = threading.Event()
-        image = np.zeros((1, 2048, 2048), np.uint16)
+        image = np.zeros((1, 1024, 1024))  # of 8 bytes a pixel: a block
         image[0, : SHAPE[0], : SHAPE[1]] = frame()
 
         def load(block_info: Any = None) -> np.ndarray:
@@ -203,7 +224,7 @@ class Gate:
                 assert self._open.wait(60), "the test never opened the gate"
             return image
 
-        self.movie = dask.array.map_blocks(load, chunks=((1,) * 6, 2048, 2048), dtype=image.dtype)
+        self.movie = dask.array.map_blocks(load, chunks=((1,) * 6, 1024, 1024), dtype=image.dtype)
 
     def open(self) -> None:
         self._open.set()

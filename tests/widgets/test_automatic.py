@@ -15,8 +15,8 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ class Presses(QObject):
 
 
 @pytest.fixture
-def viewer(open_viewer):
+def viewer(shown_viewer):
     """Open a window with two channels, half of whose spots are the same, and a mask of cells."""
-    viewer = open_viewer(show=True)
+    viewer = shown_viewer
     viewer.window.resize(1280, 800)
     _, truth = simulate_movie(1, shape=SHAPE, spots_per_frame=60, photons=4000, seed=3)
     rng = np.random.default_rng(5)

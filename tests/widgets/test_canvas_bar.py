@@ -15,9 +15,9 @@ from napari_spotfit.widgets.parts.color_legend import CanvasBar
 
 
 @pytest.fixture
-def fitted(open_viewer, make_movie, fit):
+def fitted(shown_viewer, make_movie, fit):
     """Return a shown viewer, the widget and its layer of fitted spots."""
-    viewer = open_viewer(show=True)
+    viewer = shown_viewer
     viewer.add_image(make_movie(), name="movie")
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")

@@ -112,8 +112,8 @@ def test_an_empty_layer(make_movie, features):
         assert layer.metadata["face"] == feature
 
 
-def test_the_canvas_draws_the_colours(open_viewer, make_movie, layer):
-    viewer = open_viewer(show=True)
+def test_the_canvas_draws_the_colours(shown_viewer, make_movie, layer):
+    viewer = shown_viewer
     viewer.add_layer(layer)
     seen = []
     for feature in ("sigma", "stop_condition", "photons"):

@@ -28,8 +28,8 @@ WIDGETS = {
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def by_menu(viewer, name, menus=("&Layers", "Measure")):

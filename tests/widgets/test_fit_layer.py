@@ -16,8 +16,8 @@ from napari_spotfit import Settings, fit_layer, localize
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def test_it_gives_what_localize_does(viewer, make_movie):

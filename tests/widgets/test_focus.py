@@ -13,8 +13,8 @@ def picture(control):
     return [image.pixelColor(x, y).name() for y in range(4) for x in range(image.width())]
 
 
-def test_the_control_with_the_focus_looks_different(open_viewer, qtbot):
-    viewer = open_viewer(show=True)
+def test_the_control_with_the_focus_looks_different(shown_viewer, qtbot):
+    viewer = shown_viewer
     results = Results(viewer)
     viewer.window.add_dock_widget(results, name="Results")
     viewer.window._qt_window.activateWindow()

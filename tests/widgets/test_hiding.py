@@ -12,8 +12,8 @@ from napari_spotfit.widgets.layers.points import points_arguments, update_points
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def rings(viewer):

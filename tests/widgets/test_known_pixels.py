@@ -24,8 +24,8 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    viewer = open_viewer(show=True)
+def viewer(shown_viewer):
+    viewer = shown_viewer
     viewer.window.resize(1280, 800)
     return viewer
 

@@ -46,8 +46,8 @@ def fits_at(places, *, stop=StopCondition.MIN_DELTA, sigma=1.3):
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 @pytest.fixture

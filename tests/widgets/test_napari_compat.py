@@ -25,8 +25,8 @@ LAYERS = {
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def test_layers_are_known_behind_a_proxy():

@@ -10,8 +10,8 @@ from qtpy.QtCore import Qt
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def choose(choice, layer):

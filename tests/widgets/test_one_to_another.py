@@ -17,8 +17,8 @@ from napari_spotfit.widgets.results import Results
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def docks(viewer, kind):

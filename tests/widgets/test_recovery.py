@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,21 +40,44 @@ if end == "crash":
 """
 
 
+def run(folder: Path, end: str, frames: int) -> int:
+    """Run another process to its end; return the spots kept."""
+    process = subprocess.run(
+        [sys.executable, "-c", PROCESS, str(folder), str(frames), end],
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert (process.returncode == 0) == (end == "in order"), process.stderr
+    assert "RuntimeError" not in process.stderr
+    return int(process.stdout)
+
+
+@pytest.fixture(scope="module")
+def crashes(tmp_path_factory):
+    """Return the function that gives what a crash has left, made once for a number of frames."""
+    made = {}
+
+    def crash(frames: int) -> tuple[Path, int]:
+        if frames not in made:
+            folder = tmp_path_factory.mktemp("crash")
+            made[frames] = folder, run(folder, "crash", frames)
+        return made[frames]
+
+    return crash
+
+
 @pytest.fixture
-def ends(settings_folder):
-    """Return the function that runs another process to its end; it returns the spots kept."""
+def ends(settings_folder, crashes):
+    """Return the function that leaves what another process does; it returns the spots kept."""
 
-    def run(end: str, frames: int = 2) -> int:
-        process = subprocess.run(
-            [sys.executable, "-c", PROCESS, str(settings_folder), str(frames), end],
-            capture_output=True,
-            encoding="utf-8",
-        )
-        assert (process.returncode == 0) == (end == "in order"), process.stderr
-        assert "RuntimeError" not in process.stderr
-        return int(process.stdout)
+    def leave(end: str, frames: int = 2) -> int:
+        if end == "in order":
+            return run(settings_folder, end, frames)
+        folder, count = crashes(frames)
+        shutil.copytree(folder, settings_folder, dirs_exist_ok=True)
+        return count
 
-    return run
+    return leave
 
 
 @pytest.fixture
@@ -62,8 +87,8 @@ def files(settings_folder):
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 def test_what_a_crash_left_is_offered_and_opened(viewer, ends, files, press, qtbot):

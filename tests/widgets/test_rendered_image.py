@@ -219,9 +219,9 @@ def test_what_is_missing_is_said(viewer, raw, rng, qtbot):
 
 
 @pytest.mark.parametrize("zoom", [4, 40, 400])
-def test_on_the_canvas_it_covers_its_camera_pixel(open_viewer, rng, zoom):
+def test_on_the_canvas_it_covers_its_camera_pixel(shown_viewer, rng, zoom):
     """At every level: half a pixel more or less would show."""
-    viewer = open_viewer(show=True)
+    viewer = shown_viewer
     image = np.zeros((40, 56), np.float32)
     image[17, 21] = 1
     raw = viewer.add_image(image, colormap="green", interpolation2d="nearest")

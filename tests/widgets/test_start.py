@@ -11,8 +11,8 @@ from napari_spotfit.widgets.parts.docking import opened
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 @pytest.mark.parametrize("key", _SAMPLES)

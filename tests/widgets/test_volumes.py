@@ -31,8 +31,8 @@ def stack(seed=0):
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ const Functions functions = {
     &verdicts,
     &joint,
     &rendering,
+    &overlap,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

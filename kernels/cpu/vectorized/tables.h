@@ -26,5 +26,6 @@ extern const OwnPixelFunctions own_pixels;
 extern const VerdictFunctions verdicts;
 extern const JointFunctions joint;
 extern const RenderFunctions rendering;
+extern const OverlapFunctions overlap;
 
 }  // namespace spotfit::SPOTFIT_ISA

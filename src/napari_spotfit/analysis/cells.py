@@ -90,7 +90,7 @@ def cells_by_channel(
 
 def named_channels(channels: Mapping[Any, SpotFits] | SpotFits) -> dict[str, SpotFits]:
     """Return the fits of channels by their names in tables."""
-    known = split_channels(channels) if isinstance(channels, SpotFits) else channels
+    known = channels if isinstance(channels, Mapping) else split_channels(channels)
     if not known:
         raise ValueError("there are no channels: pass the fits of each by name")
     return {

@@ -11,7 +11,7 @@ from ..caller import warn_caller
 from ..files.table import Step
 from ..models.bounds import whole
 from ..models.columns import CLUSTER, numbered
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from .tracks import movies_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def cluster(
             "clustering needs scikit-learn, which is missing: pip install "
             '"napari-spotfit[analysis]"'
         ) from None
-    fits = fits.to_host()
+    fits = on_host(fits)
     if "z" in fits and "z" not in fits.axes:
         depth = fits.columns["z"]
         if np.unique(depth[np.isfinite(depth)]).size > 1:
@@ -135,7 +135,7 @@ def summarize_clusters(fits: SpotFits) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     if CLUSTER not in fits:
         raise ValueError("these fits have no column cluster: call cluster")
     columns = fits.columns
@@ -207,7 +207,7 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     for name in ("track", "frame"):
         if name not in fits:
             raise ValueError(f"these fits have no column {name}: call link_spots")

@@ -21,8 +21,8 @@ from ..files.exchange.picasso import MARKER, convention_of
 from ..files.table import Step, UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import PLANES, TRACK
-from ..results.fit_parts import FitParts
-from ..results.spot_fits import SpotFits
+from ..results.fit_parts import FitParts, refuse_parts
+from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
 from .tracks import frames_of, leading_axes
@@ -167,7 +167,8 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     >>> fiducial_drift(fits).x.round(2).tolist()
     [0.0, 1.0, 2.0]
     """
-    fits = fits.to_host()
+    refuse_parts(fits)
+    fits = on_host(fits)
     columns = fits.columns
     for name, how in ((TRACK, "call link_spots"), ("y_stderr", "fit with errors=True")):
         if name not in columns:
@@ -258,7 +259,7 @@ def subtract_drift(
     """
     if not isinstance(fits, SpotFits):
         return FitParts(fits, lambda parts: (subtract_drift(part, drift) for part in parts))
-    fits = fits.to_host()
+    fits = on_host(fits)
     if "frame" not in fits.columns:
         raise ValueError(
             "these fits have no column frame: drift can be subtracted from the fits of a movie only"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
+from ..engine import threads
 from ..models.columns import STDERR
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
@@ -17,7 +18,7 @@ from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
 from .event_columns import event_means
 from .event_links import link_events
-from .field import in_field
+from .field import in_field, taken
 from .overlap import WINDOW, refined_drift, start_drift, without_drift
 from .pairing import of_one_channel
 from .shifts import spans
@@ -25,6 +26,9 @@ from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Singles = NDArray[np.float32]
+Groups = NDArray[np.int32]
+Columns = Mapping[str, NDArray[Any]]
 
 #: Columns that drift depends on.
 _NEEDED = (
@@ -32,6 +36,8 @@ _NEEDED = (
 )  # fmt: skip
 #: Frames of a segment, and least number of localisations in it, where no other is asked for.
 _FRAMES, _ENOUGH = 100, 500
+#: Fits whose blinks are merged at once by a thread, and most threads, as each needs memory.
+_BLOCK, _MERGERS = 1 << 16, 8
 #: Segments of cross-correlation.
 _WINDOWS = 20
 #: Segments around, over which differences of the two halves are averaged.
@@ -51,9 +57,10 @@ _MOST_FRAMES = 100_000_000
 class Segments(NamedTuple):
     """Events of a movie by segment."""
 
-    places: Floats  # y, x and maybe z, shape (axes, n)
+    places: Singles  # y, x and maybe z from 0 on, in units of their errors, shape (axes, n)
     errors: Floats  # the usual one along each axis
-    segment: NDArray[np.int32]
+    segment: Groups
+    half: NDArray[np.bool_]  # in which half of the field
     middles: Floats  # mean frame of each segment
     frames: Integers  # first frame of each segment, and the one after the last
 
@@ -172,41 +179,94 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
             f"{len(rows)} of {len(fits)} fits are good and have standard errors above 0 of "
             f"{', '.join(axes)}, but drift needs thousands"
         )
-    names = ["frame", *axes, *(axis + STDERR for axis in axes)]
-    flags = {"flags": np.zeros(len(rows), np.uint32)}
-    chosen = SpotFits({name: columns[name][rows] for name in names} | flags, ["frame"])
-    frame = frames_of(chosen)
-    first, span = int(frame.min()), int(frame.max() - frame.min()) + 1
+    frame = taken(frames_of(fits), rows)
+    if (frame[1:] < frame[:-1]).any():
+        order = np.argsort(frame, kind="stable")
+        rows, frame = rows[order], frame[order]
+    first, span = int(frame[0]), int(frame[-1] - frame[0]) + 1
     length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))
     count = max(round(span / length), 1)
-    ends = first + np.round(np.linspace(0, span, count + 1)).astype(np.int64)
-    part = np.searchsorted(ends, frame, side="right") - 1
-    links = link_events(chosen, 1, None, part=part)
-    means = event_means(chosen, links, axes)
-    segment = part[links.rows][links.first]
-    own = frame[links.rows]
-    middle = (own[links.first] + own[links.last]) / 2
-    with np.errstate(all="ignore"):
-        middles = np.bincount(segment, middle, count) / np.bincount(segment, minlength=count)
-    places = np.stack([means[axis] for axis in axes])
-    errors = np.array([np.median(means[axis + STDERR]) for axis in axes])
+    frames = first + np.round(np.linspace(0, span, count + 1)).astype(np.int64)
+    starts = np.searchsorted(frame, frames)
+    places, stderrs, segment, middles = _merged(columns, axes, rows, frame, starts)
+    errors = np.array([np.median(one) for one in stderrs])
     errors[:2] = np.sqrt(np.mean(errors[:2] ** 2))
-    return Segments(places, errors, segment.astype(np.int32), middles, ends)
+    half = _half(places, errors)
+    scaled = [
+        ((axis - axis.min()) / error).astype(np.float32)
+        for axis, error in zip(places, errors, strict=True)
+    ]
+    return Segments(np.stack(scaled), errors, segment, half, middles, frames)
+
+
+def _merged(
+    columns: Columns, axes: list[str], rows: Integers, frame: Integers, starts: Integers
+) -> tuple[list[Floats], list[Singles], Groups, Floats]:
+    """Return places and errors of events along each axis, their segments, and these' middles.
+
+    Blinks are merged a few segments at a time, so that little of it is in memory.
+
+    Parameters
+    ----------
+    columns : mapping
+        Those of the fits.
+    axes : list of str
+        The axes along which places are known.
+    rows, frame : ndarray of int64
+        The rows of the fits, in the order of their frames, and these.
+    starts : ndarray of int64
+        Which of them is the first of each segment; and their number.
+    """
+    firsts = np.unique(np.searchsorted(starts, np.arange(0, len(rows), _BLOCK), side="right") - 1)
+    firsts = np.append(firsts, len(starts) - 1)
+    names = [*axes, *(axis + STDERR for axis in axes)]
+    found: list[list[NDArray[Any]]] = [[]] * (len(firsts) - 1)
+
+    def merge(begin: int, end: int) -> None:
+        for number in range(begin, end):
+            segments = np.arange(firsts[number], firsts[number + 1])
+            own = slice(starts[segments[0]], starts[segments[-1] + 1])
+            chosen = {name: columns[name][rows[own]] for name in names} | {"frame": frame[own]}
+            flags = np.zeros(len(chosen["frame"]), np.uint32)
+            fits = SpotFits(chosen | {"flags": flags}, ["frame"])
+            part = np.repeat(segments, np.diff(starts[firsts[number] : firsts[number + 1] + 1]))
+            links = link_events(fits, 1, None, part=part)
+            means = event_means(fits, links, axes)
+            middle = (chosen["frame"][links.first] + chosen["frame"][links.last]) / 2
+            segment = part[links.first]
+            own_segment, count = segment - segments[0], len(segments)
+            with np.errstate(all="ignore"):
+                middles = np.bincount(own_segment, middle, count) / np.bincount(
+                    own_segment, minlength=count
+                )
+            found[number] = [*(means[name] for name in names), segment.astype(np.int32), middles]
+
+    threads.in_pieces(merge, len(found), 1, min(threads.available(), _MERGERS))
+    joined: list[NDArray[Any]] = []
+    for number in range(len(names) + 2):
+        joined.append(np.concatenate([block[number] for block in found]))
+        for block in found:
+            block[number] = joined[-1][:0]
+    return joined[: len(axes)], joined[len(axes) : -2], joined[-2], joined[-1]
 
 
 def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
     """Return drift and errors of each segment, NaN if unknown, and the number of spots used."""
     count = len(found.middles)
-    group = found.segment + count * _half(found)
+    group = found.segment + np.int32(count) * found.half
+    # Frames without spots, as while a movie was paused, are bridged.
+    lit = int(np.count_nonzero(np.bincount(found.segment)))
+    least = max(2, min(count // 2, max(4, lit // 2)))
     # Molecules may scatter by more than the standard errors.
     for scale in _SCALES:
-        wider = found._replace(errors=found.errors * scale)
+        places = found.places if scale == 1 else found.places / np.float32(scale)
+        wider = found._replace(places=places, errors=found.errors * scale)
         drift, weight, partnered = _overlap(wider, group)
         used = np.where(weight > 0, partnered, 0).sum(axis=0)
         used[used < _LEAST] = 0
         weight = weight[..., np.newaxis]
         both, common = weight.sum(axis=0), weight.min(axis=0)
-        if common.any() and np.count_nonzero(used) >= max(2, count // 2):
+        if common.any() and np.count_nonzero(used) >= least:
             break
     else:
         raise ValueError(
@@ -229,7 +289,7 @@ def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats,
 
     The weight is 0 where so few are used that chance would do.
     """
-    places, count = _scaled(found), len(found.middles)
+    places, count = found.places, len(found.middles)
     start = start_drift(places, found.segment, count)
     if has_jumps(without_drift(places, start, found.segment), found.segment, count):
         large = jumps(places, found.segment, count)
@@ -257,8 +317,7 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
         )
     # What the overlap does not see again, a correlation shows as peaks of noise.
     _of_halves(found)
-    half = _half(found)
-    places = _scaled(found)[:2]
+    half, places = found.half, found.places[:2]
     drift = correlated_drift(places, found.segment, count)
     one, other = (
         correlated_drift(places[:, half == which], found.segment[half == which], count)
@@ -268,24 +327,16 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
     return drift * found.errors[:2], np.sqrt(variance) * found.errors[:2], used
 
 
-def _half(found: Segments) -> NDArray[np.int32]:
-    """Return in which half of the field each event is, 0 or 1."""
-    size = np.ptp(_scaled(found)[:2], axis=1)
-    if size.max() < 2 * WINDOW:
+def _half(places: list[Floats], errors: Floats) -> NDArray[np.bool_]:
+    """Return whether each event is in the second half of the field."""
+    size = np.array([np.ptp(axis) for axis in places[:2]])
+    if (size / errors[:2]).max() < 2 * WINDOW:
         raise ValueError(
-            f"all fits are within {(size * found.errors[:2]).max():.3g} px of one place, so halves "
+            f"all fits are within {size.max():.3g} px of one place, so halves "
             "of the field cannot be compared: use fiducial_drift"
         )
-    across = found.places[int(size.argmax())]
-    return np.where(across > np.median(across), np.int32(1), np.int32(0))
-
-
-def _scaled(found: Segments) -> NDArray[np.float32]:
-    """Return positions in units of their errors, from 0 on."""
-    return np.stack([
-        ((axis - axis.min()) / error).astype(np.float32) for axis, error in
-        zip(found.places, found.errors, strict=True)
-    ])  # fmt: skip
+    across = places[int((size / errors[:2]).argmax())]
+    return np.asarray(across > np.median(across))
 
 
 def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:

@@ -28,6 +28,8 @@ REACH = 100.0
 _FAR = math.ceil(REACH / _PIXEL)
 #: Pixels along each axis and bins along z of what is compared in depth; most spots of a part.
 _COLUMNS, _BINS, _SPOTS = 256, 96, 4000
+#: Positions whose pixels are found at once.
+_AT_ONCE = 1 << 20
 #: Parts of a movie that are compared with those before them.
 _PARTS = 30
 #: Least height of a peak over the noise, and over that near no shift.
@@ -45,13 +47,19 @@ class _Images:
             min(fft.next_fast_len(int(one) + 2 + _FAR, real=True), most) for one in pixels
         ]
 
-    def spectra(self, places: Singles, part: Integers | int, parts: int) -> Spectra:
+    def spectra(self, places: Singles, part: Groups | int, parts: int) -> Spectra:
         """Return the spectra of the images of some parts."""
         from scipy import fft  # here, as SciPy takes its time to import
 
-        down, across = (_pixels(axis) % size for axis, size in zip(places, self.sizes, strict=True))
-        index = (part * self.sizes[0] + down) * self.sizes[1] + across
-        counts = np.bincount(index, minlength=parts * self.sizes[0] * self.sizes[1])
+        counts = np.zeros(parts * self.sizes[0] * self.sizes[1], np.int64)
+        for first in range(0, places.shape[1], _AT_ONCE):
+            own = slice(first, first + _AT_ONCE)
+            down, across = (
+                _pixels(axis[own]) % size for axis, size in zip(places, self.sizes, strict=True)
+            )
+            image = part if isinstance(part, int) else part[own]
+            index = (image * self.sizes[0] + down) * self.sizes[1] + across
+            counts += np.bincount(index, minlength=len(counts))
         images = counts.reshape(parts, *self.sizes).astype(np.float32)
         found: Spectra = fft.rfft2(images, workers=available())
         return found
@@ -144,7 +152,7 @@ def has_jumps(places: Singles, segment: Groups, segments: int) -> bool:
         Number of segments.
     """
     parts = min(_PARTS, segments)
-    part = segment.astype(np.int64) * parts // segments
+    part = (np.arange(segments) * parts // segments).astype(np.int32)[segment]
     images = _Images(places[:2], _FEW_PIXELS)
     spectra = images.spectra(places[:2], part, parts)
     # With those before or after, whichever are more.

@@ -20,6 +20,8 @@ from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 
+#: Fits whose columns are joined sooner than threads begin.
+_FEW = 1 << 16
 #: Columns of angles, which come again after half a turn.
 _ANGLES = ("angle",)
 
@@ -56,7 +58,7 @@ def joined_columns(
             own = scatter if name in places else None
             made.update(_column(name, fits, links, rules[name], own))
 
-    threads.in_pieces(join, len(groups), 1, None)
+    threads.in_pieces(join, len(groups), 1, 1 if len(links.event) < _FEW else None)
     if "flags" in columns:
         flags = columns["flags"][links.rows]
         flagged = np.flatnonzero(flags)
@@ -79,8 +81,12 @@ def joined_columns(
 def event_means(fits: SpotFits, links: Links, axes: Sequence[str]) -> dict[str, Floats]:
     """Return the position and standard errors of each event along axes."""
     made: dict[str, Floats] = {}
-    for axis in axes:
-        made |= _column(axis, fits, links, JoinRule.JOIN_WEIGHTED, None)
+
+    def join(first: int, last: int) -> None:
+        for axis in axes[first:last]:
+            made.update(_column(axis, fits, links, JoinRule.JOIN_WEIGHTED, None))
+
+    threads.in_pieces(join, len(axes), 1, 1 if len(links.event) < _FEW else None)
     return made
 
 

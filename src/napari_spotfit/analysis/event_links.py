@@ -221,10 +221,11 @@ def _link_part(
         return int(functions.spotfit_link_greedily(ctypes.byref(given)))
     most = int(functions.spotfit_most_in_window(ctypes.byref(given)))
     most_pairs = _MOST_PAIRS * most + _FEW
-    numbers, indices = np.empty(7 * most), np.empty(6 * most, np.int64)
+    numbers, indices = np.empty(11 * most), np.empty(3 * most, np.int64)
+    cells = np.empty(6 * most, np.int32)
     heads, pairs = np.empty(given.max_dark + 1, np.int64), np.empty(3 * most_pairs, np.int64)
     distances = np.empty(most_pairs)
     own = EventMemory(
-        *map(address, (numbers, indices, pairs, heads)), most_pairs, address(distances)
+        *map(address, (numbers, indices, cells, pairs, heads)), most_pairs, address(distances)
     )
     return int(functions.spotfit_link_events(ctypes.byref(given), ctypes.byref(own), most))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import CHANNEL, PLANE
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from .summary import check_columns, finite
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def label_spots(
     [0, 7]
     """
     labels = _labels(labels)
-    points = fits.points()
+    points = on_host(fits).points()
     if CHANNEL in fits.index_names and to_labels is None and labels.ndim < points.shape[1]:
         # Labels without an axis of channels apply to all channels.
         points = np.delete(points, fits.index_names.index(CHANNEL), axis=1)
@@ -129,7 +129,7 @@ def per_label(
     >>> table["label"].tolist(), table["pixels"].tolist(), table["count"].tolist()
     ([3, 7], [640, 2048], [0, 1])
     """
-    fits = fits.to_host()
+    fits = on_host(fits)
     names, label = check_columns(fits, columns), label_spots(fits, labels, to_labels)
     return table_of_labels(label, label_sizes(labels), fits.columns, names)
 

@@ -9,6 +9,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..files.table import Step
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
@@ -107,7 +108,7 @@ def merge_blinks(
     Warns
     -----
     UserWarning
-        If standard errors of some fits are unknown, so that they stay single.
+        If standard errors of some fits are unknown, so that they stay single, or no fit is good.
 
     Examples
     --------
@@ -126,10 +127,15 @@ def merge_blinks(
     whole = gathered(fits, _NEEDED)
     _check(whole, max_dark_frames, radius, rule)
     links = link_events(whole, max_dark_frames, radius, greedy=rule == "picasso")
+    if len(whole) and not len(links.event):
+        warn_caller(f"none of these {len(whole)} fits is good and has a position: no events")
     truncated = truncated_events(frames_of(whole)[links.rows], links)
     if not isinstance(fits, SpotFits):
         if members:
-            raise ValueError("members=True needs a table; of parts, there are events only")
+            raise ValueError(
+                "members=True needs a table; of parts, there are events only: leave it out, or "
+                "join the parts if they fit in memory, SpotFits.concatenate(list(parts))"
+            )
         rows = np.arange(len(whole)) if isinstance(links.rows, slice) else links.rows
         known = _EventsOfParts(len(whole), rows, links, truncated, step)
         return FitParts(fits, known.merged)

@@ -46,8 +46,8 @@ WINDOW = 7.5
 _PARTNERS = 32
 #: Points of a segment that the search begins with, and most pairs of them.
 _QUERIES, _PAIRS = 500, 1 << 12
-#: Shares of the threads.
-_SHARES, _SHARE = 64, 1 << 13
+#: Shares of the threads, and least number of points in one that are compared, and sorted.
+_SHARES, _SHARE, _SORTED = 64, 1 << 13, 1 << 16
 
 
 class Found(NamedTuple):
@@ -98,48 +98,56 @@ def refined_drift(places: Singles, group: Groups, segments: int, drift: Floats) 
     drift : ndarray of float64, shape (groups, axes)
         Where the search begins.
     """
-    axes, count = places.shape
-    drift = drift.copy()
+    axes, drift = len(places), drift.copy()
     for width, sweeps in zip(_WIDTHS, _SWEEPS, strict=True):
-        moved = without_drift(places, drift, group)
-        cells, starts = _cells_of(moved, _REACH * width)
-        sorted_places, sorted_group = np.empty_like(moved), np.empty(count, np.int32)
-        _sort(moved, group, sorted_places, sorted_group, cells)
-        inside = np.diff(starts).astype(np.float64)
-        every = max(1, round(float((inside**2).sum()) / count / _PARTNERS))
-        starts[:] = -(-starts // every)  # where the first of those of each cell is now
-        other_group = sorted_group[::every]
-        other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
-        others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
-        shifts = np.zeros((len(drift), 3), np.float32)
-        stride = 1
-        if width != _WIDTHS[-1]:
-            stride = min(max(count // (len(drift) * _ENOUGH), 1), _MOST_STRIDE)
-        given = Overlap(
-            _points(sorted_places, sorted_group), _points(others, other_segment), cells,
-            address(shifts), segments, stride, width,
-        )  # fmt: skip
-        for _ in range(sweeps):
-            sums = _summed(given, count, len(drift))
-            weight = sums[:, OverlapSum.OVERLAP]
-            with np.errstate(all="ignore"):
-                pull, square = (
-                    sums[:, first : first + axes] / weight[:, np.newaxis]
-                    for first in (OverlapSum.PULL, OverlapSum.SQUARE)
-                )
-                # The overlap of two normal distributions is flatter than either.
-                curvature = np.clip(1 - square / (2 * width**2), _LEAST_CURVATURE, 1)
-                step = _relative(_DAMPING * pull / curvature, weight, segments)
-                moves = np.sqrt(np.mean(step**2) * np.mean(weight))
-            shifts[:, :axes] += step
-            for axis, own in zip(others, step.astype(np.float32).T, strict=True):
-                axis[: len(other_group)] -= own[other_group]
-            if moves < _SETTLED:
-                break
-        drift += shifts[:, :axes]
-    partnered = sums[:, OverlapSum.PARTNERED].astype(np.int64)
+        sums, square = _pulled_together(places, group, segments, drift, width, sweeps)
+    weight, partnered = sums[:, OverlapSum.OVERLAP], sums[:, OverlapSum.PARTNERED].astype(np.int64)
     contrast = np.nan_to_num(1 - square.mean(axis=1) / (2 * width**2)) - _BY_CHANCE[axes]
     return Found(drift, weight, partnered, contrast)
+
+
+def _pulled_together(
+    places: Singles, group: Groups, segments: int, drift: Floats, width: float, sweeps: int
+) -> tuple[Floats, Floats]:
+    """Improve the drift in place with one width; return the last sums, and squared distances."""
+    axes, count = places.shape
+    moved = without_drift(places, drift, group)
+    cells, starts = _cells_of(moved, _REACH * width)
+    sorted_places, sorted_group = _sorted(moved, group, cells)
+    beside = np.square(np.diff(starts), dtype=np.float64).sum()
+    every = max(1, round(float(beside) / count / _PARTNERS))
+    if every > 1:
+        starts[:] = -(-starts // every)  # where the first of those of each cell is now
+    other_group = sorted_group[::every]
+    other_segment = np.pad(other_group % segments, (0, OVERLAP_PADDING))
+    others = np.pad(sorted_places[:, ::every], ((0, 0), (0, OVERLAP_PADDING)))
+    shifts = np.zeros((len(drift), 3), np.float32)
+    stride = 1
+    if width != _WIDTHS[-1]:
+        stride = min(max(count // (len(drift) * _ENOUGH), 1), _MOST_STRIDE)
+    given = Overlap(
+        _points(sorted_places, sorted_group), _points(others, other_segment), cells,
+        address(shifts), segments, stride, width,
+    )  # fmt: skip
+    for _ in range(sweeps):
+        sums = _summed(given, count, len(drift))
+        weight = sums[:, OverlapSum.OVERLAP]
+        with np.errstate(all="ignore"):
+            pull, square = (
+                sums[:, first : first + axes] / weight[:, np.newaxis]
+                for first in (OverlapSum.PULL, OverlapSum.SQUARE)
+            )
+            # The overlap of two normal distributions is flatter than either.
+            curvature = np.clip(1 - square / (2 * width**2), _LEAST_CURVATURE, 1)
+            step = _relative(_DAMPING * pull / curvature, weight, segments)
+            moves = np.sqrt(np.mean(step**2) * np.mean(weight))
+        shifts[:, :axes] += step
+        for axis, own in zip(others, step.astype(np.float32).T, strict=True):
+            axis[: len(other_group)] -= own[other_group]
+        if moves < _SETTLED:
+            break
+    drift += shifts[:, :axes]
+    return sums, square
 
 
 def without_drift(places: Singles, drift: Floats, group: Groups) -> Singles:
@@ -163,11 +171,12 @@ def _summed(given: Overlap, count: int, groups: int) -> Floats:
     sums = np.zeros((-(-count // share), groups, OverlapSum.OVERLAP_SUMS))
 
     def work(first: int, last: int) -> None:
-        load().functions.spotfit_add_overlap(
-            ctypes.byref(given), first, last, address(sums[first // share])
+        library = load()
+        library.functions.spotfit_add_overlap(
+            library.index, ctypes.byref(given), first, last, address(sums[first // share])
         )
 
-    threads.in_pieces(work, count, share, None)
+    threads.in_pieces(work, count, share, 1 if count < 2 * _SHARE * given.stride else None)
     total: Floats = sums.sum(axis=0)
     return total
 
@@ -191,9 +200,32 @@ def _cells_of(places: Singles, side: float) -> tuple[FieldCells, Groups]:
     return FieldCells(*low.tolist(), 1 / side, down, across, address(starts)), starts
 
 
-def _sort(places: Singles, group: Groups, to: Singles, to_group: Groups, cells: FieldCells) -> None:
-    """Copy points in the order of their cells."""
-    load().functions.spotfit_sort_segments(
-        ctypes.byref(_points(places, group)), ctypes.byref(_points(to, to_group)),
-        ctypes.byref(cells),
-    )  # fmt: skip
+def _sorted(places: Singles, group: Groups, cells: FieldCells) -> tuple[Singles, Groups]:
+    """Return points in the order of their cells, in the memory of their places, and their groups.
+
+    They are sorted by rows of cells, and then within each row, as this touches memory in order.
+    """
+    functions, count = load().functions, len(group)
+    share = max(_SORTED, -(-count // _SHARES), cells.down)
+    by_row, row_group, sorted_group = np.empty_like(places), *np.empty((2, count), np.int32)
+    given, to = (
+        ctypes.byref(_points(*points)) for points in ((places, group), (by_row, row_group))
+    )
+    back, field = ctypes.byref(_points(places, sorted_group)), ctypes.byref(cells)
+    rows = np.zeros((-(-count // share), cells.down), np.int32)  # of each share
+
+    def count_by_rows(first: int, last: int) -> None:
+        functions.spotfit_count_by_rows(given, field, first, last, address(rows[first // share]))
+
+    def sort_by_rows(first: int, last: int) -> None:
+        functions.spotfit_sort_by_rows(given, to, field, first, last, address(rows[first // share]))
+
+    def sort_rows(first: int, last: int) -> None:
+        functions.spotfit_sort_rows(to, back, field, address(starts), first, last)
+
+    threads.in_pieces(count_by_rows, count, share, None)
+    starts = np.append(np.int32(0), np.cumsum(rows.sum(axis=0, dtype=np.int32), dtype=np.int32))
+    rows[:] = starts[:-1] + np.cumsum(rows, axis=0, dtype=np.int32) - rows
+    threads.in_pieces(sort_by_rows, count, share, None)
+    threads.in_pieces(sort_rows, cells.down, -(-cells.down * share // count), None)
+    return places, sorted_group

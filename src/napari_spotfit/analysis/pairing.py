@@ -11,7 +11,7 @@ from ..engine.cpu.layouts import PairedSpots
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..models.columns import CHANNEL
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -76,7 +76,7 @@ def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
     >>> {number: len(own) for number, own in split_channels(SpotFits(columns, ["channel"])).items()}
     {0: 1, 2: 2}
     """
-    fits = fits.to_host()
+    fits = on_host(fits)
     if CHANNEL not in fits:
         raise ValueError('these fits have no column channel: fit with channel="all"')
     index = [name for name in fits.index_names if name != CHANNEL]
@@ -87,7 +87,7 @@ def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
 def of_one_channel(fits: SpotFits) -> SpotFits:
     """Return fits of one channel without an index of channels; ValueError if there are several."""
     if CHANNEL not in fits:
-        return fits.to_host()
+        return on_host(fits)
     channels = split_channels(fits)
     if len(channels) > 1:
         raise ValueError(

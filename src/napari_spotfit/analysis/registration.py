@@ -15,7 +15,7 @@ from ..caller import warn_caller
 from ..files.table import UnreadableFileError, check_format
 from ..files.writing import unfinished
 from ..models.columns import IN_PLANE, REGISTERED, STDERR
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
 from .matching import Fit, Matches, Model, Spots, find_matches
@@ -133,7 +133,7 @@ class ChannelRegistration:
         """
         if outside not in ("raise", "drop"):
             raise ValueError(f"outside must be 'raise' or 'drop'; got {outside!r}")
-        fits = fits.to_host()
+        fits = on_host(fits)
         if REGISTERED in fits and fits.columns[REGISTERED].any():
             raise ValueError("these fits are registered already: pass the original fits")
         known = self.covers(fits)

@@ -17,7 +17,7 @@ from ..engine.cuda.devices import first_line
 from ..files.exchange.image_info import as_pixel_size, as_shape
 from ..models.bounds import number
 from ..models.columns import IN_PLANE, PLANES, STDERR
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
     from ..engine.cuda.rendering import GpuIndex
@@ -219,7 +219,7 @@ class RenderIndex:
         volume: bool = False,
         backend: Literal["auto", "cpu", "cuda"] = "auto",
     ):
-        fits, sides = fits.to_host(), as_shape(shape)
+        fits, sides = on_host(fits), as_shape(shape)
         self._pixel_size = as_pixel_size(pixel_size)
         axes = (*IN_PLANE, "z") if volume else IN_PLANE
         positions = [_column(fits, axis, np.float64) for axis in axes]

@@ -7,7 +7,6 @@ import os
 import struct
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
@@ -21,7 +20,7 @@ from ..files.writing import unfinished
 from ..images.channels import NO_MAPS, channel_of
 from ..images.files.opening import opened
 from ..models.columns import IN_PLANE, STDERR, describe
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
@@ -94,7 +93,7 @@ def save_report(
     place = Path(path)
     if place.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the name of a report must end in .html; got “{place.name}”")
-    fits = fits.to_host()
+    fits = on_host(fits)
     source = None if image is None else opened(image)
     if channel is not None:
         source = channel_of(source, channel, NO_MAPS).image
@@ -125,7 +124,12 @@ def _counts(fits: SpotFits) -> Iterator[str]:
     yield f"<p>{thousands(len(fits))} spots: {verdicts}.</p>"
     stops = ((stop.words, thousands(n)) for stop, n in fits.stop_counts().items() if n)
     yield from _table(("the fit", "spots"), stops)
-    if len(fits) and len(fits.index_names) == 1:
+    files = _files(fits)
+    if len(files) > 1:
+        own = ((name, fits[fits.columns["file"] == name]) for name in files)
+        rows = ((name, thousands(len(one)), thousands(int(one.good.sum()))) for name, one in own)
+        yield from _table(("file", "spots", "good"), rows)
+    elif len(fits) and len(fits.index_names) == 1:
         frames = per_frame(fits[fits.accepted]) if fits.accepted.any() else per_frame(fits)
         yield from _plot(frames[fits.index_names[0]], {"spots": frames["count"]}, "spots by frame")
 
@@ -189,7 +193,8 @@ def _picture(fits: SpotFits, image: Any) -> Iterator[str]:
     finer = _LONGEST / max(sides)
     shape = None if image is None else image.shape
     picture = render(kept, finer, shape=shape, by=1 / finer)
-    yield _figure(_shown(np.sqrt(picture)), 1, "the good spots of all frames")
+    whole = "the good spots of all frames" + (" of all files" if len(_files(fits)) > 1 else "")
+    yield _figure(_shown(np.sqrt(picture)), 1, whole)
     if image is not None:
         index = _fullest(kept, image)
         names = (*fits.index_names, "plane")
@@ -209,6 +214,8 @@ def _doubtful(fits: SpotFits, image: Any) -> Iterator[str]:
         yield "<p>No cut-outs are shown, as the report was made without the image.</p>"
     else:
         yield "<p>A circle marks the fit, whose light may be much dimmer than that of others.</p>"
+        if any(step.name == "subtract_drift" for step in fits.history):
+            yield "<p>The drift was subtracted from the fits, and is still in the image.</p>"
     for flag, count in main_reasons(fits.flags).items():
         rule, hit = RULES[flag], (fits.flags[left] & int(flag)) != 0
         rows, left = left[hit], left[~hit]
@@ -227,7 +234,7 @@ def _example(fits: SpotFits, row: int, image: Any) -> str:
     if image is None or not np.isfinite([fits.columns[axis][row] for axis in fits.axes]).all():
         return f"<p>{escape(words)}</p>"
     y, x = (fits.columns[axis][row] for axis in IN_PLANE)
-    frame = np.asarray(image[_indices(fits[row : row + 1], image)[0]])
+    frame = np.asarray(image[tuple(_indices(fits[row : row + 1], image)[0].tolist())])
     box = tuple(
         slice(max(0, min(round(float(at)), side - 1) - _REACH), round(float(at)) + _REACH + 1)
         for at, side in zip((y, x), frame.shape, strict=True)
@@ -261,6 +268,11 @@ def _value(value: Any) -> str:
 
 def _check_image(fits: SpotFits, image: Any) -> None:
     """Raise an error if the spots cannot be those of an image."""
+    if len(files := _files(fits)) > 1:
+        raise ValueError(
+            f"the table has spots of {len(files)} files, and the image is one: make a table of "
+            f"each, or choose one, fits[fits.file == {files[0]!r}]"
+        )
     shape = tuple(image.shape)
     leading = shape[: len(shape) - len(fits.axes)]
     if len(leading) != len(fits.index_names):
@@ -281,13 +293,18 @@ def _check_image(fits: SpotFits, image: Any) -> None:
         return
     index = _fullest(kept, image)
     frame = np.asarray(image[index], float)
-    seen = kept[np.array([one == index for one in _indices(kept, image)])]
+    seen = kept[(_indices(kept, image) == index).all(axis=1)]
     y, x = (np.clip(np.rint(seen.columns[axis]), 0, side - 1).astype(int)
             for axis, side in zip(IN_PLANE, frame.shape, strict=True))  # fmt: skip
     if np.median((frame[y, x] - np.median(frame)) / seen.amplitude) < _LEAST_LIGHT:
         raise ValueError(
             "the image has no light where the table has spots: choose the image that was fitted"
         )
+
+
+def _files(fits: SpotFits) -> list[str]:
+    """Return the names of the files that the spots are of, if the table says them."""
+    return sorted(set(fits.columns["file"].tolist())) if "file" in fits else []
 
 
 def _placed(fits: SpotFits) -> SpotFits:
@@ -298,15 +315,19 @@ def _placed(fits: SpotFits) -> SpotFits:
 
 def _fullest(fits: SpotFits, image: Any) -> tuple[int, ...]:
     """Return the index of the frame, or plane, with most spots."""
-    return Counter(_indices(fits, image)).most_common(1)[0][0]
+    indices = _indices(fits, image)
+    if not indices.shape[1]:
+        return ()
+    frames, counts = np.unique(indices, axis=0, return_counts=True)
+    return tuple(frames[counts.argmax()].tolist())
 
 
-def _indices(fits: SpotFits, image: Any) -> list[tuple[int, ...]]:
+def _indices(fits: SpotFits, image: Any) -> NDArray[np.int64]:
     """Return the frame of each spot as an index of the image; of a volume the plane, too."""
     along = [fits.columns[name] for name in fits.index_names]
     if "z" in fits.axes:
         along.append(np.clip(np.rint(fits.columns["z"]), 0, image.shape[-3] - 1))
-    return [tuple(int(one) for one in row) for row in zip(*along, strict=True)] or [()] * len(fits)
+    return np.stack([np.zeros(len(fits)), *along], axis=1)[:, 1:].astype(np.int64)
 
 
 def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:

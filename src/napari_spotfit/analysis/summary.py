@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..images.frames import FrameSelection, indices_along
 from ..models.columns import AXES, GROUP, GROUP_SIZE, STDERR, describe
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFr
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     names = usual_columns(fits) if columns is None else check_columns(fits, columns)
     rows = {name: _robust(fits.columns[name]) for name in names}
     if columns is None:
@@ -104,7 +104,7 @@ def per_frame(
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     names = check_columns(fits, columns)
     index = fits.index_names
     places = np.column_stack([fits.columns[name] for name in index]) if index else None
@@ -256,7 +256,7 @@ def summarize_groups(fits: SpotFits) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = fits.to_host()
+    fits = on_host(fits)
     if GROUP not in fits:
         raise ValueError('the fits have no groups; fit with neighbours="joint" or "auto"')
     columns = fits.columns

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ..files.table import Step
 from ..models.columns import CHANNEL, TRACK
-from ..results.spot_fits import SpotFits
+from ..results.fit_parts import refuse_parts
+from ..results.spot_fits import SpotFits, on_host
 
 #: The track number of spots that are in none.
 NO_TRACK = -1
@@ -61,6 +62,8 @@ def link_spots(
     >>> link_spots(fits, max_distance=2.0).track.tolist()
     [0, 0]
     """
+    refuse_parts(fits)
+    fits = on_host(fits)
     if "frame" not in fits.columns:
         raise ValueError(
             "these fits have no column frame: spots are linked over the frames of a movie"
@@ -74,7 +77,6 @@ def link_spots(
             f"memory must be 0 or above, and least_frames 1 or above; got {memory!r} and "
             f"{least_frames!r}"
         )
-    fits = fits.to_host()
     rows = np.flatnonzero(fits.accepted)
     number = np.full(len(fits), NO_TRACK, np.int64)
     if len(rows):

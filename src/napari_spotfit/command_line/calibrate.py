@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from ..models.astigmatism import AstigmatismCalibration
 from ..models.measured_psf import MeasuredPsf
 from ..settings.settings import Settings
 from .options import AboveZero
-from .output import USUAL, write_message
+from .output import USUAL, errors_written, warnings_written, write_message
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -59,17 +58,12 @@ def calibrate(
     “localize --model CALIBRATION” then finds z.
     """
     voxel = None if pixel_size is None else (dz, pixel_size, pixel_size)
-    try:
+    with errors_written(TypeError):
         settings = Settings(gain=gain, offset=offset, roi_size=roi_size, voxel_size=voxel)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with warnings_written(stack):
             measure = calibrate_psf if measured_psf else calibrate_astigmatism
             found = measure(stack, dz, settings=settings).with_index(index_factor)
-        for warning in caught:
-            write_message(f"{stack.name}: {warning.message}", USUAL)
         _write(found, output)
-    except (ImportError, OSError, TypeError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
     words = f"{output}: {found.words}"
     if (scatter := _scatter(found)) is not None:
         words += f"; the beads scatter by {np.nanmedian(np.asarray(scatter, float)):.1f} nm in z"

@@ -46,8 +46,8 @@ def in_options(text: str, command: click.Command) -> str:
     Examples
     --------
     >>> command = click.Command("convert", params=[click.Option(["--pixel-size"])])
-    >>> in_options("“pixel_size.csv” needs pixel_size: pass pixel_size=… in nm", command)
-    '“pixel_size.csv” needs --pixel-size: pass --pixel-size … in nm'
+    >>> in_options("pixel_size.csv: “pixel_size” needs pixel_size: pass pixel_size=….", command)
+    'pixel_size.csv: “pixel_size” needs --pixel-size: pass --pixel-size ….'
     """
     parts = re.split("(“[^”]*”)", text)  # names of files stay
     for option in command.params:
@@ -55,8 +55,9 @@ def in_options(text: str, command: click.Command) -> str:
         if option.name and flag.startswith("--"):
             for place in range(0, len(parts), 2):
                 parts[place] = re.sub(rf"\b{option.name}=…", f"{flag} …", parts[place])
-                if "_" in option.name:  # no word of the language
-                    parts[place] = re.sub(rf"\b{option.name}\b", flag, parts[place])
+                if "_" in option.name:  # no word of the language, nor a part of a path
+                    word = rf"(?<![\w./\\-]){option.name}(?![\w/\\-]|\.\w)"
+                    parts[place] = re.sub(word, flag, parts[place])
     return "".join(parts)
 
 
@@ -93,6 +94,16 @@ def refuse_equal_paths(source: Path, outputs: Mapping[str, Path | None]) -> None
                 f"{option} would be written over {taken[place]}, “{path}”: give it another name"
             )
         taken[place] = option
+
+
+@contextmanager
+def errors_written(*others: type[Exception]) -> Iterator[None]:
+    """End with a message where a file, a library or a value is wrong; with a traceback else."""
+    kinds: tuple[type[Exception], ...] = (ImportError, OSError, ValueError, *others)
+    try:
+        yield
+    except kinds as error:
+        raise click.ClickException(str(error)) from None
 
 
 @contextmanager

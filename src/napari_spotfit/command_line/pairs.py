@@ -15,7 +15,16 @@ from ..batch.pairs import PairsOutcome, PairsRequest, cells_of_all, pair_files
 from ..batch.request import Batch, image_files, images_of
 from .localize import SOME_FAILED, FileReporter, frames_of_text, summary_of
 from .options import AboveZero, chosen_settings, takes_files, takes_settings
-from .output import EXIT_STOPPED, QUIET, USUAL, VERBOSE, Stop, write_message, write_summary
+from .output import (
+    EXIT_STOPPED,
+    QUIET,
+    USUAL,
+    VERBOSE,
+    Stop,
+    errors_written,
+    write_message,
+    write_summary,
+)
 
 _PATH = click.Path(readable=False)
 
@@ -88,12 +97,10 @@ def pairs(
     except (ImportError, OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
-    try:
-        with Stop(level) as stop, FileReporter(level, bars=workers == 1) as reporter:
-            request = PairsRequest(batch, radius, maps)
-            outcomes, found = pair_files(request, reporter, lambda: stop.asked)
-    except (ImportError, OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
+    reports = FileReporter(level, bars=workers == 1)
+    with errors_written(), Stop(level) as stop, reports as reporter:
+        request = PairsRequest(batch, radius, maps)
+        outcomes, found = pair_files(request, reporter, lambda: stop.asked)
     for one in found:
         for sentence in _in_words(one):
             write_message(sentence, level)

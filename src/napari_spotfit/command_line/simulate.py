@@ -14,7 +14,7 @@ import numpy as np
 from ..files.writing import unfinished
 from ..localization.localize import localize
 from ..simulate import simulate_movie
-from .output import USUAL, write_message
+from .output import USUAL, errors_written, write_message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,13 +141,11 @@ def _write_demo(folder: Path) -> None:
     movie, truth = simulate_movie(
         60, (256, 256), spots_per_frame=45, photons=1200.0, background=20.0, offset=100.0, seed=1
     )
-    try:
+    with errors_written():
         with unfinished(folder / _MOVIE) as part, part.open("wb") as file:
             np.save(file, movie)
         fits = localize(movie, offset=100.0, gain=1.0)
         fits.save(folder / _TABLE)
-    except OSError as error:
-        raise click.ClickException(str(error)) from None
     good = np.count_nonzero(fits.good)
     click.echo(
         f"{folder / _MOVIE}: {len(movie)} frames with {len(truth)} molecules\n"

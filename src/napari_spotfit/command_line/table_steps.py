@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,14 @@ from ..results.fit_parts import FitParts
 from ..results.saving import fits_of, save_fits
 from ..results.spot_fits import SpotFits
 from .options import AboveZero
-from .output import USUAL, refuse_equal_paths, warnings_written, write_message, write_summary
+from .output import (
+    USUAL,
+    errors_written,
+    refuse_equal_paths,
+    warnings_written,
+    write_message,
+    write_summary,
+)
 
 Command = Callable[..., None]
 
@@ -73,13 +79,7 @@ def on_table(*, parts: bool = False, metavar: str = "TABLE") -> Callable[[Comman
     kind = TableOrParts() if parts else TABLE
 
     def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def run(*args: Any, **named: Any) -> None:
-            try:
-                command(*args, **named)
-            except (ImportError, OSError, ValueError) as error:
-                raise click.ClickException(str(error)) from None
-
+        run = errors_written()(command)
         run = click.option(
             "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
         )(run)
@@ -251,7 +251,9 @@ def merge(
             if target is not None:
                 save_table(members, target, image)
         elif target is not None:
-            raise click.UsageError("--members needs a table: of parts, there are events only")
+            raise click.UsageError(
+                "--members needs a table: leave it out, as there are events only of parts"
+            )
         else:
             parts = merge_blinks(fits, max_dark_frames, radius, False, rule)
             count = save_table(parts, output, image)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..settings.settings import Settings
 from .block import Block, Positions
+from .crowds import Crowds
 from .detection.candidates import Candidates
 from .fit_job import FitJob
 
@@ -119,6 +120,23 @@ class Backend(Protocol):
             of its fit, whose row comes before. Rows of a fit follow each other, in the order of
             the fits' first positions, so that frames stay in order. The columns are the same
             whatever the positions are, be there none.
+        """
+
+    def fit_crowds(self, block: Block, crowds: Crowds) -> NDArray[np.void]:
+        """Fit the spots of crowds together.
+
+        Parameters
+        ----------
+        block : Block
+            The frames.
+        crowds : Crowds
+            The crowds, and how to fit them.
+
+        Returns
+        -------
+        ndarray of SPOT
+            The spots, crowd by crowd; those of a crowd depend on nothing but it. Crowds and
+            candidates are named by their places in ``crowds``.
         """
 
     def fitter(self, job: FitJob) -> BlockFitter:

@@ -21,6 +21,7 @@ from ..models.profiles import GAUSSIAN_ELLIPTICAL
 from ..settings.settings import Settings
 from .backend import Backend, BlockFitter, Columns
 from .block import Block, Positions
+from .crowds import Crowds
 from .detection.candidates import Candidates
 from .fit_job import FitJob
 from .quality.verdicts import depth_flags
@@ -68,6 +69,10 @@ class DepthBackend:
         own = job_of_widths(job)
         columns = self._backend.fit(own, block, positions, start, on_device=on_device)
         return with_depth(columns, job)
+
+    def fit_crowds(self, block: Block, crowds: Crowds) -> NDArray[np.void]:
+        """Fit the spots of crowds together, as their own backend does."""
+        return self._backend.fit_crowds(block, crowds)
 
     def fitter(self, job: FitJob) -> BlockFitter:
         """Prepare fits of one job that are made again and again."""

@@ -8,12 +8,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..caller import warn_caller
 from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
 from ..settings.settings import Settings
 from .backend import Backend, BackendFallbackWarning, BlockFitter, Columns, Unfinished, cuda_errors
 from .block import Block, Positions
+from .crowds import Crowds
 from .cuda.devices import first_line
 from .detection.candidates import Candidates
 from .fit_job import FitJob
@@ -95,6 +99,10 @@ class Fallback:
                 for name, values in fits.items():
                     part.columns[name][first:last] = values
             return part.columns
+
+    def fit_crowds(self, block: Block, crowds: Crowds) -> NDArray[np.void]:
+        """Fit spots together, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        return self._work(lambda backend, own: backend.fit_crowds(own, crowds), block)
 
     def fitter(self, job: FitJob) -> BlockFitter:
         """Prepare fits that are made again and again: on a GPU, until the last one fails."""

@@ -44,6 +44,9 @@ _NARROWEST = 0.4
 _STEP = 1e-3
 #: A direction that counts for less in the matrix of all parameters is not known.
 _SINGULAR = 1e-9
+#: The σ of the weights of detail in kernels/noise.h, and how far the widest filter reaches until
+#: its end has no fine detail, in pixels.
+_DETAIL, _FAR = 2.0, 20
 
 
 def with_filter(
@@ -98,6 +101,51 @@ def filter_of(wide: float, narrow: float, sigma: float) -> tuple[float, float]:
         ratio = _filtered_by(blur, sigma) / _filtered_by(blur, WIDTHS[0] * sigma)
         low, high = (blur, high) if ratio * narrow < wide else (low, blur)
     return low, wide / _filtered_by(low, sigma)
+
+
+def light_of(along: float, sigma: float) -> tuple[float, float]:
+    """Return the width that light seems to have, and how much of it is fine along both axes.
+
+    Parameters
+    ----------
+    along : float
+        The variance of detail that is fine along one axis over that in the band of spots of a
+        width, each over that of white noise.
+    sigma : float
+        That width in pixels.
+
+    Returns
+    -------
+    width, both : float
+        The σ in pixels, and the variance of detail that is fine along both axes, over that in the
+        band.
+
+    Examples
+    --------
+    >>> width, both = light_of(0.003, 1.0)
+    >>> round(width, 1), both < 1e-5
+    (1.0, True)
+    """
+    low, high = 0.0, _WIDEST
+    for _ in range(_HALVINGS):
+        width = (low + high) / 2
+        low, high = (width, high) if _fine_by(width, sigma)[0] > along else (low, width)
+    return low, _fine_by(low, sigma)[1]
+
+
+def _fine_by(blur: float, sigma: float) -> tuple[float, float]:
+    """Return what filtered noise has along one axis, and along both, over what it has in the band.
+
+    In variance; white noise has 1.
+    """
+    distance = np.arange(-_FAR, _FAR + 1) / max(blur, _NARROWEST)
+    kernel = np.exp(-0.5 * np.square(distance))
+    coarse = whole_kernel(half_kernel(_DETAIL))
+    fine = coarse * (-1.0) ** np.arange(len(coarse))
+    power = np.square(coarse).sum() * kernel.sum() ** 2
+    own = [float(np.square(np.convolve(way, kernel)).sum() / power) for way in (coarse, fine)]
+    in_band = _filtered_by(blur, sigma) ** 2
+    return own[0] * own[1] / in_band, own[1] ** 2 / in_band
 
 
 def error_columns(columns: dict[str, Any], names: tuple[str, ...]) -> ErrorColumns:

@@ -1,4 +1,4 @@
-"""Fit the spots of crowds together, on the CPU: a spot's neighbours are part of its model.
+"""Fit the spots of crowds together: a spot's neighbours are part of its model.
 
 First each spot is fitted by itself, without the pixels of its neighbours. Spots that stand alone
 keep these fits; those of a crowd are where the joint fit begins.
@@ -6,6 +6,7 @@ keep these fits; those of a crowd are where the joint fit begins.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,21 +14,14 @@ from numpy.typing import NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
-from .backend import Columns
+from .backend import Backend, Columns
 from .block import Block, Positions
 from .cpu.layouts import SpotState
+from .crowds import SPOT, joined
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import BLOB, columns_of
-from .joint_fits import (
-    SPOT,
-    JointFitter,
-    are_alike,
-    has_variances,
-    joined,
-    joint_noise,
-    reaches,
-)
+from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -37,9 +31,9 @@ _MEET, _PASSES = 3.0, 4
 #: The least number, and the least share, of a line's spots that are long by themselves.
 _LINE, _LONG = 3, 2 / 3
 #: Widths of points, over the PSF's: something extended needs fewer such points. And the most hidden
-#: points of a crowd for each that was detected: random ones at 8 per µm² have three at most,
-#: clusters of 20 spots of 1500 photons eight.
-_WIDER, _MOST = (1.35, 1.5, 2.0), 8
+#: points of a crowd for each that was detected, and the share of the tolerated deviance below which
+#: there may be more: random ones at 8 per µm² have three at most, 20 spots within 1.5 σ eight.
+_WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
 #: Points that make up something extended would rather be wider: by this fraction at least, give or
 #: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.
 _RATHER_WIDER, _ERRORS = 0.08, 3.0
@@ -58,17 +52,9 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
     settings = job.settings
     if settings.neighbours not in ("joint", "auto"):
         return False
-    wrong = ""
-    if settings.model not in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS)):
-        wrong = f"one of the models {', '.join(_MODELS)}; got {settings.profile.name!r}"
-    elif unknown := [name for name, width in _widths(job) if not width]:
-        wrong = f"the PSF's {unknown[0]}; it is unknown and not fixed"
-    elif joint_noise(job) is None:
-        wrong = "noise that is known; the image shows none"
-    elif not are_alike(block) and not has_variances(job, block):
+    wrong = _wanting(job)
+    if not (wrong or are_alike(block) or has_variances(job, block)):
         wrong = "images without a map of weights"
-    elif settings.bounds or set(settings.fixed) - set(settings.profile.widths):
-        wrong = "no bounds, and no fixed parameter but widths"
     if wrong and settings.neighbours == "joint":
         raise ValueError(
             f"neighbours='joint' needs {wrong}. Choose neighbours='exclude', or 'auto', which fits "
@@ -77,6 +63,22 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
     return not wrong
 
 
+@lru_cache(maxsize=64)
+def _wanting(job: FitJob) -> str:
+    """Return what a job wants for joint fits, "" for nothing."""
+    settings = job.settings
+    if settings.model not in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS)):
+        return f"one of the models {', '.join(_MODELS)}; got {settings.profile.name!r}"
+    if unknown := [name for name, width in _widths(job) if not width]:
+        return f"the PSF's {unknown[0]}; it is unknown and not fixed"
+    if joint_noise(job) is None:
+        return "noise that is known; the image shows none"
+    if settings.bounds or set(settings.fixed) - set(settings.profile.widths):
+        return "no bounds, and no fixed parameter but widths"
+    return ""
+
+
+@lru_cache(maxsize=64)
 def _widths(job: FitJob) -> list[tuple[str, float | None]]:
     """Return the name of the width along each axis, and the PSF's, None if that is unknown."""
     known = {"sigma": job.sigma, "sigma_z": job.sigma_z} | {
@@ -87,7 +89,9 @@ def _widths(job: FitJob) -> list[tuple[str, float | None]]:
     return [(name, known.get(name)) for name in own]
 
 
-def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns) -> Columns:
+def fit_crowds(
+    backend: Backend, job: FitJob, block: Block, positions: Positions, columns: Columns
+) -> Columns:
     """Return the columns of :meth:`.Backend.fit`, with the spots of crowds fitted together."""
     if not takes_joint_fits(job, block):
         return columns
@@ -99,7 +103,7 @@ def fit_crowds(job: FitJob, block: Block, positions: Positions, columns: Columns
         return single | {DISTANCE: singles.distance}
     own = Positions(positions.places[rows], positions.frames[rows])
     fits = {name: columns[name][rows] for name in ("flags", "photons")}
-    crowds = _Crowds(job, block, widths, own, fits, singles.rows(rows))
+    crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if crowds.are_as_before():
         return single | {DISTANCE: singles.distance}
     if job.one_row_per_position:
@@ -146,12 +150,13 @@ class _Crowds:
     """The spots of crowds, fitted by themselves, and what joint fits make of them."""
 
     def __init__(
-        self, job: FitJob, block: Block, widths: NDArray[np.float64], positions: Positions,
-        single: Columns, singles: Singles,
+        self, backend: Backend, job: FitJob, block: Block, widths: NDArray[np.float64],
+        positions: Positions, single: Columns, singles: Singles,
     ) -> None:  # fmt: skip
         self._job, self._block, self._positions, self._widths = job, block, positions, widths
         self._flags, self._photons = single["flags"], single["photons"]
-        self._fitter, self._shape = JointFitter(job, block, widths), block.frame_shape
+        self._backend, self._shape = backend, block.frame_shape
+        self._fitter = JointFitter(backend, job, block, widths)
         _, self._linking = reaches(job)
         #: Where joint fits begin.
         self._start = singles.places
@@ -160,6 +165,21 @@ class _Crowds:
         self._may_be_two = singles.state & SpotState.MAY_BE_TWO != 0
         self._is_alone = singles.state & SpotState.OVERLAPS == 0
         self._distance = singles.distance
+        self._adds = not job.one_row_per_position
+        self._begin()
+
+    def _begin(self) -> None:
+        """Link positions to crowds, and fit for the first time those that are fitted together."""
+        near = self._distance <= self._linking * self._widths[-2:].max()
+        self._crowd = self._linked(self._linking) if near.any() else np.arange(len(near))
+        self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
+        self._frame_of_crowd[self._crowd] = self._positions.frames
+        self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
+        self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
+        self._first = self._points()
+        self._fitted = self._fitter.fit(
+            self._first, self._in_crowd, self._positions.frames, counts_spots=self._adds
+        )
 
     def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
         return np.column_stack([points[axis] for axis in self._job.axes])
@@ -172,45 +192,41 @@ class _Crowds:
 
     def are_as_before(self) -> bool:
         """Whether those to fit are alone, and each is one spot: then their fits stay."""
-        settings = self._job.settings
-        begins = ~self._is_alone | self._may_be_two
-        near = self._distance[begins] <= self._linking * self._widths[-2:].max()
-        if settings.neighbours != "auto" or self._job.one_row_per_position or near.any():
+        candidate = self._fitted["candidate"]
+        is_auto = self._job.settings.neighbours == "auto" and self._adds
+        if not (is_auto and self._is_alone[self._in_crowd].all() and (candidate >= 0).all()):
             return False
-        points, frame = self._points(np.arange(len(begins))), self._positions.frames
-        fitted = self._fitter.fit(points, begins, frame, counts_spots=True)
-        return bool((fitted["candidate"] >= 0).all())
+        # Nor has one come near another: in the pixels of distances, along x.
+        step = (self._places(self._fitted) - self._start[candidate]) / self._widths
+        moved = np.linalg.norm(step, axis=1) * self._widths[-2:].max()
+        left = self._distance[candidate] - moved - moved.max(initial=0)
+        return not (left <= OVERLAP * self._widths[-2:].max()).any()
 
-    def _points(self, crowd: NDArray[np.int64]) -> NDArray[np.void]:
+    def _points(self) -> NDArray[np.void]:
         """Return the candidates, with the crowd of each."""
-        points = np.zeros(len(crowd), SPOT)
+        points = np.zeros(len(self._crowd), SPOT)
         light = self._photons * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
         for axis, start in zip(self._job.axes, self._start.T, strict=True):
             points[axis] = start
         points["light"] = np.where(self._good, light, 0.0)
-        points["candidate"], points["crowd"] = np.arange(len(points)), crowd
+        points["candidate"], points["crowd"] = np.arange(len(points)), self._crowd
         return points
 
     def _fit(self) -> NDArray[np.void]:
         """Return the spots of all crowds that are fitted together."""
-        self._crowd = self._linked(self._linking)
-        self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
-        self._frame_of_crowd[self._crowd] = self._positions.frames
-        self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
-        self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
-        first = points = self._points(self._crowd)
-        is_fitted, adds = self._in_crowd, not self._job.one_row_per_position
-        for _ in range(_PASSES if adds else 1):
+        points, fitted, is_fitted = self._first, self._fitted, self._in_crowd
+        for k in range(_PASSES if self._adds else 1):
             frame = self._frame_of_crowd[points["crowd"]]
-            fitted = self._fitter.fit(points, is_fitted, frame, counts_spots=adds)
-            if adds:
+            if k:
+                fitted = self._fitter.fit(points, is_fitted, frame, counts_spots=self._adds)
+            if self._adds:
                 is_blob = self._blobs(points, is_fitted, frame, fitted)
                 self._is_blob |= is_blob
                 if self._job.settings.neighbours == "auto":
                     # What is no crowd has the fits of single spots.
                     is_none = is_blob | self._unexplained(fitted)
                     self._in_crowd = self._in_crowd & ~is_none[self._crowd]
-                    again = first[is_none[self._crowd]]
+                    again = self._first[is_none[self._crowd]]
                     again["crowd"] = self._crowd[again["candidate"]]
                     fitted = joined([fitted[~is_none[fitted["crowd"]]], again])
             points = joined([points[~is_fitted], fitted])
@@ -328,9 +344,10 @@ class _Crowds:
         cost = self._fitter.least_score**2 / 2
         lost = np.zeros(crowds)
         lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
-        found = (hidden >= _MOST * begun) & (hidden > 0)
         asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
         is_explained = spots["deviance"] <= spots["tolerated"]
+        found = (hidden >= _MOST * begun) & (hidden > 0)
+        found[one[spots["deviance"] <= _WELL * spots["tolerated"]]] = False
         is_narrow = spots["wider"] + _ERRORS * spots["wider_error"] <= _RATHER_WIDER
         asked &= np.bincount(one[~(is_narrow & is_explained)], minlength=crowds) > 0
         # What a width is out of the question for by more than all spots cost, others are, too.
@@ -342,7 +359,7 @@ class _Crowds:
             if not rows.any():
                 break
             sigma, own = width * self._widths, self._widths[-1]
-            fitter = JointFitter(self._job, self._block, sigma, widest=own)
+            fitter = JointFitter(self._backend, self._job, self._block, sigma, widest=own)
             wide = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
             found |= asked & (wide <= lost)
             asked &= wide < most

@@ -1,26 +1,24 @@
-"""Fit crowds of spots: hand their candidates to the library, and take the spots it finds."""
+"""Fit crowds of spots: hand their candidates to a backend, and take the spots it finds."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..images.arrays import to_host, to_native
+from ..images.arrays import to_host
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import noise_of
-from . import threads
+from .backend import Backend
 from .block import Block
-from .cpu.layouts import JointFits, JointSpot
-from .cpu.library import load
+from .cpu.layouts import JointFits
+from .crowds import Crowds
 from .detection.detection_settings import score_for
 from .fit_job import FitJob
-from .kernel_arguments import PIXEL_TYPES, address
 
 #: In units of σ: how far the light of a spot counts; spots that are farther apart than the second
 #: are fitted apart, each with the pixels that are nearer to it.
@@ -28,12 +26,8 @@ _REACH, LINKED = 4.5, 6.0
 #: The same of volumes where only what overlaps is fitted together: a plane is the background of
 #: that in cells, too, whose texture hides spots from larger crowds.
 _REACH_IN_CELLS, _LINKED_IN_CELLS = 3.0, 4.0
-#: Spots of crowds, as the library returns them; of candidates z, y, x, light, candidate and crowd.
-SPOT: Final = np.dtype(JointSpot)
-#: Crowds of a thread's share; of white noise, a pixel's mean over its deviation.
-_SHARE, _WHITE = 64, 1000.0
-#: The largest memory of a crowd.
-_MOST_BYTES = 2 << 30
+#: Of white noise, a pixel's mean over its deviation.
+_WHITE = 1000.0
 
 
 class Scale(NamedTuple):
@@ -60,6 +54,7 @@ class Scale(NamedTuple):
         return cls(unit, intercept / unit**2)
 
 
+@lru_cache(maxsize=64)
 def joint_noise(job: FitJob) -> NoiseModel | None:
     """Return the noise of the image or, where that is not known at all levels, the camera's."""
     noise, camera = job.noise, noise_of(job.settings)
@@ -109,18 +104,13 @@ def _excess_variances(job: FitJob, block: Block) -> NDArray[np.float32]:
     return found
 
 
-def joined(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
-    """Join arrays of spots."""
-    # NumPy compares the fields of each pair of arrays, which takes longer than some fits.
-    plain = [np.ascontiguousarray(part).view(np.uint64) for part in parts]
-    return np.concatenate([np.empty(0, np.uint64), *plain]).view(SPOT)
-
-
 class JointFitter:
     """Fits crowds of a block's spots, all of one width.
 
     Parameters
     ----------
+    backend : Backend
+        What fits them.
     job : FitJob
         How to fit; its noise is known.
     block : Block
@@ -132,8 +122,9 @@ class JointFitter:
     """
 
     def __init__(
-        self, job: FitJob, block: Block, sigma: ArrayLike, widest: float | None = None
-    ) -> None:
+        self, backend: Backend, job: FitJob, block: Block, sigma: ArrayLike,
+        widest: float | None = None,
+    ) -> None:  # fmt: skip
         has_map = has_variances(job, block)
         # The image's own noise has the variances of its pixels in it.
         is_known = has_map and job.settings.gain is not None
@@ -144,12 +135,11 @@ class JointFitter:
         self.scale = Scale.of(noise)
         wider = (widest or self.widths[-1]) / self.widths[-1]
         self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]
-        self._job, self._first = job, block.first_row
-        self._pixels = np.ascontiguousarray(to_native(to_host(block.pixels)))
+        self._job, self._block, self._backend = job, block, backend
         self._variances = None
         if has_map:
             own = _excess_variances(job, block) / self.scale.unit**2
-            all_pixels = own.shape[:1] + self._pixels.shape[1:]
+            all_pixels = own.shape[:1] + block.pixels.shape[1:]
             self._variances = np.ascontiguousarray(np.broadcast_to(own, all_pixels), np.float32)
         in_planes = min(max(self.widths[-1], 0.5), 10.0)
         of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
@@ -201,7 +191,7 @@ class JointFitter:
         counts_spots : bool
             Whether spots are added and dropped.
         """
-        job, settings, pixels = self._job, self._job.settings, self._pixels
+        job, settings = self._job, self._job.settings
         fitted_frames = np.zeros(int(frame.max(initial=-1)) + 1, np.bool_)
         fitted_frames[frame[is_fitted]] = True
         order = np.flatnonzero(fitted_frames[frame])
@@ -215,47 +205,24 @@ class JointFitter:
         members = members[by_crowd]
         crowds, first = np.unique(crowd[by_crowd], return_index=True)
         first = np.append(first, len(members))
-        library = load()
+        pixels = self._block.pixels
         shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
-        first_pixel = (self._first, 0) if self._is_deep else (0, self._first)
-        given = JointFits(
-            address(pixels), *shape, *first_pixel, len(self.widths), address(self._variances),
+        first_pixel = (self._block.first_row, 0) if self._is_deep else (0, self._block.first_row)
+        how = JointFits(
+            None, *shape, *first_pixel, len(self.widths), None,
             self._variances is not None and len(self._variances) == 1,
-            PIXEL_TYPES[pixels.dtype.str[1:]], settings.pixel == "integrated",
-            1 / self.scale.unit, self.scale.shift,
+            0, settings.pixel == "integrated", 1 / self.scale.unit, self.scale.shift,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            address(frame), address(places), address(light), len(order),
-            address(members), address(first),
+            None, None, None, len(order), None, None,
         )  # fmt: skip
-        parts: dict[int, list[NDArray[np.void]]] = {}
-
-        def work(begin: int, end: int) -> None:
-            functions, by_reference = library.functions, ctypes.byref(given)
-            size = functions.spotfit_joint_bytes(library.index, by_reference, begin, end)
-            if size > _MOST_BYTES:
-                raise ValueError(
-                    f"a crowd of spots linked within {reaches(job)[1]:g} σ takes {size >> 20} MB "
-                    f"to fit together, more than {_MOST_BYTES >> 20}: allow fewer false spots, "
-                    "give parts of the image, or neighbours='exclude'"
-                )
-            memory = np.empty(size, np.uint8)
-            largest = int(np.diff(first[begin : end + 1]).max())
-            room = functions.spotfit_most_joint_spots(library.index, largest)
-            room = max(room, 2 * int(first[end] - first[begin]))
-            found, count, own = np.empty(room, SPOT), ctypes.c_longlong(), []
-            at = begin
-            while at < end:
-                at = functions.spotfit_fit_joint(
-                    library.index, by_reference, at, end, address(memory), address(found), room,
-                    ctypes.byref(count),
-                )  # fmt: skip
-                own.append(found[: count.value].copy())
-            parts[begin] = own
-
-        threads.in_pieces(work, len(crowds), _SHARE, job.threads)
-        made = joined(part for begin in sorted(parts) for part in parts[begin])
+        arrays = {
+            "frame": frame, "places": places, "light": light, "members": members, "first": first,
+        } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
+        # While a GPU fits, the host's cores have nothing else to do.
+        threads = settings.threads if self._backend.kind == "cuda" else job.threads
+        made = self._backend.fit_crowds(self._block, Crowds(how, arrays, threads))
         is_known = made["candidate"] >= 0
         made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]
         made["crowd"] = crowds[made["crowd"]]

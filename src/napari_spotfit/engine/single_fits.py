@@ -101,7 +101,8 @@ def _searched(search: SingleFits, positions: Positions, sigma: ArrayLike) -> Sin
     planes = [widths[0] / widths[-1]] if axes > len(in_plane) else []
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
-    memory = np.empty((5 + axes, count), np.int64)
+    # Frames are taken one after the other.
+    memory = np.empty((5 + axes, np.bincount(frame).max(initial=0)), np.int64)
     found = Singles(
         np.empty((count, axes)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
     )

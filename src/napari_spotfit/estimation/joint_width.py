@@ -10,12 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Columns
+from ..engine.backend import Backend, Columns
 from ..engine.block import Block, Positions
+from ..engine.crowds import SPOT
 from ..engine.detection.detection_settings import score_for
 from ..engine.fit_job import FitJob
 from ..engine.groups import link_positions
-from ..engine.joint_fits import LINKED, SPOT, JointFitter
+from ..engine.joint_fits import LINKED, JointFitter
 from ..engine.single_fits import OVERLAP
 
 #: How far apart widths are that are compared, as a fraction, and how many at most.
@@ -35,11 +36,15 @@ def is_crowded(
     return len(size) > 0 and bool((size > 1).mean() >= _CROWDED)
 
 
-def joint_width(job: FitJob, block: Block, positions: Positions, columns: Columns) -> float:
+def joint_width(
+    backend: Backend, job: FitJob, block: Block, positions: Positions, columns: Columns
+) -> float:
     """Return the width with which crowds of spots are likeliest.
 
     Parameters
     ----------
+    backend : Backend
+        What fits them.
     job : FitJob
         How to fit; its ``sigma`` is the width to refine.
     block : Block
@@ -56,7 +61,7 @@ def joint_width(job: FitJob, block: Block, positions: Positions, columns: Column
 
     def loss(k: int) -> NDArray[np.float64]:
         if k not in seen:
-            fitter = JointFitter(job, block, first * (1 + _STEP) ** k, widest=first)
+            fitter = JointFitter(backend, job, block, first * (1 + _STEP) ** k, widest=first)
             own = points.copy()
             own["light"] /= fitter.scale.unit
             every = np.ones(len(own), np.bool_)

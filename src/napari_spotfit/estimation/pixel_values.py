@@ -23,6 +23,8 @@ _LOOKED_AT = 4096
 #: How far multiples of a step may be off: this share of it, or this many times the precision of the
 #: values, if that is more.
 _OFF_STEP, _PRECISION = 0.02, 4.0
+#: Differences of fewer steps than this show a step the better, the more of them there are.
+_SMALL = 10.0
 #: No number type has room for a step between values beyond this; they are no counts.
 _EXACT = 2.0**53
 #: Where a cut was made, at least this share of the pixels has the lowest value, more than this many
@@ -85,6 +87,9 @@ def value_step(frames: NDArray[Any]) -> float:
     rounding = float(np.finfo(frames.dtype).eps) * float(abs(levels).max())
     if rounding >= _OFF_STEP * step:
         return 0.0
+    # Of the least of all, rounding is the largest part; wide gaps have many steps.
+    near = steps < _SMALL * step
+    step = float(steps[near].sum() / np.rint(steps[near] / step).sum())
     off = steps / step
     is_step = abs(off - np.rint(off)).max() < max(_OFF_STEP, _PRECISION * rounding / step)
     return step if is_step else 0.0

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
 from .photon_transfer import MOST_SCATTER, FineDetail
@@ -49,6 +50,13 @@ _IN_STEPS = 0.8
 #: one part in this many of the noise in fine detail.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
 _TINY = float(np.finfo(float).tiny)
+#: The deviation in the band of spots over the usual light, from which on it is no noise: of crowds
+#: of 3 to 12 spots in 100 px² it is 1.4 and more, of blurred noise 1.1 and less.
+_MORE_THAN_LIGHT = 1.2
+#: As wide as this, over the PSF, the light of these crowds seems to be: 0.93 to 1.16 times, and
+#: with a width that is only guessed. With less than this variance in steps between values, or less
+#: noise than this many times what spots have along both axes, it may be that of a filter.
+_AS_WIDE, _ROUNDED, _MORE_THAN_SPOTS = (0.75, 1.3), 0.25, 1.25
 #: The variance of single photons grows by a step between values, within this factor.
 _OF_A_PHOTON = 1.5
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
@@ -127,6 +135,11 @@ def second_opinion(
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
     is_rounded = is_smooth and band.tail > _WARNS and not usual_is_lowest(parts[0])
+    is_coarse = min(detail.along) > _WHITE[1] and not is_white
+    if process is Process.NONE and is_coarse and _is_more_than_light(band, detail, parts):
+        if _is_light_of_spots(noise, band, detail, sigma):
+            return replace(noise, correlation=1.0, slope_error=noise.slope)
+        process = Process.FILTERED
     may_be_crowd = process is not Process.CUT and not (
         is_rounded and is_rounded_away(parts[0], detail.step)
     )
@@ -150,6 +163,30 @@ def second_opinion(
     if process is Process.NONE and usual > (_IN_STEPS * detail.step) ** 2:
         process = _by_noise(band, is_denoised=is_denoised, differs=times > _WARNS)
     return replace(changed, process=process)
+
+
+def _is_more_than_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> bool:
+    """Whether the band varies by more than the light, as noise of less than a photon does only."""
+    known = np.concatenate([part[np.isfinite(part)] for part in parts])
+    light = float(np.median(known)) - detail.lowest
+    return math.sqrt(float(np.median(band.variance))) > _MORE_THAN_LIGHT * light > 0
+
+
+def _is_light_of_spots(
+    noise: NoiseModel, band: BandNoise, detail: FineDetail, sigma: float
+) -> bool:
+    """Whether what is coarser than white noise is light as wide as the PSF.
+
+    Beside what it is in the band, it is as fine along one axis as spots are; and along both axes
+    there is noise of counts, or more than spots have.
+    """
+    fine = float(np.median(noise.variance(band.level))) / noise.correlation**2
+    light = max(float(np.median(band.variance)) - fine, _TINY)
+    along = fine * (math.sqrt(math.prod(detail.along)) - 1)
+    width, of_light = light_of(along / light, sigma)
+    is_counts = 0 < _ROUNDED * detail.step**2 < fine
+    shows_noise = is_counts or fine > _MORE_THAN_SPOTS * of_light * light
+    return shows_noise and _AS_WIDE[0] < width / sigma < _AS_WIDE[1]
 
 
 def _is_crowd(noise: NoiseModel, band: BandNoise, detail: FineDetail) -> bool:

@@ -33,12 +33,13 @@ _LEAST_TOGETHER, _MOST_SETS = 8, 6
 USUAL_SHARE, WORSE_SHARE = 0.4, 0.6
 #: Of maxima, and depths of minima, one in ten is lower than this many deviations; that of white
 #: noise is 0.68, of filtered ones from 0.3 on, of crowds of spots below 0.2; of deconvolved ones,
-#: whose noise is of one frequency, both are higher.
-_LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.7, 0.78)
+#: whose noise is of one frequency, both are higher, or minima are where there are spots: the least
+#: of either, and their sum.
+_LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.62, 1.48)
 #: Quantiles of the heights of white noise's maxima, and what they are in deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
 #: The least number of maxima.
-_LEAST_MAXIMA = 50
+_LEAST_MAXIMA = 25
 #: With less than this share of a kernel on good pixels there is no result.
 _LEAST_GOOD = 0.5
 
@@ -63,7 +64,8 @@ class BandNoise(NamedTuple):
     @property
     def has_one_frequency(self) -> bool:
         """Whether noise is of one frequency, as deconvolution and sharp limits make it."""
-        return all(own > least for own, least in zip(self.lowest, _OF_ONE_FREQUENCY, strict=True))
+        least, both = _OF_ONE_FREQUENCY
+        return min(self.lowest) > least and sum(self.lowest) > both
 
 
 def some_parts(frames: NDArray[Any]) -> list[NDArray[np.float64]]:

@@ -319,7 +319,7 @@ class WidthSearch:
             if not crowded or not takes_joint_fits(job, block):
                 break
             columns = self._backend.fit(job, block, positions)
-            sigma = joint_width(job, block, positions, columns)
+            sigma = joint_width(self._backend, job, block, positions, columns)
             if abs(sigma / before - 1) < _REFINED:
                 break
         return width._replace(sigma=sigma)

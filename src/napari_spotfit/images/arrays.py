@@ -21,6 +21,8 @@ _NATIVE = {
 
 #: Names of axes that run over planes.
 PLANES = ("z", "plane", "planes", "depth")
+#: Names of axes of frames, which are no planes.
+FRAMES = ("t", "time", "frame", "frames")
 
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:

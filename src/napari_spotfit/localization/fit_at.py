@@ -68,7 +68,7 @@ def fit_at(
         :func:`~napari_spotfit.open_image`; only frames with spots
         are read, a few at a time. Frames are planes, or volumes where the model is of spots in
         volumes, as "gaussian_3d" is.
-    centers : array, shape (n, ndim)
+    centers : array, shape (n, ndim), or SpotFits
         Where the spots are, in pixels along every axis of the image. The ROI lies
         around the nearest pixel, shifted inwards at the image's edges and end planes.
     roi_size : int or tuple of int, optional
@@ -287,7 +287,8 @@ def fit_in(
 ) -> dict[str, NDArray[Any]]:
     """Fit at positions in frames of these numbers."""
     block = Block.of(calibration, numbers, pixels)
-    columns = fit_crowds(job, block, positions, backend.fit(job, block, positions))
+    columns = backend.fit(job, block, positions)
+    columns = fit_crowds(backend, job, block, positions, columns)
     check_counts(calibration, block, positions, columns, rows_of(job, columns))
     return columns
 
@@ -339,7 +340,7 @@ def collected(
 
 def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:
     """Return positions in an image, or raise an error that states what is accepted."""
-    places = to_host(as_array(centers))
+    places = to_host(centers.points() if isinstance(centers, SpotFits) else as_array(centers))
     if places.dtype == np.float64 and places.ndim == 2 and places.shape[1] == axes:
         known: NDArray[np.float64] = places
         return known

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 from ..caller import warn_caller
 from ..estimation.camera_check import CameraCheck, warn_of_camera
 from ..estimation.estimates import warn_of_gain
-from ..images.arrays import fitted_by_plane, plane_axis
+from ..images.arrays import FRAMES, fitted_by_plane, plane_axis
+from ..images.axes import axis_names
 from ..images.camera import Camera
 from ..images.channels import Channel, Chosen, Maps, channels_of
 from ..images.files.opening import opened
@@ -315,6 +316,12 @@ def _warn_of_planes(image: Any, settings: Settings) -> None:
     planes = plane_axis(image, spatial=settings.dimensions)
     if planes is not None:
         warn_caller(fitted_by_plane(planes))
+    names = axis_names(image) or ()
+    if settings.dimensions > 2 and names and names[-3].lower() in FRAMES:
+        warn_caller(
+            f"the image's axes are {', '.join(names)}, and {names[-3]} is fitted as the planes of "
+            "volumes: if it is time, choose a model of spots in a plane"
+        )
 
 
 def localize_parts(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.rois import scatter_rows
 from ..models.columns import GROUP, GroupCounter, numbered
-from .spot_fits import SpotFits
+from .spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -62,6 +62,16 @@ def refuse_iterator(parts: Iterable[Any]) -> None:
         )
 
 
+def refuse_parts(fits: SpotFits | Iterable[SpotFits]) -> None:
+    """Raise a TypeError if fits of beads, which must be in one table, are parts."""
+    if isinstance(fits, (FitParts, Sequence, Iterator)):
+        raise TypeError(
+            f"beads are linked in one table, a SpotFits; got {type(fits).__name__}: choose their "
+            "fits from each part first, such as the brightest, "
+            "SpotFits.concatenate([part[part.photons > 5000] for part in parts])"
+        )
+
+
 def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> SpotFits:
     """Return fits, or of parts the good ones in memory, with no more columns than are needed.
 
@@ -78,9 +88,7 @@ def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> Spo
 
 
 def _few_columns(part: SpotFits, names: Collection[str]) -> SpotFits:
-    if not isinstance(part, SpotFits):
-        raise TypeError(f"parts of fits are SpotFits; got {type(part).__name__}")
-    part = part.to_host()
+    part = on_host(part)
     good = part.accepted
     kept = {
         name: values[good] for name, values in part.columns.items()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..files.exchange.registry import lists_formats
 from ..files.formats import read, write_parts
 from ..files.table import FIT, SpotTable
-from .spot_fits import SpotFits
+from .spot_fits import SpotFits, on_host
 
 
 @lists_formats
@@ -120,5 +120,5 @@ def save_fits(
     ...     len(load_fits(path)) == count
     True
     """
-    tables = (part.to_table() for part in parts)
+    tables = (on_host(part).to_table() for part in parts)
     return write_parts(path, tables, pixel_size=pixel_size, shape=shape)

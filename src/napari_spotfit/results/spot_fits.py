@@ -471,6 +471,16 @@ class SpotFits(Columns):
         )
 
 
+def on_host(fits: SpotFits) -> SpotFits:
+    """Return fits with columns in NumPy arrays, or raise a TypeError if they are something else."""
+    if not isinstance(fits, SpotFits):
+        raise TypeError(
+            "fits must be SpotFits, such as localize and load_fits return; got an object of type "
+            f"{type(fits).__name__}"
+        )
+    return fits.to_host()
+
+
 def _explained(column: Column) -> str:
     """Return a column as an entry of a docstring."""
     lines = textwrap.wrap(column.meaning, 88)

@@ -259,7 +259,8 @@ def _accepted(hint: Any, parameter: Parameter) -> str:
     if parameter.maximum is not None:
         text += f" {'and at most' if parameter.above_minimum else 'to'} {parameter.maximum:g}"
     if parameter.unit:
-        text += f" {parameter.unit}"
+        limited = parameter.minimum is not None or parameter.maximum is not None
+        text += f" {parameter.unit}" if limited else f" of {parameter.unit}"
     return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")
 
 

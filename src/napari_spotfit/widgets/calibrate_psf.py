@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from magicgui.widgets import FloatSpinBox, SpinBox, Widget
+from magicgui.widgets import SpinBox
 from qtpy.QtWidgets import QHBoxLayout, QTabWidget
 
 from ..calibration.astigmatism import calibrate_astigmatism
@@ -23,7 +23,7 @@ from .layers.images import full_resolution
 from .napari_compat import is_image
 from .parts.boxes import LayerChoice
 from .parts.docking import Docked
-from .parts.form import explained_rows
+from .parts.form import explained_rows, spin_row
 from .parts.layout import Scrolled, TwoParts, ask_to_save, button, explain, fill
 from .parts.messages import StatusLine
 from .parts.work import Latest
@@ -82,25 +82,15 @@ class CalibratePsf(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=True)
         self.stack = LayerChoice(self._viewer.layers, _is_stack, nothing="no z-stack")
-        self.dz = FloatSpinBox(
-            label="Step [nm]", value=20, min=0.1, max=10_000, step=5, tooltip=_DZ_TIP
-        )
-        self.gain = FloatSpinBox(
-            label="Gain", value=1, min=0.001, max=10_000, step=0.1, tooltip=_GAIN_TIP
-        )
-        self.offset = FloatSpinBox(
-            label="Offset", value=0, min=-1e6, max=1e6, step=10, tooltip=_OFFSET_TIP
-        )
-        self.pixel = FloatSpinBox(
-            label="Pixel [nm]", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
-        )
-        self.roi_size = SpinBox(label="ROI [px]", value=0, min=0, max=31, step=1)
-        self.index = FloatSpinBox(
-            label="Index factor", value=1, min=0.1, max=2, step=0.05, tooltip=_INDEX_TIP
-        )
-        self.aperture = FloatSpinBox(label="NA", value=0, min=0, max=1.7, step=0.05)
-        self.wave = FloatSpinBox(label="Wavelength [nm]", value=0, min=0, max=2000, step=10)
-        self.refraction = FloatSpinBox(label="Immersion index", value=0, min=0, max=2, step=0.01)
+        self.dz = spin_row("Step [nm]", _DZ_TIP, 20, 0.1, 10_000, 5)
+        self.gain = spin_row("Gain", _GAIN_TIP, 1, 0.001, 10_000, 0.1)
+        self.offset = spin_row("Offset", _OFFSET_TIP, 0, -1e6, 1e6, 10)
+        self.pixel = spin_row("Pixel [nm]", _PIXEL_TIP, 100, 1, 100_000)
+        self.roi_size = SpinBox(label="ROI [px]", tooltip=_ROI_TIP, value=0, min=0, max=31)
+        self.index = spin_row("Index factor", _INDEX_TIP, 1, 0.1, 2, 0.05)
+        self.aperture = spin_row("NA", _APERTURE_TIP, 0, 0, 1.7, 0.05)
+        self.wave = spin_row("Wavelength [nm]", _WAVE_TIP, 0, 0, 2000, 10)
+        self.refraction = spin_row("Immersion index", _REFRACTION_TIP, 0, 0, 2, 0.01)
         self.calibrate_button = button("Calibrate", _CALIBRATE_TIP, self.calibrate)
         self.save_button = button("Save…", "Save the calibration as a file (.h5).", self._ask_save)
         self.use_button = button("Use in Fit spots", "Let Fit spots take z from it.", self._on_use)
@@ -116,7 +106,7 @@ class CalibratePsf(Docked):
         self._latest = Latest(self, self._on_done, self._on_failed)
         self._widths = Latest(self, self._on_widths, self._on_no_widths)
         self._lay_out()
-        self._connect()
+        self.index.changed.connect(self._on_index)
         self._allow()
         self.bind()
 
@@ -132,20 +122,16 @@ class CalibratePsf(Docked):
 
     def calibrate(self) -> None:
         """Calibrate on the ticked beads, or at first on all that are found."""
-        layer = self.stack.layer
-        if not is_image(layer):
-            self.status.fail("Choose a z-stack of beads first: an image layer of three axes.")
+        try:
+            layer, settings = self._bead_stack(), self._settings()
+        except (TypeError, ValueError) as error:
+            self.status.fail(str(error))
             return
         again = layer is self._shown and self.beads.ticked.any()
         chosen = self.beads.places[self.beads.ticked] if again else None
         if not again:
             self.beads.show_beads(())
         self._shown = layer
-        try:
-            settings = self._settings()
-        except (TypeError, ValueError) as error:
-            self.status.fail(str(error))
-            return
         self.status.say(f"Fitting the beads of “{layer.name}” in all planes…")
         self._latest.ask(
             partial(
@@ -157,11 +143,8 @@ class CalibratePsf(Docked):
 
     def measure_quality(self) -> None:
         """Measure the widths of the beads along x, y and z."""
-        layer = self.stack.layer
-        if not is_image(layer):
-            self.status.fail("Choose a z-stack of beads first: an image layer of three axes.")
-            return
         try:
+            layer = self._bead_stack()
             settings = self._settings().changed(
                 numerical_aperture=self.aperture.value or None, roi_size=None,
                 wavelength=self.wave.value or None,
@@ -189,6 +172,11 @@ class CalibratePsf(Docked):
             return
         KNOWN.add(place.name, self.calibration)
         self.status.say(f"Saved “{place.name}”; Fit spots has it under “z from”.")
+
+    def _bead_stack(self) -> Image:
+        if not is_image(layer := self.stack.layer):
+            raise ValueError("Choose a z-stack of beads first: an image layer of three axes.")
+        return layer
 
     def _settings(self) -> Settings:
         step, side, size = self.dz.value, self.pixel.value, self.roi_size.value
@@ -225,8 +213,7 @@ class CalibratePsf(Docked):
     def _on_failed(self, error: Exception) -> None:
         self.calibration = None
         self.plots.show_calibration(None)
-        self.status.fail(str(error))
-        self._allow()
+        self._on_no_widths(error)
 
     def _on_index(self, factor: float) -> None:
         if self.calibration is not None:
@@ -264,21 +251,11 @@ class CalibratePsf(Docked):
         for one in (self.save_button, self.use_button):
             one.setEnabled(self.calibration is not None and not self._latest.busy)
 
-    def _connect(self) -> None:
-        self.index.changed.connect(self._on_index)
-
     def _lay_out(self) -> None:
-        rows: tuple[Widget, ...] = (
+        form = explained_rows((
             self.dz, self.gain, self.offset, self.pixel, self.roi_size, self.index,
             self.aperture, self.wave, self.refraction,
-        )  # fmt: skip
-        tips = (
-            _DZ_TIP, _GAIN_TIP, _OFFSET_TIP, _PIXEL_TIP, _ROI_TIP, _INDEX_TIP, _APERTURE_TIP,
-            _WAVE_TIP, _REFRACTION_TIP,
-        )  # fmt: skip
-        for row, tip in zip(rows, tips, strict=True):
-            row.tooltip = tip
-        form = explained_rows(rows)
+        ))  # fmt: skip
         explain(self.stack, "Bead stack", _STACK_TIP)
         explain(self.beads, "Beads", _BEADS_TIP)
         buttons = fill(

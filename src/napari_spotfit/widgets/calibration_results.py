@@ -15,7 +15,7 @@ from ..calibration.microscope_quality import MicroscopeQuality
 from ..models.astigmatism import AstigmatismCalibration, Bead
 from ..results.numbers import MISSING
 from .parts.boxes import Choice
-from .parts.layout import TextTable, ask_to_save, button, explain, fill
+from .parts.layout import TextTable, ask_to_save, button, fill
 from .parts.messages import StatusLine
 from .parts.plots import BLUE, GREY, ORANGE, Plot, faint
 
@@ -51,8 +51,8 @@ class QualityPage(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.quality: MicroscopeQuality | None = None
-        self.status, self.map = StatusLine(), Plot("x (px)", "y (px)")
-        self.map.setMinimumHeight(_LEAST)
+        self.status = StatusLine()
+        self.map = Plot("x (px)", "y (px)", "Map of widths", _MAP_TIP, _LEAST)
         self.map.invertY(True)
         self.map.setAspectLocked(True)
         self.dots = pg.ScatterPlotItem(size=_DOT, pen=None, hoverable=True, tip=_tip)
@@ -63,7 +63,6 @@ class QualityPage(QWidget):
         self.save_button = button("Save CSV…", tip, self._ask_save, "Save CSV")
         self.table = TextTable(_TITLES)
         self.table.heading.setStretchLastSection(True)
-        explain(self.map, "Map of widths", _MAP_TIP)
         self.axis.currentIndexChanged.connect(lambda: self._draw())
         row = fill(QHBoxLayout(), self.axis, self.save_button)
         fill(QVBoxLayout(self), self.status, row, (self.map, 2), (self.table, 1))
@@ -184,16 +183,14 @@ class CalibrationPlots(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.widths = Plot("z [nm]", "σ [px]")
-        self.errors = Plot("z [nm]", "error of z [nm]")
-        self.wobble = Plot("z [nm]", "shift [px]")
-        for plot, name, tip in (
-            (self.widths, "Widths", _WIDTHS_TIP),
-            (self.errors, "Error of z", _ERRORS_TIP),
-            (self.wobble, "Shift", _WOBBLE_TIP),
-        ):
-            explain(plot, name, tip)
-            plot.setMinimumHeight(_PLOT_HEIGHT)
+        self.widths, self.errors, self.wobble = (
+            Plot("z [nm]", y, name, tip, _PLOT_HEIGHT)
+            for y, name, tip in (
+                ("σ [px]", "Widths", _WIDTHS_TIP),
+                ("error of z [nm]", "Error of z", _ERRORS_TIP),
+                ("shift [px]", "Shift", _WOBBLE_TIP),
+            )
+        )
         self.range = pg.LinearRegionItem(
             movable=False, brush=faint(GREY, _RANGE), pen=pg.mkPen(None)
         )

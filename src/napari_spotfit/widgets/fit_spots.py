@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QSize, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
-    QPushButton,
     QSizePolicy,
     QStackedWidget,
     QVBoxLayout,
@@ -32,7 +31,7 @@ from .layers.points import is_result
 from .napari_compat import draw_thumbnail
 from .parts import remember
 from .parts.docking import Docked, Follower, Keys
-from .parts.layout import Scrolled, fill
+from .parts.layout import Scrolled, button, fill
 from .parts.messages import in_words, report
 from .picking.pick_bar import PickControls
 from .preview.estimates import ImageNoise, SigmaEstimate
@@ -78,7 +77,7 @@ class FitSpots(Docked):
         self.history = history_of(viewer)
         self._run: FitRun | None = None
         self.settings = SettingsPanel(viewer)
-        self.fit_button = QPushButton("Fit")
+        self.fit_button = button("Fit", _FIT_TIP, self.fit)
         self.running, self.buttons = RunBar(), QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
@@ -391,7 +390,6 @@ class FitSpots(Docked):
         self.buttons.setCurrentIndex(int(running))
 
     def _connect(self) -> None:
-        self.fit_button.clicked.connect(self.fit)
         self.running.stop_button.clicked.connect(self.stop)
         self.running.cancel_button.clicked.connect(self.cancel)
         self.settings.changed.connect(self._remember)
@@ -429,7 +427,6 @@ class FitSpots(Docked):
         self.picking.picker.awaited.connect(self._on_pick_awaited)
 
     def _lay_out(self) -> None:
-        self.fit_button.setToolTip(_FIT_TIP)
         self.settings.controls.below("false_spots", self.preview.box)
         fill(self.settings.first_folded, self.picking.snap, 1, self.settings_menu)
         at_rest = QWidget()

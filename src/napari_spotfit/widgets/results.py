@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from qtpy.QtCore import QSignalBlocker
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QTabWidget, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QSizePolicy, QTabWidget, QWidget
 
 from .import_localisations import import_localisations
 from .inspecting.page import InspectPage
@@ -19,7 +19,7 @@ from .layers.points import is_result
 from .layers.selection import SpotSelection, select
 from .parts.boxes import Choice, LayerChoice
 from .parts.docking import RESULTS, Docked, Keys
-from .parts.layout import Label, TwoParts, explain, fill
+from .parts.layout import Label, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
 from .table.after_page import AfterPage
 from .table.cells_page import CellsPage
@@ -86,7 +86,9 @@ class Results(Docked):
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units = Choice("Unit of lengths", _UNITS_TIP, ("px", ""))
         self.count, self.status = Label(), StatusLine(hides=True)
-        self.import_button, self.table = QPushButton("Import…"), SpotsTable(viewer, self.spots)
+        load = partial(import_localisations, viewer)
+        self.import_button = button("Import…", _IMPORT_TIP, load)
+        self.table = SpotsTable(viewer, self.spots)
         self.export = ExportBar(viewer, self.spots, self.table)
         self.tabs = QTabWidget()
         self._click = SpotClick(viewer, self._on_click)
@@ -284,7 +286,6 @@ class Results(Docked):
         self.table.said.connect(self.status.fail)
         self.table.copy_asked.connect(self.export.copy)
         self.table.inspect_asked.connect(self._inspect)
-        self.import_button.clicked.connect(lambda: import_localisations(self._viewer))
         self.layer.changed.connect(self._on_layer)
         self.selection.changed.connect(self._on_selection)
         self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
@@ -295,7 +296,6 @@ class Results(Docked):
     def _lay_out(self) -> None:
         explain(self.layer, "Result", _LAYER_TIP)
         self.units.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToContents)
-        self.import_button.setToolTip(_IMPORT_TIP)
         self.count.setToolTip("<p>How many spots pass all filters, of how many.</p>")
         self.export.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.table.setMinimumSize(120, 70)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..images.frames import FrameSelection
-from ..results.spot_fits import SpotFits
+from ..results.spot_fits import SpotFits, on_host
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from .layers.points import layer_name, make_points_layer, points_arguments
@@ -248,8 +248,7 @@ def to_points_layer(
     >>> layer.name, len(layer.data) == len(fits)
     ('spots', True)
     """
-    if not isinstance(fits, SpotFits):
-        raise TypeError(f"fits must be SpotFits, such as localize returns; got {fits!r}")
+    fits = on_host(fits)
     _check_napari()
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from magicgui.widgets import ComboBox, Container, FloatSpinBox, LineEdit, Widget
+from magicgui.widgets import ComboBox, Container, LineEdit, Widget
 from numpy.typing import NDArray
 
 from ..analysis.drift import Drift
@@ -24,7 +24,7 @@ from ..tracking.stage import CoreStage, Stage, StageCalibration
 from ..tracking.tracker import Tracker
 from .fitting.depth_choice import DepthChoice
 from .napari_compat import is_image, is_points
-from .parts.form import explained_rows
+from .parts.form import explained_rows, spin_row
 from .parts.layout import fill
 
 if TYPE_CHECKING:
@@ -277,16 +277,10 @@ class TrackForm:
         self.fiducials = ComboBox(
             label="Fiducials", choices=self._fiducials, tooltip=_FIDUCIALS_TIP
         )
-        self.sigma = FloatSpinBox(
-            label="PSF σ [px]", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
-        )
+        self.sigma = spin_row("PSF σ [px]", _SIGMA_TIP, 1.3, 0.3, 50, 0.1)
         self.depth = DepthChoice()
-        self.pixel_size = FloatSpinBox(
-            label="Pixel [nm]", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
-        )
-        self.rate = FloatSpinBox(
-            label="Frames/s", value=200, min=1, max=5000, step=50, tooltip=_RATE_TIP
-        )
+        self.pixel_size = spin_row("Pixel [nm]", _PIXEL_TIP, 100, 1, 100_000)
+        self.rate = spin_row("Frames/s", _RATE_TIP, 200, 1, 5000, 50)
         self.trouble = ComboBox(label="In trouble", choices=(_HOLD, _END), tooltip=_TROUBLE_TIP)
         self.log = LineEdit(label="Log", tooltip=_LOG_TIP)
         z_from = Container[Widget](layout="horizontal", label="z from", tooltip=_DEPTH_TIP)

@@ -13,7 +13,6 @@ from qtpy.QtWidgets import QGridLayout, QWidget
 
 from ..tracking.displacement import allan_deviation, power_spectrum
 from ..tracking.session import Snapshot
-from .parts.layout import explain
 from .parts.plots import BLUE, GREEN, ORANGE, Band, Plot
 
 #: Frames that are drawn, and those of a spectrum: at most and at least.
@@ -32,13 +31,10 @@ class TrackPlots(QWidget):
         super().__init__()
         # The import takes a second, in which the first spectrum would delay the tracking.
         Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
-        self.displacement = Plot("time [s]", "drift [nm]")
-        self.spectrum = Plot("f [Hz]", "nm²/Hz")
-        self.allan = Plot("τ [s]", "Allan [nm]")
-        self.health = Plot("fiducial", "used [%]")
-        explain(self.displacement, "Displacement", _DISPLACEMENT_TIP)
-        explain(self.spectrum, "Power spectrum", _SPECTRUM_TIP)
-        explain(self.allan, "Allan deviation", _ALLAN_TIP)
+        self.displacement = Plot("time [s]", "drift [nm]", "Displacement", _DISPLACEMENT_TIP)
+        self.spectrum = Plot("f [Hz]", "nm²/Hz", "Power spectrum", _SPECTRUM_TIP)
+        self.allan = Plot("τ [s]", "Allan [nm]", "Allan deviation", _ALLAN_TIP)
+        self.health = Plot("fiducial", "used [%]", "Fiducials", f"<p>{_HEALTH_TIP}</p>")
         self._bands = {name: Band(self.displacement, color, 1) for name, color in _COLORS}
         self.lines = {name: band.line for name, band in self._bands.items()}
         self._spectra = {name: self.spectrum.plot(pen=color) for name, color in _COLORS}
@@ -50,7 +46,6 @@ class TrackPlots(QWidget):
         self.bars = pg.BarGraphItem(x=[], height=[], width=0.8, brush=BLUE)
         self.health.addItem(self.bars)
         self.health.setYRange(0, 100)
-        explain(self.health, "Fiducials", f"<p>{_HEALTH_TIP}</p>")
         self._lay_out()
 
     def _lay_out(self) -> None:

@@ -16,7 +16,7 @@ from psfs import measured_psf
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import detect, detect_volumes, rendering, roi_kernels
+from napari_spotfit.engine.cuda import crowd_fits, detect, detect_volumes, rendering, roi_kernels
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -128,6 +128,13 @@ def test_rendering_compiles_without_a_word(architecture, channels, gaussian):
     made = build(architecture, {"pictures": source("cuda/rendering.cu")}, given)["pictures"]
     assert (made.log, len(made.usage)) == ("", len(rendering.KERNELS))
     assert not any(usage.stack for usage in made.usage)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_joint_fits_compile_without_a_word(architecture):
+    given = options(**crowd_fits.macros(2 + ARCHITECTURES.index(architecture) % 2))
+    made = build(architecture, {"crowds": source("cuda/joint.cu")}, given)["crowds"]
+    assert (made.log, len(made.usage)) == ("", 1)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

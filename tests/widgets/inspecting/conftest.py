@@ -5,8 +5,8 @@ from inspector import docked
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    return open_viewer(show=True)
+def viewer(shown_viewer):
+    return shown_viewer
 
 
 @pytest.fixture

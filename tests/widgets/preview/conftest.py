@@ -10,8 +10,8 @@ from napari_spotfit import localize
 
 
 @pytest.fixture
-def viewer(open_viewer):
-    viewer = open_viewer(show=True)
+def viewer(shown_viewer):
+    viewer = shown_viewer
     viewer.window.resize(1280, 800)
     return viewer
 

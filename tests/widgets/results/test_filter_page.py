@@ -13,8 +13,8 @@ from spot_table import add_spots, dock
 from napari_spotfit import StopCondition
 
 
-def test_dragging_a_handle_hides_spots(open_viewer, qtbot):
-    viewer = open_viewer(show=True)
+def test_dragging_a_handle_hides_spots(shown_viewer, qtbot):
+    viewer = shown_viewer
     layer = add_spots(viewer)
     spots = dock(viewer)
     settle()
@@ -157,8 +157,8 @@ def test_the_axis_is_no_longer_than_limits_ask_for(spots, layer, qtbot):
 
 
 @pytest.mark.parametrize("value", [0.123456, -123456.0, 1.5e-5, -1.2e15 / 8, 1234.5])
-def test_limits_are_shown_entirely(open_viewer, value):
-    viewer = open_viewer(show=True)
+def test_limits_are_shown_entirely(shown_viewer, value):
+    viewer = shown_viewer
     add_spots(viewer)
     spots = dock(viewer)
     box = spots.filters.histogram.high
@@ -179,9 +179,9 @@ def test_the_first_digits_of_a_long_limit_are_seen(spots, layer):
     assert box.lineEdit().cursorPosition() == 0
 
 
-def test_the_parts_are_never_cut_off(open_viewer, qtbot):
+def test_the_parts_are_never_cut_off(shown_viewer, qtbot):
     """Beside each other they need more width where the legend has long lines."""
-    viewer = open_viewer(show=True)
+    viewer = shown_viewer
     layer = add_spots(viewer)
     page = dock(viewer).filters
     # With the theme, and a width that no layout gives it.

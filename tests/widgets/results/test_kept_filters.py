@@ -74,8 +74,8 @@ def test_a_filter_whose_feature_is_gone_is_dropped(spots, layer):
     assert "photons [counts]" not in titles(spots)
 
 
-def test_another_layer_gets_the_same_filters(open_viewer, qtbot):
-    viewer = open_viewer(show=True)
+def test_another_layer_gets_the_same_filters(shown_viewer, qtbot):
+    viewer = shown_viewer
     other = viewer.add_layer(to_points_layer(make_fits(90, seed=5)))
     other.name = "this & that"
     other.features = other.features.drop(columns="photons")

@@ -54,8 +54,8 @@ def draw_gate(page, corners):
 
 
 @pytest.mark.parametrize("physical", [False, True])
-def test_a_lasso_hides_what_is_outside(open_viewer, physical, qtbot):
-    viewer = open_viewer(show=True)
+def test_a_lasso_hides_what_is_outside(shown_viewer, physical, qtbot):
+    viewer = shown_viewer
     layer = add_spots(viewer)
     spots = dock(viewer)
     spots.resize(1000, 400)

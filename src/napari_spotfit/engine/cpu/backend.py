@@ -15,6 +15,7 @@ from ...settings.validation import ROI_MAX
 from .. import threads
 from ..backend import Columns, Load, lend
 from ..block import Block, Positions
+from ..crowds import Crowds
 from ..detection.candidates import (
     Candidates,
     Maxima,
@@ -35,6 +36,7 @@ from ..detection.detection_settings import (
 )
 from ..fit_job import FitJob
 from ..kernel_arguments import address
+from . import crowd_fits
 from .block_fits import CpuFitter
 from .layouts import DetectionSettings
 from .library import load
@@ -256,6 +258,10 @@ class Cpu:
         fitter.release_maps()
         idle.append(fitter)
         return columns
+
+    def fit_crowds(self, block: Block, crowds: Crowds) -> NDArray[np.void]:
+        """Fit spots together, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        return crowd_fits.fit_crowds(block, crowds)
 
     def fitter(self, job: FitJob) -> CpuFitter:
         """Prepare fits that are made again and again."""

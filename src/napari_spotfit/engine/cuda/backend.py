@@ -16,16 +16,18 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...images.arrays import is_on_device, to_native
 from ...settings.settings import Settings
 from ..backend import Columns, Load, Unfinished, cuda_errors, lend
 from ..block import Block, Positions
 from ..cpu.library import load
+from ..crowds import Crowds
 from ..detection.candidates import Candidates
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
-from . import detect, fit, transfer
+from . import crowd_fits, detect, fit, transfer
 from .block_fits import DeviceFits
 from .few_fits import FewFits, is_few
 
@@ -110,6 +112,13 @@ class Gpus:
 
         found: Columns = self._call(fit_on_device, self._uploaded(block))
         return found
+
+    def fit_crowds(self, block: Block, crowds: Crowds) -> NDArray[np.void]:
+        """Fit spots together, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        spots: NDArray[np.void] = self._call(
+            crowd_fits.fit_crowds, self._uploaded(block), block, crowds
+        )
+        return spots
 
     def fitter(self, job: FitJob) -> GpuFitter:
         """Prepare a fit that is repeated often."""

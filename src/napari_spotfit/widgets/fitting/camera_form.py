@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QPushButton
 
 from ...estimation.image_estimates import MeasuredNoise
 from ...models.estimators import ESTIMATORS
@@ -18,7 +17,7 @@ from ..layers.maps import ROLES, LayerMaps, layer_maps
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
-from ..parts.layout import explain
+from ..parts.layout import button, explain
 from ..parts.work import Latest
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ class CameraForm(QObject):
             viewer.layers, is_image, nothing="from the variance", optional=True
         )
         #: Offers the gain that the image suggests.
-        self.gain_button = QPushButton()
-        self.gain_button.setToolTip(_GAIN_TIP)
+        self.gain_button = button("", _GAIN_TIP)
         self.gain_button.hide()
         for choice in self._choices().values():
             choice.changed.connect(self._on_changed)
@@ -248,12 +246,12 @@ class GainOffer(QObject):
         self.asked.emit()
 
     def _show(self) -> None:
-        found, button = self._suggested(), self._camera.gain_button
+        found, offer = self._suggested(), self._camera.gain_button
         if found:
             text = f"Use {found['gain']:g} counts/e⁻ of the image"
-            button.setText(text)
-            button.setAccessibleName(text)
-        button.setVisible(bool(found))
+            offer.setText(text)
+            offer.setAccessibleName(text)
+        offer.setVisible(bool(found))
 
     def _use(self) -> None:
         self._camera.controls.put(self._suggested())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QWidget
 
 from ..layers.points import is_preview
 from ..parts.layout import button, fill, sentence
@@ -218,9 +218,8 @@ class AdviceLine(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.label, self.button = sentence(), QPushButton()
+        self.label, self.button = sentence(), button("", slot=self._on_clicked)
         self._advice: Advice | None = None
-        self.button.clicked.connect(self._on_clicked)
         fill(QHBoxLayout(self), (self.label, 1), self.button)
         self.hide()
 

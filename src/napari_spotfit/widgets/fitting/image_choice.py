@@ -12,7 +12,6 @@ from qtpy.QtGui import QKeyEvent
 from qtpy.QtWidgets import (
     QListWidget,
     QListWidgetItem,
-    QPushButton,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -21,7 +20,7 @@ from qtpy.QtWidgets import (
 from ..layers.images import image_of, is_raw
 from ..layers.points import is_preview, is_result
 from ..parts.docking import Follower
-from ..parts.layout import explain, fill, sentence
+from ..parts.layout import button, explain, fill, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -70,10 +69,8 @@ class ImageChoice(QWidget):
         self._list, self._selection = Follower(self._refresh), Follower(self.follow)
         self.rows, self.skipped = _Rows(), sentence()
         #: Keeps the ticks, whichever layers are selected.
-        self.pin = QPushButton("Pin")
-        self.pin.setCheckable(True)
+        self.pin = button("Pin", _PIN_TIP, name="Pin the images", checkable=True)
         explain(self.rows, "Images", IMAGE_TIP)
-        explain(self.pin, "Pin the images", _PIN_TIP)
         self.setFocusProxy(self.rows)
         self.skipped.hide()
         fill(QVBoxLayout(self), self.rows, self.skipped, spacing=2)

@@ -28,7 +28,7 @@ from ..layers.images import bind_image, image_of, images_for
 from ..layers.points import is_preview, is_result, width_of
 from ..parts.boxes import Choice
 from ..parts.color_legend import BarOnCanvas, ColorBar
-from ..parts.layout import HEADING, Label, add_action, explain, fill, sentence
+from ..parts.layout import HEADING, Label, add_action, button, fill, sentence
 from ..parts.messages import number
 from ..table.features import read_units
 from ..table.legend import CanvasLegend, Legend
@@ -99,11 +99,9 @@ class ResultPanel(QWidget):
         self.layer: Points | None = None
         self._seen: _Colors | None = None
         #: How many spots are good; unfolds the panel.
-        self.heading = QPushButton()
-        self.heading.setCheckable(True)
+        self.heading = button("", _HEADING_TIP, checkable=True)
         self.heading.setStyleSheet(HEADING)
         self.heading.setMinimumWidth(120)
-        self.heading.setToolTip(_HEADING_TIP)
         self.title = QElidingLabel()
         # Names are the user's: what looks like HTML in them is none.
         self.title.setTextFormat(Qt.TextFormat.PlainText)
@@ -379,8 +377,8 @@ class ImageTie(QWidget):
         super().__init__()
         self._viewer = viewer
         self._layer: Points | None = None
-        self.label, self.button = sentence(), QPushButton("Choose it")
-        explain(self.button, "Choose the image of these spots", _TIE_TIP)
+        name, self.label = "Choose the image of these spots", sentence()
+        self.button = button("Choose it", _TIE_TIP, name=name)
         menu = QMenu(self.button)
         menu.aboutToShow.connect(self._fill)
         self.button.setMenu(menu)

@@ -15,7 +15,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
-    QPushButton,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -28,7 +27,7 @@ from ..layers.images import depth_axis, in_its_axes, is_volume
 from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
-from ..parts.layout import HEADING, explain, fill, sentence
+from ..parts.layout import HEADING, button, fill, sentence
 from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..preview.detection_panel import DetectionPanel
@@ -98,13 +97,16 @@ class SettingsPanel(QWidget):
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
         self._following = (self.image, self.limit, self.camera, self.model)
-        self.estimate_button = QPushButton("Estimate")
+        self.estimate_button = button("Estimate", _ESTIMATE_TIP, name="Estimate the PSF's σ")
         #: Each clears a box whose value is estimated when empty; visible while it has a number.
         self.automatic_buttons = {
-            name: QPushButton("Auto")
+            name: button(
+                "Auto", _AUTOMATIC_TIP, partial(self.controls.put, {name: None}),
+                f"{about.label} automatic",
+            )
             for name, about in parameters().items()
             if about.automatic is not None
-        }
+        }  # fmt: skip
         #: Why σ could not be estimated, and doubts about the noise.
         self.psf_warning = _soft_label()
         self.device, self.why_no_gpu = sentence(), _soft_label()
@@ -114,9 +116,8 @@ class SettingsPanel(QWidget):
         #: All other controls; above them is the first row, for what others have to add.
         self.advanced, self.first_folded = QCollapsible("", None, QIcon(), QIcon()), QHBoxLayout()
         #: What is not at its default, and a button that resets it.
-        self.changes, self.reset_button = _soft_label(), QPushButton("Reset")
+        self.changes, self.reset_button = _soft_label(), button("Reset", _RESET_TIP, self.reset)
         self._lay_out()
-        self.reset_button.clicked.connect(self.reset)
         self.changed.connect(self._show_changes)
         self.maps_changed.connect(self._show_changes)
         for rows in (self.controls.first, self.controls.folded):
@@ -132,8 +133,7 @@ class SettingsPanel(QWidget):
         self.controls["threshold"].changed.connect(self._on_threshold)
         self.image.changed.connect(self._on_image)
         self._on_image()
-        for name, button in self.automatic_buttons.items():
-            button.clicked.connect(partial(self.controls.put, {name: None}))
+        for name in self.automatic_buttons:
             self.controls[name].changed.connect(self._show_automatic)
         self._show_automatic()
         self._show_changes()
@@ -255,7 +255,6 @@ class SettingsPanel(QWidget):
         self._add_rows()
         self._fold()
         self.middle.setContentsMargins(0, 0, 0, 0)
-        self.reset_button.setToolTip(_RESET_TIP)
         heading = fill(QHBoxLayout(), (self.advanced.toggleButton(), 1), self.reset_button)
         parts = (self.controls.first.native, self.middle, heading, self.changes, self.advanced)
         fill(QVBoxLayout(self), *parts, 1, margins=(0, 0, 6, 0))
@@ -266,10 +265,8 @@ class SettingsPanel(QWidget):
         form.row_below("", "Images", self.image, IMAGE_TIP, self.image.pin)
         form.row_below("", "Search in", self.limit, _LIMIT_TIP)
         self._frames_row = form.row_below("", "Axes", self.frames, _FRAMES_TIP)
-        explain(self.estimate_button, "Estimate the PSF's σ", _ESTIMATE_TIP)
-        for name, button in self.automatic_buttons.items():
-            explain(button, f"{parameters()[name].label} automatic", _AUTOMATIC_TIP)
-            form.beside(name, button)
+        for name, automatic in self.automatic_buttons.items():
+            form.beside(name, automatic)
         form.below("sigma", self.estimate_button)
         form.below("false_spots", self.psf_warning)
         self.model.add_rows()
@@ -303,8 +300,8 @@ class SettingsPanel(QWidget):
         rows.setMaximumHeight(_ANY_HEIGHT)
 
     def _show_automatic(self) -> None:
-        for name, button in self.automatic_buttons.items():
-            button.setVisible(self.controls[name].value is not None)
+        for name, automatic in self.automatic_buttons.items():
+            automatic.setVisible(self.controls[name].value is not None)
 
     def _show_changes(self) -> None:
         """Name what is not at its default, whenever it was set."""

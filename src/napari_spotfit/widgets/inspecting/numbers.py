@@ -13,7 +13,6 @@ from qtpy.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLabel,
-    QPushButton,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -29,7 +28,7 @@ from ...results.numbers import MISSING, PixelSize, with_error
 from ...settings.settings import parameters
 from ..layers.appearance import STOP_COLORS
 from ..parts.color_legend import Ring
-from ..parts.layout import Label, explain, fill
+from ..parts.layout import Label, button, fill
 from .spot import Spot
 
 _TIP = (
@@ -176,9 +175,7 @@ class Numbers(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._table, self._grid = "", LabelRows(stretched=2)
-        self.copy_button = QPushButton("Copy")
-        explain(self.copy_button, "Copy the numbers", _COPY_TIP)
-        self.copy_button.clicked.connect(self.copy)
+        self.copy_button = button("Copy", _COPY_TIP, self.copy, "Copy the numbers")
         fill(QVBoxLayout(self), self._grid, 1)
 
     @property

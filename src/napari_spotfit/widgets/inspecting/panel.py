@@ -12,7 +12,6 @@ from qtpy.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
     QLabel,
-    QPushButton,
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
@@ -24,7 +23,7 @@ from superqt import QElidingLabel
 
 from ...models.estimators import ESTIMATORS
 from ..layers.appearance import good_rows
-from ..parts.layout import Label, explain, fill, scroll_upright, sentence
+from ..parts.layout import Label, button, explain, fill, scroll_upright, sentence
 from ..parts.messages import number
 from ..parts.work import delayed
 from .numbers import Comparison, Numbers, Verdict
@@ -76,15 +75,14 @@ class InspectPanel(QWidget):
         self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.title.setToolTip(_ROW_TIP)
         self.doubtful = DoubtfulSteps()
-        self.refit_button = QPushButton("Refit")
-        self.refit_button.setCheckable(True)
-        explain(self.refit_button, "Fit again with other settings", _REFIT_TIP)
+        name = "Fit again with other settings"
+        self.refit_button = button("Refit", _REFIT_TIP, name=name, checkable=True)
         self.refit, self.comparison = RefitBar(), Comparison()
         self._new_pictures: Pictures | None = None
         self.verdict, self.numbers = Verdict(), Numbers()
-        for button in (self.refit_button, self.numbers.copy_button):
-            button.setStyleSheet(_LOW)
-            button.setFixedHeight(button.fontMetrics().height())
+        for low in (self.refit_button, self.numbers.copy_button):
+            low.setStyleSheet(_LOW)
+            low.setFixedHeight(low.fontMetrics().height())
         self.pictures, self.profiles = Pictures(), Profiles()
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
         self.excluded = _sentence()
@@ -298,16 +296,16 @@ class DoubtfulSteps(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.back, self.on, self.count = QToolButton(), QToolButton(), Label()
-        for button, text, which, key, step in (
+        for arrow, text, which, key, step in (
             (self.back, "◀", "previous", "Page Up", -1),
             (self.on, "▶", "next", "Page Down", 1),
         ):
-            button.setText(text)
-            button.setStyleSheet(_LOW_TOOL)
+            arrow.setText(text)
+            arrow.setStyleSheet(_LOW_TOOL)
             # No higher than the title, beside which they stand.
-            button.setFixedHeight(button.fontMetrics().height())
-            explain(button, f"{which.capitalize()} doubtful spot", _STEP_TIP.format(which, key))
-            button.clicked.connect(lambda checked=False, step=step: self.asked.emit(step))
+            arrow.setFixedHeight(arrow.fontMetrics().height())
+            explain(arrow, f"{which.capitalize()} doubtful spot", _STEP_TIP.format(which, key))
+            arrow.clicked.connect(lambda checked=False, step=step: self.asked.emit(step))
         fill(QHBoxLayout(self), self.back, self.count, self.on, spacing=4)
 
     def show_place(self, layer: Points, row: int | None) -> None:
@@ -317,5 +315,5 @@ class DoubtfulSteps(QWidget):
         listed = row is not None and place < len(rows) and rows[place] == row
         count = f"{number(len(rows))} doubtful"
         self.count.setText(f"{number(place + 1)} of {count}" if listed else count)
-        for button in (self.back, self.on):
-            button.setEnabled(len(rows) > 0)
+        for arrow in (self.back, self.on):
+            arrow.setEnabled(len(rows) > 0)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtCore import QSignalBlocker, QSize, Qt, Signal
 from qtpy.QtGui import QKeyEvent, QResizeEvent, QValidator
 from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip
 
@@ -125,9 +125,8 @@ class NumberBox(QDoubleSpinBox):
 
     def show_number(self, value: float | None) -> None:
         """Show a number, or None, without emitting ``changed``."""
-        self.blockSignals(True)
-        self.put(value)
-        self.blockSignals(False)
+        with QSignalBlocker(self):
+            self.put(value)
         self._show_unit()
         self._show_start()
 

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from qtpy.QtCore import (
+    QEvent,
+    QObject,
+    QPoint,
+    QRect,
+    QRectF,
+    QSignalBlocker,
+    QSize,
+    Qt,
+    QTimer,
+    Signal,
+)
 from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
@@ -73,9 +84,8 @@ class ColorBar(QWidget):
             return
         low, high = limits
         self._put(float(low), float(high))
-        self.auto.blockSignals(True)
-        self.auto.setChecked(layer.metadata.get("face_limits") is None)
-        self.auto.blockSignals(False)
+        with QSignalBlocker(self.auto):
+            self.auto.setChecked(layer.metadata.get("face_limits") is None)
         self._gradient.show_map(layer.face_colormap.map)
 
     def _put(self, low: float, high: float) -> None:

@@ -7,7 +7,7 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from magicgui.widgets import CheckBox, ComboBox, Container, Widget, create_widget
+from magicgui.widgets import CheckBox, ComboBox, Container, FloatSpinBox, Widget, create_widget
 from magicgui.widgets.bases import BaseValueWidget, ValuedContainerWidget
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QBoxLayout, QComboBox, QLabel, QWidget
@@ -311,6 +311,13 @@ def put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> Non
     layout.setStretchFactor(row.native, 1)
     for widget in widgets:
         layout.addWidget(widget, stretch)
+
+
+def spin_row(
+    label: str, tip: str, value: float, least: float, most: float, step: float = 1
+) -> FloatSpinBox:
+    """Return a number of a form, between two ends."""
+    return FloatSpinBox(label=label, tooltip=tip, value=value, min=least, max=most, step=step)
 
 
 def rows_of(controls: Iterable[Widget]) -> Container[Widget]:

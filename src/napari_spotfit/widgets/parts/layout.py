@@ -35,7 +35,7 @@ HEADING = (
     "background: none } QPushButton:focus { border: 1px solid palette(highlight) }"
 )
 _Box = TypeVar("_Box", bound=QBoxLayout)
-_Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
+LayoutPart = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
 #: Height in pixels of the frame that the viewer's theme draws around what scrolls.
 _FRAME = 2
 #: From this width in pixels on two parts may stand side by side, and where there is less height
@@ -45,7 +45,7 @@ _WIDE, _LOW, _NARROW = 640, 330, 520
 
 def fill(
     box: _Box,
-    *parts: _Part,
+    *parts: LayoutPart,
     margins: tuple[int, int, int, int] = (0, 0, 0, 0),
     spacing: int | None = None,
 ) -> _Box:
@@ -87,12 +87,18 @@ def flow(*groups: Iterable[QWidget]) -> QFlowLayout:
 
 
 def button(
-    text: str, tip: str, slot: Callable[[], object] | None = None, name: str = ""
+    text: str,
+    tip: str = "",
+    slot: Callable[[], object] | None = None,
+    name: str = "",
+    *,
+    checkable: bool = False,
 ) -> QPushButton:
     """Return a button with a tooltip, and a name for screen readers if its text says too little."""
     made = QPushButton(text)
-    made.setToolTip(tip if tip.startswith("<") else f"<p>{tip}</p>")
+    made.setToolTip(tip if tip.startswith("<") or not tip else f"<p>{tip}</p>")
     made.setAccessibleName(name)
+    made.setCheckable(checkable)
     if slot is not None:
         made.clicked.connect(lambda: slot())
     return made
@@ -131,7 +137,7 @@ class TwoParts(QSplitter):
     """
 
     def __init__(
-        self, parent: QWidget, first: Iterable[_Part], second: QWidget, shares: tuple[int, int]
+        self, parent: QWidget, first: Iterable[LayoutPart], second: QWidget, shares: tuple[int, int]
     ):
         super().__init__(Qt.Orientation.Vertical)
         column = QWidget()

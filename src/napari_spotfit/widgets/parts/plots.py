@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, Signal
 from qtpy.QtGui import QColor
 
+from .layout import explain
+
 #: Colours that show on dark and on light; after Okabe & Ito, for all kinds of colour vision.
 BLUE, ORANGE, GREEN = "#56b4e9", "#e69f00", "#009e73"
 GREY = QColor(128, 128, 128)
@@ -26,6 +28,10 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
     ----------
     x, y : str
         Labels of the axes.
+    name, tip : str
+        Its name for screen readers, and its tooltip.
+    height : int
+        The least height in pixels, with axes.
     """
 
     #: Text has another colour.
@@ -33,8 +39,10 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
     #: Whether there are axes: Qt sends events of colours before.
     _made = False
 
-    def __init__(self, x: str = "", y: str = ""):
+    def __init__(self, x: str = "", y: str = "", name: str = "", tip: str = "", height: int = 0):
         super().__init__()
+        explain(self, name, tip)
+        self.setMinimumHeight(height)
         self._painted: tuple[QColor, QColor] | None = None
         self._made = True
         self.setMouseEnabled(False, False)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from qtpy.QtCore import QObject
-from qtpy.QtWidgets import QCheckBox, QPushButton
+from qtpy.QtWidgets import QCheckBox
 
 from ..layers.points import is_result
 from ..napari_compat import camera_of
 from ..parts.docking import Keys
+from ..parts.layout import button, explain
 from .picker import Picker, Press, Source
 
 if TYPE_CHECKING:
@@ -85,16 +86,17 @@ class PickControls(QObject):
         super().__init__(parent)
         self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
         self._noise = noise
-        self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
-        self.undo, self.redo = QPushButton("Undo"), QPushButton("Redo")
+        self.click = button("Fit on click", _CLICK_TIP, name="Fit on click", checkable=True)
+        self.snap = QCheckBox("Snap")
+        self.snap.setChecked(True)
+        explain(self.snap, "Snap to the brightest spot", _SNAP_TIP)
+        self.undo = button("Undo", slot=history.undo, name="Undo")
+        self.redo = button("Redo", slot=history.redo, name="Redo")
         self._history = history
         self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.missed.emit)
         self._keys = DeleteKey(viewer, self._remove_selected)
-        self._explain()
         self.click.toggled.connect(self._on_click)
-        self.undo.clicked.connect(history.undo)
-        self.redo.clicked.connect(history.redo)
         history.changed.connect(self._on_changed)
         self._on_changed()
 
@@ -135,26 +137,13 @@ class PickControls(QObject):
 
     def _on_changed(self) -> None:
         last, following = self._history.last, self._history.next
-        for button, tip, what, none in (
+        for step, tip, what, none in (
             (self.undo, _UNDO_TIP, last, "the last change"),
             (self.redo, _REDO_TIP, following, "it"),
         ):
-            button.setEnabled(bool(what))
-            button.setVisible(bool(what))
-            button.setToolTip(tip.format(html.escape(what) or none))
-
-    def _explain(self) -> None:
-        self.click.setCheckable(True)
-        self.snap.setChecked(True)
-        self.click.setToolTip(_CLICK_TIP)
-        self.snap.setToolTip(_SNAP_TIP)
-        for control, name in (
-            (self.click, "Fit on click"),
-            (self.snap, "Snap to the brightest spot"),
-            (self.undo, "Undo"),
-            (self.redo, "Redo"),
-        ):
-            control.setAccessibleName(name)
+            step.setEnabled(bool(what))
+            step.setVisible(bool(what))
+            step.setToolTip(tip.format(html.escape(what) or none))
 
 
 class PickMouse:

@@ -229,7 +229,7 @@ class DetectionPanel(QWidget):
         explain(self.slider, "Where noise ends, logarithmic", _SLIDER_TIP)
         guard_wheel(self.slider)
         explain(self.count, "Spots of the frame", _COUNT_TIP)
-        self.plot = Plot(self._axis.title)
+        self.plot = Plot(self._axis.title, "", "Heights of the maxima", _PLOT_TIP)
         self.line = pg.InfiniteLine(
             angle=90, movable=True, pen=pg.mkPen(_LINE, width=2), hoverPen=pg.mkPen(_HOVER, width=4)
         )
@@ -333,7 +333,6 @@ class DetectionPanel(QWidget):
 
     def _lay_out(self) -> None:
         self.plot.setFixedHeight(_HEIGHT)
-        explain(self.plot, "Heights of the maxima", _PLOT_TIP)
         self.plot.hideAxis("left")
         self.plot.getAxis("bottom").setStyle(tickLength=4, tickTextOffset=4)
         self.plot.getAxis("bottom").setHeight(_AXIS_HEIGHT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +21,7 @@ from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
 from ..layers.result_layers import put_fits
 from ..parts.boxes import Choice, NumberBox
-from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
+from ..parts.layout import Label, ask_to_save, button, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
@@ -111,17 +111,18 @@ class AfterPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
         super().__init__(spots)
         self._viewer, self._history = viewer, history
-        self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP)
+        self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP, self.take)
         self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames", value=1)
-        self.drift = _StepRow("Drift", "Subtract", _DRIFT_TIP)
+        self.drift = _StepRow("Drift", "Subtract", _DRIFT_TIP, self.take)
         self.method = Choice("Method", _METHOD_TIP, _METHODS)
         self.plot = DriftPlot()
-        self.precision = _StepRow("Precision and resolution", "Measure", _PRECISION_TIP)
-        self.rings = Plot("periods per px", "correlation")
+        self.precision = _StepRow("Precision and resolution", "Measure", _PRECISION_TIP, self.take)
+        name = "Correlation of two halves"
+        self.rings = Plot("periods per px", "correlation", name, _RINGS_TIP)
         self._ring_curve = pg.PlotDataItem(pen=pg.mkPen(BLUE, width=1.5))
         self.rings.addItem(self._ring_curve)
         self.rings.addItem(pg.InfiniteLine(1 / 7, 0, pen=pg.mkPen(GREY)))
-        self.image = _StepRow("Image", "Render", _RENDER_TIP)
+        self.image = _StepRow("Image", "Render", _RENDER_TIP, self.take)
         self.by = Choice("Width", _BY_TIP, _WIDTHS)
         self.one_width = NumberBox(_WIDTH, sample="0.00 px", value=0.1)
         self.colours = Choice("Colour", _COLOUR_TIP, (_NOTHING, "a quantity"))
@@ -325,10 +326,6 @@ class AfterPage(Page):
             self.save_to(chosen[0])
 
     def _connect(self) -> None:
-        self.merge.button.clicked.connect(lambda: self.take([self.merge]))
-        self.drift.button.clicked.connect(lambda: self.take([self.drift]))
-        self.precision.button.clicked.connect(lambda: self.take([self.precision]))
-        self.image.button.clicked.connect(lambda: self.take([self.image]))
         self.by.activated.connect(self._on_looks)
         self.one_width.changed.connect(self._on_looks)
         self.colours.activated.connect(self._on_looks)
@@ -341,7 +338,6 @@ class AfterPage(Page):
 
     def _lay_out(self) -> None:
         self.rings.setMinimumSize(*_LEAST)
-        explain(self.rings, "Correlation of two halves", _RINGS_TIP)
         self.precision.lay_out()
         self.drift.lay_out((self.method,))
         self.merge.lay_out((Label(_DARK.label), self.dark_frames))
@@ -354,15 +350,17 @@ class AfterPage(Page):
         )
         rows = fill(QVBoxLayout(), *self._rows, 1, spacing=4)
         body = fill(QHBoxLayout(), (rows, 3), (self.plot, 2), (self.rings, 2))
-        fill(QVBoxLayout(self), (body, 1), self.hint, ends, margins=(6, 6, 6, 6), spacing=4)
+        self.fill((body, 1), self.hint, ends)
 
 
 class _StepRow(QWidget):
-    """A step: its tick, what can be set, and its button."""
+    """A step: its tick, what can be set, and the button that takes it alone."""
 
-    def __init__(self, title: str, verb: str, tip: str):
+    def __init__(
+        self, title: str, verb: str, tip: str, take: Callable[[Sequence[_StepRow]], object]
+    ):
         super().__init__()
-        self.box, self.button = QCheckBox(title), button(verb, tip)
+        self.box, self.button = QCheckBox(title), button(verb, tip, lambda: take([self]))
         self.box.setChecked(True)
         self.box.setToolTip(tip)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
@@ -28,7 +28,7 @@ from ..layers.images import PLACE, events_of, full_resolution, pixel_size, plane
 from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice
 from ..parts.docking import Follower
-from ..parts.layout import Label, explain, fill, sentence
+from ..parts.layout import Label, button, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
@@ -97,7 +97,7 @@ class CellsPage(Page):
         title = "Feature that is added up for each cell"
         self.feature = FeatureChoice(spots, "photons", title, _FEATURE_TIP)
         self.hint, self.view = sentence(), NumbersTable("Spots per cell", _TABLE_TIP)
-        self.color_button = QPushButton("Colour cells by count")
+        self.color_button = button("Colour cells by count", _COLOR_TIP, checkable=True)
         self.export = TableExport(self._named, "the table")
         self.work = Latest(self, self._on_done, self._show_nothing)
         self._places, self._pixels = Follower(self._ask_soon), Follower(self._on_pixels)
@@ -268,19 +268,9 @@ class CellsPage(Page):
     def _lay_out(self) -> None:
         explain(self.labels, "Labels layer with the cells", _LAYER_TIP)
         self.hint.setToolTip("<p>The spots that are shown, and where they lie.</p>")
-        self.color_button.setCheckable(True)
-        self.color_button.setToolTip(_COLOR_TIP)
         choice = fill(QHBoxLayout(), (self.labels, 1), Label("with"), (self.feature, 1))
         buttons = fill(QHBoxLayout(), self.color_button, 1, self.export)
-        fill(
-            QVBoxLayout(self),
-            choice,
-            self.hint,
-            (self.view, 1),
-            buttons,
-            margins=(6, 6, 6, 6),
-            spacing=4,
-        )
+        self.fill(choice, self.hint, (self.view, 1), buttons)
 
 
 def _count(

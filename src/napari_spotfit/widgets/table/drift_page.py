@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
@@ -20,7 +20,7 @@ from ..layers.history import History
 from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
-from ..parts.layout import Label, ask_to_save, button, explain, fill, flow
+from ..parts.layout import Label, ask_to_save, button, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
@@ -44,10 +44,9 @@ class DriftPlot(Plot):
     """Draws drift along y and x with its errors, and is hidden without one."""
 
     def __init__(self) -> None:
-        super().__init__("frame", "drift [px]")
+        super().__init__("frame", "drift [px]", "Drift over the frames", _TIP)
         self.curves = [Band(self, color) for color in (BLUE, ORANGE)]
         self.setMinimumSize(*_LEAST)
-        explain(self, "Drift over the frames", _TIP)
 
     def show_drift(self, drift: Drift | None, units: Units) -> None:
         """Draw a drift in some units."""
@@ -268,10 +267,7 @@ class DriftPage(Page):
             (Label(_SHARE.label), self.share, self.find_button),
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
-        fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0, buttons,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        self.fill(choice, self.hint, (self.plot, 1), 0, buttons)
 
 
 def _find(

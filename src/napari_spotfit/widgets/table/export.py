@@ -18,7 +18,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QMenu,
     QProgressBar,
-    QPushButton,
     QStackedWidget,
     QWidget,
 )
@@ -282,16 +281,16 @@ class ExportBar(QStackedWidget):
         self._viewer, self._spots, self._table = viewer, spots, table
         self._run: CsvRun | None = None
         self._copying, self._reporting = Latest(self), Latest(self)
-        self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save")
-        self.cancel_button, self.progress = QPushButton("Cancel"), QProgressBar()
+        self.copy_button = button("Copy", _COPY_TIP, self.copy)
+        self.save_button, self.progress = button("Save", _SAVE_TIP), QProgressBar()
+        tip = "Stop writing; no unfinished file is left."
+        self.cancel_button = button("Cancel", tip, self.cancel)
         self.menu = QMenu(self)
         self.save_shown = QAction("Spots that are shown, as CSV…", self)
         self.save_all = QAction("All spots, as CSV…", self)
         self.save_report = QAction("A report of all spots, as HTML…", self)
         self.menu.addActions([self.save_shown, self.save_all, self.save_report])
         self._lay_out()
-        self.copy_button.clicked.connect(self.copy)
-        self.cancel_button.clicked.connect(self.cancel)
         self.save_shown.triggered.connect(lambda: self._ask_where(everything=False))
         self.save_all.triggered.connect(lambda: self._ask_where(everything=True))
         self.save_report.triggered.connect(self._ask_report)
@@ -412,10 +411,7 @@ class ExportBar(QStackedWidget):
 
     def _lay_out(self) -> None:
         self.setStyleSheet(_LOW_BUTTONS)
-        self.copy_button.setToolTip(_COPY_TIP)
-        self.save_button.setToolTip(_SAVE_TIP)
         self.save_button.setMenu(self.menu)
-        self.cancel_button.setToolTip("<p>Stop writing; no unfinished file is left.</p>")
         self.progress.setFormat("Saving… %p %")
         self.progress.setAccessibleName("Progress of saving")
         for widgets in ((self.copy_button, self.save_button), (self.progress, self.cancel_button)):

@@ -148,7 +148,7 @@ class Histogram(QWidget):
         self._drawn_for: Filters | None = None
         self.feature = FeatureChoice(spots, "sigma", "Feature of the histogram", _FEATURE_TIP)
         self.low, self.high, self.outside = _limit(), _limit(), Label()
-        self.plot = Plot()
+        self.plot = Plot(tip=_PLOT_TIP, height=90)
         empty = {"stepMode": "center", "fillLevel": 0, "pen": None}
         self.all = pg.PlotCurveItem([0, 1], [0], brush=DIM, **empty)
         self.passing = pg.PlotCurveItem([0, 1], [0], brush=BLUE, **empty)
@@ -264,8 +264,6 @@ class Histogram(QWidget):
     def _lay_out(self) -> None:
         explain(self.low, "Lower limit", _LOW_TIP)
         explain(self.high, "Upper limit", _HIGH_TIP)
-        self.plot.setToolTip(_PLOT_TIP)
-        self.plot.setMinimumHeight(90)
         self.outside.hide()
         self.outside.setToolTip(_OUTSIDE_TIP)
         limits = fill(QHBoxLayout(), (self.low, 1), Label("to"), (self.high, 1))

@@ -10,7 +10,7 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import QPointF, QRectF, Qt, Signal
 from qtpy.QtGui import QPainter, QPolygonF
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QLabel
 
 from ...analysis.filters import Filters, Gate
 from ..parts.layout import Label, fill
@@ -131,7 +131,7 @@ class ScatterPage(Page):
             FeatureChoice(spots, first, f"Feature {along}", f"<p>The feature {along}.</p>")
             for first, along in (("sigma", _ACROSS), ("photons", _UP))
         )
-        self.hint, self.plot = Label(), Plot()
+        self.hint, self.plot = Label(), Plot(tip=_PLOT_TIP, height=74)
         self.points = pg.ScatterPlotItem(size=4, pen=None, brush=faint(BLUE, 150))
         self.image = pg.ImageItem(axisOrder="row-major", autoDownsample=False)
         self.marks = pg.ScatterPlotItem(size=11, pen=pg.mkPen(ORANGE, width=2), brush=None)
@@ -247,11 +247,9 @@ class ScatterPage(Page):
             self._spots.select(self._rows[nearest : nearest + 1])
 
     def _lay_out(self) -> None:
-        self.plot.setToolTip(_PLOT_TIP)
-        self.plot.setMinimumHeight(74)
         self.hint.setToolTip(_HINT_TIP)
         row = fill(QHBoxLayout(), (self.up, 1), Label("against"), (self.across, 1))
-        fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)
+        self.fill(row, (self.plot, 1), self.hint, spacing=2)
 
 
 class SubpixelPage(Page):
@@ -265,7 +263,7 @@ class SubpixelPage(Page):
 
     def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self.plot = Plot()
+        self.plot = Plot(tip=_TIP, height=60)
         self.curves = {
             name: pg.PlotCurveItem([0, 1], [0], stepMode="center", pen=pg.mkPen(color, width=2))
             for name, color in _COLORS.items()
@@ -276,20 +274,11 @@ class SubpixelPage(Page):
         self.noise = [pg.InfiniteLine(angle=0, pen=dotted) for _ in range(2)]
         for item in (*self.noise, self.even, *self.curves.values()):
             self.plot.addItem(item)
-        self.plot.setToolTip(_TIP)
-        self.plot.setMinimumHeight(60)
         self.legend, self.words = QLabel(), Label(_WHAT)
         for label in (self.legend, self.words):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
-        fill(
-            QVBoxLayout(self),
-            self.legend,
-            (self.plot, 1),
-            self.words,
-            margins=(6, 6, 6, 6),
-            spacing=2,
-        )
+        self.fill(self.legend, (self.plot, 1), self.words, spacing=2)
         self.rows_due.connect(self.show_rows)
 
     def show_rows(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Qt, Signal
-from qtpy.QtWidgets import QWidget
+from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from ...analysis.filters import Filters
 from ...models.columns import STOP
@@ -19,6 +19,7 @@ from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.selection import select
 from ..parts.boxes import Choice
+from ..parts.layout import LayoutPart, fill
 from ..parts.work import delayed
 from .features import Feature, read_columns, read_units
 
@@ -263,6 +264,10 @@ class Page(QWidget):
         self._new_table = self._new_rows = True
         spots.replaced.connect(self._on_replaced)
         spots.changed.connect(self._on_changed)
+
+    def fill(self, *parts: LayoutPart, spacing: int = 4) -> None:
+        """Put parts one below the other, with a margin around all."""
+        fill(QVBoxLayout(self), *parts, margins=(6, 6, 6, 6), spacing=spacing)
 
     def bind(self) -> None:
         """Follow the viewer."""

@@ -72,7 +72,7 @@ class SummaryPage(Page):
         super().__init__(spots)
         self.words, self.table = sentence(), TextTable(_TITLES, self.fontMetrics().height() + 6)
         self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
-        self.plot = Plot("frame")
+        self.plot = Plot("frame", "", "Plot over frames", _PLOT_TIP, 80)
         pen, brush = pg.mkPen(BLUE, width=1), pg.mkBrush(BLUE)
         self.curve = pg.PlotDataItem(
             pen=pen, symbol="o", symbolSize=4, symbolPen=None, symbolBrush=brush, connect="finite"
@@ -198,10 +198,8 @@ class SummaryPage(Page):
         cast(QHeaderView, self.table.verticalHeader()).show()
         explain(self.table, "Medians and spreads", _TABLE_TIP)
         self.table.setMinimumHeight(60)
-        explain(self.plot, "Plot over frames", _PLOT_TIP)
-        self.plot.setMinimumHeight(80)
         row = fill(QHBoxLayout(), (self.over, 1), 0, self.export)
-        fill(QVBoxLayout(self), self.words, (self._body, 1), margins=(6, 6, 6, 6), spacing=4)
+        self.fill(self.words, (self._body, 1))
         drawn = fill(QVBoxLayout(), row, (self.plot, 1), spacing=4)
         fill(self._body, (self.table, 3), (drawn, 2), spacing=4)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.traces import trace
 from ...images.axes import at
@@ -20,7 +20,7 @@ from ..layers.images import channels_of, full_resolution, image_of
 from ..layers.maps import LayerMaps, maps_of
 from ..layers.points import settings_of_layer
 from ..parts.boxes import Choice
-from ..parts.layout import button, explain, fill
+from ..parts.layout import button, fill
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import Plot
 from ..parts.work import Latest
@@ -72,7 +72,8 @@ class TracesPage(Page):
         self._viewer = viewer
         self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
         self.measure_button = button("Measure", _MEASURE_TIP, self.measure)
-        self.hint, self.plot = StatusLine(), Plot("frame")
+        self.hint = StatusLine()
+        self.plot = Plot("frame", "", "Light over the frames", _PLOT_TIP, _LEAST)
         self.export = TableExport(self._named, "the light of every place and frame")
         self.work = Latest(self)
         self._table: pd.DataFrame | None = None
@@ -186,13 +187,8 @@ class TracesPage(Page):
         return NamedTable(f"{layer.name}.traces", "rows", titled)
 
     def _lay_out(self) -> None:
-        explain(self.plot, "Light over the frames", _PLOT_TIP)
-        self.plot.setMinimumHeight(_LEAST)
         choice = fill(QHBoxLayout(), self.measure_button, (self.over, 1), self.export)
-        fill(
-            QVBoxLayout(self), choice, self.hint, (self.plot, 1), 0,
-            margins=(6, 6, 6, 6), spacing=4,
-        )  # fmt: skip
+        self.fill(choice, self.hint, (self.plot, 1), 0)
 
 
 def _measure(

@@ -16,6 +16,7 @@ from qtpy.QtCore import (
     QItemSelectionRange,
     QModelIndex,
     QObject,
+    QSignalBlocker,
     Qt,
     Signal,
 )
@@ -315,10 +316,8 @@ class SpotsTable(QTableView):
         self._follow_selection()
 
     def _mark_unsorted(self) -> None:
-        header = self._heading
-        header.blockSignals(True)
-        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-        header.blockSignals(False)
+        with QSignalBlocker(self._heading):
+            self._heading.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
 
     def _follow_selection(self) -> None:
         """Select the rows of the spots that are selected in the viewer."""

@@ -1,0 +1,96 @@
+// What works on a crowd on a GPU: a warp, whose halves have a line of pixels each.
+#pragma once
+#include "warp.h"
+
+// Code that is in a kernel once, and loops that are in it as they are written: warps are in all parts of the kernel at
+// the same time, and wait for code that is not in the multiprocessor's cache.
+#if defined(__CUDACC_RTC__)
+#define SPOTFIT_NOT_INLINE __noinline__
+#else
+#define SPOTFIT_NOT_INLINE
+#endif
+#define ROLLED ONE_IN_CODE
+
+namespace spotfit::SPOTFIT_ISA {
+
+constexpr int SIDE_BY_SIDE = 16;
+using Pixels = float;
+
+SPOTFIT_INLINE int own_pixel() { return Warp::lane() % SIDE_BY_SIDE; }
+SPOTFIT_INLINE Pixels load_pixels(const float* from) { return from[own_pixel()]; }
+SPOTFIT_INLINE void store_pixels(float* to, Pixels p) { to[own_pixel()] = p; }
+SPOTFIT_INLINE Pixels numbers_of_pixels() { return float(own_pixel()); }
+SPOTFIT_INLINE bool any_pixel(bool mask) { return Warp::any(mask); }
+
+template <class Number> SPOTFIT_INLINE Number sum_of_warp(Number own) {
+    UNROLL
+    for (int distance = WARP / 2; distance > 0; distance /= 2) own += Warp::exchange(own, distance);
+    return own;
+}
+// Of both lines.
+SPOTFIT_INLINE float sum_of(Pixels p) { return sum_of_warp(p); }
+
+// The same of some: with each exchange a lane has half of the sums left, of twice as many lanes.
+constexpr int SUMS_AT_ONCE = 8;
+SPOTFIT_NOT_INLINE inline void put_sums(float a, float b, float c, float d, float e, float f, float g, float h,
+                                        double* sums) {
+    float left[] = {a, b, c, d, e, f, g, h};
+    UNROLL
+    for (int half = SUMS_AT_ONCE / 2, distance = WARP / 2; half > 0; half /= 2, distance /= 2) {
+        const bool is_upper = Warp::lane() & distance;
+        UNROLL
+        for (int k = 0; k < half; ++k) {
+            const float other = is_upper ? left[k] : left[half + k];
+            left[k] = (is_upper ? left[half + k] : left[k]) + Warp::exchange(other, distance);
+        }
+    }
+    float own = left[0];
+    own += Warp::exchange(own, 2);
+    own += Warp::exchange(own, 1);
+    if (Warp::lane() % 4 == 0) sums[Warp::lane() / 4] = own;
+}
+template <int COUNT> SPOTFIT_INLINE void all_sums(const Pixels (&own)[COUNT], double* sums) {
+    const auto at = [&](int k) { return k < COUNT ? own[k < COUNT ? k : 0] : 0.0f; };
+    Warp::wait();
+    UNROLL
+    for (int k = 0; k < COUNT; k += SUMS_AT_ONCE)
+        put_sums(at(k), at(k + 1), at(k + 2), at(k + 3), at(k + 4), at(k + 5), at(k + 6), at(k + 7), sums + k);
+    Warp::wait();
+}
+
+class Total {
+    double sum = 0;
+
+  public:
+    SPOTFIT_INLINE void add(Pixels p) { sum += p; }
+    SPOTFIT_INLINE double value() const { return sum_of_warp(sum); }
+};
+
+SPOTFIT_NOT_INLINE inline double part_of_dot(const double* a, const double* b, int count) {
+    double sum = 0;
+    ROLLED
+    for (int k = Warp::lane(); k < count; k += WARP) sum += a[k] * b[k];
+    return sum;
+}
+
+struct Team {
+    static constexpr int LANES = WARP, LINES = WARP / SIDE_BY_SIDE, COLUMNS = SIDE_BY_SIDE;
+    static SPOTFIT_INLINE int lane() { return Warp::lane(); }
+    static SPOTFIT_INLINE int line() { return Warp::lane() / SIDE_BY_SIDE; }
+    static SPOTFIT_INLINE int column() { return own_pixel(); }
+    static SPOTFIT_INLINE void wait() { Warp::wait(); }
+    static SPOTFIT_INLINE double sum(double own) { return sum_of_warp(own); }
+    template <class Function> static SPOTFIT_INLINE int last_of(int first, int end, Function is_true) {
+        ROLLED
+        for (int begin = (end - 1 - first) / WARP * WARP + first; begin >= first; begin -= WARP) {
+            const int k = begin + Warp::lane();
+            const unsigned found = Warp::all_of(k < end && is_true(k));
+            if (found) return begin + WARP - 1 - Warp::zeros_before(found);
+        }
+        return first - 1;
+    }
+};
+
+SPOTFIT_INLINE constexpr int axes_of(int) { return SPOT_AXES; }
+
+}  // namespace spotfit::SPOTFIT_ISA

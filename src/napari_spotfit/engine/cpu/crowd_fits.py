@@ -1,0 +1,61 @@
+"""Fit crowds of spots together on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...images.arrays import to_host, to_native
+from .. import threads
+from ..block import Block
+from ..crowds import SPOT, Crowds, joined
+from ..kernel_arguments import address
+from .library import load
+
+#: Crowds of a thread's share.
+_SHARE = 64
+#: The largest memory of a crowd.
+_MOST_BYTES = 2 << 30
+
+
+def bytes_of(crowds: Crowds) -> NDArray[np.int64]:
+    """Return the memory that each of some crowds takes."""
+    each, library = np.empty(len(crowds), np.int64), load()
+    given = crowds.within(np.empty(0, np.uint8), crowds.arrays)
+    function = library.functions.spotfit_joint_bytes
+    function(library.index, ctypes.byref(given), 0, len(crowds), address(each))
+    return each
+
+
+def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
+    """Return the spots of crowds, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+    frames = np.ascontiguousarray(to_native(to_host(block.pixels)))
+    given = crowds.within(frames, crowds.arrays)
+    library, sizes, parts = load(), crowds.sizes, dict[int, list[NDArray[np.void]]]()
+
+    def work(begin: int, end: int) -> None:
+        functions, by_reference = library.functions, ctypes.byref(given)
+        size = functions.spotfit_joint_bytes(library.index, by_reference, begin, end, None)
+        if size > _MOST_BYTES:
+            raise ValueError(
+                f"a crowd of {sizes[begin:end].max()} spots, linked where they are near each "
+                f"other, takes {size >> 20} MB to fit together, more than {_MOST_BYTES >> 20}: "
+                "allow fewer false spots, give parts of the image, or neighbours='exclude'"
+            )
+        memory = np.empty(size, np.uint8)
+        room = functions.spotfit_most_joint_spots(library.index, int(sizes[begin:end].max()))
+        room = max(room, 2 * int(sizes[begin:end].sum()))
+        found, count, own = np.empty(room, SPOT), ctypes.c_longlong(), []
+        at = begin
+        while at < end:
+            at = functions.spotfit_fit_joint(
+                library.index, by_reference, at, end, address(memory), address(found), room,
+                ctypes.byref(count),
+            )  # fmt: skip
+            own.append(found[: count.value].copy())
+        parts[begin] = own
+
+    threads.in_pieces(work, len(crowds), _SHARE, crowds.threads)
+    return joined(part for begin in sorted(parts) for part in parts[begin])

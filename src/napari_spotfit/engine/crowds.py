@@ -1,0 +1,64 @@
+"""Crowds of candidates of spots, as backends fit them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cpu.layouts import JointFits, JointSpot
+from .kernel_arguments import PIXEL_TYPES, address
+
+#: Spots of crowds, as backends return them; of candidates z, y, x, light, candidate and crowd.
+SPOT: Final = np.dtype(JointSpot)
+
+
+def joined(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
+    """Join arrays of spots."""
+    # NumPy compares the fields of each pair of arrays, which takes longer than some fits.
+    plain = [np.ascontiguousarray(part).view(np.uint64) for part in parts]
+    return np.concatenate([np.empty(0, np.uint64), *plain]).view(SPOT)
+
+
+def taken(spots: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.void]:
+    """Return some spots."""
+    rows = np.ascontiguousarray(spots).view(np.uint64).reshape(len(spots), -1)
+    return np.ascontiguousarray(rows[which]).view(SPOT).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Crowds:
+    """Crowds of candidates, and how to fit them."""
+
+    #: All but the addresses of frames and arrays.
+    how: JointFits
+    #: The arrays, by their names there.
+    arrays: Mapping[str, NDArray[Any]]
+    threads: int | None
+
+    def __len__(self) -> int:
+        return len(self.arrays["first"]) - 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many candidates each has."""
+        sizes: NDArray[np.int64] = np.diff(self.arrays["first"])
+        return sizes
+
+    def some(self, which: NDArray[np.int64]) -> Crowds:
+        """Return some of them; of the spots of others, these still do not take the pixels."""
+        sizes, members = self.sizes[which], self.arrays["members"]
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        own = np.repeat(self.arrays["first"][which] - first[:-1], sizes) + np.arange(first[-1])
+        return replace(self, arrays={**self.arrays, "members": members[own], "first": first})
+
+    def within(self, frames: Any, arrays: Mapping[str, Any]) -> JointFits:
+        """Return what kernels take, given the frames and the arrays where they run."""
+        own = JointFits.from_buffer_copy(self.how)
+        own.frames, own.pixel_type = address(frames), PIXEL_TYPES[frames.dtype.str[1:]]
+        for name, array in arrays.items():
+            setattr(own, name, address(array))
+        return own
