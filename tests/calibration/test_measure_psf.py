@@ -172,3 +172,29 @@ def test_what_is_no_stack_of_beads_is_named(case):
     stack, dz = change(stack_of()[0])
     with pytest.raises(ValueError, match=message):
         calibrate_psf(stack, dz, settings=KNOWN)
+
+
+def test_planes_in_no_order_are_refused():
+    stack, _ = simulate_beads(np.arange(-500.0, 500.0, 25.0), count=6, height=0, seed=2)
+    shuffled = stack[np.random.default_rng(0).permutation(len(stack))]
+    with pytest.raises(ValueError, match="not in the order of their heights"):
+        calibrate_psf(shuffled, 25)
+
+
+def test_two_stacks_in_one_are_warned_of():
+    z, lens = np.arange(-500.0, 500.0, 25.0), {"astigmatism": 0.1}
+    stack, _ = simulate_beads(z, count=6, height=0, seed=2, zernike=lens)
+    with pytest.warns(UserWarning, match="planes 19 and 20 are as unlike as any two"):
+        calibrate_psf(np.concatenate([stack[::2], stack[1::2]]), 25)
+
+
+def test_beads_that_drift_are_warned_of():
+    stack, _ = simulate_beads(np.arange(-500.0, 500.0, 25.0), count=6, height=0, seed=2)
+    drifting = np.stack([np.roll(plane, i // 8, 1) for i, plane in enumerate(stack)])
+    with pytest.warns(UserWarning, match="all beads move together by"):
+        calibrate_psf(drifting, 25)
+
+
+def test_stacks_of_other_numbers_are_refused():
+    with pytest.raises(TypeError, match="integers or real numbers; got complex128"):
+        calibrate_psf(np.zeros((9, 40, 40), complex), 25)

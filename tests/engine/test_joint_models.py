@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from same_fits import assert_same
+from scipy import ndimage
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from scipy.special import erf
@@ -300,3 +301,33 @@ def test_weights_of_pixels_are_an_error():
         assert "group" not in localize(image, **given, camera=camera, neighbours="auto")
     alike = localize(image, gain=1.0, variance=2.0, estimator="mle", sigma=1.3, neighbours="joint")
     assert len(alike) == 2
+
+
+def test_the_texture_of_a_cell_is_no_row_of_hidden_spots():
+    rng = np.random.default_rng(5)
+    shape, widths = (20, 160, 160), np.array([1.5, 1.3, 1.3])
+    texture = ndimage.gaussian_filter(rng.normal(size=shape), (3, 4, 4))
+    light = 60 * (1 + 0.12 * texture / texture.std())
+    middles = np.stack(np.meshgrid([6, 13], *[np.arange(12, 150, 17)] * 2), -1).reshape(-1, 3)
+    pairs = middles[:, np.newaxis] + rng.uniform(-0.5, 0.5, (len(middles), 1, 3))
+    half = rng.normal(size=middles.shape)
+    half *= 1.2 * widths / np.linalg.norm(half, axis=1, keepdims=True)
+    truth = (pairs + np.stack([-half, half], 1)).reshape(-1, 3)
+    for place in truth:
+        lines = [
+            np.exp(-0.5 * ((np.arange(size) - at) / width) ** 2)
+            for size, at, width in zip(shape, place, widths, strict=True)
+        ]
+        light += 70 * np.einsum("z,y,x->zyx", *lines)
+    known = {"model": "gaussian_3d", "sigma": 1.3, "sigma_z": 1.5, "false_spots": 0.1}
+    counts, away = {}, {}
+    stack = rng.poisson(light).astype(np.uint16)
+    for neighbours in ("exclude", "auto"):
+        fits = localize(stack, **known, neighbours=neighbours, backend="cpu")
+        places = np.column_stack([fits.z, fits.y, fits.x])[fits.good] / widths
+        counts[neighbours] = len(places)
+        away[neighbours] = cKDTree(truth / widths).query(places)[0]
+    # Detection takes some texture for spots; what is hidden in it is none.
+    assert (away["auto"] > 1).sum() <= (away["exclude"] > 1).sum() + 3
+    assert counts["auto"] > 1.2 * counts["exclude"]
+    assert (away["auto"] < 0.5).sum() > 0.8 * len(truth)

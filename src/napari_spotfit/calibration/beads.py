@@ -133,6 +133,8 @@ class BeadFits:
 def checked_stack(stack: Any) -> NDArray[Any]:
     """Return a stack of planes, or raise an error that states what is accepted."""
     planes: NDArray[Any] = to_host(as_array(opened(stack)))
+    if planes.dtype.kind not in "iuf":
+        raise TypeError(f"the bead stack must hold integers or real numbers; got {planes.dtype}")
     if planes.ndim != 3:
         raise ValueError(
             f"the bead stack must have the shape (planes, rows, columns); got {planes.shape}. "

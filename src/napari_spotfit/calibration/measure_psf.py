@@ -23,6 +23,10 @@ from .beads import checked_heights, checked_stack
 
 Array = NDArray[np.float64]
 
+#: Planes whose light is compared, a quarter of the stack from each end, where coma moves it less;
+#: and how far it may move, in pixels.
+_PLANES, _MOST_DRIFT = 3, 1.5
+
 #: Pixels of the PSF beyond the ROI on each side.
 _MARGIN = 4
 #: Fewer beads do not show how they differ.
@@ -122,11 +126,30 @@ def calibrate_psf(
             f"known; use at least {_FEW}, and as many as there are",
             stacklevel=2,
         )
+    drift = _drift_of(registered.mean)
+    if drift > _MOST_DRIFT:
+        warnings.warn(
+            f"all beads move together by {drift:.1f} px through the stack. It is taken for the "
+            "shape of the PSF; if the stage drifted, record the stack again",
+            stacklevel=2,
+        )
     return replace(
         psf, bead_count=np.full(len(registered.mean), count),
         bead_photons=light * psf.voxels.sum(axis=(1, 2)), z_bias=bias, z_scatter=scatter,
         beads=tuple(registered.beads),
     )  # fmt: skip
+
+
+def _drift_of(mean: NDArray[Any]) -> float:
+    """Return how far the middle of the light moves within half of the stack, in pixels."""
+    middles, quarter = [], len(mean) // 4
+    for first in (quarter, max(len(mean) - quarter - _PLANES, 0)):
+        light = mean[first : first + _PLANES].mean(axis=0).astype(float)
+        light[light < light.max() / 2] = 0
+        middles.append(
+            np.array([(light * at).sum() for at in np.indices(light.shape)]) / light.sum()
+        )
+    return float(np.linalg.norm(middles[1] - middles[0]))
 
 
 def _step_of(heights: Array) -> float:
