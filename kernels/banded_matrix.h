@@ -17,10 +17,7 @@ struct BandedMatrix {
 
     // A row's numbers from a column on, by those who have the columns `own`, `own` + `apart`, ...
     template <class Function> void over_row(int row_end, int first, int own, int apart, Function each) const {
-        ROLLED
-        for (int j = first + own; j < row_end; j += apart) each(j);
-        ROLLED
-        for (int j = (first > inner() ? first : inner()) + own; j < size; j += apart) each(j);
+        over_two_ranges(first, row_end, first > inner() ? first : inner(), size, own, apart, each);
     }
     // Its factor U of U'U, in place, with the inverse of each number on the diagonal; false if it is not positive.
     bool factor() const { return axes_of(block - 1) == 2 ? factor_of<3>() : factor_of<4>(); }

@@ -72,9 +72,8 @@ class Crowd : CrowdCount {
     struct Left { double deviance, tolerated, squares; };
     SPOTFIT_NOT_INLINE Left left_over(long long* pixels) {
         find_mean();
-        over_part([&](int k) { store_pixels(base + k, Pixels(0.0f)); });
-        ROLLED
-        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), base);
+        copy_part(nullptr, base);
+        add_lights(nullptr, count, 1, base);
         Total number, deviances, all_squares, all_tolerated;
         over_lines([&](int z, int y) {
             Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;

@@ -368,24 +368,24 @@ class CrowdCount : protected CrowdMoves {
         const Footprint& p = s.shape;
         const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
         double sums[PLANES][4] = {};
-        for (int z = planes.begin; z < planes.end; ++z)
-            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
-                ROLLED
-                for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
-                    const double e = of_line * p.value[X][x - p.first[X]];
-                    const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
-                    const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y],
-                                            (z - s.at[Z]) * scale[Z]};
-                    UNROLL
-                    for (int k = 0; k < PLANES; ++k) {
-                        const double a = apart[FIRST[k]], b = apart[SECOND[k]];
-                        const double along = e * (a * a - b * b), across = e * 2 * a * b;
-                        sums[k][0] += g * along, sums[k][1] += g * across;
-                        sums[k][2] += w * along * along, sums[k][3] += w * across * across;
-                    }
+        ROLLED
+        for (int z = planes.begin; z < planes.end; ++z) ROLLED
+        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+            const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
+            ROLLED
+            for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
+                const double e = of_line * p.value[X][x - p.first[X]];
+                const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
+                const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y], (z - s.at[Z]) * scale[Z]};
+                UNROLL
+                for (int k = 0; k < PLANES; ++k) {
+                    const double a = apart[FIRST[k]], b = apart[SECOND[k]];
+                    const double along = e * (a * a - b * b), across = e * 2 * a * b;
+                    sums[k][0] += g * along, sums[k][1] += g * across;
+                    sums[k][2] += w * along * along, sums[k][3] += w * across * across;
                 }
             }
+        }
         UNROLL
         for (int k = 0; k < PLANES; ++k) {
             const double sum[] = {Team::sum(sums[k][0]), Team::sum(sums[k][1]), Team::sum(sums[k][2]),

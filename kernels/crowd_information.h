@@ -45,7 +45,7 @@ class CrowdInformation : protected CrowdLight {
     // of their Fisher information.
     SPOTFIT_NOT_INLINE void find_width(int cell) {
         constexpr double SMALL = 0.02;  // the step of the derivative, as a fraction of the width
-        over_part([&](int k) { store_pixels(other + k, Pixels(0.0f)); });
+        copy_part(nullptr, other);
         ROLLED
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
@@ -168,33 +168,33 @@ class CrowdInformation : protected CrowdLight {
             const int column = p.first[X] + x;
             const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
                          across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
-            for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                    const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
-                    const LineFactors<AXES> factors(p, z, y);
-                    const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
-                    const auto add = [&](int k, Pixels value, float factor) SPOTFIT_INLINE_LAMBDA {
-                        own[k] = multiply_add(value, Pixels(factor), own[k]);
-                    };
-                    const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
-                        const Pixels light_here = light * level_here, slope_here = slope * level_here;
-                        UNROLL
-                        for (int i = 0; i < P; ++i)
-                            add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
-                    };
-                    int k = 0;
+            ROLLED
+            for (int z = planes.begin; z < planes.end; ++z) ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
+                const LineFactors<AXES> factors(p, z, y);
+                const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
+                const auto add = [&](int k, Pixels value, float factor)
+                                     SPOTFIT_INLINE_LAMBDA { own[k] = multiply_add(value, Pixels(factor), own[k]); };
+                const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
+                    const Pixels light_here = light * level_here, slope_here = slope * level_here;
                     UNROLL
-                    for (int i = 0; i < P; ++i) {
-                        UNROLL
-                        for (int j = i; j < P; ++j, ++k)
-                            add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
-                    }
+                    for (int i = 0; i < P; ++i)
+                        add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
+                };
+                int k = 0;
+                UNROLL
+                for (int i = 0; i < P; ++i) {
                     UNROLL
-                    for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
-                    if (LEVELS) add_ground(0, under, g.y[y]);
-                    if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
-                    if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
+                    for (int j = i; j < P; ++j, ++k)
+                        add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
                 }
+                UNROLL
+                for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
+                if (LEVELS) add_ground(0, under, g.y[y]);
+                if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
+                if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
+            }
         }
         all_sums(own, sums);
     }
@@ -213,19 +213,20 @@ class CrowdInformation : protected CrowdLight {
             const Pixels xb = load_pixels(b.value[X] + (x - b.first[X])),
                          db = load_pixels(b.slope[X] + (x - b.first[X]));
             const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
-            for (int z = planes.begin; z < planes.end; ++z)
-                for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                    const Pixels w = load_pixels(at(weight, z, y) + x);
-                    const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
-                    const LineFactors<AXES> first(a, z, y), second(b, z, y);
+            ROLLED
+            for (int z = planes.begin; z < planes.end; ++z) ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const Pixels w = load_pixels(at(weight, z, y) + x);
+                const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
+                const LineFactors<AXES> first(a, z, y), second(b, z, y);
+                UNROLL
+                for (int i = 0; i < P; ++i) {
                     UNROLL
-                    for (int i = 0; i < P; ++i) {
-                        UNROLL
-                        for (int j = 0; j < P; ++j)
-                            own[i * P + j] = multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]),
-                                                          own[i * P + j]);
-                    }
+                    for (int j = 0; j < P; ++j)
+                        own[i * P + j] =
+                            multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]), own[i * P + j]);
                 }
+            }
         }
         all_sums(own, sums);
     }

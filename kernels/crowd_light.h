@@ -277,8 +277,9 @@ class CrowdLight : protected CrowdPixels {
     template <class Function> SPOTFIT_INLINE void over_lines(Function each) const {
         const int first = from[Y], end_of_plane = to[Y];
         Team::wait();
-        for (int z = from[Z]; z < to[Z]; ++z)
-            for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
+        ROLLED
+        for (int z = from[Z]; z < to[Z]; ++z) ROLLED
+        for (int y = first + Team::line(); y < end_of_plane; y += Team::LINES) each(z, y);
         Team::wait();
     }
     template <class Function> SPOTFIT_INLINE void over_part(Function each) const {
@@ -306,35 +307,35 @@ class CrowdLight : protected CrowdPixels {
     // Light that does not move.
     SPOTFIT_NOT_INLINE void find_base(int cell) {
         if (all_move()) {
-            begin_with_variances(base);
+            copy_part(variances, base);
             return;
         }
-        over_part([&](int k) { store_pixels(base + k, load_pixels(mean + k)); });
-        ROLLED
-        for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, -float(spots[together[i]].light), base);
+        copy_part(mean, base);
+        add_lights(together, moving, -1, base);
         if (levels) add_ground(cell, -1, base);
     }
     // The mean of all pixels.
     SPOTFIT_NOT_INLINE void find_mean() {
         choose_all();
         if (is_evaluated) return;
-        begin_with_variances(mean);
+        copy_part(variances, mean);
         ROLLED
         for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
-        ROLLED
-        for (int i = 0; i < count; ++i) add_light(spots[i].shape, float(spots[i].light), mean);
+        add_lights(nullptr, count, 1, mean);
         over_part([&](int k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
     }
-    SPOTFIT_NOT_INLINE void keep_mean() {
-        over_part([&](int k) { store_pixels(mean + k, load_pixels(trial + k)); });
+    void keep_mean() { copy_part(trial, mean); }
+    // Or 0, where there are none.
+    SPOTFIT_NOT_INLINE void copy_part(const float* pixels, float* to) const {
+        if (pixels) over_part([&](int k) { store_pixels(to + k, load_pixels(pixels + k)); });
+        else over_part([&](int k) { store_pixels(to + k, Pixels(0.0f)); });
     }
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
     SPOTFIT_NOT_INLINE double evaluate(int cell) {
         set(is_evaluated, false);
-        over_part([&](int k) { store_pixels(trial + k, load_pixels(base + k)); });
+        copy_part(base, trial);
         if (levels) add_ground(cell, 1, trial);
-        ROLLED
-        for (int i = 0; i < moving; ++i) add_light(spots[together[i]].shape, float(spots[together[i]].light), trial);
+        add_lights(together, moving, 1, trial);
         Total sum;
         const int first = from[X], end_of_line = to[X];
         over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
@@ -360,6 +361,14 @@ class CrowdLight : protected CrowdPixels {
         return {p.first[axis] > from[axis] ? p.first[axis] : from[axis],
                 end_of_line < to[axis] ? end_of_line : to[axis]};
     }
+    // Of spots by number, or of the first ones.
+    SPOTFIT_NOT_INLINE void add_lights(const int* which, int some, float factor, float* pixels) const {
+        ROLLED
+        for (int k = 0; k < some; ++k) {
+            const Spot& s = spots[which ? which[k] : k];
+            add_light(s.shape, factor * float(s.light), pixels);
+        }
+    }
     SPOTFIT_NOT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
         Team::wait();
@@ -381,10 +390,6 @@ class CrowdLight : protected CrowdPixels {
   private:
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
 
-    void begin_with_variances(float* pixels) const {
-        if (variances) over_part([&](int k) { store_pixels(pixels + k, load_pixels(variances + k)); });
-        else over_part([&](int k) { store_pixels(pixels + k, Pixels(0.0f)); });
-    }
     static int longest_line(const JointFits& fits) {
         int longest = 0;
         ROLLED

@@ -21,7 +21,7 @@ class CrowdPixels {
     // The least mean of a pixel, in photo-electrons, so that its inverse is finite.
     static constexpr float LOWEST = 0.05f;
 
-    const JointFits& f;
+    const JointFits f;
     const long long begin, end;  // its candidates
     double scale[ALL_AXES];      // of lengths, by which spots are as wide along all axes as along x
     long long corner[ALL_AXES];  // the first pixel of its box in the frame

@@ -84,6 +84,13 @@ inline double part_of_dot(const double* a, const double* b, int count) {
     return rest + (two.x + two.y);
 }
 
+// Numbers first ... end - 1, and `then` ... last - 1, by those who have the `own`-th one and each `apart` further on.
+template <class Function>
+SPOTFIT_INLINE void over_two_ranges(int first, int end, int then, int last, int own, int apart, Function each) {
+    for (int k = first + own; k < end; k += apart) each(k);
+    for (int k = then + own; k < last; k += apart) each(k);
+}
+
 // All that work on a crowd: how many they are, how many lines of pixels they have at a time, and numbers of a line; and
 // which of them this is.
 struct Team {

@@ -22,8 +22,8 @@ SPOTFIT_INLINE void store_pixels(float* to, Pixels p) { to[own_pixel()] = p; }
 SPOTFIT_INLINE Pixels numbers_of_pixels() { return float(own_pixel()); }
 SPOTFIT_INLINE bool any_pixel(bool mask) { return Warp::any(mask); }
 
-template <class Number> SPOTFIT_INLINE Number sum_of_warp(Number own) {
-    UNROLL
+template <class Number> SPOTFIT_NOT_INLINE Number sum_of_warp(Number own) {
+    ROLLED
     for (int distance = WARP / 2; distance > 0; distance /= 2) own += Warp::exchange(own, distance);
     return own;
 }
@@ -71,6 +71,14 @@ SPOTFIT_NOT_INLINE inline double part_of_dot(const double* a, const double* b, i
     ROLLED
     for (int k = Warp::lane(); k < count; k += WARP) sum += a[k] * b[k];
     return sum;
+}
+
+// Numbers first ... end - 1, and `then` ... last - 1, by those who have the `own`-th one and each `apart` further on.
+template <class Function>
+SPOTFIT_INLINE void over_two_ranges(int first, int end, int then, int last, int own, int apart, Function each) {
+    const int of_first = end > first ? end - first : 0, all = of_first + last - then;
+    ROLLED
+    for (int k = own; k < all; k += apart) each(k < of_first ? first + k : then + (k - of_first));
 }
 
 struct Team {
