@@ -266,11 +266,6 @@ struct LeastHeight {
     }
 };
 
-// The least curvature of the band at a maximum, over that of a spot, as a mean of all directions, by how steep its
-// surroundings are, and at most. Of 1 % of two spots that are one maximum it is 0.54 to 0.62, and less of half of the
-// texture of nuclei. Wide spots on an even background, as after a filter, are no less curved than it is steep there.
-constexpr double CURVED_BY_STEEPNESS = 2.0, LEAST_CURVED = 0.66;
-
 // A spot's shape: how curved the band is at a maximum, in the direction where it is least, over what a
 // spot's is; the same over its noise; and how steep its surroundings are. Along a straight edge there
 // is no curvature. `at(v, u)` is the band, `mean_at(v, u)` the mean around.
@@ -278,12 +273,11 @@ template <class At, class MeanAt>
 SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettings& band, float height,
                                     double deviation, At at, MeanAt mean_at) {
     const int along[DIRECTIONS][2] = {{0, s.step}, {s.step, 0}, {s.diagonal, s.diagonal}, {s.diagonal, -s.diagonal}};
-    double curvature = double(HIGHEST), score = double(HIGHEST), all = 0.0;
+    double curvature = double(HIGHEST), score = double(HIGHEST);
     for (int d = 0; d < DIRECTIONS; ++d) {
         const int v = along[d][0], u = along[d][1];
         const double second = double(height) - 0.5 * (double(at(v, u)) + double(at(-v, -u)));
-        const double own = second / double(band.curvature[d] * height);
-        curvature = lower_of(curvature, own), all += own;
+        curvature = lower_of(curvature, second / double(band.curvature[d] * height));
         score = lower_of(score, second / double(band.roughness[d]));
     }
     const double right = double(mean_at(0, s.step)) - double(mean_at(0, -s.step));
@@ -292,8 +286,7 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
     const double steepness = rise * double(s.sigma) / double(height);
     const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
     const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
-    const double curved = lower_of(CURVED_BY_STEEPNESS * steepness, LEAST_CURVED);
-    return all > DIRECTIONS * curved && curvature > least && score > s.shape_score * significance * deviation;
+    return curvature > least && score > s.shape_score * significance * deviation;
 }
 
 // A pixel and the eight around it, or itself where there is none, or a bad one.
