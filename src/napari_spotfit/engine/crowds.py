@@ -23,10 +23,17 @@ def joined(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
     return np.concatenate([np.empty(0, np.uint64), *plain]).view(SPOT)
 
 
+def by_number(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order of numbers from 0 on; those that are equal stay as they are."""
+    # NumPy sorts numbers of 16 bits by their digits, in a tenth of the time.
+    return np.argsort(numbers.astype(np.min_scalar_type(numbers.max(initial=0))), kind="stable")
+
+
 def taken(spots: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.void]:
     """Return some spots."""
+    # NumPy copies these field by field.
     rows = np.ascontiguousarray(spots).view(np.uint64).reshape(len(spots), -1)
-    return np.ascontiguousarray(rows[which]).view(SPOT).ravel()
+    return rows.take(which, axis=0).view(SPOT).ravel()
 
 
 @dataclass(frozen=True, eq=False)

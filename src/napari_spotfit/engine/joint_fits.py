@@ -16,7 +16,7 @@ from ..settings.settings import noise_of
 from .backend import Backend
 from .block import Block
 from .cpu.layouts import JointFits
-from .crowds import Crowds
+from .crowds import Crowds, by_number
 from .detection.detection_settings import score_for
 from .fit_job import FitJob
 
@@ -195,16 +195,15 @@ class JointFitter:
         fitted_frames = np.zeros(int(frame.max(initial=-1)) + 1, np.bool_)
         fitted_frames[frame[is_fitted]] = True
         order = np.flatnonzero(fitted_frames[frame])
-        x, y, z, light = (points[name][order] for name in ("x", "y", "z", "light"))
-        by_place = np.lexsort([z, x, y, frame[order]])
-        order, light = order[by_place], light[by_place]
-        places, frame = np.column_stack([x, y, z])[by_place], frame[order]
+        places = np.column_stack([points[axis][order] for axis in ("x", "y", "z")])
+        by_place = _by_place(frame[order], places)
+        order, places = order[by_place], places[by_place]
+        frame, light = frame[order], points["light"][order]
         members = np.flatnonzero(is_fitted[order])
         crowd = points["crowd"][order[members]]
-        by_crowd = np.argsort(crowd, kind="stable")
-        members = members[by_crowd]
-        crowds, first = np.unique(crowd[by_crowd], return_index=True)
-        first = np.append(first, len(members))
+        members, size = members[by_number(crowd)], np.bincount(crowd)
+        crowds = np.flatnonzero(size)
+        first = np.concatenate([[0], np.cumsum(size[crowds])])
         pixels = self._block.pixels
         shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
         first_pixel = (self._block.first_row, 0) if self._is_deep else (0, self._block.first_row)
@@ -227,3 +226,12 @@ class JointFitter:
         made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]
         made["crowd"] = crowds[made["crowd"]]
         return made
+
+
+def _by_place(frame: NDArray[np.int64], places: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order of spots by frame, y, x and z, given x, y and z."""
+    # One sort of complex numbers, which are ordered by two, takes a third of the time of three.
+    order = np.argsort(places[:, 2], kind="stable") if places[:, 2].any() else slice(None)
+    y_and_x = np.ascontiguousarray(places[order, 1::-1]).view(np.complex128).ravel()
+    by_place = np.arange(len(places))[order][np.argsort(y_and_x, kind="stable")]
+    return by_place[by_number(frame[by_place])]
