@@ -290,7 +290,7 @@ class CrowdLight : protected CrowdPixels {
         double level, down, across, through;
         const float *y, *x;
     };
-    Ground ground_of(int cell) const {
+    SPOTFIT_NOT_INLINE Ground ground_of(int cell) const {
         const bool is_one = cells() == 1;
         return {level[cell],
                 is_one ? level[1] : 0,
