@@ -12,7 +12,7 @@ struct BandedMatrix {
     int size, border, room;
     int block;  // rows of a spot, 3 or 4
 
-    double& at(int i, int j) const { return rows[static_cast<long long>(i) * room + j]; }
+    double& at(int i, int j) const { return rows[i * room + j]; }
     int inner() const { return size - border; }
 
     // A row's numbers from a column on, by those who have the columns `own`, `own` + `apart`, ...

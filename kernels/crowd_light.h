@@ -113,16 +113,11 @@ class CrowdLight : protected CrowdPixels {
     }
 
     // The light of spots where they are: of all, or of the k-th of some.
-    SPOTFIT_NOT_INLINE void shape_all() const {
-        shape_each(count, [&](int k) -> Spot& { return spots[k]; });
-    }
-    SPOTFIT_NOT_INLINE void shape_moving() const {
-        shape_each(moving, [&](int k) -> Spot& { return spots[together[k]]; });
-    }
-    SPOTFIT_NOT_INLINE void shape(Spot& s) const {
-        shape_each(1, [&](int) -> Spot& { return s; });
-    }
-    template <class Function> void shape_each(int some, Function spot) const {
+    void shape_all() const { shape_each(spots, nullptr, count); }
+    void shape_moving() const { shape_each(spots, together, moving); }
+    void shape(Spot& s) const { shape_each(&s, nullptr, 1); }
+    SPOTFIT_NOT_INLINE void shape_each(Spot* all, const int* which, int some) const {
+        const auto spot = [&](int k) -> Spot& { return all[which ? which[k] : k]; };
         share(some, [&](int k) {
             Spot& s = spot(k);
             ROLLED
@@ -295,7 +290,7 @@ class CrowdLight : protected CrowdPixels {
         double level, down, across, through;
         const float *y, *x;
     };
-    Ground ground_of(int cell) const {
+    SPOTFIT_NOT_INLINE Ground ground_of(int cell) const {
         const bool is_one = cells() == 1;
         return {level[cell],
                 is_one ? level[1] : 0,

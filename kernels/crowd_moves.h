@@ -28,14 +28,14 @@ class CrowdMoves : protected CrowdInformation {
     struct Levels { double of[1 + ALL_AXES]; };
     Levels levels_of(int cell) const {
         Levels now = {};
-        UNROLL
+        ROLLED
         for (int k = 0; k <= ALL_AXES; ++k)
             if (k < levels) now.of[k] = level[cell + k];
         return now;
     }
     SPOTFIT_NOT_INLINE void restore(int cell, const Levels& before) const {
         alone([&] {
-            UNROLL
+            ROLLED
             for (int k = 0; k <= ALL_AXES; ++k)
                 if (k < levels) level[cell + k] = before.of[k];
         });
@@ -150,7 +150,7 @@ class CrowdMoves : protected CrowdInformation {
         });
         shape_moving();
         alone([&] {
-            UNROLL
+            ROLLED
             for (int k = 0; k <= ALL_AXES; ++k)
                 if (k < levels) level[cell + k] = before.of[k] + step[parameters() * moving + k];
             if (levels) level[cell] = larger(level[cell], LOWEST);
