@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +18,11 @@ SPOT: Final = np.dtype(JointSpot)
 
 
 def joined(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
-    """Join arrays of spots."""
+    """Join arrays of spots; a single one is not copied."""
     # NumPy compares the fields of each pair of arrays, which takes longer than some fits.
-    plain = [np.ascontiguousarray(part).view(np.uint64) for part in parts]
+    plain = [np.ascontiguousarray(part).view(np.uint64) for part in parts if len(part)]
+    if len(plain) == 1:
+        return plain[0].view(SPOT)
     return np.concatenate([np.empty(0, np.uint64), *plain]).view(SPOT)
 
 
@@ -29,11 +32,39 @@ def by_number(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(numbers.astype(np.min_scalar_type(numbers.max(initial=0))), kind="stable")
 
 
-def taken(spots: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.void]:
-    """Return some spots."""
+def taken(spots: NDArray[np.void], which: NDArray[Any]) -> NDArray[np.void]:
+    """Return some spots: a mask or their numbers; of a mask of all, these and no copy."""
+    if which.dtype == np.bool_:
+        if which.all():
+            return spots
+        which = np.flatnonzero(which)
     # NumPy copies these field by field.
-    rows = np.ascontiguousarray(spots).view(np.uint64).reshape(len(spots), -1)
+    rows = np.ascontiguousarray(spots).view(np.uint64).reshape(-1, SPOT.itemsize // 8)
     return rows.take(which, axis=0).view(SPOT).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidates of spots, and the frame of each."""
+
+    points: NDArray[np.void]
+    frame: NDArray[np.int64]
+
+    @cached_property
+    def places(self) -> NDArray[np.float64]:
+        """Their x, y and z."""
+        return np.column_stack([self.points[axis] for axis in ("x", "y", "z")])
+
+    @cached_property
+    def by_place(self) -> NDArray[np.int64]:
+        """Their order by frame, y, x and z."""
+        order, places = np.arange(len(self.points)), self.places
+        if places[:, 2].any():
+            order = np.argsort(places[:, 2], kind="stable")
+        # One sort of complex numbers, which are ordered by two, takes less time than two.
+        y_and_x = np.ascontiguousarray(places[order, 1::-1]).view(np.complex128).ravel()
+        order = order[np.argsort(y_and_x, kind="stable")]
+        return order[by_number(self.frame[order])]
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,12 @@ def link_positions(
     >>> link_positions(Positions(places, np.array([0, 0, 0, 1])), 2.0, (16, 16))
     array([0, 1, 0, 2])
     """
-    places = np.where(inside(positions.places, shape)[:, np.newaxis], positions.places, np.nan)
+    places, is_inside = (
+        np.ascontiguousarray(positions.places, float),
+        inside(positions.places, shape),
+    )
+    if not is_inside.all():
+        places = np.where(is_inside[:, np.newaxis], places, np.nan)
     count, axes = places.shape
     along = np.ascontiguousarray(np.broadcast_to(np.asarray(reach, float), axes))
     if not (np.isfinite(along) & (along > 0)).all():

@@ -17,7 +17,7 @@ from ..models.profiles import ALL_MODELS
 from .backend import Backend, Columns
 from .block import Block, Positions
 from .cpu.layouts import SpotState
-from .crowds import SPOT, joined
+from .crowds import SPOT, Candidates, by_number, joined, taken
 from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import BLOB, columns_of
@@ -127,10 +127,28 @@ def fit_crowds(
         made[name][at[spots.joint]] = values
     places, frame = singles.places[position], positions.frames[position]
     places[at] = spots.places
-    changed = np.isin(frame, frame[at])
+    changed = np.bincount(frame[at], minlength=positions.frames[-1] + 1)[frame] > 0
     made[DISTANCE] = singles.distance[position]
     made[DISTANCE][changed] = distances(Positions(places[changed], frame[changed]), widths)
     return made
+
+
+def _in_rows(
+    least: NDArray[np.int64], group: NDArray[np.int64], is_added: NDArray[np.bool_],
+    position: NDArray[np.int64], places: NDArray[np.float64],
+) -> NDArray[np.int64]:  # fmt: skip
+    """Return the order of rows: by the least position of a group, the group and these."""
+    rank = np.empty(len(least), np.int64)
+    rank[by_number(least)] = np.arange(len(least))
+    key = (2 * rank[group] + is_added) * (len(least) + 1) + position
+    order = np.argsort(key, kind="stable")
+    own = key[order]
+    # Only those that were added at one position differ by their places alone.
+    same = np.append(own[1:] == own[:-1], False)
+    tied = np.flatnonzero(same | np.append(False, same[:-1]))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort([*places[rows].T[::-1], own[tied]])]
+    return order
 
 
 class _Spots(NamedTuple):
@@ -175,11 +193,9 @@ class _Crowds:
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
         self._is_blob = np.zeros(len(self._frame_of_crowd), np.bool_)
-        self._in_crowd = np.isin(self._crowd, self._fitted_crowds()) & self._there
-        self._first = self._points()
-        self._fitted = self._fitter.fit(
-            self._first, self._in_crowd, self._positions.frames, counts_spots=self._adds
-        )
+        self._in_crowd = self._fitted_crowds()[self._crowd] & self._there
+        self._first = Candidates(self._points(), self._positions.frames)
+        self._fitted = self._fitter.fit(self._first, self._in_crowd, counts_spots=self._adds)
 
     def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
         return np.column_stack([points[axis] for axis in self._job.axes])
@@ -214,32 +230,31 @@ class _Crowds:
 
     def _fit(self) -> NDArray[np.void]:
         """Return the spots of all crowds that are fitted together."""
-        points, fitted, is_fitted = self._first, self._fitted, self._in_crowd
+        candidates, fitted, is_fitted = self._first, self._fitted, self._in_crowd
         for k in range(_PASSES if self._adds else 1):
-            frame = self._frame_of_crowd[points["crowd"]]
             if k:
-                fitted = self._fitter.fit(points, is_fitted, frame, counts_spots=self._adds)
+                fitted = self._fitter.fit(candidates, is_fitted, counts_spots=self._adds)
             if self._adds:
-                is_blob = self._blobs(points, is_fitted, frame, fitted)
+                is_blob = self._blobs(candidates, is_fitted, fitted)
                 self._is_blob |= is_blob
                 if self._job.settings.neighbours == "auto":
                     # What is no crowd has the fits of single spots.
                     is_none = is_blob | self._unexplained(fitted)
                     self._in_crowd = self._in_crowd & ~is_none[self._crowd]
-                    again = self._first[is_none[self._crowd]]
+                    again = taken(self._first.points, np.flatnonzero(is_none[self._crowd]))
                     again["crowd"] = self._crowd[again["candidate"]]
-                    fitted = joined([fitted[~is_none[fitted["crowd"]]], again])
-            points = joined([points[~is_fitted], fitted])
+                    fitted = joined([taken(fitted, ~is_none[fitted["crowd"]]), again])
+            points = joined([taken(candidates.points, ~is_fitted), fitted])
             is_fitted = self._joined_crowds(points)
             if not is_fitted.any():
                 break
-        spots: NDArray[np.void] = points[points["pixels"] > 0]
-        return spots
+            candidates = Candidates(points, self._frame_of_crowd[points["crowd"]])
+        return taken(points, points["pixels"] > 0)
 
     def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
         """Make crowds one that have met; return which points these have."""
         frame = self._frame_of_crowd[points["crowd"]]
-        order = np.argsort(frame, kind="stable")
+        order = by_number(frame)
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
         takes_part &= ~self._is_blob[points["crowd"]]
         places = np.where(takes_part[:, np.newaxis], self._places(points), np.nan)
@@ -263,12 +278,14 @@ class _Crowds:
         joined: NDArray[np.bool_] = np.isin(points["crowd"], changed) & takes_part
         return joined
 
-    def _fitted_crowds(self) -> NDArray[np.int64]:
-        """Return the numbers of the crowds that are fitted together."""
+    def _fitted_crowds(self) -> NDArray[np.bool_]:
+        """Return which crowds are fitted together."""
         is_crowded = self._there.copy()
         if self._job.settings.neighbours == "auto" or self._job.one_row_per_position:
             is_crowded &= ~self._is_alone | self._may_be_two
-        return np.unique(self._crowd[is_crowded])
+        found: NDArray[np.bool_] = np.zeros(len(self._frame_of_crowd), np.bool_)
+        found[self._crowd[is_crowded]] = True
+        return found
 
     def fit_in_place(self) -> _Spots:
         """Return a row for each position."""
@@ -299,7 +316,7 @@ class _Crowds:
         spot = np.concatenate([np.full(len(kept), -1), np.arange(len(spots))])
         is_added = np.concatenate([np.zeros(len(kept), np.bool_), hidden])
         places = np.concatenate([self._start[kept], self._places(spots)])
-        order = np.argsort(frames[position], kind="stable")
+        order = by_number(frames[position])
         group = np.empty(len(order), np.int64)
         linked = Positions(places[order], frames[position[order]])
         reach = OVERLAP * self._widths
@@ -312,11 +329,11 @@ class _Crowds:
         position = np.where(is_added & (least[group] < count), least[group], position)
         np.minimum.at(least, group, position)
         left = ~((spot < 0) & in_crowd[position] & (size > 1))
-        order = np.lexsort([*places.T[::-1], position, is_added, group, least[group]])
+        order = _in_rows(least, group, is_added, position, places)
         order = order[left[order]]
         position, spot, stays = position[order], spot[order], stays[order]
         joint, own = np.flatnonzero(~stays), group[order]
-        columns = self._joint_columns(spots[spot[joint]], position[joint])
+        columns = self._joint_columns(taken(spots, spot[joint]), position[joint])
         places = np.where(stays[:, np.newaxis], self._start[position], places[order])
         return _Spots(joint, columns, places, own, position, least[own])
 
@@ -328,13 +345,12 @@ class _Crowds:
         return columns | {EVIDENCE: spots["evidence"]}
 
     def _blobs(
-        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
-        spots: NDArray[np.void],
-    ) -> NDArray[np.bool_]:  # fmt: skip
+        self, candidates: Candidates, is_fitted: NDArray[np.bool_], spots: NDArray[np.void]
+    ) -> NDArray[np.bool_]:
         """Return which crowds are extended: fewer wide points make the data as likely.
 
         Those are looked at whose spots were hidden for the greater part, or not good by themselves,
-        and would rather be wider. ``spots`` is what was found of the points.
+        and would rather be wider. ``spots`` is what was found of the candidates.
         """
         crowds, one = len(self._frame_of_crowd), spots["crowd"]
         hidden = np.bincount(one[spots["candidate"] < 0], minlength=crowds)
@@ -355,12 +371,12 @@ class _Crowds:
         most[one[~is_explained]] = np.inf
         for width in _WIDER:
             asked &= ~found
-            rows = asked[points["crowd"]] & is_fitted
+            rows = asked[candidates.points["crowd"]] & is_fitted
             if not rows.any():
                 break
             sigma, own = width * self._widths, self._widths[-1]
             fitter = JointFitter(self._backend, self._job, self._block, sigma, widest=own)
-            wide = np.pad(fitter.loss(points, rows, frame, cost), (0, crowds))[:crowds]
+            wide = np.pad(fitter.loss(candidates, rows, cost), (0, crowds))[:crowds]
             found |= asked & (wide <= lost)
             asked &= wide < most
         return found

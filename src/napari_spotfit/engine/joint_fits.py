@@ -16,7 +16,7 @@ from ..settings.settings import noise_of
 from .backend import Backend
 from .block import Block
 from .cpu.layouts import JointFits
-from .crowds import Crowds, by_number
+from .crowds import Candidates, Crowds, by_number
 from .detection.detection_settings import score_for
 from .fit_job import FitJob
 
@@ -151,14 +151,13 @@ class JointFitter:
         return len(self.widths) > len(IN_PLANE)
 
     def loss(
-        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
-        cost: float,
-    ) -> NDArray[np.float64]:  # fmt: skip
+        self, candidates: Candidates, is_fitted: NDArray[np.bool_], cost: float
+    ) -> NDArray[np.float64]:
         """Return how unlikely each crowd is made at best, in nats, each spot costing something.
 
         Parameters
         ----------
-        points, is_fitted, frame
+        candidates, is_fitted
             As of :meth:`fit`.
         cost : float
             What a spot must add to the logarithm of the likelihood.
@@ -168,37 +167,27 @@ class JointFitter:
         ndarray
             By the number of the crowd; 0 for those that are not fitted.
         """
-        spots = self.fit(points, is_fitted, frame, counts_spots=True)
-        crowds, at = np.unique(spots["crowd"], return_index=True)
-        lost = np.zeros(int(points["crowd"].max(initial=-1)) + 1)
-        lost[crowds] = spots["deviance"][at] / 2 + cost * spots["spots"][at]
+        spots = self.fit(candidates, is_fitted, counts_spots=True)
+        lost = np.zeros(int(candidates.points["crowd"].max(initial=-1)) + 1)
+        lost[spots["crowd"]] = spots["deviance"] / 2 + cost * spots["spots"]
         return lost
 
     def fit(
-        self, points: NDArray[np.void], is_fitted: NDArray[np.bool_], frame: NDArray[np.int64],
-        *, counts_spots: bool,
-    ) -> NDArray[np.void]:  # fmt: skip
+        self, candidates: Candidates, is_fitted: NDArray[np.bool_], *, counts_spots: bool
+    ) -> NDArray[np.void]:
         """Return the spots of the crowds that some candidates are, crowd by crowd.
 
         Parameters
         ----------
-        points : ndarray of SPOT
+        candidates : Candidates
             All candidates, as other crowds have pixels, too.
         is_fitted : ndarray of bool
             Which of them are fitted.
-        frame : ndarray of int
-            Frame of each.
         counts_spots : bool
             Whether spots are added and dropped.
         """
         job, settings = self._job, self._job.settings
-        fitted_frames = np.zeros(int(frame.max(initial=-1)) + 1, np.bool_)
-        fitted_frames[frame[is_fitted]] = True
-        order = np.flatnonzero(fitted_frames[frame])
-        places = np.column_stack([points[axis][order] for axis in ("x", "y", "z")])
-        by_place = _by_place(frame[order], places)
-        order, places = order[by_place], places[by_place]
-        frame, light = frame[order], points["light"][order]
+        points, order = candidates.points, candidates.by_place
         members = np.flatnonzero(is_fitted[order])
         crowd = points["crowd"][order[members]]
         members, size = members[by_number(crowd)], np.bincount(crowd)
@@ -217,7 +206,8 @@ class JointFitter:
             None, None, None, len(order), None, None,
         )  # fmt: skip
         arrays = {
-            "frame": frame, "places": places, "light": light, "members": members, "first": first,
+            "frame": candidates.frame[order], "places": candidates.places[order],
+            "light": points["light"][order], "members": members, "first": first,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
         # While a GPU fits, the host's cores have nothing else to do.
         threads = settings.threads if self._backend.kind == "cuda" else job.threads
@@ -226,12 +216,3 @@ class JointFitter:
         made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]
         made["crowd"] = crowds[made["crowd"]]
         return made
-
-
-def _by_place(frame: NDArray[np.int64], places: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the order of spots by frame, y, x and z, given x, y and z."""
-    # One sort of complex numbers, which are ordered by two, takes a third of the time of three.
-    order = np.argsort(places[:, 2], kind="stable") if places[:, 2].any() else slice(None)
-    y_and_x = np.ascontiguousarray(places[order, 1::-1]).view(np.complex128).ravel()
-    by_place = np.arange(len(places))[order][np.argsort(y_and_x, kind="stable")]
-    return by_place[by_number(frame[by_place])]

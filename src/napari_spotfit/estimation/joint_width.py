@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend, Columns
 from ..engine.block import Block, Positions
-from ..engine.crowds import SPOT
+from ..engine.crowds import SPOT, Candidates
 from ..engine.detection.detection_settings import score_for
 from ..engine.fit_job import FitJob
 from ..engine.groups import link_positions
@@ -65,7 +65,7 @@ def joint_width(
             own = points.copy()
             own["light"] /= fitter.scale.unit
             every = np.ones(len(own), np.bool_)
-            seen[k] = fitter.loss(own, every, frame, cost)
+            seen[k] = fitter.loss(Candidates(own, frame), every, cost)
         return seen[k]
 
     def gain(k: int, other: int) -> float:

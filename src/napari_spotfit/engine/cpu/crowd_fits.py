@@ -14,8 +14,8 @@ from ..crowds import SPOT, Crowds, joined
 from ..kernel_arguments import address
 from .library import load
 
-#: Crowds of a thread's share.
-_SHARE = 64
+#: Crowds of a thread's share, at least and at most.
+_LEAST, _SHARE = 8, 64
 #: The largest memory of a crowd.
 _MOST_BYTES = 2 << 30
 
@@ -57,5 +57,6 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
             own.append(found[: count.value].copy())
         parts[begin] = own
 
-    threads.in_pieces(work, len(crowds), _SHARE, crowds.threads)
+    each = len(crowds) // (4 * (crowds.threads or threads.available()))
+    threads.in_pieces(work, len(crowds), min(max(each, _LEAST), _SHARE), crowds.threads)
     return joined(part for begin in sorted(parts) for part in parts[begin])
