@@ -194,6 +194,12 @@ class CrowdLight : protected CrowdPixels {
     }
     // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
     SPOTFIT_NOT_INLINE void divide(int since) {
+        if (cells() == 1) {
+            const bool is_any = Team::last_of(0, count, [&](int i) { return spots[i].stirred >= since; }) >= 0;
+            share(count, [&](int i) { by_cell[i] = i; });
+            alone([&] { first_of_cell[0] = 0, first_of_cell[1] = count, is_stirred[0] = is_any; });
+            return;
+        }
         alone([&] {
             ROLLED
             for (int cell = 0; cell <= cells(); ++cell) first_of_cell[cell] = 0;
@@ -291,11 +297,11 @@ class CrowdLight : protected CrowdPixels {
         const float *y, *x;
     };
     SPOTFIT_NOT_INLINE Ground ground_of(int cell) const {
-        const bool is_one = cells() == 1;
+        if (cells() == 1) return {level[0], level[1], level[2], level[3], cell_y, cell_x};
         return {level[cell],
-                is_one ? level[1] : 0,
-                is_one ? level[2] : 0,
-                is_one ? level[3] : 0,
+                0,
+                0,
+                0,
                 cell_y + static_cast<long long>(cell / cells_across) * rows,
                 cell_x + cell % cells_across * stride};
     }
@@ -366,17 +372,19 @@ class CrowdLight : protected CrowdPixels {
     }
     SPOTFIT_NOT_INLINE void add_light(const Footprint& p, float factor, float* pixels) const {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        const float *const along_x = p.value[X], *const along_y = p.value[Y] - p.first[Y];
+        const int first = p.first[X], length = p.size[X];
         Team::wait();
         ROLLED
         for (int z = planes.begin; z < planes.end; ++z) {
             const float of_plane = factor * p.value[Z][z - p.first[Z]];
             ROLLED
             for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-                const Pixels height = of_plane * p.value[Y][y - p.first[Y]];
-                float* const own = at(pixels, z, y) + p.first[X];
+                const Pixels height = of_plane * along_y[y];
+                float* const own = at(pixels, z, y) + first;
                 ROLLED
-                for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE)
-                    store_pixels(own + x, multiply_add(load_pixels(p.value[X] + x), height, load_pixels(own + x)));
+                for (int x = 0; x < length; x += SIDE_BY_SIDE)
+                    store_pixels(own + x, multiply_add(load_pixels(along_x + x), height, load_pixels(own + x)));
             }
         }
         Team::wait();

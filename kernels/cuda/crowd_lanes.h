@@ -50,11 +50,16 @@ SPOTFIT_NOT_INLINE inline void put_sums(float a, float b, float c, float d, floa
     if (Warp::lane() % 4 == 0) sums[Warp::lane() / 4] = own;
 }
 template <int COUNT> SPOTFIT_INLINE void all_sums(const Pixels (&own)[COUNT], double* sums) {
-    const auto at = [&](int k) { return k < COUNT ? own[k < COUNT ? k : 0] : 0.0f; };
+    constexpr int MANY = COUNT / SUMS_AT_ONCE * SUMS_AT_ONCE;
     Warp::wait();
     UNROLL
-    for (int k = 0; k < COUNT; k += SUMS_AT_ONCE)
-        put_sums(at(k), at(k + 1), at(k + 2), at(k + 3), at(k + 4), at(k + 5), at(k + 6), at(k + 7), sums + k);
+    for (int k = 0; k < MANY; k += SUMS_AT_ONCE)
+        put_sums(own[k], own[k + 1], own[k + 2], own[k + 3], own[k + 4], own[k + 5], own[k + 6], own[k + 7], sums + k);
+    UNROLL
+    for (int k = MANY; k < COUNT; ++k) {
+        const float sum = sum_of(own[k]);
+        if (Warp::lane() == 0) sums[k] = sum;
+    }
     Warp::wait();
 }
 
