@@ -124,8 +124,7 @@ def by_track(columns: Columns, count: int, least_share: float) -> tuple[Floats, 
         most = int(seen.max(initial=0))
         raise ValueError(
             f"no track is seen in {least_share:.0%} of the {count} frames, the longest in {most}: "
-            "link with a larger max_distance or memory, or take a smaller least_share; without "
-            "beads, measure the drift by molecules (estimate_drift, or --method aim)"
+            "link with a larger max_distance or memory, or take a smaller least_share"
         )
     row = np.full(len(numbers), -1)
     row[long] = np.arange(len(long))

@@ -189,7 +189,12 @@ def drift(
                 found = estimate_drift(fits, method, segment=segment)
             elif isinstance(fits, SpotFits):
                 linked = link_spots(fits, max_distance, memory=memory)
-                found = fiducial_drift(linked, least_share=least_share)
+                try:
+                    found = fiducial_drift(linked, least_share=least_share)
+                except ValueError as error:
+                    raise click.ClickException(
+                        f"{error}. Without beads, measure the drift by molecules: --method aim"
+                    ) from None
             else:
                 raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
         what = "fiducials" if method == "fiducials" else "molecules of a segment"
