@@ -13,7 +13,7 @@ class CrowdCount : protected CrowdMoves {
     SPOTFIT_NOT_INLINE void count_spots() {
         bool is_new = true;
         ROLLED
-        for (int k = 0; k < ROUNDS && is_new; ++k) {
+        for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
@@ -187,7 +187,7 @@ class CrowdCount : protected CrowdMoves {
                 const double own = spots[i].evidence / least_evidence(spots[i]);
                 if (!spots[i].is_tested && own < least) weakest = i, least = own;
             }
-            if (weakest < 0) break;
+            if (weakest < 0 || is_stopped()) break;
             set(spots[weakest].is_tested, true);
             any |= !is_needed(weakest);
         }

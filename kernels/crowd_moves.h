@@ -83,12 +83,14 @@ class CrowdMoves : protected CrowdInformation {
         alone([&] { is_evaluated = all_move(), evaluated = now; });
         return {now, gained, rests};
     }
+    // Whether the fits are no longer wanted.
+    bool is_stopped() const { return f.stop && *static_cast<const volatile int*>(f.stop); }
     // Takes the cells near which spots have been stirred since a sweep.
     template <class Function> void over_cells(int since, Function each) {
         divide(since);
         ROLLED
         for (int cell = 0; cell < cells(); ++cell) {
-            if (!is_stirred[cell]) continue;
+            if (!is_stirred[cell] || is_stopped()) continue;
             int from = 0;
             do {
                 choose(cell, from);

@@ -19,6 +19,7 @@ struct JointFits {
     double least_score;   // how far a spot stands out of the noise, as a normal deviate, at least
     int counts_spots;     // whether spots are added and dropped
     int max_iterations;
+    const int* stop;  // not 0 as soon as the fits are no longer wanted, which leaves crowds as they are; or null
     // All candidates by frame, y and x, and their light in the unit of the scaled pixels.
     const long long* frame;
     const double* places;  // x, y and z

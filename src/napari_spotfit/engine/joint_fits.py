@@ -203,7 +203,7 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            None, None, None, len(order), None, None,
+            None, None, None, None, len(order), None, None,
         )  # fmt: skip
         arrays = {
             "frame": candidates.frame[order], "places": candidates.places[order],
