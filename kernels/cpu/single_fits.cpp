@@ -163,12 +163,12 @@ template <int AXES> class Frame {
             if ((s.state[i] & s.state[j] & TAKES_PART) && overlap(i, j)) s.state[i] |= OVERLAPS, s.state[j] |= OVERLAPS;
         });
     }
-    // How many spots fits together concern: those that may have to do with one that is not alone.
-    long long find_concerned() {
+    // Finds what fits together concern: spots that may have to do with one that is not alone.
+    void find_concerned() {
         const int begins = s.takes_all ? TAKES_PART : OVERLAPS | MAY_BE_TWO;
         bool any = false;
         for (long long i = first; i < end; ++i) s.root[i - first] = i, any |= (s.state[i] & begins) != 0;
-        if (!any) return 0;
+        if (!any) return;
         each_pair(s.reach, [this](long long i, long long j) {
             // The earlier one is the root, so that the result depends on no order.
             const long long a = root_of(i), b = root_of(j);
@@ -177,27 +177,26 @@ template <int AXES> class Frame {
         });
         for (long long i = first; i < end; ++i)
             if (s.state[i] & begins) s.state[root_of(i)] |= IS_CONCERNED;
-        long long concerned = 0;
         for (long long i = first; i < end; ++i)
-            if (s.state[root_of(i)] & IS_CONCERNED) s.state[i] |= IS_CONCERNED, ++concerned;
-        return concerned;
+            if (s.state[root_of(i)] & IS_CONCERNED) s.state[i] |= IS_CONCERNED;
     }
 };
 
-template <int AXES> long long find_overlaps(const SingleFits& s) {
-    long long concerned = 0;
-    for (long long first = 0, end; first < s.count; first = end) {
-        for (end = first; end < s.count && s.frame[end] == s.frame[first]; ++end) begin(s, end);
+template <int AXES> void find_overlaps(const SingleFits& s, long long first, long long last) {
+    const auto is_within = [&](long long i) { return i > 0 && i < s.count && s.frame[i] == s.frame[i - 1]; };
+    while (is_within(first)) ++first;
+    for (long long end; first < last; first = end) {
+        begin(s, first);
+        for (end = first + 1; is_within(end); ++end) begin(s, end);
         Frame<AXES> frame(s, first, end);
         frame.find_neighbours();
-        if (s.state) concerned += frame.find_concerned();
+        if (s.state) frame.find_concerned();
     }
-    return concerned;
 }
 
 }  // namespace
 
-// How many of the spots fits together concern.
-SPOTFIT_EXPORT long long spotfit_find_overlaps(const SingleFits* fits) {
-    return fits->axes == 3 ? find_overlaps<3>(*fits) : find_overlaps<2>(*fits);
+// Of the frames that begin among the positions first ... last - 1.
+SPOTFIT_EXPORT void spotfit_find_overlaps(const SingleFits* fits, long long first, long long last) {
+    fits->axes == 3 ? find_overlaps<3>(*fits, first, last) : find_overlaps<2>(*fits, first, last);
 }

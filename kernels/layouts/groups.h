@@ -44,7 +44,7 @@ struct SingleFits {
         reach;  // in such pixels, from which on spots may overlap, are neighbours, concern each other
     // A spot may be two that is wider than the PSF by more than these errors, and pixels, together.
     double psf_sigma, errors, uneven;
-    // Memory, one for each position of a frame, and one for each axis.
+    // Memory, one for each position of the largest frame, and one for each axis.
     long long *ends, *cell, *spot, *root;
     float* nearest;
     double* sorted;

@@ -129,7 +129,9 @@ def fit_crowds(
     places[at] = spots.places
     changed = np.bincount(frame[at], minlength=positions.frames[-1] + 1)[frame] > 0
     made[DISTANCE] = singles.distance[position]
-    made[DISTANCE][changed] = distances(Positions(places[changed], frame[changed]), widths)
+    made[DISTANCE][changed] = distances(
+        Positions(places[changed], frame[changed]), widths, job.threads
+    )
     return made
 
 

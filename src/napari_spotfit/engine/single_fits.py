@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import STDERR, STOP
 from ..models.stopping import StopCondition
+from . import threads
 from .backend import Columns
 from .block import Positions
 from .cpu.layouts import SingleFits, SpotState
@@ -25,6 +26,8 @@ OVERLAP, _NEAR, _REACH, _PIXELS = 4.0, 10.0, 10.5, 3.5
 #: A spot alone may be two if it is wider than the PSF by more than these errors and this fraction
 #: together: of 1000 photons, 995 of 1000 pairs 1.5 σ apart are, and 1 of 1500 single spots.
 _ERRORS, _UNEVEN = 3.0, 0.04
+#: Positions of one thread's share.
+_SHARE = 1 << 12
 
 
 class Singles(NamedTuple):
@@ -77,10 +80,12 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: Array
         psf_sigma=float(np.ravel(sigma)[-1]), errors=_ERRORS,
         uneven=_UNEVEN * float(np.ravel(sigma)[-1]),
     )  # fmt: skip
-    return _searched(search, positions, sigma)
+    return _searched(search, positions, sigma, job.threads)
 
 
-def distances(positions: Positions, sigma: ArrayLike) -> NDArray[np.float32]:
+def distances(
+    positions: Positions, sigma: ArrayLike, workers: int | None = None
+) -> NDArray[np.float32]:
     """Return the distance of each position to the nearest one of its frame; NaN if none is near.
 
     Planes are as far apart as spots are longer along z than along x.
@@ -91,18 +96,18 @@ def distances(positions: Positions, sigma: ArrayLike) -> NDArray[np.float32]:
     >>> distances(Positions(places), 1.0)
     array([ 2.,  2., nan], dtype=float32)
     """
-    return _searched(SingleFits(), positions, sigma).distance
+    return _searched(SingleFits(), positions, sigma, workers).distance
 
 
-def _searched(search: SingleFits, positions: Positions, sigma: ArrayLike) -> Singles:
+def _searched(
+    search: SingleFits, positions: Positions, sigma: ArrayLike, workers: int | None
+) -> Singles:
     count, axes = positions.places.shape
     widths = np.broadcast_to(np.asarray(sigma, float), axes)
     in_plane, rest = widths[-2:], [1.0] * (3 - axes)
     planes = [widths[0] / widths[-1]] if axes > len(in_plane) else []
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
-    # Frames are taken one after the other.
-    memory = np.empty((5 + axes, np.bincount(frame).max(initial=0)), np.int64)
     found = Singles(
         np.empty((count, axes)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
     )
@@ -113,10 +118,16 @@ def _searched(search: SingleFits, positions: Positions, sigma: ArrayLike) -> Sin
     search.farthest, search.near, search.reach = (
         OVERLAP * widest, _NEAR * widest, _REACH * widest + _PIXELS,
     )  # fmt: skip
-    at = map(address, [*memory[:5], memory[5:]])
-    search.ends, search.cell, search.spot, search.root, search.nearest, search.sorted = at
     search.places, search.state, search.distance, search.evidence = map(address, found)
     if not search.flags:
         search.state = 0
-    load().functions.spotfit_find_overlaps(ctypes.byref(search))
+    largest = np.bincount(frame).max(initial=0)
+
+    def work(begin: int, end: int) -> None:
+        own, memory = SingleFits.from_buffer_copy(search), np.empty((5 + axes, largest), np.int64)
+        at = map(address, [*memory[:5], memory[5:]])
+        own.ends, own.cell, own.spot, own.root, own.nearest, own.sorted = at
+        load().functions.spotfit_find_overlaps(ctypes.byref(own), begin, end)
+
+    threads.in_pieces(work, count, _SHARE, workers)
     return found
