@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 Made = TypeVar("Made")
+
+#: Whether what the current work is for has been cancelled; threads of :class:`Workers` inherit it.
+is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("is_cancelled", default=lambda: False)
 
 
 class Workers(ThreadPoolExecutor):
@@ -25,7 +29,7 @@ class Workers(ThreadPoolExecutor):
     def submit(self, work: Callable[..., Made], /, *args: Any, **kwargs: Any) -> Future[Made]:
         """Call a function in a thread of the pool."""
         try:
-            return super().submit(work, *args, **kwargs)
+            return super().submit(copy_context().run, work, *args, **kwargs)
         except RuntimeError:
             if threading.main_thread().is_alive():
                 raise

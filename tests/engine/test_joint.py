@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from noisy_scenes import noisy_scenes
@@ -387,3 +389,28 @@ def test_points_that_make_up_a_line_are_elongated(shape):
     assert (fits.group_size > 1).sum() > 10
     assert (fits.flags & int(Flag.ELONGATED) != 0).mean() > 0.8
     assert fits.good.sum() <= 1
+
+
+def test_crowds_stay_as_they_are_once_their_fits_are_cancelled(monkeypatch):
+    movie, _ = random_spots(1, 0.02, seed=1)
+    settings, iterations, fit = Settings(neighbours="joint", **KNOWN), [], crowd_fits.fit_crowds
+
+    def fitted(block, crowds):
+        found = fit(block, crowds)
+        iterations.append(found["iterations"].max())
+        return found
+
+    def stopped(work, total, piece, workers, stop):
+        stop()
+        in_pieces(work, total, piece, workers)
+
+    monkeypatch.setattr(crowd_fits, "_LONG", 0)
+    monkeypatch.setattr(crowd_fits, "fit_crowds", fitted)
+    localize(movie, settings=settings)
+    assert max(iterations) > 10
+    iterations.clear()
+    in_pieces = crowd_fits.threads.in_pieces
+    of_crowds = SimpleNamespace(in_pieces=stopped, available=lambda: 1)
+    monkeypatch.setattr(crowd_fits, "threads", of_crowds)
+    localize(movie, settings=settings)
+    assert max(iterations) == 0

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import CancelledError
+from contextvars import copy_context
+from threading import Event
 
 import pytest
 
 from napari_spotfit.engine import threads
+from napari_spotfit.workers import Workers, is_cancelled
 
 
 @pytest.mark.parametrize("count", [None, 1, 3])
@@ -30,6 +34,27 @@ def test_errors_reach_the_caller_and_stop_the_rest(error):
     with pytest.raises(error, match="piece 20"):
         threads.in_pieces(fail, 1_000_000, 10, 4)
     assert len(begun) < 100_000
+
+
+@pytest.mark.parametrize("total", [1, 100])
+def test_long_work_is_stopped_when_it_is_cancelled(total):
+    begun, ended, cancelled = [], Event(), Event()
+
+    def work(first, last):
+        begun.append(first)
+        cancelled.set()
+        assert ended.wait(60)
+
+    def run():
+        is_cancelled.set(cancelled.is_set)
+        # Work of a pool that others share is cancelled with what it is for.
+        with Workers(1) as workers:
+            workers.submit(threads.in_pieces, work, total, 10, 2, ended.set).result()
+
+    with pytest.raises(CancelledError):
+        copy_context().run(run)
+    assert len(begun) <= 2
+    assert not is_cancelled.get()()
 
 
 #: Fits in a process of its own that a signal interrupts: before it has fitted anything else, and

@@ -7,6 +7,7 @@ import threading
 import pytest
 from qtpy.QtCore import QObject
 
+from napari_spotfit.engine.threads import in_pieces
 from napari_spotfit.widgets.parts.work import Work
 
 pytestmark = pytest.mark.usefixtures("qapp")
@@ -53,6 +54,26 @@ def test_an_error_is_shown(parent, qtbot, error):
     with qtbot.waitSignal(work.failed):
         work.start()
     assert said == [(1, 2), "ended", error]
+
+
+def test_a_long_step_is_stopped_when_its_work_is_cancelled(parent, qtbot):
+    begun, stopped = threading.Event(), threading.Event()
+
+    def fit(first, last):
+        begun.set()
+        assert stopped.wait(60)
+
+    def steps():
+        in_pieces(fit, 1, 1, 1, stopped.set)
+        yield 1, 1
+
+    work = Work(steps, parent)
+    said = listen(work)
+    with qtbot.waitSignal(work.ended):
+        work.start()
+        assert begun.wait(60)
+        work.cancel()
+    assert said == ["ended"]
 
 
 @pytest.mark.parametrize("parent_goes", [False, True])

@@ -27,19 +27,24 @@ def available() -> int:
 
 
 def in_pieces(
-    work: Callable[[int, int], None], total: int, piece: int, threads: int | None
+    work: Callable[[int, int], None],
+    total: int,
+    piece: int,
+    threads: int | None,
+    stop: Callable[[], None] | None = None,
 ) -> None:
     """Call ``work(first, last)`` for every piece of 0…total-1, several at a time.
 
-    After an error, and when the user interrupts it (Ctrl-C), no further piece is begun.
+    After an error, and when the user interrupts it (Ctrl-C) or cancels it, no further piece is
+    begun. For long pieces ``stop`` makes those that are under way end soon.
     """
-    if total <= piece:
+    if total <= piece and stop is None:
         if total:
             work(0, total)
         return
     workers = min(threads or available(), -(-total // piece))
     firsts = iter(range(0, total, piece))
-    if workers <= 1:
+    if workers <= 1 and stop is None:
         for first in firsts:
             work(first, min(first + piece, total))
         return
@@ -56,7 +61,13 @@ def in_pieces(
                 break
             work(first, min(first + piece, total))
 
-    together([work_on_pieces] * workers, stopped.set)
+    def stop_all() -> None:
+        stopped.set()
+        if stop is not None:
+            stop()
+
+    # A thread that waits can be interrupted, so one at least is not this one.
+    together([work_on_pieces] * max(workers, 2), stop_all)
 
 
 def together(works: Iterable[Callable[[], None]], stop: Callable[[], None]) -> None:
@@ -68,6 +79,11 @@ def together(works: Iterable[Callable[[], None]], stop: Callable[[], None]) -> N
         Each gets a thread of its own, and begins before the next but one is asked for.
     stop : callable
         Called at the end, and when one of them fails, which is when the others must end soon.
+
+    Raises
+    ------
+    CancelledError
+        If what they are for has been cancelled.
     """
     coming = iter(works)
     first = list(itertools.islice(coming, 2))
@@ -76,7 +92,9 @@ def together(works: Iterable[Callable[[], None]], stop: Callable[[], None]) -> N
             work()
         return
     # Imported here: it takes longer than a few fits.
-    from concurrent.futures import wait
+    from concurrent.futures import CancelledError, wait
+
+    from ..workers import is_cancelled
 
     def run(work: Callable[[], None]) -> None:
         try:
@@ -91,6 +109,8 @@ def together(works: Iterable[Callable[[], None]], stop: Callable[[], None]) -> N
         for done in under_way:
             while not done.done():
                 wait([done], _PATIENCE)
+                if is_cancelled.get()():
+                    raise CancelledError
             done.result()
     finally:
         stop()

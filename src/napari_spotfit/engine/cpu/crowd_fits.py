@@ -16,6 +16,8 @@ from .library import load
 
 #: Crowds of a thread's share, at least and at most.
 _LEAST, _SHARE = 8, 64
+#: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
+_LONG = 1000
 #: The largest memory of a crowd.
 _MOST_BYTES = 2 << 30
 
@@ -32,7 +34,8 @@ def bytes_of(crowds: Crowds) -> NDArray[np.int64]:
 def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
     """Return the spots of crowds, as :class:`~napari_spotfit.engine.backend.Backend` says."""
     frames = np.ascontiguousarray(to_native(to_host(block.pixels)))
-    given = crowds.within(frames, crowds.arrays)
+    given, stop = crowds.within(frames, crowds.arrays), ctypes.c_int()
+    given.stop = ctypes.addressof(stop)
     library, sizes, parts = load(), crowds.sizes, dict[int, list[NDArray[np.void]]]()
 
     def work(begin: int, end: int) -> None:
@@ -58,5 +61,11 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
         parts[begin] = own
 
     each = len(crowds) // (4 * (crowds.threads or threads.available()))
-    threads.in_pieces(work, len(crowds), min(max(each, _LEAST), _SHARE), crowds.threads)
+
+    def end() -> None:
+        stop.value = 1
+
+    is_long = int(sizes.max(initial=0)) > _LONG
+    share = min(max(each, _LEAST), _SHARE)
+    threads.in_pieces(work, len(crowds), share, crowds.threads, end if is_long else None)
     return joined(part for begin in sorted(parts) for part in parts[begin])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...images.arrays import to_host
+from ...workers import Workers
 from ..block import Block
 from ..cpu import crowd_fits as on_cpu
 from ..crowds import SPOT, Crowds, joined, taken
@@ -42,7 +42,7 @@ def fit_crowds(frames: Any, block: Block, crowds: Crowds) -> NDArray[np.void]:
         return _on_gpu(frames, crowds, size)
     small, large = np.flatnonzero(~is_large), np.flatnonzero(is_large)
     here = replace(block, pixels=to_host(block.pixels))
-    with ThreadPoolExecutor(1) as other:
+    with Workers(1) as other:
         later = other.submit(on_cpu.fit_crowds, here, crowds.some(large))
         parts = [_on_gpu(frames, crowds.some(small), size[small]), later.result()]
     for spots, which in zip(parts, (small, large), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, QThreadPool, QTimer, Signal
 
 from ...engine.backend import BackendFallbackWarning
+from ...workers import is_cancelled
 
 #: Does the work, yields after each step how many are done of how many, returns the result.
 Steps = Generator[tuple[int, int], None, Any]
@@ -68,7 +70,7 @@ class Work(QObject):
             worker.start()
 
     def cancel(self) -> None:
-        """Stop before the next step, and emit nothing but ``ended``."""
+        """Stop soon, at the latest before the next step, and emit nothing but ``ended``."""
         self._stop.set()
 
     def _on_progress(self, progress: tuple[int, int]) -> None:
@@ -97,9 +99,11 @@ def _work(
 ) -> Generator[tuple[int, int], None, _End]:
     """Do the steps; errors are returned, not raised: a napari worker swallows a RuntimeError."""
     try:
+        context = copy_context()
+        context.run(is_cancelled.set, stop.is_set)
         with closing(steps()) as left:
             while not stop.is_set():
-                yield next(left)
+                yield context.run(next, left)
     except StopIteration as end:
         return _End(end.value)
     except Exception as error:
