@@ -66,6 +66,12 @@ class Candidates:
         order = order[np.argsort(y_and_x, kind="stable")]
         return order[by_number(self.frame[order])]
 
+    @cached_property
+    def in_order(self) -> dict[str, NDArray[Any]]:
+        """Arrays of kernels, in that order."""
+        own = {"frame": self.frame, "places": self.places, "light": self.points["light"]}
+        return {name: array[self.by_place] for name, array in own.items()}
+
 
 @dataclass(frozen=True, eq=False)
 class Crowds:

@@ -123,8 +123,9 @@ def fit_crowds(
         made = {name: column[position] for name, column in single.items()} | {POSITION: position}
         group = np.concatenate([others, len(single[GROUP]) + spots.group])[order]
         made[GROUP] = np.cumsum(np.diff(group, prepend=group[:1]) != 0)
+    joint = at[spots.joint]
     for name, values in spots.columns.items():
-        made[name][at[spots.joint]] = values
+        made[name][joint] = values
     places, frame = singles.places[position], positions.frames[position]
     places[at] = spots.places
     changed = np.bincount(frame[at], minlength=positions.frames[-1] + 1)[frame] > 0

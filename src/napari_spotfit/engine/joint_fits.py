@@ -206,8 +206,7 @@ class JointFitter:
             None, None, None, None, len(order), None, None,
         )  # fmt: skip
         arrays = {
-            "frame": candidates.frame[order], "places": candidates.places[order],
-            "light": points["light"][order], "members": members, "first": first,
+            **candidates.in_order, "members": members, "first": first,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
         # While a GPU fits, the host's cores have nothing else to do.
         threads = settings.threads if self._backend.kind == "cuda" else job.threads

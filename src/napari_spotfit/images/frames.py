@@ -395,7 +395,8 @@ def inside(places: NDArray[np.float64], shape: ArrayLike) -> NDArray[np.bool_]:
     """Return which positions lie on pixels of a frame, including its outer edges."""
     with np.errstate(invalid="ignore"):
         on = (places >= -0.5) & (places <= np.asarray(shape) - 0.5)
-    return np.asarray(on.all(axis=-1))
+    # Axes are few: NumPy reduces over the last one a row at a time.
+    return np.asarray(np.logical_and.reduce(np.ascontiguousarray(np.moveaxis(on, -1, 0))))
 
 
 def indices_along(along: AxisSelection, size: int) -> NDArray[np.int64]:
