@@ -63,7 +63,7 @@ struct BandedMatrix {
                 Team::wait();
                 const double diagonal = row[i];
                 if (!(diagonal > 0)) return false;
-                const double inverse = 1 / square_root(diagonal);
+                const double inverse = inverse_root(diagonal);
                 Team::wait();
                 if (Team::lane() == 0) row[i] = inverse;
                 share_row(i, i + 1, [&](int j) { row[j] *= inverse; });
