@@ -24,6 +24,10 @@ struct BandedMatrix {
     // Solves U'U v = v.
     SPOTFIT_NOT_INLINE void solve(double* v) const {
         forward(v, 0);
+        if (Team::LANES > 1) {
+            backward(v);
+            return;
+        }
         ROLLED
         for (int i = size - 1; i >= 0; --i) {
             const double* const row = &at(i, 0);
@@ -45,6 +49,10 @@ struct BandedMatrix {
         over_row(end[i], first, Team::lane(), Team::LANES, each);
     }
     template <int BLOCK> SPOTFIT_NOT_INLINE bool factor_of() const {
+        const BandedMatrix m = *this;
+        return m.factor_rows<BLOCK>();
+    }
+    template <int BLOCK> SPOTFIT_INLINE bool factor_rows() const {
         ROLLED
         for (int k = 0; k < size;) {
             const int next = k < inner() ? k + BLOCK : size;
@@ -55,7 +63,7 @@ struct BandedMatrix {
                 Team::wait();
                 const double diagonal = row[i];
                 if (!(diagonal > 0)) return false;
-                const double inverse = 1 / square_root(diagonal);
+                const double inverse = inverse_root(diagonal);
                 Team::wait();
                 if (Team::lane() == 0) row[i] = inverse;
                 share_row(i, i + 1, [&](int j) { row[j] *= inverse; });
@@ -87,14 +95,30 @@ struct BandedMatrix {
     }
     // Solves U' v = v, from a row on before which v is 0.
     SPOTFIT_NOT_INLINE void forward(double* v, int first) const {
+        const BandedMatrix m = *this;
         ROLLED
-        for (int i = first; i < size; ++i) {
-            const double* const row = &at(i, 0);
+        for (int i = first; i < m.size; ++i) {
+            const double* const row = &m.at(i, 0);
             Team::wait();
             const double own = v[i] * row[i];
             Team::wait();
             if (Team::lane() == 0) v[i] = own;
-            share_row(i, i + 1, [&](int j) { v[j] -= row[j] * own; });
+            m.share_row(i, i + 1, [&](int j) { v[j] -= row[j] * own; });
+        }
+        Team::wait();
+    }
+    // Solves U v = v column by column, as lanes need not add up what they have of a row.
+    void backward(double* v) const {
+        const BandedMatrix m = *this;
+        ROLLED
+        for (int i = m.size - 1; i >= 0; --i) {
+            Team::wait();
+            const double own = v[i] * m.at(i, i);
+            Team::wait();
+            ROLLED
+            for (int k = Team::lane(); k < i; k += Team::LANES)
+                if (i >= m.inner() || m.end[k] > i) v[k] -= m.at(k, i) * own;
+            if (Team::lane() == 0) v[i] = own;
         }
         Team::wait();
     }

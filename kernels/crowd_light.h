@@ -313,7 +313,7 @@ class CrowdLight : protected CrowdPixels {
         }
         copy_part(mean, base);
         add_lights(together, moving, -1, base);
-        if (levels) add_ground(cell, -1, base);
+        if (levels) add_ground(cell, -1, base, base);
     }
     // The mean of all pixels.
     SPOTFIT_NOT_INLINE void find_mean() {
@@ -321,7 +321,7 @@ class CrowdLight : protected CrowdPixels {
         if (is_evaluated) return;
         copy_part(variances, mean);
         ROLLED
-        for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean);
+        for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean, mean);
         add_lights(nullptr, count, 1, mean);
         over_part([&](int k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
     }
@@ -334,8 +334,8 @@ class CrowdLight : protected CrowdPixels {
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
     SPOTFIT_NOT_INLINE double evaluate(int cell) {
         set(is_evaluated, false);
-        copy_part(base, trial);
-        if (levels) add_ground(cell, 1, trial);
+        if (levels) add_ground(cell, 1, base, trial);
+        else copy_part(base, trial);
         add_lights(together, moving, 1, trial);
         Total sum;
         const int first = from[X], end_of_line = to[X];
@@ -401,18 +401,22 @@ class CrowdLight : protected CrowdPixels {
     }
     // Of all lines of a spot.
     long long numbers_of_spot() const { return 2ll * axes() * line; }
-    SPOTFIT_NOT_INLINE void add_ground(int cell, float factor, float* pixels) const {
+    // To pixels, into a result that may be they.
+    SPOTFIT_NOT_INLINE void add_ground(int cell, float factor, const float* pixels, float* result) const {
         const Ground g = ground_of(cell);
+        const float* const slope = slopes[X];
+        const int first = from[X], end_of_line = to[X];
         const Pixels across = factor * float(g.across);
         over_lines([&](int z, int y) {
             const float through = factor * float(g.through) * slopes[Z][z];
             const Pixels here = factor * float(g.level) * g.y[y],
                          down = factor * float(g.down) * slopes[Y][y] + through;
-            float* const own = at(pixels, z, y);
+            float* const own = at(result, z, y);
+            const float* const before = pixels + (own - result);
             ROLLED
-            for (int x = from[X]; x < to[X]; x += SIDE_BY_SIDE)
-                store_pixels(own + x, load_pixels(own + x) + down + here * load_pixels(g.x + x) +
-                                          across * load_pixels(slopes[X] + x));
+            for (int x = first; x < end_of_line; x += SIDE_BY_SIDE)
+                store_pixels(own + x, load_pixels(before + x) + down + here * load_pixels(g.x + x) +
+                                          across * load_pixels(slope + x));
         });
     }
     // The share of a cell in the background at each place along an axis: all of it in its middle, none in the next

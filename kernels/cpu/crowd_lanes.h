@@ -24,6 +24,7 @@ SPOTFIT_INLINE Pixels numbers_of_pixels() {
     return p;
 }
 SPOTFIT_INLINE bool any_pixel(MaskOf<Pixels> mask) { return any(mask); }
+inline double inverse_root(double x) { return 1 / square_root(x); }
 // In the same order whatever the instruction set.
 SPOTFIT_INLINE float sum_of(Pixels p) {
     const auto half = p.v.lo + p.v.hi;

@@ -19,7 +19,7 @@ from .compile import as_argument, kernel
 
 #: Threads of a block, and blocks of a multiprocessor: more would only wait for code that is not in
 #: its cache.
-THREADS, BLOCKS = 128, 1
+THREADS, BLOCKS = 128, 2
 _WARPS = THREADS // 32
 #: The most candidates of a crowd, and its largest memory: a core of a CPU fits larger ones ten
 #: times as fast as a warp, while the GPU fits the others. And the memory of all at a time.
