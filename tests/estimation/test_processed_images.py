@@ -426,6 +426,35 @@ def test_single_photons_that_were_blurred_are_no_spots(blur):
     assert any("probably was filtered" in one for one in said)
 
 
+@pytest.mark.parametrize(("photons", "blur", "kind", "sigma"), [
+    (0.5, 0.5, "floats", 0.6), (0.5, 0.5, "counts", 0.6), (0.5, 0.5, "EMCCD", 0.6),
+    (0.5, 0.5, "EMCCD", 1.3), (0.5, 0.6, "EMCCD", 0.6), (0.1, 0.6, "floats", 0.6),
+    (0.1, 0.6, "floats", 1.3), (0.3, 0.5, "floats", 1.3), (0.3, 0.6, "counts", 0.8),
+    (1, 0.4, "counts", 1.3), (1, 0.5, "EMCCD", 0.6), (3, 0.4, "floats", 1.3),
+])  # fmt: skip
+def test_photons_that_were_blurred_a_little_are_no_sharp_spots(photons, blur, kind, sigma):
+    """Up to 3580 were good fits, in silence: what lies between them is as calm as a background."""
+    rng = np.random.default_rng(1)
+    image = rng.poisson(photons, SHAPE).astype(float)
+    if kind == "EMCCD":
+        image = rng.gamma(np.maximum(image, 1), 25.0) * (image > 0)
+    image = blurred(image, blur)
+    if kind == "counts":
+        image = np.rint(20 * image).astype(np.uint16) + 100
+    places, _, said = looked_at(image, sigma=sigma)
+    assert len(places) <= 3 or any("probably" in one for one in said)
+
+
+@pytest.mark.parametrize("background", [0.05, 0.3, 1])
+def test_a_crowd_in_the_dark_is_no_blurred_noise(background):
+    rng = np.random.default_rng(1)
+    truth = rng.uniform(-0.5, SIDE - 0.5, (3277, 2))
+    image = rng.poisson(background + light(truth, 3000, 0.6, SHAPE))
+    places, noise, _ = looked_at(image, sigma=0.6)
+    assert hits(places, truth, 1) > 0.7 * len(truth)
+    assert noise.process == ""
+
+
 def test_saturated_spots_are_as_a_camera_takes_them():
     image, _ = with_spots(40, 100 * BRIGHT)
     assert looked_at(np.minimum(image, 4095).astype(np.uint16))[1].process == ""

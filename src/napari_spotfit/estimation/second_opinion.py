@@ -53,10 +53,19 @@ _TINY = float(np.finfo(float).tiny)
 #: The deviation in the band of spots over the usual light, from which on it is no noise: of crowds
 #: of 3 to 12 spots in 100 px² it is 1.4 and more, of blurred noise 1.1 and less.
 _MORE_THAN_LIGHT = 1.2
+#: Blurred noise of a photon in a pixel or less has more than this. In the band it has more variance
+#: than this over calm pixels (1.6 and more); beside spots it is 1.3 times at most. Calm pixels
+#: have no noise of their own where the usual one is closer to the darkest, in deviations.
+_FEW_PHOTONS, _BESIDE_PHOTONS, _IN_THE_DARK = 0.9, 1.5, 0.2
 #: As wide as this, over the PSF, the light of these crowds seems to be: 0.93 to 1.16 times, and
 #: with a width that is only guessed. With less than this variance in steps between values, or less
 #: noise than this many times what spots have along both axes, it may be that of a filter.
 _AS_WIDE, _ROUNDED, _MORE_THAN_SPOTS = (0.75, 1.3), 0.25, 1.25
+#: The light of spots has more variance than fine detail, and varies by more than the usual light:
+#: the product of both is 120 and more, and 83 and less of single photons that were blurred.
+_MORE_THAN_FINE = 100.0
+#: Rounding has a variance of 1/12 in steps between values; so much of it does not count.
+_OF_STEPS = 0.125
 #: The variance of single photons grows by a step between values, within this factor.
 _OF_A_PHOTON = 1.5
 #: Two measures agree whose variances differ by no more than this; from there on it is warned of.
@@ -119,6 +128,8 @@ def second_opinion(
     process = _process(parts[0], detail, may_be_cut=not is_explained)
     calm = calm_noise(parts) if process is Process.NONE else None
     is_white = calm is not None and calm.is_white and _is_no_rounding(calm, detail)
+    is_less = calm is not None and is_white and _is_less_than_noise(calm, parts, sigma, detail)
+    is_white = is_white and not is_less
     if calm is not None and is_white:
         ratio = float(np.median(calm.variance / noise.variance(calm.level)))
         if min(detail.along) > _SHARP and ratio < _CALMER:
@@ -136,8 +147,9 @@ def second_opinion(
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
     is_rounded = is_smooth and band.tail > _WARNS and not usual_is_lowest(parts[0])
     is_coarse = min(detail.along) > _WHITE[1] and not is_white
-    if process is Process.NONE and is_coarse and _is_more_than_light(band, detail, parts):
-        if _is_light_of_spots(noise, band, detail, sigma):
+    over_light = _over_light(band, detail, parts)
+    if process is Process.NONE and is_coarse and over_light > _MORE_THAN_LIGHT:
+        if _is_light_of_spots(noise, band, detail, sigma, over_light):
             return replace(noise, correlation=1.0, slope_error=noise.slope)
         process = Process.FILTERED
     may_be_crowd = process is not Process.CUT and not (
@@ -161,19 +173,46 @@ def second_opinion(
     # Few counts, and rounded ones, scatter like nothing else.
     usual = float(np.median(changed.variance(band.level)))
     if process is Process.NONE and usual > (_IN_STEPS * detail.step) ** 2:
-        process = _by_noise(band, is_denoised=is_denoised, differs=times > _WARNS)
+        is_of_photons = is_coarse and over_light > _FEW_PHOTONS
+        differs = times > _WARNS or (is_of_photons and (is_less or band.tail > _WARNS))
+        process = _by_noise(band, is_denoised=is_denoised, differs=differs)
     return replace(changed, process=process)
 
 
-def _is_more_than_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> bool:
-    """Whether the band varies by more than the light, as noise of less than a photon does only."""
+def _over_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> float:
+    """Return the deviation in the band over the usual light; of noise it is below 1.
+
+    Noise of less than a photon in a pixel has more.
+    """
     known = np.concatenate([part[np.isfinite(part)] for part in parts])
     light = float(np.median(known)) - detail.lowest
-    return math.sqrt(float(np.median(band.variance))) > _MORE_THAN_LIGHT * light > 0
+    return math.sqrt(float(np.median(band.variance))) / light if light > 0 else 0.0
+
+
+def _is_less_than_noise(
+    calm: CalmNoise, parts: list[Numbers], sigma: float, detail: FineDetail
+) -> bool:
+    """Whether calm pixels lie between single photons that were blurred, and have no noise.
+
+    Beside spots the band has as much noise, or shows that there are spots. Where calm pixels are
+    hardly brighter than the darkest, only counts have noise.
+    """
+    variance = float(np.median(calm.variance))
+    is_count = 0 < detail.step**2 < variance
+    if not is_count and (
+        float(np.median(calm.level)) - detail.lowest < _IN_THE_DARK * math.sqrt(variance)
+    ):
+        return True
+    band = band_noise(parts, sigma)
+    return (
+        band is not None and band.is_noise
+        and float(np.median(band.variance)) > _BESIDE_PHOTONS * variance
+        and _over_light(band, detail, parts) > _FEW_PHOTONS
+    )  # fmt: skip
 
 
 def _is_light_of_spots(
-    noise: NoiseModel, band: BandNoise, detail: FineDetail, sigma: float
+    noise: NoiseModel, band: BandNoise, detail: FineDetail, sigma: float, over_light: float
 ) -> bool:
     """Whether what is coarser than white noise is light as wide as the PSF.
 
@@ -184,9 +223,12 @@ def _is_light_of_spots(
     light = max(float(np.median(band.variance)) - fine, _TINY)
     along = fine * (math.sqrt(math.prod(detail.along)) - 1)
     width, of_light = light_of(along / light, sigma)
-    is_counts = 0 < _ROUNDED * detail.step**2 < fine
-    shows_noise = is_counts or fine > _MORE_THAN_SPOTS * of_light * light
-    return shows_noise and _AS_WIDE[0] < width / sigma < _AS_WIDE[1]
+    is_counts = 0 < _ROUNDED * detail.step**2 < fine and not band.is_noise
+    shows_noise = is_counts or fine - _OF_STEPS * detail.step**2 > (
+        _MORE_THAN_SPOTS * of_light * light
+    )
+    is_light = shows_noise and light * over_light > _MORE_THAN_FINE * fine
+    return is_light and _AS_WIDE[0] < width / sigma < _AS_WIDE[1]
 
 
 def _is_crowd(noise: NoiseModel, band: BandNoise, detail: FineDetail) -> bool:
