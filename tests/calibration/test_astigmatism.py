@@ -238,7 +238,7 @@ def test_wrong_stacks_are_named(stack):
         (planes, Z[:5], r"the height of each of the 61 planes; got \(5,\)"),
         (planes, Z[::-1], "the heights of the planes must rise"),
         (planes, np.append(Z[:-1], np.nan), "numbers that are not finite"),
-        (shuffled, 20, "jump from plane to plane"),
+        (shuffled, 20, "not in the order of their heights"),
         (none, 20, "do not tell z|never round"),
         (missing, 20, "plane 10, 12 has pixels that are no numbers: leave it out"),
         (planes[:24], 20, "do not tell z|never round"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from napari_spotfit import (
     MeasuredPsf,
     Settings,
+    calibrate_astigmatism,
     calibrate_psf,
     fit_spots,
     load_calibration,
@@ -17,6 +19,7 @@ from napari_spotfit import (
     simulate_psf,
 )
 from napari_spotfit.calibration.align import align, moved
+from napari_spotfit.calibration.mirrored_planes import share_mirrored
 
 OPTICS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}}
 Z = np.arange(-900, 901, 50.0)
@@ -152,6 +155,81 @@ def test_a_measured_psf_is_saved_and_opened(tmp_path):
     np.testing.assert_array_equal(same.z_bias, psf.z_bias)
 
 
+def cut(stack, top, depth):
+    """Return a stack whose values above a part of its highest one are that of the camera."""
+    highest = depth * stack.max()
+    return np.minimum(stack / highest, 1) * top
+
+
+@pytest.mark.parametrize(
+    ("top", "dtype"), [(255, np.uint8), (4095, np.uint16), (1.0, np.float32), (1.0, float)]
+)
+@pytest.mark.parametrize("calibrate", [calibrate_psf, calibrate_astigmatism])
+def test_beads_cut_off_below_the_highest_number_of_their_type_are_refused(calibrate, top, dtype):
+    stack = cut(stack_of()[0], top, 0.85).astype(dtype)
+    with pytest.raises(ValueError, match=r"can be used: \d+ saturated"):
+        calibrate(stack, 50.0)
+
+
+def test_one_bead_that_is_cut_off_is_left_out():
+    stack, truth = stack_of()
+    stack = stack.astype(float)
+    y, x = (round(truth[axis].iloc[0]) for axis in "yx")
+    own = stack[:, y - 10 : y + 11, x - 10 : x + 11]
+    own += 1.5 * (own - 100)
+    psf = calibrate_psf(np.minimum(stack, 2200).astype(np.uint16), 50.0, settings=KNOWN)
+    (left_out,) = (bead for bead in psf.beads if bead.reason.startswith("saturated"))
+    assert np.hypot(left_out.y - y, left_out.x - x) < 3
+    assert sum(bead.used for bead in psf.beads) == 11
+
+
+@pytest.mark.parametrize("photons", [500, 3000, 20_000])
+@pytest.mark.parametrize("step", [1, 8])
+def test_beads_of_few_values_are_not_taken_for_cut_off(photons, step):
+    stack = stack_of(photons=photons)[0] // step
+    psf = calibrate_psf(stack.astype(np.uint8 if stack.max() < 255 else np.uint16), 50.0)
+    assert not any("saturated" in bead.reason for bead in psf.beads)
+
+
+def test_the_share_of_spots_in_a_mirrored_plane_is_right_and_warned_of():
+    lens = {"spherical": 0.02}
+    stack, _ = simulate_beads(Z, (200, 200), count=12, photons=20_000, seed=1, zernike=lens)
+    with pytest.warns(UserWarning, match="alike above and below the focus: at least 1.% of spots"):
+        psf = calibrate_psf(stack, 50.0, settings=KNOWN)
+    z, at = np.repeat(np.linspace(*psf.range, 24), 150), np.arange(13) - 6.0
+    light = np.maximum(psf.lattice.sample(z[:, None, None], at[:, None], at), 0)
+    spots = np.random.default_rng(3).poisson(500 * light + 10).astype(np.uint16)
+    fits = fit_spots(spots, model=psf, estimator="mle", gain=1.0)
+    # Of the other side: noise alone moves z by less. A fit has more than one minimum to end in.
+    mirrored = (np.abs(fits.z - z) > 150) & (np.sign(fits.z) != np.sign(z)) & fits.good
+    share = share_mirrored(psf, 500, 10)
+    assert 0.1 < share < mirrored.mean() < 1.4 * share
+
+
+def test_a_psf_without_any_aberration_is_warned_of_and_that_of_a_lens_is_not():
+    stack, _ = simulate_beads(Z, (200, 200), count=12, photons=20_000, seed=1)
+    with pytest.warns(UserWarning, match="alike above and below the focus"):
+        psf = calibrate_psf(stack, 50.0, settings=KNOWN)
+    assert share_mirrored(psf, 2000, 10) > 0.2
+    assert share_mirrored(measured(), 500, 10) < 0.01
+
+
+@pytest.mark.parametrize("calibrate", [calibrate_psf, calibrate_astigmatism])
+@pytest.mark.filterwarnings("ignore:all beads move together")
+@pytest.mark.parametrize("half", [slice(18, None), slice(None, 19)])
+def test_half_a_stack_is_warned_of(calibrate, half):
+    with pytest.warns(UserWarning, match=r"on one side of the focus: z is known from -?\d+ to"):
+        calibrate(stack_of()[0][half], 50.0, settings=KNOWN)
+
+
+def test_of_many_unused_beads_three_are_named_for_each_reason():
+    stack, _ = stack_of()
+    with pytest.raises(ValueError, match="saturated") as error:
+        calibrate_psf(np.minimum(stack, 300), 50.0, settings=KNOWN)
+    assert re.search(r"\d+ saturated \(y, x: \d+, \d+; \d+, \d+; \d+, \d+ …\)", str(error.value))
+    assert len(str(error.value)) < 300
+
+
 WRONG = {
     "one plane": (lambda s: (s[:1], 50.0), "at least"),
     "no stack": (lambda s: (s[0], 50.0), "planes, rows, columns"),
@@ -181,6 +259,7 @@ def test_planes_in_no_order_are_refused():
         calibrate_psf(shuffled, 25)
 
 
+@pytest.mark.filterwarnings("ignore:the PSF is alike")
 def test_two_stacks_in_one_are_warned_of():
     z, lens = np.arange(-500.0, 500.0, 25.0), {"astigmatism": 0.1}
     stack, _ = simulate_beads(z, count=6, height=0, seed=2, zernike=lens)

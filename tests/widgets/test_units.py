@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from napari.layers import Image
+from psfs import measured_psf
 
-from napari_spotfit.widgets.layers.images import pixel_size
+from napari_spotfit import Settings
+from napari_spotfit.widgets.layers.images import in_its_axes, pixel_size
 
 IMAGE = np.zeros((3, 8, 9))
 
@@ -39,3 +41,18 @@ def test_oblong_pixels():
     assert size.factor("x_stderr") == size.factor("roi_x") == pytest.approx(0.3)
     assert size.factor("sigma") is None
     assert size.factor("photons") is size.factor("chi_square") is None
+
+
+@pytest.mark.parametrize("shape", [(32, 40), (5, 32, 40)])
+def test_a_calibration_of_other_pixels_than_the_layer_has_is_refused(shape):
+    movie = np.zeros(shape, np.uint16)
+    units = ("s", "um", "um")[-len(shape) :]
+    settings = Settings(model=measured_psf())
+
+    def of_layer(pixel):
+        return Image(movie, scale=(1, pixel, pixel)[-len(shape) :], units=units)
+
+    with pytest.raises(ValueError, match="of pixels of 100 nm, the image has 130 × 130 nm"):
+        in_its_axes(settings, of_layer(0.13))
+    assert in_its_axes(settings, of_layer(0.1)) is settings
+    assert in_its_axes(settings, Image(movie)) is settings  # of no known size

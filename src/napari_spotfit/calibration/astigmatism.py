@@ -18,7 +18,7 @@ from ..models.calibration import Calibration, Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
 from ..settings.settings import Settings
 from .alignment import FEW, WIDTHS, Alignment, no_beads, wobble_of
-from .beads import LEAST_PLANES, BeadFits, checked_heights, checked_stack, fit_beads
+from .beads import LEAST_PLANES, BeadFits, checked_heights, checked_stack, fit_beads, warn_one_sided
 from .curves import smooth_curve
 
 Array = NDArray[np.float64]
@@ -283,6 +283,7 @@ def _warn(found: Alignment, calibration: AstigmatismCalibration) -> None:
             "the beads are dim on their background: how wide brighter spots are is not known, and "
             "their z may be off by some 10 nm. Record beads with ten times the light of spots"
         )
+    warn_one_sided(calibration.low, calibration.high)
     ends = np.array([calibration.low, calibration.high])
     for axis, curve in zip(IN_PLANE, (calibration.wobble_y, calibration.wobble_x), strict=True):
         assert curve is not None

@@ -15,6 +15,7 @@ from ..localization.detect_spots import detect_spots
 from ..localization.fit_at import checked_places
 from ..models.measured_psf import PsfBead
 from ..settings.settings import Settings
+from .beads import cut_off, why_left_out
 
 Array = NDArray[np.float64]
 
@@ -28,8 +29,6 @@ _PER_SIGMA = 8.0
 _CORE = 3
 #: Pixels around a bead's box that tell its background, at least.
 _FEWEST_AROUND = 50
-#: Number of pixels with the highest value that make a plateau.
-_PLATEAU = 3
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def cut_beads(
     )
     used = np.flatnonzero(np.array([not reason for reason in reasons], bool))
     if not len(used):
-        raise ValueError(_none_left(reasons, side))
+        raise ValueError(_none_left(reasons, middle, side))
     return BeadBoxes(
         known, used, np.stack([boxes[i] for i in used]),
         np.array([levels[i] for i in used]), middle[used],
@@ -171,23 +170,26 @@ def _reasons(
     usual = float(np.nanmedian(photons)) if inside.any() else 1.0
     # Neither specks nor a few bright ones say how high beads are.
     height = _usual(heights, np.minimum(photons, usual * _RATIO))
-    full = np.iinfo(stack.dtype).max if stack.dtype.kind in "iu" else np.inf
-    reasons = []
+    half, reasons = side // 2, []
+    cut = cut_off(
+        [
+            stack[:, max(y - half, 0) : y + half + 1, max(x - half, 0) : x + half + 1]
+            for y, x in middle
+        ]
+    )
     for i, (y, x) in enumerate(middle):
         apart = np.abs(middle - (y, x)).max(axis=1)
         apart[i] = side
         near = np.flatnonzero((apart < side) & (heights >= height / _RATIO))
-        half = side // 2
-        box = stack[:, max(y - half, 0) : y + half + 1, max(x - half, 0) : x + half + 1]
-        top = box.max()
         if not inside[i]:
             reason = "too near to the edge of the image"
-        elif top >= full or (box == top).sum(axis=(1, 2)).max() > _PLATEAU:
-            reason = "saturated: several pixels have the highest value"
+        elif cut[i]:
+            reason = "saturated: its highest pixels all have the same value"
         elif len(near):
-            reason = f"another bead is {apart[near].min()} px away, within its box of {side} px"
+            reason = f"overlapping: another bead is {apart[near].min()} px away, within {side} px"
         elif not usual / _RATIO <= photons[i] <= usual * _RATIO:
-            reason = f"{photons[i] / usual:.2g} times as bright as the median bead"
+            kind = "bright" if photons[i] > usual else "dim"
+            reason = f"{kind}: {photons[i] / usual:.2g} times as much light as the median bead"
         else:
             reason = ""
         reasons.append(reason)
@@ -201,7 +203,7 @@ def _usual(heights: Array, photons: Array) -> float:
     return float(heights[order][np.searchsorted(light, light[-1] / 2)])
 
 
-def _none_left(reasons: list[str], side: int) -> str:
+def _none_left(reasons: list[str], places: NDArray[np.int64], side: int) -> str:
     """Return an error that says what to do."""
     if not reasons:
         return (
@@ -209,12 +211,8 @@ def _none_left(reasons: list[str], side: int) -> str:
             "its background, and is it a stack of single beads? Give false_spots=… to find dimmer "
             "ones"
         )
-    kinds: dict[str, int] = {}
-    for reason in reasons:
-        kind = reason.partition(":")[0].partition(",")[0]
-        kinds[kind] = kinds.get(kind, 0) + 1
-    listed = "; ".join(f"{count} × {kind}" for kind, count in kinds.items())
     return (
-        f"none of {len(reasons)} beads can be used: {listed}. Record sparser beads, at least "
-        f"{side} px apart, with less light if they are saturated, or give a smaller roi_size"
+        f"none of {len(reasons)} beads can be used: {why_left_out(reasons, places)}. Record "
+        f"sparser beads, at least {side} px apart, with less light if they are saturated, or give "
+        "a smaller roi_size"
     )

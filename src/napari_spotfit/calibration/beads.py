@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..caller import warn_caller
 from ..engine.quality.flags import Flag
 from ..images.arrays import as_array, to_host
 from ..images.camera import Camera
@@ -28,6 +30,8 @@ Array = NDArray[np.float64]
 
 #: Planes that show a curve, at least; and planes that an error names, at most.
 LEAST_PLANES, _NAMED = 7, 5
+#: Beads that are named for each reason.
+_FIRST = 3
 #: The ROI's side in widths of a bead's maximum projection; and the least and largest.
 _ROI_WIDTHS, _ROI_LEAST, _ROI_MOST = 9.0, 9, 31
 #: A neighbour counts from this part of a bead's height on, and beads from this part of the median.
@@ -44,6 +48,11 @@ _SPOILT = (
 #: Height of a stack and its steps in nm below which dz is in another unit. The part of a voxel by
 #: which steps differ from it.
 _LOWEST_STACK, _LEAST_STEP, _UNLIKE = 100.0, 1.0, 0.05
+#: Pixels of the highest value are cut off if there are more of them than of values below it, by
+#: this part of its height, by so many, and by so many of their standard deviations.
+_BELOW, _MORE, _SURE = 0.05, 4, 3.0
+#: A range of z is of one side of the focus if the other side is less than this part of it.
+_OTHER_SIDE = 0.15
 #: The least background over light that differs from none.
 _LEAST_LEVEL = 1e-6
 #: The part of the beads and planes that has no more of it than the least level of a calibration.
@@ -125,9 +134,63 @@ class BeadFits:
 
     def why(self) -> str:
         """Return in words how many beads were left out, and why."""
-        found = [reason.split(":")[0] for reason in self.reasons if reason]
-        counts = {reason: found.count(reason) for reason in dict.fromkeys(found)}
-        return ", ".join(f"{count} {reason}" for reason, count in counts.items())
+        return why_left_out(self.reasons, self.places)
+
+
+def why_left_out(reasons: Sequence[str], places: NDArray[Any]) -> str:
+    """Return in words how many beads each reason leaves out, and where the first of these are.
+
+    Examples
+    --------
+    >>> why_left_out(["saturated: in 3 of 9 planes", ""], np.array([[20, 30], [50, 60]]))
+    '1 saturated (y, x: 20, 30)'
+    """
+    found: dict[str, list[str]] = {}
+    for reason, (y, x) in zip(reasons, places, strict=True):
+        if reason:
+            found.setdefault(reason.split(":")[0], []).append(f"{y:.0f}, {x:.0f}")
+    return "; ".join(
+        f"{len(at)} {kind} (y, x: {'; '.join(at[:_FIRST])}{' …' * (len(at) > _FIRST)})"
+        for kind, at in found.items()
+    )
+
+
+def cut_off(boxes: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Return which beads are cut off at the highest value that the camera records.
+
+    It need not be that of the pixels' type: cameras have 12 bits, and images are scaled. The pixels
+    that would be above it all have it, so that more have it than values just below. All beads are
+    counted, as each has few such pixels, two at least.
+
+    Parameters
+    ----------
+    boxes : sequence of ndarray
+        The pixels of each bead in all planes, as the camera recorded them.
+    """
+    if not boxes:
+        return np.empty(0, bool)
+    values = np.sort(np.concatenate([box.ravel() for box in boxes]))
+    level, cut = float(np.median(values)), []
+    for box in boxes:
+        top = box.max()
+        first, end = np.searchsorted(values, top), np.searchsorted(values, top, "right")
+        # The next value below counts even where values are coarse.
+        low = min(float(top) - _BELOW * (float(top) - level), float(values[max(first - 1, 0)]))
+        below = first - np.searchsorted(values, low)
+        full = values.dtype.kind in "iu" and top == np.iinfo(values.dtype).max
+        piled = end - first > below + _SURE * np.sqrt(below) + _MORE
+        cut.append(full or (piled and np.count_nonzero(box == top) > 1))
+    return np.array(cut, bool)
+
+
+def warn_one_sided(low: float, high: float) -> None:
+    """Warn the caller of a range of z, in nm from the focus, that is of one side of it."""
+    if min(-low, high) < _OTHER_SIDE * (high - low):
+        warn_caller(
+            f"the stack shows beads on one side of the focus: z is known from {low:.0f} to "
+            f"{high:.0f} nm around it, and spots beyond may be given a wrong z. Record the stack "
+            "from well below to well above the focus, unless all spots lie on that side"
+        )
 
 
 def checked_stack(stack: Any) -> NDArray[Any]:
@@ -229,6 +292,7 @@ def fit_beads(
     """
     plain = settings.changed(model="gaussian", estimator="lse", neighbours="exclude")
     chosen = None if beads is None else checked_places(beads, 2)
+    recorded = planes
     if camera is not None:
         known = PixelCalibration(planes.shape, settings, camera=camera)
         planes, settings = known.corrected(np.arange(len(planes)), planes), known.fitted
@@ -247,6 +311,7 @@ def fit_beads(
     _reject_by_places(fits, found.amplitude.astype(float), projection.shape)
     if beads is not None:  # chosen by hand
         fits.reasons = [why if why.startswith("at the edge") else "" for why in fits.reasons]
+    _reject_cut_off(fits, recorded)
     _fit(fits)
     return fits
 
@@ -290,6 +355,16 @@ def _reject_by_places(fits: BeadFits, height: Array, shape: tuple[int, ...]) -> 
             fits.reject(bead, "dim: less than a fifth as high as the others")
         elif (near & (height > _NEIGHBOUR * height[bead])).any():
             fits.reject(bead, "overlapping: another bead is in its ROI or beside it")
+
+
+def _reject_cut_off(fits: BeadFits, recorded: NDArray[Any]) -> None:
+    """Leave out beads whose pixels have the camera's highest value, before its maps are applied."""
+    sides, used = fits.settings.roi_shape, fits.numbers
+    corners = np.rint(fits.places).astype(int) - np.array(sides) // 2
+    boxes = [recorded[:, y : y + sides[0], x : x + sides[1]] for y, x in corners[used]]
+    for bead, is_cut in zip(used, cut_off(boxes), strict=True):
+        if is_cut:
+            fits.reject(bead, "saturated: its highest pixels all have the same value")
 
 
 def _fit(fits: BeadFits) -> None:

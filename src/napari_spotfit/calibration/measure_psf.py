@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..caller import warn_caller
 from ..images.camera import Camera
 from ..localization.fit_spots import fit_spots
 from ..models.bounds import number
@@ -19,7 +19,8 @@ from ..models.measured_psf import LEAST_PLANES, ROI_OF_BOUND, MeasuredPsf, PsfBe
 from ..settings.settings import Settings
 from .align import align, moved, outliers
 from .bead_boxes import BeadBoxes, cut_beads
-from .beads import checked_heights, checked_stack
+from .beads import checked_heights, checked_stack, warn_one_sided
+from .mirrored_planes import share_mirrored
 
 Array = NDArray[np.float64]
 
@@ -37,6 +38,8 @@ _UNEVEN = 0.1
 _CENTRAL = 3
 #: Part of the highest value from which on voxels tell how smooth the PSF is along z.
 _TELLING = 0.05
+#: A dim spot, and the share of such spots in another plane that is warned of.
+_PHOTONS, _BACKGROUND, _MIRRORED = 500, 10, 0.05
 _SMOOTHINGS = np.logspace(-4, 6, 61)
 
 
@@ -89,7 +92,8 @@ def calibrate_psf(
     Warns
     -----
     UserWarning
-        If fewer than three beads are used.
+        If fewer than three beads are used, beads move together, the stack is of one side of the
+        focus, or the PSF is alike on both.
 
     Examples
     --------
@@ -108,7 +112,8 @@ def calibrate_psf(
     roi_size = ROI_OF_BOUND if settings.roi_size is None else max(settings.roi_shape)
     cut = cut_beads(planes, roi_size + 2 * _MARGIN, camera, settings, beads)
     registered = _registered(cut, step)
-    focus = _focus(registered.mean) if reference is None else reference - registered.first
+    sharpest = _focus(registered.mean)
+    focus = sharpest if reference is None else reference - registered.first
     if not 0 <= focus <= len(registered.mean) - 1:
         last = registered.first + len(registered.mean) - 1
         raise ValueError(
@@ -120,24 +125,36 @@ def calibrate_psf(
     psf = _psf_of(registered.mean, known)
     bias, scatter = _quality(cut, registered, known, roi_size, has_gain=settings.gain is not None)
     count, light = len(registered.shifts), registered.weights.sum()
-    if count < _FEW:
-        warnings.warn(
-            f"the PSF rests on {count} bead{'s' * (count > 1)}, so that how beads differ is not "
-            f"known; use at least {_FEW}, and as many as there are",
-            stacklevel=2,
-        )
-    drift = _drift_of(registered.mean)
-    if drift > _MOST_DRIFT:
-        warnings.warn(
-            f"all beads move together by {drift:.1f} px through the stack. It is taken for the "
-            "shape of the PSF; if the stage drifted, record the stack again",
-            stacklevel=2,
-        )
+    below, above = sharpest * psf.nm_per_plane, (len(registered.mean) - 1) * psf.nm_per_plane
+    warn_one_sided(-below, above - below)
+    _warn(psf, count, _drift_of(registered.mean))
     return replace(
         psf, bead_count=np.full(len(registered.mean), count),
         bead_photons=light * psf.voxels.sum(axis=(1, 2)), z_bias=bias, z_scatter=scatter,
         beads=tuple(registered.beads),
     )  # fmt: skip
+
+
+def _warn(psf: MeasuredPsf, count: int, drift: float) -> None:
+    """Warn the caller of what makes z wrong, or its error unknown."""
+    if count < _FEW:
+        warn_caller(
+            f"the PSF rests on {count} bead{'s' * (count > 1)}, so that how beads differ is not "
+            f"known; use at least {_FEW}, and as many as there are"
+        )
+    if drift > _MOST_DRIFT:
+        warn_caller(
+            f"all beads move together by {drift:.1f} px through the stack. It is taken for the "
+            "shape of the PSF; if the stage drifted, record the stack again"
+        )
+    mirrored = share_mirrored(psf, _PHOTONS, _BACKGROUND)
+    if mirrored > _MIRRORED:
+        warn_caller(
+            f"the PSF is alike above and below the focus: at least {mirrored:.0%} of spots with "
+            f"{_PHOTONS} photons on a background of {_BACKGROUND} will be given a z on the wrong "
+            "side, and no flag shows it. Use a cylindrical lens or an engineered PSF, or a stack "
+            "and a sample that lie on one side of the focus"
+        )
 
 
 def _drift_of(mean: NDArray[Any]) -> float:

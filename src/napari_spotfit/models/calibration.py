@@ -95,7 +95,8 @@ class Calibration:
             if worst > _SAME_PIXEL:
                 raise ValueError(
                     f"the calibration is of pixels of {pixel:g} nm, the image has {voxel[1]:g} × "
-                    f"{voxel[2]:g} nm: calibrate with the camera as it is now"
+                    f"{voxel[2]:g} nm: calibrate with the camera as it is now, or correct the size "
+                    "that is wrong"
                 )
 
     @cached_property

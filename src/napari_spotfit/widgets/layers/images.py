@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
+from ...models.calibration import Calibration
 from ...results.numbers import PixelSize
 from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
@@ -101,9 +102,11 @@ def in_its_axes(settings: Settings, layer: Image) -> Settings:
     Raises
     ------
     ValueError
-        If the model has no twin in volumes.
+        If the model has no twin in volumes, or is a calibration of other pixels than the layer's.
     """
     if not is_volume(layer):
+        if isinstance(settings.model, Calibration) and (pixel := _steps_in_nm(layer, 2)):
+            settings.model.check({"voxel_size": (None, *pixel)})
         return settings
     if settings.dimensions == 2 and settings.profile.name not in IN_VOLUMES:
         raise ValueError(
@@ -296,18 +299,21 @@ def pixel_size(layer: Layer) -> PixelSize | None:
 
 def voxel_size(layer: Layer) -> tuple[float, float, float] | None:
     """Return distances of planes, rows and columns in nm; None if the layer has no such units."""
+    steps = _steps_in_nm(layer, 3) if layer.ndim > 2 else None
+    return None if steps is None else (steps[0], steps[1], steps[2])
+
+
+def _steps_in_nm(layer: Layer, axes: int) -> tuple[float, ...] | None:
+    """Return how far apart pixels are along the last axes, in nm; None without such units."""
     import pint
 
     registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
-    if layer.ndim < 3:
-        return None
     try:
-        nm = [registry.Quantity(1, unit).to("nm").magnitude for unit in layer.units[-3:]]
+        nm = [registry.Quantity(1, unit).to("nm").magnitude for unit in layer.units[-axes:]]
     except pint.DimensionalityError:
         return None
-    steps = matrix_of(layer.data_to_world, layer.ndim)[-3:, -4:-1] * np.array(nm)[:, None]
-    z, y, x = np.linalg.norm(steps, axis=0).tolist()
-    return z, y, x
+    matrix = matrix_of(layer.data_to_world, layer.ndim)[-axes:, -axes - 1 : -1]
+    return tuple(np.linalg.norm(matrix * np.array(nm)[:, None], axis=0).tolist())
 
 
 def matrix_of(transform: Any, ndim: int) -> NDArray[np.float64]:
