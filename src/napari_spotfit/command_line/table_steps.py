@@ -191,9 +191,9 @@ def drift(
                 linked = link_spots(fits, max_distance, memory=memory)
                 try:
                     found = fiducial_drift(linked, least_share=least_share)
-                except ValueError as error:
+                except ValueError as cause:
                     raise click.ClickException(
-                        f"{error}. Without beads, measure the drift by molecules: --method aim"
+                        f"{cause}. Without beads, measure the drift by molecules: --method aim"
                     ) from None
             else:
                 raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
