@@ -187,9 +187,9 @@ def warn_one_sided(low: float, high: float) -> None:
     """Warn the caller of a range of z, in nm from the focus, that is of one side of it."""
     if min(-low, high) < _OTHER_SIDE * (high - low):
         warn_caller(
-            f"the stack shows beads on one side of the focus: z is known from {low:.0f} to "
-            f"{high:.0f} nm around it, and spots beyond may be given a wrong z. Record the stack "
-            "from well below to well above the focus, unless all spots lie on that side"
+            f"beads are seen on one side of the focus: z is known from {round(low)} to "
+            f"{round(high)} nm around it, and spots beyond may be given a wrong z. Record a level "
+            "sample from well below to well above the focus, unless all spots lie on that side"
         )
 
 
