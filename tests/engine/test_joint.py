@@ -9,7 +9,7 @@ import pytest
 from noisy_scenes import noisy_scenes
 from same_fits import assert_same
 from scipy.optimize import minimize
-from scipy.special import erf
+from scipy.special import erf, ndtr
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
 from napari_spotfit.engine.block import Block, Positions
@@ -414,3 +414,45 @@ def test_crowds_stay_as_they_are_once_their_fits_are_cancelled(monkeypatch):
     monkeypatch.setattr(crowd_fits, "threads", of_crowds)
     localize(movie, settings=settings)
     assert max(iterations) == 0
+
+
+@pytest.mark.parametrize(("height", "times", "most"), [(150, 2, 6), (600, 1.5, 6), (150, 3, 6)])
+@pytest.mark.parametrize("neighbours", ["auto", "joint"])
+def test_granules_are_no_groups_of_spots(height, times, most, neighbours):
+    rng = np.random.default_rng(35)
+    y, x = np.mgrid[:256, :256]
+    light = np.zeros((256, 256))
+    for middle_y, middle_x in np.mgrid[16:256:32, 16:256:32].reshape(2, -1).T:
+        angle = rng.uniform(0, np.pi)
+        along = (x - middle_x) * np.cos(angle) + (y - middle_y) * np.sin(angle)
+        across = (y - middle_y) * np.cos(angle) - (x - middle_x) * np.sin(angle)
+        light += height * np.exp(-((along / times) ** 2 + across**2) / (2 * SIGMA**2))
+    image = rng.poisson(20 + light).astype(np.uint16)
+    fits = localize(image, sigma=SIGMA, neighbours=neighbours, backend="cpu")
+    assert (fits.good & (fits.group_size > 1)).sum() <= most
+
+
+@pytest.mark.parametrize("neighbours", ["auto", "joint"])
+def test_pieces_of_dim_lines_are_no_groups_of_spots(neighbours):
+    rng = np.random.default_rng(36)
+    y, x = np.mgrid[:512, :512]
+    off = (y + 14 * np.sin(x / 23) + 0.2 * x) % 32 - 16
+    image = rng.poisson(20 + 10 * np.exp(-(off**2) / (2 * SIGMA**2))).astype(float)
+    fits = localize(image, sigma=SIGMA, neighbours=neighbours, backend="cpu")
+    assert fits.good.sum() <= 40
+
+
+@pytest.mark.parametrize("apart", [1.5, 2.0, 2.5])
+@pytest.mark.parametrize("share", [1.0, 1 / 3])
+def test_pairs_are_nothing_elongated(apart, share):
+    rng = np.random.default_rng(37)
+    middle = np.mgrid[16:256:32, 16:256:32].reshape(2, -1).T + rng.uniform(-0.5, 0.5, (64, 2))
+    angle = rng.uniform(0, np.pi, 64)
+    half = apart * SIGMA / 2 * np.column_stack([np.sin(angle), np.cos(angle)])
+    edges = np.arange(257) - 0.5
+    light = np.full((256, 256), float(BACKGROUND))
+    for places, photons in ((middle + half, 3000.0), (middle - half, 3000 * share)):
+        shares = np.diff(ndtr((edges - places[..., np.newaxis]) / SIGMA), axis=2)
+        light += photons * np.einsum("ny,nx->yx", shares[:, 0], shares[:, 1])
+    fits = localize(rng.poisson(light).astype(np.uint16), **KNOWN, neighbours="auto")
+    assert fits.good.sum() >= 0.97 * 128
