@@ -17,8 +17,8 @@ from ..cpu import crowd_fits as on_cpu
 from ..crowds import SPOT, Crowds, joined, taken
 from .compile import as_argument, kernel
 
-#: Threads of a block, and blocks of a multiprocessor: more would only wait for code that is not in
-#: its cache.
+#: Threads of a block, and blocks of a multiprocessor: more would only wait for code, which all of
+#: its warps fetch in turn.
 THREADS, BLOCKS = 128, 2
 _WARPS = THREADS // 32
 #: The most candidates of a crowd, and its largest memory: a core of a CPU fits larger ones ten
