@@ -48,7 +48,7 @@ from .pixel_values import (
     value_step,
 )
 from .quantiles import median
-from .second_opinion import looks_raw, second_opinion
+from .second_opinion import hides_noise, looks_raw, second_opinion
 from .second_witness import some_parts
 
 #: The least side of squares of one number that are no noise, and how many of them chance may make
@@ -254,9 +254,6 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     if model.blocks and frames.shape[1:] != shape:
         return model
     detail = fine_detail(blocks, model, step)
-    is_raw = looks_raw(detail)
-    if model.blocks and is_raw and spectral <= 1:
-        return model
 
     def scatter_at(sigma: float) -> float:
         return _scatter(frames, settings, sigma, model if model.blocks else _UNIT)
@@ -278,6 +275,9 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
         if process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
             process = Process.COMPRESSED
         return NoiseModel(0.0, variance, variance, process=process)
+    is_raw = looks_raw(detail) and not hides_noise(frames, settings.known_sigma, scatter)
+    if is_raw and spectral <= 1:
+        return model
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
         noise = second_opinion(frames, settings.known_sigma, noise, detail)
