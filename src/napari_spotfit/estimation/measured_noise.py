@@ -48,7 +48,7 @@ from .pixel_values import (
     value_step,
 )
 from .quantiles import median
-from .second_opinion import looks_raw, second_opinion
+from .second_opinion import hides_noise, looks_raw, second_opinion
 from .second_witness import some_parts
 
 #: The least side of squares of one number that are no noise, and how many of them chance may make
@@ -197,6 +197,8 @@ _LEAST_PSF = 0.95
 _ROUNDED = 0.25
 #: Noise that is stronger in coarse detail is looked at again: that may be the light of spots.
 _COARSE = 1.03
+#: Side of the part of a frame in which noise that looks white is compared with that of the band.
+_MIDDLE = 128
 #: Compression looks like these, too.
 _MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: Of pixels whose variance is 1.
@@ -255,8 +257,12 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
         return model
     detail = fine_detail(blocks, model, step)
     is_raw = looks_raw(detail)
-    if model.blocks and is_raw and spectral <= 1:
-        return model
+    if model.blocks and is_raw:
+        middle = _middle_of(frames)
+        coarse = _scatter(middle, settings, settings.known_sigma, model)
+        is_raw = not hides_noise(middle, settings.known_sigma, coarse)
+        if is_raw and spectral <= 1:
+            return model
 
     def scatter_at(sigma: float) -> float:
         return _scatter(frames, settings, sigma, model if model.blocks else _UNIT)
@@ -287,6 +293,13 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     return with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
     )
+
+
+def _middle_of(frames: NDArray[Any]) -> NDArray[Any]:
+    """Return the middle of the middle frame: enough to see noise that differs several times."""
+    y, x = (max(size - _MIDDLE, 0) // 2 for size in frames.shape[1:])
+    first = len(frames) // 2
+    return np.ascontiguousarray(frames[first : first + 1, y : y + _MIDDLE, x : x + _MIDDLE])
 
 
 def _of_rounding(step: float, settings: Settings) -> float:

@@ -49,6 +49,14 @@ _IN_STEPS = 0.8
 #: A filter with less than this ratio of detail along one axis to that along both leaves at least
 #: one part in this many of the noise in fine detail.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
+#: High maxima of noise are at most this many times as high as those of white noise; of bright
+#: crowds 1.4 and more.
+_TAIL_OF_NOISE = 1.25
+#: Denoised calm pixels have less than one part in this many of the band's variance.
+_BESIDE_DENOISED = 4.0
+#: Where the band has this many times the deviation of fine detail that looks white, and calm pixels
+#: have this much more detail along one axis, fine detail shows what a denoiser has left.
+_BEYOND_WHITE, _SMOOTH = 3.0, 1.3
 _TINY = float(np.finfo(float).tiny)
 #: The deviation in the band of spots over the usual light, from which on it is no noise: of crowds
 #: of 3 to 12 spots in 100 px² it is 1.4 and more, of blurred noise 1.1 and less.
@@ -98,6 +106,28 @@ def looks_raw(detail: FineDetail) -> bool:
         return True
     most = MOST_SCATTER + _CHANCE_OF_SCATTER / math.sqrt(max(detail.blocks, 1))
     return detail.scatter <= most
+
+
+def hides_noise(frames: NDArray[Any], sigma: float, scatter: float) -> bool:
+    """Whether fine detail is white, but not what noise is like, as after a blur and a median.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        As for :func:`second_opinion`.
+    sigma : float
+        The PSF's width.
+    scatter : float
+        The deviation in the band of spots over that of white noise.
+    """
+    if not scatter > _BEYOND_WHITE:
+        return False
+    parts = some_parts(frames)
+    calm = calm_noise(parts)
+    if calm is None or not min(calm.along) > _SMOOTH:
+        return False
+    band = band_noise(parts, sigma)
+    return band is not None and band.is_noise and band.tail < _TAIL_OF_NOISE
 
 
 def second_opinion(
@@ -192,7 +222,7 @@ def _over_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> fl
 def _is_less_than_noise(
     calm: CalmNoise, parts: list[Numbers], sigma: float, detail: FineDetail
 ) -> bool:
-    """Whether calm pixels lie between single photons that were blurred, and have no noise.
+    """Whether calm pixels lie between blurred photons, or were denoised, and have no noise.
 
     Beside spots the band has as much noise, or shows that there are spots. Where calm pixels are
     hardly brighter than the darkest, only counts have noise.
@@ -204,11 +234,13 @@ def _is_less_than_noise(
     ):
         return True
     band = band_noise(parts, sigma)
-    return (
-        band is not None and band.is_noise
-        and float(np.median(band.variance)) > _BESIDE_PHOTONS * variance
-        and _over_light(band, detail, parts) > _FEW_PHOTONS
-    )  # fmt: skip
+    if band is None or not band.is_noise:
+        return False
+    times = float(np.median(band.variance)) / variance
+    is_denoised = detail.scatter > MOST_SCATTER and times > _BESIDE_DENOISED
+    return is_denoised or (
+        times > _BESIDE_PHOTONS and _over_light(band, detail, parts) > _FEW_PHOTONS
+    )
 
 
 def _is_light_of_spots(
@@ -239,7 +271,8 @@ def _is_crowd(noise: NoiseModel, band: BandNoise, detail: FineDetail) -> bool:
     if min(detail.along) < _WHITE[0]:
         return False
     times = float(np.median(band.variance / np.maximum(noise.variance(band.level), _TINY)))
-    return not band.is_noise or (min(detail.along) < _WEAK and times > _MOST_OF_WEAK**2)
+    is_bright = min(detail.along) < _WEAK and times > _MOST_OF_WEAK**2
+    return not band.is_noise or (is_bright and band.tail > _TAIL_OF_NOISE)
 
 
 def _is_no_rounding(calm: CalmNoise, detail: FineDetail) -> bool:
