@@ -22,7 +22,7 @@ from .fit_job import FitJob
 from .groups import POSITION, link_positions
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
-from .joint_shapes import CHAIN, clusters_of, gain_of_shapes
+from .joint_shapes import CHAIN, Asked, clusters_of, gain_of_shapes
 from .quality.flags import Flag
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
@@ -410,9 +410,12 @@ class _Crowds:
         is_part, is_own = self._there & is_asked[self._crowd], is_asked[spots["crowd"]]
         others = joined([others, spots[~is_own]])
         most_are_long = 2 * long >= np.maximum(begun, 1)
-        clusters, crowd, size, stands_for = clusters_of(
-            spots[is_own], others, most_are_long[others["crowd"]],
-            self._start[is_part], self._crowd[is_part], is_long[is_part],
+        long_there, here = is_long[is_part], spots[is_own]
+        own = Asked.among(here, self._start[is_part], self._crowd[is_part], long_there, crowds)
+        if not len(own.crowd):
+            return np.zeros(crowds, np.bool_)
+        clusters, chosen, size = clusters_of(
+            here, own, long_there, others, most_are_long[others["crowd"]],
             self._frame_of_crowd, self._widths, _MEET,
         )  # fmt: skip
         gain = gain_of_shapes(
@@ -422,7 +425,7 @@ class _Crowds:
         cost = self._fitter.least_score**2 / 2
         # Many spots of a cluster are about a Gaussian, too.
         is_likelier = gain >= _LIKELIER - cost * np.where(size <= _FEW, size - 2, 0)
-        explained = np.bincount(crowd, is_likelier * stands_for, crowds)
+        explained = np.bincount(own.crowd[chosen], is_likelier * own.stands_for[chosen], crowds)
         found: NDArray[np.bool_] = (explained > 0) & (explained >= _MANY * begun)
         return found
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from ..images.arrays import to_host
 from .block import Block
@@ -52,89 +51,137 @@ class Clusters(NamedTuple):
         )  # fmt: skip
 
 
-def clusters_of(
-    spots: NDArray[np.void], others: NDArray[np.void], others_long: NDArray[np.bool_],
-    begun_at: Array,
-    crowd_there: NDArray[np.int64], is_long: NDArray[np.bool_], frame_of_crowd: NDArray[np.int64],
-    widths: Array, meet: float,
-) -> tuple[Clusters, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
-    """Return the clusters of crowds that may be elongated, each with the spots around it.
+class _Lines(NamedTuple):
+    """Straight lines through the spots of clusters."""
 
-    Those are the spots nearest to a detection, three at least, or two if it was long by itself;
-    and all of a crowd of a few detections. ``others`` are spots of other crowds;
-    those nearer than ``meet``, in units of σ, belong to a crowd that will be fitted with this one.
+    #: Of each cluster its middle along y and x, the line's angle from x to y, whether its spots are
+    #: near to the line, and how many they are.
+    middle: Array
+    angle: Array
+    is_straight: NDArray[np.bool_]
+    size: NDArray[np.int64]
+
+    @classmethod
+    def through(
+        cls, places: Array, cluster: NDArray[np.int64], count: int, widest: float
+    ) -> _Lines:
+        """Return those through spots of clusters from 0 to ``count`` - 1."""
+        size = np.bincount(cluster, minlength=count)
+        middle = np.column_stack([np.bincount(cluster, at, count) / size for at in places.T])
+        y, x = (places - middle[cluster]).T
+        yy, xy, xx = (np.bincount(cluster, a, count) / size for a in (y * y, x * y, x * x))
+        across = xx + yy - np.hypot(xx - yy, 2 * xy)
+        angle = np.arctan2(2 * xy, xx - yy) / 2
+        return cls(middle, angle, across < 2 * (_CROOKED * widest) ** 2, size)
+
+    def off(self, places: Array, cluster: NDArray[np.int64]) -> Array:
+        """Return how far spots are off the lines of clusters."""
+        y, x = (places - self.middle[cluster]).T
+        off: Array = abs(y * np.cos(self.angle[cluster]) - x * np.sin(self.angle[cluster]))
+        return off
+
+
+class Asked(NamedTuple):
+    """Clusters that may be elongated: the crowd of each, its spots, and how many detections."""
+
+    crowd: NDArray[np.int64]
+    stands_for: NDArray[np.int64]
+    #: Which spot is of which cluster, one of two at most; and the detection nearest to each spot.
+    member: NDArray[np.int64]
+    own: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+
+    @classmethod
+    def among(
+        cls, spots: NDArray[np.void], begun_at: Array, crowd_there: NDArray[np.int64],
+        is_long: NDArray[np.bool_], crowds: int,
+    ) -> Asked:  # fmt: skip
+        """Return the clusters of spots in crowds that began at detections, some of them long.
+
+        Those are the spots nearest to a detection, three at least, or two if it was long by itself;
+        and all of a crowd of a few detections.
+        """
+        from scipy.spatial import cKDTree  # here, as SciPy takes its time to import
+
+        crowd = spots["crowd"]
+        # Crowds are apart along a third axis.
+        at = np.column_stack([spots["y"], spots["x"], _APART * crowd])
+        _, nearest = cKDTree(np.column_stack([begun_at, _APART * crowd_there])).query(at)
+        size = np.bincount(nearest, minlength=len(begun_at))
+        chosen = np.flatnonzero((size > 2) | ((size == 2) & is_long))
+        begun = np.bincount(crowd_there, minlength=crowds)
+        is_chain = (begun > 1) & (begun <= CHAIN) & (np.bincount(crowd, minlength=crowds) > 1)
+        chains = np.flatnonzero(is_chain)
+        number, chain = np.full(len(begun_at), -1), np.full(crowds, -1)
+        number[chosen] = np.arange(len(chosen))
+        chain[chains] = len(chosen) + np.arange(len(chains))
+        own = np.concatenate([number[nearest], chain[crowd]])
+        return cls(
+            np.concatenate([crowd_there[chosen], chains]),
+            np.concatenate([np.ones(len(chosen), np.int64), begun[chains]]),
+            np.tile(np.arange(len(spots)), 2)[own >= 0], own[own >= 0], nearest,
+        )  # fmt: skip
+
+
+def clusters_of(
+    spots: NDArray[np.void], asked: Asked, is_long: NDArray[np.bool_],
+    others: NDArray[np.void], others_long: NDArray[np.bool_],
+    frame_of_crowd: NDArray[np.int64], widths: Array, meet: float,
+) -> tuple[Clusters, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    """Return the straight ones of clusters, each with the spots around it.
+
+    ``others`` are spots of other crowds; those nearer than ``meet``, in units of σ, belong to a
+    crowd that will be fitted with this one, which is looked at then.
 
     Returns
     -------
     Clusters
         The clusters.
-    crowd, size, stands_for : ndarray of int
-        The crowd of each, how many spots it is of, and how many detections.
+    chosen, size : ndarray of int
+        Which of the given ones they are, and how many spots each is of.
     """
-    crowd, crowds = spots["crowd"], len(frame_of_crowd)
-    # Crowds, and frames, are apart along a third axis.
-    at = np.column_stack([spots["y"], spots["x"], _APART * crowd])
-    _, nearest = cKDTree(np.column_stack([begun_at, _APART * crowd_there])).query(at)
-    size = np.bincount(nearest, minlength=len(begun_at))
-    chosen = np.flatnonzero((size > 2) | ((size == 2) & is_long))
-    begun = np.bincount(crowd_there, minlength=crowds)
-    is_chain = (begun > 1) & (begun <= CHAIN) & (np.bincount(crowd, minlength=crowds) > 1)
-    chains = np.flatnonzero(is_chain)
-    of_cluster = np.concatenate([crowd_there[chosen], chains])
-    stands_for = np.concatenate([np.ones(len(chosen), np.int64), begun[chains]])
-    number, chain = np.full(len(begun_at), -1), np.full(crowds, -1)
-    number[chosen] = np.arange(len(chosen))
-    chain[chains] = len(chosen) + np.arange(len(chains))
-    count = len(of_cluster)
-    if not count:
-        none = np.empty(0, np.int64)
-        light = np.empty(0)
-        return Clusters(np.empty((0, 2)), light, none, none > 0, none, light), none, none, none
-    # Each spot is one of two clusters at most, and near others. Only straight ones are looked at.
-    own = np.concatenate([number[nearest], chain[crowd]])
-    member, own = np.tile(np.arange(len(spots)), 2)[own >= 0], own[own >= 0]
-    sizes, widest = np.bincount(own, minlength=count), float(widths.max())
-    middle = np.column_stack([np.bincount(own, at[member, k], count) / sizes for k in (0, 1)])
-    y, x = (at[member, :2] - middle[own]).T
-    yy, xy, xx = (np.bincount(own, a * b, count) / sizes for a, b in ((y, y), (x, y), (x, x)))
-    long_by = np.hypot(xx - yy, 2 * xy)
-    is_straight = xx + yy - long_by < 2 * (_CROOKED * widest) ** 2
-    angle = np.arctan2(2 * xy, xx - yy) / 2
-    frame = frame_of_crowd[of_cluster]
-    is_near = np.isin(frame_of_crowd[others["crowd"]], frame[is_straight])
+    from scipy.spatial import cKDTree
+
+    count, widest = len(asked.crowd), float(widths.max())
+    own_places = np.column_stack([spots["y"], spots["x"]])[asked.member]
+    lines = _Lines.through(own_places, asked.own, count, widest)
+    frame = frame_of_crowd[asked.crowd]
+    is_near = np.isin(frame_of_crowd[others["crowd"]], frame[lines.is_straight])
     every = joined([spots, others[is_near]])
-    every_long = np.concatenate([is_long[nearest], others_long[is_near]])
+    every_long = np.concatenate([is_long[asked.nearest], others_long[is_near]])
     places = np.column_stack([every["y"], every["x"]])
-    tree = cKDTree(np.column_stack([places, _APART * frame_of_crowd[every["crowd"]]]))
-    near = tree.query_ball_point(
-        np.column_stack([middle, _APART * frame])[is_straight], (_REACH + _FAR) * widest
+    # Frames are apart along a third axis.
+    near = cKDTree(
+        np.column_stack([places, _APART * frame_of_crowd[every["crowd"]]])
+    ).query_ball_point(
+        np.column_stack([lines.middle, _APART * frame])[lines.is_straight], (_REACH + _FAR) * widest
     )
-    around = np.concatenate([*map(np.asarray, near), member[:0]]).astype(np.int64)
-    beside = np.repeat(np.flatnonzero(is_straight), [*map(len, near)])
-    all_own = own * len(every) + member
-    pair = np.unique(np.concatenate([all_own[is_straight[own]], beside * len(every) + around]))
+    around = np.concatenate([*map(np.asarray, near), asked.member[:0]]).astype(np.int64)
+    beside = np.repeat(np.flatnonzero(lines.is_straight), [*map(len, near)])
+    all_own = asked.own * len(every) + asked.member
+    straight_own = all_own[lines.is_straight[asked.own]]
+    pair = np.unique(np.concatenate([straight_own, beside * len(every) + around]))
     cluster, spot = np.divmod(pair, len(every))
     is_own = np.isin(pair, all_own)
     # Crowds that have met may have a spot twice; they are looked at as one.
     keyed = np.column_stack([places[spot], _APART * cluster])
-    strange = (every["crowd"][spot] != of_cluster[cluster]) & ~every_long[spot]
+    strange = (every["crowd"][spot] != asked.crowd[cluster]) & ~every_long[spot]
     has_met = np.zeros(count, np.bool_)
     if strange.any():
         far, _ = cKDTree(keyed[is_own]).query(keyed[strange])
         has_met[cluster[strange][far < meet * widest]] = True
     # What is long, and in line with a cluster, may be a part of the same line.
-    y, x = (places[spot] - middle[cluster]).T
-    is_beside = abs(y * np.cos(angle[cluster]) - x * np.sin(angle[cluster])) > _BESIDE * widest
-    chosen = np.flatnonzero(is_straight & ~has_met)
+    is_beside = lines.off(places[spot], cluster) > _BESIDE * widest
+    chosen = np.flatnonzero(lines.is_straight & ~has_met)
     renumbered = np.full(count, -1)
     renumbered[chosen] = np.arange(len(chosen))
     kept = (is_own | is_beside | ~every_long[spot]) & (renumbered[cluster] >= 0)
-    background = np.bincount(own, spots["background"][member], count) / sizes
+    background = np.bincount(asked.own, spots["background"][asked.member], count) / lines.size
     made = Clusters(
         places[spot[kept]], every["light"][spot[kept]], renumbered[cluster[kept]], is_own[kept],
         frame[chosen], background[chosen],
     )  # fmt: skip
-    return made, of_cluster[chosen], sizes[chosen], stands_for[chosen]
+    return made, chosen, lines.size[chosen]
 
 
 def gain_of_shapes(
