@@ -24,18 +24,8 @@ struct BandedMatrix {
     // Solves U'U v = v.
     SPOTFIT_NOT_INLINE void solve(double* v) const {
         forward(v, 0);
-        if (Team::LANES > 1) {
-            backward(v);
-            return;
-        }
-        ROLLED
-        for (int i = size - 1; i >= 0; --i) {
-            const double* const row = &at(i, 0);
-            const int last = end[i] > i ? end[i] : i + 1, first = i < inner() ? inner() : i + 1;
-            const double part =
-                part_of_dot(row + i + 1, v + i + 1, last - i - 1) + part_of_dot(row + first, v + first, size - first);
-            set(v[i], (v[i] - Team::sum(part)) * row[i]);
-        }
+        if constexpr (Team::LANES > 1) by_columns(v);
+        else by_rows(v);
     }
     // A number of the inverse's diagonal, by memory for a column.
     SPOTFIT_NOT_INLINE double variance(int i, double* v) const {
@@ -107,8 +97,18 @@ struct BandedMatrix {
         }
         Team::wait();
     }
-    // Solves U v = v column by column, as lanes need not add up what they have of a row.
-    void backward(double* v) const {
+    // Solve U v = v; by columns, lanes need not add up what they have of a row.
+    void by_rows(double* v) const {
+        ROLLED
+        for (int i = size - 1; i >= 0; --i) {
+            const double* const row = &at(i, 0);
+            const int last = end[i] > i ? end[i] : i + 1, first = i < inner() ? inner() : i + 1;
+            const double part =
+                part_of_dot(row + i + 1, v + i + 1, last - i - 1) + part_of_dot(row + first, v + first, size - first);
+            set(v[i], (v[i] - Team::sum(part)) * row[i]);
+        }
+    }
+    void by_columns(double* v) const {
         const BandedMatrix m = *this;
         ROLLED
         for (int i = m.size - 1; i >= 0; --i) {
