@@ -208,9 +208,7 @@ class JointFitter:
         arrays = {
             **candidates.in_order, "members": members, "first": first,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
-        # While a GPU fits, the host's cores have nothing else to do.
-        threads = settings.threads if self._backend.kind == "cuda" else job.threads
-        made = self._backend.fit_crowds(self._block, Crowds(how, arrays, threads))
+        made = self._backend.fit_crowds(self._block, Crowds(how, arrays, job.threads))
         is_known = made["candidate"] >= 0
         made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]
         made["crowd"] = crowds[made["crowd"]]

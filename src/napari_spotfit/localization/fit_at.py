@@ -202,7 +202,8 @@ def _in_frames(
 ) -> dict[str, NDArray[Any]]:
     """Fit at positions in the numbered frames of an image, block by block."""
     load = backend.load
-    job = job if load.workers == 1 else job.by_one_thread()
+    if load.workers > 1 and backend.kind == "cpu":
+        job = job.by_one_thread()
     used = np.unique(numbers[numbers >= 0])
     blocks = reader.blocks(used, 1, load.block_bytes)
     # Of each place, the block that its frame is in; of none, those outside of the image.

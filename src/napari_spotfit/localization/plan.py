@@ -123,7 +123,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
         # Each core takes a block, and waits for no other.
         load, detection = load._replace(workers=cores), detection.changed(threads=1)
-    if load.workers > 1:
+    if load.workers > 1 and backend.kind == "cpu":
         job = job.by_one_thread()
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
