@@ -334,7 +334,7 @@ SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
 
 // By how many of its deviations a spot's own pixel may be off, in the wide band and in the narrow one, in which it
 // weighs more; and the score of dim spots.
-constexpr double OFF_IN_WIDE = 2.5, OFF_IN_NARROW = 1.5, DIM = 4.0;
+constexpr double OFF_IN_WIDE = 2.5, OFF_IN_NARROW = 1.75, DIM = 4.0;
 
 // Whether there is a spot without what a pixel has more than its neighbours: a pixel of much noise alone is none. A
 // lone pixel has been left out already.

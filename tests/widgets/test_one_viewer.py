@@ -11,6 +11,7 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 
 @pytest.mark.parametrize("show", [False, True])
 def test_what_was_put_in_is_taken_out(one_viewer, show):
+    one_viewer.close()
     viewer = one_viewer.get(show=show)
     new = state(viewer)
     viewer.window.resize(1280, 800)

@@ -64,7 +64,7 @@ def refuse_iterator(parts: Iterable[Any]) -> None:
 
 def refuse_parts(fits: SpotFits | Iterable[SpotFits]) -> None:
     """Raise a TypeError if fits of beads, which must be in one table, are parts."""
-    if isinstance(fits, (FitParts, Sequence, Iterator)):
+    if isinstance(fits, (FitParts, list, tuple, Iterator)):
         raise TypeError(
             f"beads are linked in one table, a SpotFits; got {type(fits).__name__}: choose their "
             "fits from each part first, such as the brightest, "
