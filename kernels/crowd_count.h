@@ -61,7 +61,7 @@ class CrowdCount : protected CrowdMoves {
     // In widths of a spot, how near to another one it may be without a maximum of its own: those have been judged by
     // their shape, as texture must be that makes the residual scatter more times than the second.
     static constexpr double HIDES = 3, EVEN = 1.4;
-    // Half of noise's scores are within so many deviations; and the parts of one in which scores are counted.
+    // Half of noise's scores are within this number of deviations; and the parts of one in which scores are counted.
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
     int errors_found = -1;  // the sweep before
@@ -219,27 +219,14 @@ class CrowdCount : protected CrowdMoves {
 
     // Along each axis in turn, by way of `base`.
     void convolve(const float* const* kernels, const float* pixels, float* result) const {
-        convolve_lines(kernels[X], pixels, axes() > Z ? result : base);
-        if (axes() > Z) convolve_across(kernels[Y], Y, result, base), convolve_across(kernels[Z], Z, base, result);
-        else convolve_across(kernels[Y], Y, base, result);
+        convolve_along(X, kernels[X], pixels, axes() > Z ? result : base);
+        if (axes() > Z) convolve_along(Y, kernels[Y], result, base), convolve_along(Z, kernels[Z], base, result);
+        else convolve_along(Y, kernels[Y], base, result);
     }
-    SPOTFIT_NOT_INLINE void convolve_lines(const float* kernel, const float* pixels, float* result) const {
-        const int reach = f.reach[X];
-        over_lines([&](int z, int y) {
-            ROLLED
-            for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
-                const float* const middle = pixels + (at(base, z, y) - base) + x;
-                Pixels sum = 0.0f;
-                ROLLED
-                for (int k = -reach; k <= reach; ++k)
-                    sum = multiply_add(load_pixels(middle + k), Pixels(kernel[k + reach]), sum);
-                store_pixels(at(result, z, y) + x, sum);
-            }
-        });
-    }
-    SPOTFIT_NOT_INLINE void convolve_across(const float* kernel, Axis axis, const float* pixels, float* result) const {
+    // Margins of lines are zero, so that along x no end need be looked for.
+    SPOTFIT_NOT_INLINE void convolve_along(Axis axis, const float* kernel, const float* pixels, float* result) const {
         const int reach = f.reach[axis];
-        const int apart = axis == Y ? stride : stride * rows;
+        const int apart = axis == X ? 1 : axis == Y ? stride : stride * rows;
         over_lines([&](int z, int y) {
             const int place = axis == Y ? y : z;
             ROLLED
@@ -248,7 +235,7 @@ class CrowdCount : protected CrowdMoves {
                 Pixels sum = 0.0f;
                 ROLLED
                 for (int k = -reach; k <= reach; ++k)
-                    if (place + k >= 0 && place + k < size(axis))
+                    if (axis == X || (place + k >= 0 && place + k < size(axis)))
                         sum = multiply_add(load_pixels(middle + k * apart), Pixels(kernel[k + reach]), sum);
                 store_pixels(at(result, z, y) + x, sum);
             }

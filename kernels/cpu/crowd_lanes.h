@@ -53,7 +53,7 @@ inline void sums_of(const Pixels* eight, double* sums) {
                     __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
     for (int k = 0; k < SUMS_AT_ONCE; ++k) sums[k] = two[2 * k] + two[2 * k + 1];
 }
-// There is room for so many sums more than there are.
+// There is room for this many sums beyond those that there are.
 template <int COUNT> void all_sums(const Pixels (&own)[COUNT], double* sums) {
     for (int k = 0; k + SUMS_AT_ONCE <= COUNT; k += SUMS_AT_ONCE) sums_of(own + k, sums + k);
     for (int k = COUNT / SUMS_AT_ONCE * SUMS_AT_ONCE; k < COUNT; ++k) sums[k] = sum_of(own[k]);

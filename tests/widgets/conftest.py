@@ -208,7 +208,7 @@ def make_movie() -> Callable[..., np.ndarray]:
 class Gate:
     """A Dask movie whose fifth frame is not there before the gate opens.
 
-    Its frames have so many bytes that each is a part of its own on one thread, and the noise is
+    Its frames are so large that each is a part of its own on one thread, and the noise is
     measured in four others.
     """
 

@@ -45,7 +45,7 @@ def taken(values: NDArray[Any], rows: Integers) -> NDArray[Any]:
 
 
 def _fills_its_thirds(places: NDArray[Any]) -> bool:
-    """Whether each outer third of positions has so many that none is far from the field.
+    """Whether each outer third of positions has enough that none is far from the field.
 
     Both quantiles are in these thirds then, and so no farther from the ends than from each other.
     That is found much sooner than the quantiles are.

@@ -48,8 +48,8 @@ _SPOILT = (
 #: Height of a stack and its steps in nm below which dz is in another unit. The part of a voxel by
 #: which steps differ from it.
 _LOWEST_STACK, _LEAST_STEP, _UNLIKE = 100.0, 1.0, 0.05
-#: Pixels of the highest value are cut off if there are more of them than of values below it, by
-#: this part of its height, by so many, and by so many of their standard deviations.
+#: Pixels of the highest value are cut off if there are more of them than pixels less than this
+#: part of its height below: more by this number, and by this number of standard deviations.
 _BELOW, _MORE, _SURE = 0.05, 4, 3.0
 #: A range of z is of one side of the focus if the other side is less than this part of it.
 _OTHER_SIDE = 0.15

@@ -395,7 +395,7 @@ class _Crowds:
     def _long(self, spots: NDArray[np.void], others: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which crowds are elongated: Gaussians in place of their spots are likelier.
 
-        Those are looked at of which as many spots were hidden as detected, or that are of a few
+        Looked at are crowds with as many hidden spots as detected ones, and those of a few
         detections, half of them long by themselves. ``others`` are the spots that were not fitted.
         """
         crowds = len(self._frame_of_crowd)
@@ -432,7 +432,7 @@ class _Crowds:
     def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which crowds of a volume have a background that no plane explains.
 
-        They have the voxels of many ROIs, each of which has a plane of its own by itself.
+        They have the voxels of many ROIs, and each ROI by itself has a plane of its own.
         """
         found = np.zeros(len(self._frame_of_crowd), np.bool_)
         if len(self._widths) > len(IN_PLANE):
