@@ -19,7 +19,7 @@ from napari_spotfit import (
     simulate_psf,
 )
 from napari_spotfit.calibration.align import align, moved
-from napari_spotfit.calibration.mirrored_planes import share_mirrored
+from napari_spotfit.models.measured_psf import share_mirrored
 
 OPTICS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}}
 Z = np.arange(-900, 901, 50.0)

@@ -15,12 +15,17 @@ from ..images.camera import Camera
 from ..localization.fit_spots import fit_spots
 from ..models.bounds import number
 from ..models.lattice import spline_coefficients
-from ..models.measured_psf import LEAST_PLANES, ROI_OF_BOUND, MeasuredPsf, PsfBead
+from ..models.measured_psf import (
+    LEAST_PLANES,
+    ROI_OF_BOUND,
+    MeasuredPsf,
+    PsfBead,
+    share_mirrored,
+)
 from ..settings.settings import Settings
 from .align import align, moved, outliers
 from .bead_boxes import BeadBoxes, cut_beads
 from .beads import checked_heights, checked_stack, warn_one_sided
-from .mirrored_planes import share_mirrored
 
 Array = NDArray[np.float64]
 

@@ -86,7 +86,8 @@ class Asked(NamedTuple):
 
     crowd: NDArray[np.int64]
     stands_for: NDArray[np.int64]
-    #: The spots of clusters, and the cluster of each, one of two at most; and the detection nearest to each spot.
+    #: The spots of clusters, and the cluster of each, one of two at most; and the detection nearest
+    #: to each spot.
     member: NDArray[np.int64]
     own: NDArray[np.int64]
     nearest: NDArray[np.int64]
