@@ -64,9 +64,11 @@ def _shift(one: NDArray[np.complex64], other: NDArray[np.complex64], sizes: list
     """Return by how many pixels the other segment is shifted."""
     from scipy import fft, ndimage  # here, as SciPy takes its time to import
 
-    found = fft.irfft2(np.conj(one) * other, sizes, workers=available())
     reach = np.arange(-_REACH, _REACH + 1)
-    near = found[np.ix_(reach, reach)].astype(float)
+    # Only rows near the middle are transformed along x.
+    rows = fft.ifft(np.conj(one) * other, axis=0, overwrite_x=True, workers=available())[reach]
+    found = fft.irfft(rows, sizes[1], axis=1, workers=available())
+    near = found[:, reach].astype(float)
     near -= np.median(near)
     smooth = ndimage.uniform_filter(near, 2 * _BOX + 1, mode="nearest")
     peak = np.array(np.unravel_index(smooth.argmax(), smooth.shape)) - float(_REACH)
