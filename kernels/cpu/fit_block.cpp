@@ -303,7 +303,7 @@ class Range {
             functions.verdicts->judge_each(*b.fits, *b.quality, *b.image, first, last);
             if (!b.device && b.source.frames)
                 functions.verdicts->flag_around(*b.fits, *b.quality, *b.image, b.source.frames, b.source.pixel_type,
-                                              b.source.height, b.source.width, first, last);
+                                                b.source.height, b.source.width, first, last);
         } else if (b.noise) functions.verdicts->correct_errors(*b.noise, *b.errors, first, last);
     }
 
