@@ -22,6 +22,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .channels import joined_channels, resume_in, with_channel
+from .orientation_check import warn_of_orientation
 from .plan import Fitted, check_progress, fitted, planned
 
 if TYPE_CHECKING:
@@ -364,3 +365,4 @@ def localize_parts(
         share = (place + float(done / max(total, 1))) / channels
         fits = fits if channel is None else with_channel(fits, channel)
         yield Part(fits, place * total + int(done), channels * total, plan.backend.ran_on(), share)
+    warn_of_orientation(plan.calibration)
