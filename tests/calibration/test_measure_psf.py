@@ -19,7 +19,7 @@ from napari_spotfit import (
     simulate_beads,
     simulate_psf,
 )
-from napari_spotfit.calibration.align import align, moved
+from napari_spotfit.calibration.registration import align, moved
 from napari_spotfit.models.measured_psf import share_mirrored
 
 OPTICS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}}
