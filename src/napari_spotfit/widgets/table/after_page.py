@@ -16,7 +16,6 @@ from ...analysis.ring_correlation import RingCorrelation
 from ...files.table import steps
 from ...files.writing import write_rendered
 from ...settings.validation import Parameter
-from ..layers.history import History
 from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
 from ..layers.result_layers import put_fits
@@ -30,7 +29,6 @@ from .drift_page import DriftPlot
 from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
-    from napari import Viewer
     from napari.layers import Points
 
 _HINT = (
@@ -100,17 +98,12 @@ class AfterPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
-    history : History
-        Where it is recorded that spots have changed.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer, self._history = viewer, history
         self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP, self.take)
         self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames", value=1)
         self.drift = _StepRow("Drift", "Subtract", _DRIFT_TIP, self.take)
@@ -301,7 +294,8 @@ class AfterPage(Page):
         self.one_width.setVisible(not _WIDTHS[self.by.currentText()])
         self.colour.setVisible(bool(self.colours.currentIndex()))
 
-    def _on_table(self) -> None:
+    def show_table(self) -> None:
+        """Forget layers that are gone, and say what can be done with another one."""
         gone = [layer for layer in self._rendered if layer not in self._viewer.layers]
         for layer in gone:
             self._rendered.pop(layer).deleteLater()
@@ -334,7 +328,6 @@ class AfterPage(Page):
         self.work.failed.connect(self._fail)
         self._writing.done.connect(self._on_saved)
         self._writing.failed.connect(self._fail)
-        self.table_due.connect(self._on_table)
 
     def _lay_out(self) -> None:
         self.rings.setMinimumSize(*_LEAST)

@@ -38,7 +38,6 @@ from .view import NumbersTable
 
 if TYPE_CHECKING:
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Labels, Points
 
     from ...results.spot_fits import SpotFits
@@ -85,15 +84,13 @@ class CellsPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
+        self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
         title = "Feature that is added up for each cell"
         self.feature = FeatureChoice(spots, "photons", title, _FEATURE_TIP)
         self.hint, self.view = sentence(), NumbersTable("Spots per cell", _TABLE_TIP)
@@ -114,6 +111,14 @@ class CellsPage(Page):
     def set_on_top(self, on_top: bool) -> None:
         """Do nothing: the page works whether it is seen or not."""
 
+    def show_table(self) -> None:
+        """List the features."""
+        self.feature.show_features()
+
+    def show_rows(self) -> None:
+        """Count the spots that are shown."""
+        self._soon.start()
+
     def bind(self) -> None:
         """Follow the viewer's layers."""
         self.labels.bind()
@@ -133,8 +138,6 @@ class CellsPage(Page):
             self.labels.setCurrentIndex(min(1, self.labels.count() - 1))
 
     def _connect(self) -> None:
-        self.table_due.connect(self.feature.show_features)
-        self.rows_due.connect(self._ask_soon)
         self.labels.changed.connect(self._on_labels)
         self.feature.chosen.connect(self._ask_soon)
         self.export.said.connect(self.said)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Points
 
     from ...results.spot_fits import SpotFits
@@ -80,18 +79,15 @@ class ChannelsPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots of the result that is shown.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer = viewer
         self.list, self.register = QListWidget(), QCheckBox("Register")
         self.radius = NumberBox(_RADIUS, value=2.0)
-        self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
+        self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
         self.words, self.view = sentence(), NumbersTable("Cells and channels", _TABLE_TIP)
         self.export = TableExport(self._named, "the table")
         self.work, self._soon = Latest(self), delayed(self._ask, 0, self)
@@ -105,13 +101,16 @@ class ChannelsPage(Page):
         self.radius.changed.connect(self._ask_soon)
         self.register.toggled.connect(self._ask_soon)
         self.labels.changed.connect(self._ask_soon)
-        self.rows_due.connect(self._ask_soon)
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._show_nothing(f"⚠ {error}"))
 
     def set_on_top(self, on_top: bool) -> None:
         """Count once the page is seen."""
         super().set_on_top(on_top)
+        self._ask_soon()
+
+    def show_rows(self) -> None:
+        """Count the spots that are shown."""
         self._ask_soon()
 
     def bind(self) -> None:

@@ -211,8 +211,6 @@ class FilterPage(Page):
         words.installEventFilter(self)
         self.list.said.connect(self.said)
         self.list.failed.connect(self.failed)
-        self.table_due.connect(self.show_table)
-        self.rows_due.connect(self.show_rows)
 
     def show_table(self) -> None:
         """Follow another table or other units."""

@@ -146,8 +146,6 @@ class ScatterPage(Page):
         self._lay_out()
         self.across.chosen.connect(self.show_rows)
         self.up.chosen.connect(self.show_rows)
-        self.table_due.connect(self.show_table)
-        self.rows_due.connect(self.show_rows)
         spots.selected.connect(self._mark)
         self.plot.getViewBox().sigRangeChanged.connect(self.lasso.cover)
         self.lasso.drawn.connect(self._on_lasso)
@@ -279,7 +277,6 @@ class SubpixelPage(Page):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
         self.fill(self.legend, (self.plot, 1), self.words, spacing=2)
-        self.rows_due.connect(self.show_rows)
 
     def show_rows(self) -> None:
         """Draw the spots that are shown."""

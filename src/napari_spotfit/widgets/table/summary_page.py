@@ -84,7 +84,6 @@ class SummaryPage(Page):
         self._wanted = _COUNT
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._lay_out()
-        self.rows_due.connect(self.show_rows)
         self.over.activated.connect(self._on_over)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)

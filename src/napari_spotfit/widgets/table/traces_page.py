@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Points
 
 _HINT = (
@@ -61,15 +60,12 @@ class TracesPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer = viewer
         self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
         self.measure_button = button("Measure", _MEASURE_TIP, self.measure)
         self.hint = StatusLine()
@@ -83,7 +79,6 @@ class TracesPage(Page):
         self.export.failed.connect(self.failed)
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._show_nothing(in_words(error), failed=True))
-        self.table_due.connect(self._on_table)
         self._show_nothing(_HINT)
 
     def unbind(self) -> None:
@@ -125,7 +120,8 @@ class TracesPage(Page):
             maps_of(layer, image, self._viewer.layers),
         )  # fmt: skip
 
-    def _on_table(self) -> None:
+    def show_table(self) -> None:
+        """Forget what was measured: the spots are others."""
         self.work.drop()
         self._show_nothing(_HINT)
 
