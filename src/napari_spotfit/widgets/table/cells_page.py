@@ -97,7 +97,7 @@ class CellsPage(Page):
         self.color_button = button("Colour cells by count", _COLOR_TIP, checkable=True)
         self.export = TableExport(self._named, "the table")
         self.work = Latest(self, self._on_done, self._show_nothing)
-        self._places, self._pixels = Follower(self._ask_soon), Follower(self._on_pixels)
+        self._places, self._pixels = Follower(self.show_rows), Follower(self._on_pixels)
         self._colors = Follower(self._on_colormap)
         self._place: _Place | None = None
         self._table: pd.DataFrame | None = None
@@ -115,15 +115,15 @@ class CellsPage(Page):
         """List the features."""
         self.feature.show_features()
 
-    def show_rows(self) -> None:
-        """Count the spots that are shown."""
+    def show_rows(self, event: Any = None) -> None:
+        """Count the spots that are shown, soon."""
         self._soon.start()
 
     def bind(self) -> None:
         """Follow the viewer's layers."""
         self.labels.bind()
         self.choose_cells()
-        self._ask_soon()
+        self.show_rows()
 
     def unbind(self) -> None:
         """Stop following them."""
@@ -139,7 +139,7 @@ class CellsPage(Page):
 
     def _connect(self) -> None:
         self.labels.changed.connect(self._on_labels)
-        self.feature.chosen.connect(self._ask_soon)
+        self.feature.chosen.connect(self.show_rows)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
         self.color_button.toggled.connect(self._on_color)
@@ -155,20 +155,17 @@ class CellsPage(Page):
             self._place = None
 
     def _on_labels(self) -> None:
-        self._ask_soon()
+        self.show_rows()
         self._on_colormap()
 
     def _on_pixels(self, event: Any = None) -> None:
         self._place = None
-        self._ask_soon()
+        self.show_rows()
 
     def _on_colormap(self, event: Any = None) -> None:
         labels = self.labels.layer
         with QSignalBlocker(self.color_button):
             self.color_button.setChecked(labels is not None and shows_counts(labels))
-
-    def _ask_soon(self, event: Any = None) -> None:
-        self._soon.start()
 
     def _ask(self) -> None:
         points, labels = self._spots.layer, self.labels.layer

@@ -124,7 +124,7 @@ class DriftPage(Page):
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
         self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
         self.save_button = button("Save…", _SAVE_TIP, self._ask_where)
-        self.work = Latest(self, self._on_done, lambda error: self._fail(error))
+        self.work = Latest(self, self._on_done, self._fail)
         self._found: _Found | None = None
         #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None

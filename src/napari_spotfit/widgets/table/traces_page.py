@@ -71,14 +71,12 @@ class TracesPage(Page):
         self.hint = StatusLine()
         self.plot = Plot("frame", "", "Light over the frames", _PLOT_TIP, _LEAST)
         self.export = TableExport(self._named, "the light of every place and frame")
-        self.work = Latest(self)
+        self.work = Latest(self, self._on_done, self._fail)
         self._table: pd.DataFrame | None = None
         self._lay_out()
         self.over.activated.connect(self._draw)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(in_words(error), failed=True))
         self._show_nothing(_HINT)
 
     def unbind(self) -> None:
@@ -96,7 +94,7 @@ class TracesPage(Page):
         try:
             job = self._job(layer, rows)
         except ValueError as error:
-            self._show_nothing(str(error), failed=True)
+            self._fail(error)
             return
         self.hint.say(f"Measuring {number(len(rows))} places…")
         self.measure_button.setEnabled(False)
@@ -162,6 +160,9 @@ class TracesPage(Page):
                 pen=pg.mkPen(color, width=1.5), symbol="o" if len(rows) < 2 else None,
             )  # fmt: skip
         self.plot.autoRange()
+
+    def _fail(self, error: Exception) -> None:
+        self._show_nothing(in_words(error), failed=True)
 
     def _show_nothing(self, why: str, *, failed: bool = False) -> None:
         self._table = None
