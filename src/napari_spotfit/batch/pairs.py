@@ -20,8 +20,7 @@ from ..images.files.opening import open_image
 from ..results.saving import load_fits
 from ..results.spot_fits import SpotFits
 from .masks import open_mask
-from .outcome import DONE, FAILED, KEPT, Outcome
-from .request import Batch, batch_tables, images_of
+from .request import DONE, FAILED, KEPT, Batch, Outcome, batch_tables, images_of
 from .run import Report, run_batch
 
 if TYPE_CHECKING:

@@ -13,8 +13,19 @@ from typing import Any
 
 import click
 
-from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
-from ..batch.request import ENDING, Batch, batch_tables, image_files, images_of
+from ..batch.request import (
+    DONE,
+    ENDING,
+    FAILED,
+    KEPT,
+    RUNNING,
+    STOPPED,
+    Batch,
+    Outcome,
+    batch_tables,
+    image_files,
+    images_of,
+)
 from ..batch.run import Report, run_batch
 from ..version import __version__
 from .options import AboveZero, chosen_settings, takes_files, takes_settings

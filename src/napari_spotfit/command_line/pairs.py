@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from ..analysis.registration import ChannelRegistration
-from ..batch.outcome import FAILED
 from ..batch.pairs import PairsOutcome, PairsRequest, cells_of_all, pair_files
-from ..batch.request import Batch, image_files, images_of
+from ..batch.request import FAILED, Batch, image_files, images_of
 from .localize import SOME_FAILED, FileReporter, frames_of_text, summary_of
 from .options import AboveZero, chosen_settings, takes_files, takes_settings
 from .output import (

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
+from .flags import Flag
 from .kernel_arguments import invalid_columns, roi_columns
-from .quality.flags import Flag
 
 
 class Highest(NamedTuple):

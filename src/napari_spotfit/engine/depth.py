@@ -24,7 +24,7 @@ from .block import Block, Positions
 from .crowds import Crowds
 from .detection.candidates import Candidates
 from .fit_job import FitJob
-from .quality.verdicts import depth_flags
+from .verdicts import depth_flags
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from ..engine.block import Block
 from ..engine.detection.bands import WIDTHS, kernel_radius
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
-from ..estimation.estimates import estimated, for_detection, frames_that_tell
+from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import is_on_device
 from ..images.camera import Camera, PerPixel

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import Backend
 from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
-from ..engine.groups import Rows, rows_of
 from ..engine.joint import fit_crowds
 from ..engine.kernel_arguments import add_nanometres
+from ..engine.positions import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
-from ..estimation.estimates import estimated, for_detection, warn_of_gain
+from ..estimation.image_estimates import estimated, for_detection, warn_of_gain
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
 from ..estimation.camera_check import CameraCheck, warn_of_camera
-from ..estimation.estimates import warn_of_gain
+from ..estimation.image_estimates import warn_of_gain
 from ..images.arrays import FRAMES, fitted_by_plane, plane_axis
 from ..images.axes import axis_names
 from ..images.camera import Camera

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.rois import scatter_rows
+from ..engine.positions import scatter_rows
 from ..models.columns import GROUP, GroupCounter, numbered
 from .spot_fits import SpotFits, on_host
 

@@ -33,7 +33,7 @@ from ..cpu.layouts import (
     FittedSpot,
 )
 from ..kernel_arguments import address, row_bytes, sizes_of_results
-from ..rois import scatter_rows
+from ..positions import scatter_rows
 from . import fit
 from .compile import current_device
 from .roi_kernels import (

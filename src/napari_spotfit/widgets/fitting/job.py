@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.quality.flags import Flag, main_reasons, reasons_in_words
+from ...engine.flags import Flag, main_reasons, reasons_in_words
 from ...estimation.camera_check import CameraCheck
 from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import to_host

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.flags import NOT_GOOD, RULES, Flag, flags_of
+from ...engine.flags import NOT_GOOD, RULES, Flag, flags_of
 from ...estimation.image_estimates import MeasuredNoise
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images

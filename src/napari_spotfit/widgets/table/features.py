@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ...files.table import steps
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
+from ...models.estimators import StopCondition
 from ...models.profiles import ALL_MODELS
-from ...models.stopping import StopCondition
 from ...results.numbers import Units
 from ...results.spot_fits import SpotFits
 from ...settings.options import settings_from
