@@ -12,6 +12,7 @@ from .analysis.drift import subtract_drift as subtract_drift
 from .analysis.drift_estimate import estimate_drift as estimate_drift
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
+from .analysis.linking import link_spots as link_spots
 from .analysis.merging import merge_blinks as merge_blinks
 from .analysis.pairs import SpotPairs as SpotPairs
 from .analysis.pairs import pair_spots as pair_spots
@@ -30,7 +31,6 @@ from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.summary import summarize_groups as summarize_groups
 from .analysis.traces import trace as trace
-from .analysis.tracks import link_spots as link_spots
 from .batch.run import localize_files as localize_files
 from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration

@@ -16,11 +16,10 @@ from ..results.spot_fits import SpotFits
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
 from .events import event_means, link_events
+from .linking import frames_of, of_one_channel
 from .overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
-from .pairing import of_one_channel
 from .shifts import spans
 from .summary import in_field, taken
-from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

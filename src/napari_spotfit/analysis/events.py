@@ -17,7 +17,7 @@ from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..models.columns import DETECTIONS, STDERR, describe
 from ..results.spot_fits import SpotFits
-from .tracks import frames_of, movies_of
+from .linking import frames_of, movies_of
 
 Integers = NDArray[np.int64]
 

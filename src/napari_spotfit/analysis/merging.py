@@ -15,7 +15,7 @@ from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
 from ..results.spot_fits import SpotFits
 from .events import Links, joined_columns, link_events, truncated_events
-from .tracks import frames_of
+from .linking import frames_of
 
 Integers = NDArray[np.int64]
 

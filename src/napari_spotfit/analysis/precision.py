@@ -15,7 +15,7 @@ from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from ..settings.fields import Pixel
 from ..settings.noise_model import excess_of
-from .tracks import frames_of, movies_of
+from .linking import frames_of, movies_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

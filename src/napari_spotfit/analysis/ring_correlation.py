@@ -15,9 +15,8 @@ from ..models.columns import CHANNEL, IN_PLANE, STOP
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
-from .pairing import of_one_channel
+from .linking import frames_of, of_one_channel
 from .summary import in_field
-from .tracks import frames_of
 
 Floats = NDArray[np.float64]
 

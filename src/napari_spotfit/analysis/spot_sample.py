@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, Positions
 from ..engine.depth import apparent_places
 from ..engine.fit_job import FitJob
 from ..engine.positions import ExcludedPixels, excluded_pixels

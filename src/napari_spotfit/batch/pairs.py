@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..analysis.cells import table_of_cells
-from ..analysis.pairing import of_one_channel, split_channels
+from ..analysis.linking import of_one_channel, split_channels
 from ..analysis.pairs import SpotPairs, pair_spots
 from ..analysis.registration import ChannelRegistration
 from ..files.table import as_text

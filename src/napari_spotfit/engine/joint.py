@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
-from .backend import Backend, Columns
-from .block import Block, Positions
+from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, by_number, joined, taken
 from .fit_job import FitJob

@@ -13,7 +13,7 @@ from ..images.arrays import to_host, to_native
 from ..images.frames import inside
 from ..models.columns import GROUP, GROUP_SIZE, numbered
 from . import threads
-from .block import Block, Positions
+from .backend import Block, Positions
 from .cpu.block_fits import CpuFitter
 from .cpu.layouts import (
     HOT_PIXEL,

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..models.columns import STDERR, STOP
 from ..models.estimators import StopCondition
 from . import threads
-from .backend import Columns
-from .block import Positions
+from .backend import Columns, Positions
 from .cpu.layouts import SingleFits, SpotState
 from .cpu.library import load
 from .fit_job import FitJob

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Backend, Columns
-from ..engine.block import Block, Positions
+from ..engine.backend import Backend, Block, Columns, Positions
 from ..engine.crowds import SPOT, Candidates
 from ..engine.detection.detection_settings import score_for
 from ..engine.fit_job import FitJob

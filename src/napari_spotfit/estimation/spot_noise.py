@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Columns
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, Columns, Positions
 from ..engine.fit_job import FitJob
 from ..engine.flags import NOT_GOOD, Flag
 from ..engine.positions import link_positions

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, Positions
 from ..engine.detection.detection_settings import expected_false_spots
 from ..engine.fit_job import FitJob
 from ..engine.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words

@@ -9,8 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.backend import Backend
-from ..engine.block import Block, Positions, corners_of, in_order, outside
+from ..engine.backend import Backend, Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
 from ..engine.joint import fit_crowds
 from ..engine.kernel_arguments import add_nanometres
@@ -33,11 +32,11 @@ from ..models.columns import (
     PLANE,
     GroupCounter,
 )
+from ..results.fit_parts import joined_channels, with_channel
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN, ROI_MIN
-from .channels import joined_channels, with_channel
 from .chunks import side_by_side
 
 _FAR = 1 << 62

@@ -9,8 +9,7 @@ from typing import Any, NoReturn, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.backend import BlockFitter
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, BlockFitter, Positions
 from ..engine.fit_job import FitJob
 from ..engine.kernel_arguments import add_nanometres
 from ..engine.positions import ExcludedPixels, excluded_pixels, rows_of

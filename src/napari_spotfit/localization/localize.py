@@ -17,11 +17,10 @@ from ..images.camera import Camera
 from ..images.channels import Channel, Chosen, Maps, channels_of
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
-from ..results.fit_parts import joined_parts
+from ..results.fit_parts import joined_channels, joined_parts, resume_in, with_channel
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .channels import joined_channels, resume_in, with_channel
 from .plan import Fitted, check_progress, fitted, planned
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend, Load
-from ..engine.block import Block, Positions
+from ..engine.backend import Backend, Block, Load, Positions
 from ..engine.fit_job import FitJob
 from ..engine.joint import fit_crowds
 from ..engine.positions import places_of, rows_of, scores_of

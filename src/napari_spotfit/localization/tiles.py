@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend
-from ..engine.block import Block, Highest, Positions
+from ..engine.backend import Backend, Block, Highest, Positions
 from ..engine.cpu.backend import strip_rows
 from ..engine.detection.bands import make_bands, make_volume_bands
 from ..engine.detection.candidates import Candidates, joined, nothing

@@ -14,8 +14,7 @@ from ...images.frames import inside
 from ...images.pixel_calibration import Planes
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..backend import Columns
-from ..block import Block, Positions, in_order, outside
+from ..backend import Block, Columns, Positions, in_order, outside
 from ..detection.bands import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise

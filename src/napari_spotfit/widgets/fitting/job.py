@@ -18,8 +18,8 @@ from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import to_host
 from ...images.channels import Maps, channels_along
 from ...images.frames import FrameReader, FrameSelection, indices_along
-from ...localization.channels import joined_channels
 from ...localization.localize import Part, localize_parts, parts_by_channel
+from ...results.fit_parts import joined_channels
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings, parameters
 from ..layers.appearance import Look, with_look
