@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..caller import warn_caller
-from ..engine.quality.flags import Flag
+from ..engine.flags import Flag
 from ..images.arrays import as_array, to_host
 from ..images.camera import Camera
 from ..images.files.opening import opened

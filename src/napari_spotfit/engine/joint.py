@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
-from .backend import Backend, Columns
-from .block import Block, Positions
+from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, by_number, joined, taken
 from .fit_job import FitJob
-from .groups import POSITION, link_positions
+from .flags import Flag
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .joint_shapes import CHAIN, Asked, clusters_of, gain_of_shapes
-from .quality.flags import Flag
+from .positions import POSITION, link_positions
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often

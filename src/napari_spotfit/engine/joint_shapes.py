@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host
-from .block import Block
+from .backend import Block
 from .crowds import joined
 from .joint_fits import Scale
 

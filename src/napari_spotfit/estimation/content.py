@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block
+from ..engine.backend import Block
 from ..engine.select import select_backend
 from ..images.pixel_calibration import PixelCalibration
 from ..settings.noise_model import NoiseModel

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.fit_job import FitJob
-from ..engine.quality.flags import Flag
+from ..engine.flags import Flag
 from ..images.pixel_calibration import PixelCalibration
 from ..settings.noise_model import NoiseModel
 from ..settings.optics import expected_widths

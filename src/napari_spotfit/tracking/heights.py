@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.quality.flags import Flag
+from ..engine.flags import Flag
 from .displacement import Health
 from .fiducials import HALF_OF_DEVIATES, Scatter
 

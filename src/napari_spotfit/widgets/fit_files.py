@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QVBoxLayout, QWidget
 
-from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, WAITING, Outcome
-from ..batch.request import Batch, images_of
+from ..batch.request import DONE, FAILED, KEPT, RUNNING, STOPPED, WAITING, Batch, Outcome, images_of
 from ..batch.run import run_batch
 from ..images.files.opening import open_image
 from ..results.saving import load_fits

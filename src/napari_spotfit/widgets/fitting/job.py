@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.quality.flags import Flag, main_reasons, reasons_in_words
+from ...engine.flags import Flag, main_reasons, reasons_in_words
 from ...estimation.camera_check import CameraCheck
 from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import to_host
 from ...images.channels import Maps, channels_along
 from ...images.frames import FrameReader, FrameSelection, indices_along
-from ...localization.channels import joined_channels
 from ...localization.localize import Part, localize_parts, parts_by_channel
+from ...results.fit_parts import joined_channels
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings, parameters
 from ..layers.appearance import Look, with_look

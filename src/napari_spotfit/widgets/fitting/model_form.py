@@ -12,9 +12,9 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QLineEdit, QWidget
 
 from ...models.columns import Column
+from ...models.estimators import SIGMA_MIN
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import MODELS, YX, Profile, ShapeParameter
-from ...models.stopping import SIGMA_MIN
 from ...settings.validation import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.form import SettingsForm

@@ -20,10 +20,10 @@ from qtpy.QtWidgets import (
 
 from ...analysis.fit_hints import bound_hint, hint
 from ...analysis.spot_sample import roi_of, settings_of
-from ...engine.quality.flags import RULES, Flag, flags_of
+from ...engine.flags import RULES, Flag, flags_of
 from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...results.numbers import MISSING, PixelSize, with_error
 from ...settings.settings import parameters
 from ..layers.appearance import STOP_COLORS

@@ -17,7 +17,7 @@ from ...analysis.spot_sample import (
 )
 from ...images.frames import HeldFrame
 from ...images.pixel_calibration import detection_calibration
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...settings.settings import Settings
 from ..layers.images import full_resolution, image_of, pixel_size
 from ..layers.maps import LayerMaps, maps_of

@@ -15,8 +15,8 @@ from ...analysis.spot_sample import settings_of
 from ...engine.select import usable_here
 from ...estimation.image_estimates import MeasuredNoise
 from ...models.calibration import Calibration
+from ...models.estimators import StopCondition
 from ...models.profiles import Profile
-from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import Look

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..napari_compat import draws_hidden_points, follow_no_feature, refreshed_once
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.flags import Flag
+from ...engine.flags import Flag
 from ...models.columns import REFIT, index_of, is_index
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.docking import Follower, Keys
 from .appearance import draw_marks, is_marked

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...files.table import steps
 from ...models.columns import IN_PLANE, as_column, index_of
-from ...models.stopping import STOP_NAMES, StopCondition
+from ...models.estimators import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.options import settings_from
 from ...settings.settings import Settings

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analysis.drift import Drift
-from ...analysis.tracks import NO_TRACK
+from ...analysis.linking import NO_TRACK
 from ...models.columns import GROUP, GROUP_SIZE, REFIT, TRACK
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings

@@ -10,7 +10,7 @@ from typing import Any
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy
 
-from ...engine.quality.flags import thousands
+from ...engine.flags import thousands
 from ...settings.settings import parameters
 from .layout import sentence
 

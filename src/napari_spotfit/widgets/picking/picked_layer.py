@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.verdicts import mean_sigma
+from ...engine.verdicts import mean_sigma
 from ...estimation.image_estimates import MeasuredNoise
 from ...images.frames import HeldFrame, inside
 from ...localization.detect_spots import find, peak_near
 from ...localization.fit_at import fit_at
 from ...models.columns import GROUP, GROUP_SIZE
-from ...models.stopping import STOP_NAMES
+from ...models.estimators import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import Look, color_faces, draw_marks, is_marked, show_all

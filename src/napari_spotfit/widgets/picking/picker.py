@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.flags import NOT_GOOD, RULES, Flag, flags_of
-from ...models.stopping import StopCondition
+from ...engine.flags import NOT_GOOD, RULES, Flag, flags_of
+from ...models.estimators import StopCondition
 from ...results.spot_fits import SpotFits
 from ..layers.appearance import Look
 from ..layers.history import History

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...analysis.drift import Drift, subtract_drift
 from ...analysis.drift_estimate import estimate_drift
 from ...analysis.merging import merge_blinks
-from ...analysis.nena import nena
+from ...analysis.precision import nena
 from ...analysis.ring_correlation import RingCorrelation, fourier_ring_correlation
 from ...files.settings_file import literal
 from ...files.table import Step

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
-from ...analysis.tracks import link_spots
+from ...analysis.linking import link_spots
 from ...files.table import steps
 from ...results.numbers import Units
 from ...settings.validation import Parameter

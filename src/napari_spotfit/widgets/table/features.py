@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...files.table import steps
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...results.numbers import Units
 from ...results.spot_fits import SpotFits
 from ..layers.images import axis_names, is_number, pixel_size

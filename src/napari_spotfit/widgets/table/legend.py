@@ -19,9 +19,9 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.filters import FLAGS, GOOD, Filters, flag_bits
-from ...engine.quality.flags import RULES, Flag, reasons_in_words
+from ...engine.flags import RULES, Flag, reasons_in_words
 from ...models.columns import STOP
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..layers.appearance import STOP_COLORS, good_rows
 from ..layers.points import stop_counts
 from ..parts.color_legend import Cross, Ring
