@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
-from .denoised import looks_denoised
+from .denoised import looks_denoised, reach
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import (
     is_cut_off,
@@ -172,9 +172,9 @@ def second_opinion(
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     is_white = is_white and not is_less
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
-    if calm is not None and is_between and not looks_denoised(areas, detail.step):
+    if calm is not None and is_between and not looks_denoised(parts, detail.step):
         return _between_sharp_spots(noise, calm, detail)
-    if process is Process.NONE and looks_denoised(areas, detail.step):
+    if process is Process.NONE and looks_denoised(parts, detail.step):
         return _denoised(noise, areas)
     if calm is not None and is_white:
         # What is coarser than that are spots.
@@ -228,7 +228,7 @@ def _denoised(noise: NoiseModel, areas: BandAreas) -> NoiseModel:
     if band is None:
         return replace(noise, process=Process.DENOISED)
     changed, _ = _by_band(
-        noise, band, _SURELY * max(band.tail, 1.0), may_be_less=False, by_band_alone=False
+        noise, band, _SURELY * reach(areas), may_be_less=False, by_band_alone=False
     )
     process = Process.DECONVOLVED if band.has_one_frequency else Process.DENOISED
     return replace(changed, process=process)
