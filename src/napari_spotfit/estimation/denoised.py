@@ -21,13 +21,11 @@ Numbers = NDArray[np.float64]
 #: The width of the band by which images are judged, whatever spots are looked for, in pixels; and the
 #: share of areas that count, whose highest maximum is most like their deepest minimum, and the least.
 _WIDTH, _MOST_ALIKE, _LEAST_ALIKE = 1.3, 1 / 3, 4
-#: One minimum in 200 is deeper than this many deviations, of normal noise.
-_DEEPEST, _DEPTH = 0.995, 3.6
 #: Of maxima, and depths of minima, these quantiles are compared. Where there are spots in most
 #: areas, the low one of minima is higher, by up to the first; in a bright crowd the high one is
 #: lower than that of maxima by more than the second, less the third for each of that difference.
 #: Where the difference is less than the last, there are edges of something dark.
-_LOW, _HIGH, _SPOTS, _CROWD, _LESS, _DARK = 0.1, 0.9, 0.4, 1.5, 1.5, -0.08
+_LOW, _HIGH, _SPOTS, _CROWD, _LESS, _DARK, _EDGES = 0.1, 0.9, 0.4, 1.5, 1.5, -0.08, 2.5
 #: The share of areas that a measure is less in than what is taken for all: light counts least there.
 _SHARE = 0.25
 #: How much more often than not a pixel is nearer to its neighbour than to the third pixel from it,
@@ -65,16 +63,6 @@ def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
     return bool(len(alike)) and _is_denoised(areas, alike, step)
 
 
-def reach(areas: BandAreas) -> float:
-    """Return how many times as deep as of normal noise the deepest minima are, at least 1.
-
-    Denoisers leave some of the noise as it was; what they make of it is as deep as it is high.
-    """
-    own = _alike(areas)
-    depths = -areas.ratio[own][areas.lowest[own]]
-    return max(float(np.quantile(depths, _DEEPEST)) / _DEPTH, 1.0) if len(depths) else 1.0
-
-
 def _alike(areas: BandAreas) -> NDArray[np.int64]:
     """Return which areas have the least light: their highest maximum is like their deepest minimum."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -97,7 +85,7 @@ def _is_denoised(areas: BandAreas, own: NDArray[np.int64], step: float) -> bool:
         return False
     apart = float(np.quantile(depths, _LOW) - np.quantile(heights, _LOW))
     over = float(np.quantile(heights, _HIGH) / np.quantile(depths, _HIGH))
-    if apart > _SPOTS or (apart > _DARK and over > _CROWD - _LESS * apart):
+    if apart > _SPOTS or _CROWD - _LESS * max(apart, 0.0) < over < (_EDGES if apart < _DARK else math.inf):
         return False
     by_spots = max(apart, 0.0)
     if float(np.quantile(_nearer(pixels), _SHARE)) > _NEARER + _WITH_SPOTS * by_spots:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
-from .denoised import looks_denoised, reach
+from .denoised import looks_denoised
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import (
     is_cut_off,
@@ -48,6 +48,9 @@ _FEW_BLOCKS = 32
 #: Sharp spots have at least this many times as much detail along one axis as along both; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
+#: Beside spots of σ 0.6 px and more, the logarithm of fine detail scatters by more than this only
+#: where there is many times as much along one axis as along both (10⁵ photons: 1.96, 27 times).
+_PATCHY, _PATCHES, _NOT_WHITE = 1.1, 6.0, 1.2
 #: With this ratio there is so little fine detail that how it scatters shows nothing.
 _NOTHING_FINE = 100.0
 #: Rounding shows nothing where noise has this deviation, in steps between values, or more.
@@ -174,7 +177,9 @@ def second_opinion(
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
     if calm is not None and is_between and not looks_denoised(parts, detail.step):
         return _between_sharp_spots(noise, calm, detail)
-    if process is Process.NONE and looks_denoised(parts, detail.step):
+    if process is Process.NONE and (
+        _is_patchy(detail, calm) or looks_denoised(parts, detail.step)
+    ):
         return _denoised(noise, areas)
     if calm is not None and is_white:
         # What is coarser than that are spots.
@@ -182,8 +187,7 @@ def second_opinion(
         if _CALMER <= ratio <= 1 / _CALMER:
             return white
         noise = white
-    is_shown = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
-    is_denoised = is_shown and detail.scatter > MOST_SCATTER and not is_white
+    is_denoised = _is_shown(detail) and detail.scatter > MOST_SCATTER and not is_white
     band = areas.noise(WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
@@ -222,13 +226,28 @@ def second_opinion(
     return replace(changed, process=process)
 
 
+def _is_shown(detail: FineDetail) -> bool:
+    """Whether there is so much fine detail that its scatter shows something."""
+    return detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
+
+
+def _is_patchy(detail: FineDetail, calm: CalmNoise | None) -> bool:
+    """Whether blocks that are as bright as others lack their noise, and it is not sharp spots.
+
+    Between these pixels are calm, and white.
+    """
+    if not _is_shown(detail) or calm is None or not detail.scatter > _PATCHY:
+        return False
+    return min(calm.along) > (_NOT_WHITE if min(detail.along) < _PATCHES else _SHARP)
+
+
 def _denoised(noise: NoiseModel, areas: BandAreas) -> NoiseModel:
     """Return the noise of a denoised image: that of the band, where more of it is left."""
     band = areas.noise(WORSE_SHARE)
     if band is None:
         return replace(noise, process=Process.DENOISED)
     changed, _ = _by_band(
-        noise, band, _SURELY * reach(areas), may_be_less=False, by_band_alone=False
+        noise, band, _SURELY * max(band.tail, 1.0), may_be_less=False, by_band_alone=False
     )
     process = Process.DECONVOLVED if band.has_one_frequency else Process.DENOISED
     return replace(changed, process=process)
