@@ -16,9 +16,9 @@ from qtpy.QtWidgets import (
 from superqt.utils import qdebounced
 
 from .fit_pages import FitPages, NextSteps
-from .fitting.camera_form import GainOffer
 from .fitting.fit_status import AdviceLine, FitStatusLine, RunBar
-from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
+from .fitting.job import Job
+from .fitting.layer_fit import FitRun, LayerFit, fits_of, job_of
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
@@ -26,7 +26,6 @@ from .fitting.settings_panel import SettingsPanel
 from .layers.appearance import Look
 from .layers.history import history_of
 from .layers.images import image_of
-from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .napari_compat import draw_thumbnail
 from .parts import remember
@@ -34,7 +33,7 @@ from .parts.docking import Docked, Follower, Keys
 from .parts.layout import Scrolled, button, fill
 from .parts.messages import in_words, report
 from .picking.pick_bar import PickControls
-from .preview.estimates import ImageNoise, SigmaEstimate
+from .preview.estimates import GainOffer, ImageNoise, SigmaEstimate
 from .preview.preview import Preview
 
 if TYPE_CHECKING:
@@ -82,24 +81,8 @@ class FitSpots(Docked):
         self._noise = ImageNoise(self.settings, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
-        self.gain_offer = GainOffer(
-            self.settings.camera,
-            self.settings.image,
-            self.settings.settings,
-            self._noise.get,
-            self.settings.advanced.isExpanded,
-            self,
-        )
-        self.picking = PickControls(
-            viewer,
-            self._image,
-            self.settings.settings,
-            self._picked_maps,
-            self._noise,
-            lambda: (self._look.face, self._look.colormap),
-            self.history,
-            self,
-        )
+        self.gain_offer = GainOffer(self.settings, self._noise, self)
+        self.picking = PickControls(viewer, self.settings, self._noise, self.history, self)
         self.status, self.advice = FitStatusLine(self.settings), AdviceLine()
         self.result, self.steps = ResultPanel(viewer), NextSteps(viewer)
         self._image_key = Keys(viewer, {IMAGE_KEY: hide_spots})
@@ -197,17 +180,6 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.cancel()
 
-    def _image(self) -> Image:
-        image = self.settings.image.layer
-        if image is None:
-            raise ValueError(
-                "there is no image to fit; tick one, or open one or a sample in File ▸ Open Sample"
-            )
-        return image
-
-    def _picked_maps(self, image: Image) -> LayerMaps:
-        return layer_maps(image, self.settings.layers())
-
     def _fits(self) -> list[LayerFit]:
         """Return the fits of the ticked images, those that cannot be made with the reason.
 
@@ -216,23 +188,16 @@ class FitSpots(Docked):
         TypeError, ValueError
             If the settings do not go together, or the only image cannot be fitted.
         """
-        self._image()
-        ticked, fits = self.settings.image.ticked, []
-        for image, look in zip(
-            ticked, looks_of(ticked, self._look, self._viewer.layers), strict=True
-        ):
-            try:
-                settings = self.settings.settings(image)
-                frames = self.settings.frames.frames(self._viewer, image)
-                noise = self._noise.get(image)
-                job = job_of(image, settings, self.settings.layers(), frames, noise, look)
-            except (TypeError, ValueError) as error:
-                if len(ticked) == 1:
-                    raise
-                fits.append(LayerFit(image, error, self._viewer))
-            else:
-                fits.append(LayerFit(image, job, self._viewer))
-        return fits
+
+        def make(image: Image, look: Look) -> Job:
+            settings = self.settings.settings(image)
+            frames = self.settings.frames.frames(self._viewer, image)
+            noise = self._noise.get(image)
+            return job_of(image, settings, self.settings.layers(), frames, noise, look)
+
+        self.settings.current_image()
+        ticked = self.settings.image.ticked
+        return fits_of(ticked, self._viewer, self._look, make, skip=len(ticked) > 1)
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
@@ -362,8 +327,7 @@ class FitSpots(Docked):
 
     def _show_look(self, look: Look) -> None:
         """Draw the spots of the next fits, clicks and previews like this."""
-        self._look = look
-        self.preview.face, self.preview.colormap = look.face, look.colormap
+        self._look = self.preview.look = self.picking.look = look
 
     def _on_face(self, feature: str, colormap: str) -> None:
         self._show_look(self._look._replace(face=feature, colormap=colormap))
@@ -409,9 +373,6 @@ class FitSpots(Docked):
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
         self.preview.recovered.connect(self.status.preview)
-        self._noise.renewed.connect(self.gain_offer.ask)
-        self.settings.advanced.toggled.connect(self.gain_offer.ask)
-        self.gain_offer.asked.connect(self._noise.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
         self.estimate.failed.connect(self._noise.show)

@@ -33,13 +33,7 @@ from .layers.appearance import (
 )
 from .layers.history import history_of
 from .layers.images import AXES, PLACED, VOLUME, transform_arguments
-from .layers.points import (
-    default_face,
-    fits_of_features,
-    is_result,
-    layer_arguments,
-    points_arguments,
-)
+from .layers.points import fits_of_features, is_result, layer_arguments, points_arguments
 from .layers.result_layers import REFITS
 from .layers.selection import bring_into_sight
 from .napari_compat import LayerData, open_viewer
@@ -240,7 +234,7 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
     face = metadata.get("face")
     made = points_arguments(
         fits,
-        face if face in fits.columns else default_face(fits),
+        face,
         _known_colormap(layer.get("face_colormap")),
         everything=about.layer is not None,
     )

@@ -67,10 +67,11 @@ class Track(Docked):
         self.status, self._live = StatusLine(), LiveFrames(self._viewer)
         self._layers = Follower(self._on_layers)
         self.start_button = button("Start", _START_TIP, self._on_start, "Start or stop")
-        self.pause_button = button("Pause", _PAUSE_TIP)
+        self.pause_button = button("Pause", _PAUSE_TIP, checkable=True)
         self.pick_button = button("Pick", _PICK_TIP, self._on_pick, "Pick fiducials")
         self.mark_button = button("Mark", _MARK_TIP, self._on_mark)
-        self.arm_button, self.event_line = button("Arm the stage", _ARM_TIP), QLineEdit()
+        self.arm_button = button("Arm the stage", _ARM_TIP, checkable=True)
+        self.event_line = QLineEdit()
         self.correct_button = button("Correct the layer", _CORRECT_TIP, self._on_correct)
         self.export = TableExport(self._named, "the displacements of the last 20,000 frames")
         #: What was seen last; None before the first start.
@@ -323,11 +324,8 @@ class Track(Docked):
         self._timer.timeout.connect(self._on_timer)
         self.event_line.returnPressed.connect(lambda: self._on_mark())
         self.status.listen(self.export)
-        for switch, slot in (
-            (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
-        ):  # fmt: skip
-            switch.setCheckable(True)
-            switch.toggled.connect(slot)
+        self.pause_button.toggled.connect(self._on_pause)
+        self.arm_button.toggled.connect(self._on_arm)
 
     def _lay_out(self) -> None:
         self.event_line.setPlaceholderText("event")

@@ -248,13 +248,9 @@ class LiveFrames:
 
     def show(self, frame: Any) -> None:
         """Show a frame in the place of the one before."""
-        pixels, layers = to_host(frame), self._viewer.layers
-        if (
-            self.layer is not None
-            and self.layer in layers
-            and self.layer.data.shape == pixels.shape
-        ):
-            self.layer.data = pixels
+        pixels, layers, layer = to_host(frame), self._viewer.layers, self.layer
+        if layer is not None and layer in layers and layer.data.shape == pixels.shape:
+            layer.data = pixels
             return
         selected = set(layers.selection)
         self.layer = self._viewer.add_image(pixels, name=_NAME)

@@ -24,7 +24,7 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings, parameters
 from ..layers.appearance import Look, with_look
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.points import default_face, points_arguments
+from ..layers.points import points_arguments
 from ..parts.messages import number
 from ..parts.work import Steps
 
@@ -112,8 +112,8 @@ def fit_job(job: Job, enough: threading.Event) -> Steps:
     if not any(len(part.fits) for part in parts) and not enough.is_set():
         _check_searched(job, maps)
     fits = joined_channels([part.fits for part in parts])
-    face = job.look.face if job.look.face in fits.columns else default_face(fits)
-    points = with_look(points_arguments(fits, face, job.look.colormap, job.maps), job.look)
+    look = job.look
+    points = with_look(points_arguments(fits, look.face, look.colormap, job.maps), look)
     points["metadata"]["frames"] = plain_frames(job.frames)
     why = _why_invalid(job.image, fits)
     found = check.doubts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,31 @@ def looks_of(images: Sequence[Image], look: Look, layers: LayerList) -> list[Loo
         again = CHANNEL_COLORS[len(colors) % len(CHANNEL_COLORS)]
         colors.setdefault(image.unique_id, next(iter(free), again))
     return [look._replace(face=OWN_COLOR, color=colors[image.unique_id]) for image in images]
+
+
+def fits_of(
+    images: Sequence[Image],
+    viewer: Viewer,
+    look: Look,
+    make: Callable[[Image, Look], Job],
+    *,
+    skip: bool,
+) -> list[LayerFit]:
+    """Return the fits of images, each with a look of its own.
+
+    An image of which ``make`` makes no job is skipped, with the reason as its error, or that is
+    raised.
+    """
+    fits = []
+    for image, own in zip(images, looks_of(images, look, viewer.layers), strict=True):
+        try:
+            job: Job | Exception = make(image, own)
+        except (TypeError, ValueError) as error:
+            if not skip:
+                raise
+            job = error
+        fits.append(LayerFit(image, job, viewer))
+    return fits
 
 
 class LayerFit(QObject):
@@ -236,14 +261,9 @@ class LayerFit(QObject):
         if not self._done:
             loop = QEventLoop()
             self.ended.connect(loop.quit)
-            timer = QTimer()
-            timer.setSingleShot(True)
-            timer.timeout.connect(loop.quit)
             if timeout is not None:
-                timer.start(max(round(1000 * timeout), 0))
+                QTimer.singleShot(max(round(1000 * timeout), 0), loop.quit)
             loop.exec()
-            self.ended.disconnect(loop.quit)
-            timer.stop()
         if not self._done:
             raise TimeoutError(
                 f"the fit of “{self.image.name}” still runs after {timeout:g} s; wait longer, or "

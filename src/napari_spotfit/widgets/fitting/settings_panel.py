@@ -167,6 +167,20 @@ class SettingsPanel(QWidget):
             return Settings(**self.camera.without_maps(values | dict.fromkeys(_OF_VOLUMES)))
         return in_its_axes(Settings(**self.camera.without_maps(values)), image)
 
+    def current_image(self) -> Image:
+        """Return the current image.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if self.image.layer is None:
+            raise ValueError(
+                "there is no image to fit; tick one, or open one or a sample in File ▸ Open Sample"
+            )
+        return self.image.layer
+
     def show_estimate(self, found: ImageEstimates | None) -> None:
         """Show the PSF that was estimated from the image; None if none was yet."""
         self.controls.number("sigma").box.show_estimate(found and found.sigma)

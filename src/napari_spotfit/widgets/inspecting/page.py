@@ -19,7 +19,6 @@ from ...images.frames import HeldFrame
 from ...images.pixel_calibration import detection_calibration
 from ...models.estimators import StopCondition
 from ...settings.settings import Settings
-from ..layers.history import History
 from ..layers.images import full_resolution, image_of, pixel_size
 from ..layers.maps import LayerMaps, maps_of
 from ..layers.points import is_preview, is_result
@@ -33,7 +32,6 @@ from .refit import Refit
 from .spot import Spot, frame_words, half_roi, nearest_spot, positions_around, shown_frame, spot_of
 
 if TYPE_CHECKING:
-    from napari import Viewer
     from napari.layers import Image, Points
 
 _HOW = "Click a fitted spot, or select its row, to see its data, model and residual."
@@ -67,24 +65,18 @@ class InspectPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer with the spots.
     spots : ShownSpots
         The spots.
     selection : SpotSelection
         Which of them was selected last.
-    history : History
-        Records the refits that are kept.
     """
 
     #: What is shown is up to date again.
     refreshed = Signal()
 
-    def __init__(
-        self, viewer: Viewer, spots: ShownSpots, selection: SpotSelection, history: History
-    ):
+    def __init__(self, spots: ShownSpots, selection: SpotSelection):
         super().__init__(spots)
-        self._viewer, self._selection = viewer, selection
+        self._selection = selection
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
@@ -95,7 +87,7 @@ class InspectPage(Page):
         self.panel = InspectPanel(self)
         self._keeper = FrameKeeper(self)
         self.panel.doubtful.asked.connect(self.step)
-        self.refit = Refit(viewer, self.panel.refit, history, self)
+        self.refit = Refit(self._viewer, self.panel.refit, self._history, self)
         self.refit.changed.connect(self._later)
         self.panel.refit_button.toggled.connect(self._later)
         self._moved, self._watch = Follower(self._later), Follower(self._later)

@@ -19,6 +19,7 @@ from ...models.estimators import StopCondition
 from ...models.profiles import Profile
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
+from ..layers.appearance import Look
 from ..layers.images import full_resolution
 from ..layers.maps import maps_of
 from ..layers.result_layers import Row, put_row
@@ -133,7 +134,7 @@ class Refit(QObject):
             return
         self._error = ""
         self._bar.show_state(_FITTING)
-        self._latest.ask(partial(fitted, pick, self._place))
+        self._latest.ask(partial(fitted, pick, self._place, Look()))
 
     def _pick(self, layer: Points, image: Image, old: Row) -> Pick:
         pixels = full_resolution(image)

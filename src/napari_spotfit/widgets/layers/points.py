@@ -63,7 +63,7 @@ def points_arguments(
     fits : SpotFits
         Fits with their place in an image.
     face : str, optional
-        The column that colours the faces; by default the first of the widths.
+        The column that colours the faces; the first of the widths where there is none of this name.
     colormap : str
         The colour map of the faces of a new layer.
     maps : LayerMaps
@@ -71,14 +71,12 @@ def points_arguments(
     everything : bool
         Draw invalid fits, too: a layer's points that were not fitted have a place of their own.
     """
-    face = face or default_face(fits)
     drawn = fits if everything else fits[fits.valid]
     # As napari colours them: all numbers are floats, not categories. Without attributes, which
     # pandas copies with every column that is read.
     features = drawn.to_dataframe({"b": "float32", "i": "float64", "u": "float64"})
     features.attrs.clear()
-    if face not in features:
-        raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
+    face = face if face in features else default_face(fits)
     good = drawn.accepted
     marks = mark_metadata(drawn.mean_sigma[good])
     limits = {}

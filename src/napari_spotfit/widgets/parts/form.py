@@ -334,8 +334,9 @@ def explained_rows(controls: Iterable[Widget]) -> Container[Widget]:
     rows: Container[Widget] = Container(widgets=list(controls))
     rows.margins = (0, 0, 0, 0)
     for row in rows:
-        explain(row.native, row.label, row.tooltip or "")
-        guard_wheel(row.native)
+        control = control_of(row)
+        explain(control, row.label, row.tooltip or "")
+        guard_wheel(control)
     align_labels(rows)
     return rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtGui import QResizeEvent
+from qtpy.QtGui import QAction, QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFileDialog,
@@ -16,7 +16,6 @@ from qtpy.QtWidgets import (
     QHeaderView,
     QLabel,
     QLayout,
-    QMenu,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -176,10 +175,10 @@ def sentence(label: QLabel | None = None) -> QLabel:
     return label
 
 
-def add_action(menu: QMenu, text: str, slot: Callable[[], object], tip: str = "") -> None:
-    """Add an entry to a menu; an ampersand in its text is shown."""
-    action = menu.addAction(text.replace("&", "&&"))
-    assert action is not None
+def add_action(menu: QWidget, text: str, slot: Callable[[], object], tip: str = "") -> None:
+    """Add an entry to a menu, or to a widget's context menu; an ampersand in its text is shown."""
+    action = QAction(text.replace("&", "&&"), menu)
+    menu.addAction(action)
     action.setToolTip(tip)
     action.triggered.connect(lambda checked=False: slot())
 

@@ -21,13 +21,12 @@ from ...models.columns import GROUP, GROUP_SIZE
 from ...models.estimators import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.appearance import color_faces, draw_marks, is_marked, show_all
+from ..layers.appearance import Look, color_faces, draw_marks, is_marked, show_all
 from ..layers.history import History
 from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import (
     align,
     axes_of,
-    default_face,
     is_result,
     make_points_layer,
     points_arguments,
@@ -273,12 +272,6 @@ class PickedLayers(QObject):
             self._show(layer, put(picked, new), new["metadata"]["units"], image)
         return layer
 
-    def remove_selected(self, image: Image) -> None:
-        """Remove the selected ones of an image's picked spots."""
-        layer = self.layer_of(image)
-        if layer is not None:
-            layer.remove_selected()
-
     def _add(self, image: Image, new: dict[str, Any]) -> Points:
         """Add a new layer; the selected layers stay as they were."""
         layer = make_points_layer(new, image, f"{image.name} (picked)")
@@ -394,7 +387,7 @@ def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
     return {name: metadata.get(name, {}) for name in ("settings", "maps", "map_names")}
 
 
-def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict[str, Any]:
+def arguments(fits: SpotFits, look: Look, maps: LayerMaps) -> dict[str, Any]:
     """Return the arguments of a layer that shows one pick.
 
     The size of its ROI and the camera offset are features here, as picks may differ in them.
@@ -403,14 +396,12 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     ----------
     fits : SpotFits
         One fit.
-    face, colormap : str
-        The column that colours the faces, σ if the fit has no such column, and the
-        colour map.
+    look : Look
+        What colours its face.
     maps : LayerMaps
         The maps of the pixels.
     """
-    face = face if face in fits.columns else default_face(fits)
-    made = points_arguments(fits, face, colormap, maps)
+    made = points_arguments(fits, look.face, look.colormap, maps)
     # Numbers of groups are those of one result.
     if GROUP in made["features"]:
         made["features"] = made["features"].drop(columns=[GROUP, GROUP_SIZE])
@@ -423,12 +414,10 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     return made
 
 
-def fitted(
-    pick: Pick, place: NDArray[np.float64], face: str = "", colormap: str = "viridis"
-) -> tuple[SpotFits, dict[str, Any]]:
+def fitted(pick: Pick, place: NDArray[np.float64], look: Look) -> tuple[SpotFits, dict[str, Any]]:
     """Fit the spot at a place; return also the arguments of a layer that shows it."""
     fits = pick.fit(place)
-    return fits, arguments(fits, face, colormap, pick.maps)
+    return fits, arguments(fits, look, pick.maps)
 
 
 def put(picked: Picked, new: dict[str, Any]) -> Picked:

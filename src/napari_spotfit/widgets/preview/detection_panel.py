@@ -23,9 +23,9 @@ from ...localization.detect_spots import peak_heights
 from ...localization.localize import localize_parts
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.appearance import FACE_COLORMAP
+from ..layers.appearance import Look
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.points import default_face, points_arguments
+from ..layers.points import points_arguments
 from ..parts.form import Number, SettingsForm
 from ..parts.layout import explain, fill, guard_wheel, sentence
 from ..parts.messages import number
@@ -73,8 +73,7 @@ class PreviewJob:
     maps: LayerMaps = NO_MAPS
     #: Replaced whenever the image or its maps change.
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
-    face: str = "sigma"
-    colormap: str = FACE_COLORMAP
+    look: Look = field(default_factory=Look)
 
 
 class Previewed(NamedTuple):
@@ -122,8 +121,7 @@ class Previewer:
             (frame_key, job.maps, values), lambda: peak_heights(frame, settings, **maps)
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
-        face = job.face if job.face in fits.columns else default_face(fits)
-        points = points_arguments(fits, face, job.colormap, job.maps)
+        points = points_arguments(fits, job.look.face, job.look.colormap, job.maps)
         return Previewed(job, fits, points, heights, settings.known_sigma, _searched(frame, maps))
 
 

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QCheckBox, QSizePolicy
 from superqt.utils import qdebounced
 
 from ..layers import images
-from ..layers.appearance import FACE_COLORMAP, PREVIEW, Look, color_faces, with_look
+from ..layers.appearance import PREVIEW, Look, color_faces, with_look
 from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
 from ..layers.points import (
@@ -86,7 +86,7 @@ class Preview(QObject):
         explain(self.box, "Preview", _TIP)
         self.box.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         #: What colours the faces of a new layer.
-        self.face, self.colormap = "sigma", FACE_COLORMAP
+        self.look = Look()
         self._image: Image | None = None
         self._index: tuple[int, ...] | None = None
         self._version = 0
@@ -186,8 +186,7 @@ class Preview(QObject):
             settings=self._settings.settings(),
             maps=self._maps,
             noise=self._noise.get(),
-            face=self.face,
-            colormap=self.colormap,
+            look=self.look,
         )
 
     def _on_done(self, result: Previewed) -> None:

@@ -106,37 +106,30 @@ def measuring(units: Units) -> Action:
     return measure
 
 
-class Taken(NamedTuple):
-    """What steps have made of the spots of a layer."""
-
-    #: Of the layer's update; None if no spot has changed.
-    arguments: dict[str, Any] | None
-    done: Done
-    #: Whether the spots are to be rendered next.
-    renders: bool
-
-
 def take(
     actions: Sequence[Action], features: Any, metadata: dict[str, Any], ndim: int,
-    shown: NDArray[np.bool_], renders: bool,
-) -> Taken:  # fmt: skip
-    """Take steps on the spots that are shown."""
+    shown: NDArray[np.bool_],
+) -> tuple[Done, dict[str, Any] | None]:  # fmt: skip
+    """Take steps on the spots that are shown.
+
+    Returns
+    -------
+    Done, dict or None
+        What was done, and the arguments of the layer's update; None if no spot has changed.
+    """
     fits = fits_of_features(features, metadata, ndim)[shown]
     if not shown.all():
         filters = metadata.get("filters") or {_SHOWN: len(fits)}
         fits = fits.with_columns(fits.columns, Step(_FILTER, filters))
     done = run(actions, fits)
+    if done.fits is fits:
+        return done, None
     face = metadata.get("face")
-    arguments = None
-    if done.fits is not fits:
-        arguments = points_arguments(
-            done.fits, face if face in done.fits else None, everything=True
-        )
-        # The maps that described the pixels are the same.
-        arguments["metadata"] |= {
-            name: metadata[name] for name in ("maps", "map_names") if name in metadata
-        }
-    return Taken(arguments, done, renders)
+    arguments = points_arguments(done.fits, face if face in done.fits else None, everything=True)
+    # The maps that described the pixels are the same.
+    maps = {name: metadata[name] for name in ("maps", "map_names") if name in metadata}
+    arguments["metadata"] |= maps
+    return done, arguments
 
 
 def as_python(

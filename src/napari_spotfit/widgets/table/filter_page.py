@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from qtpy.QtCore import QEvent, QObject, Signal
-from qtpy.QtGui import QAction, QResizeEvent
+from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFileDialog,
@@ -25,7 +26,16 @@ from qtpy.QtWidgets import (
 
 from ...analysis.filters import Filters, read_filters, write_filters
 from ...models.columns import STOP
-from ..parts.layout import Label, Scrolled, ask_to_save, button, explain, fill, scroll_upright
+from ..parts.layout import (
+    Label,
+    Scrolled,
+    add_action,
+    ask_to_save,
+    button,
+    explain,
+    fill,
+    scroll_upright,
+)
 from ..parts.messages import number
 from .histogram import Histogram
 from .legend import Legend
@@ -133,14 +143,10 @@ class FilterList(QWidget):
         """List the layers that can have the same filters."""
         self._menu.clear()
         for layer in self._spots.others():
-            # An ampersand would mark a key.
-            action = QAction(layer.name.replace("&", "&&"), self._menu)
-            self._menu.addAction(action)
-            action.triggered.connect(lambda checked=False, layer=layer: self.apply_to(layer))
+            add_action(self._menu, layer.name, partial(self.apply_to, layer))
         if self._menu.isEmpty():
-            nothing = QAction("no other layer of fitted spots", self._menu)
-            nothing.setEnabled(False)
-            self._menu.addAction(nothing)
+            add_action(self._menu, "no other layer of fitted spots", lambda: None)
+            self._menu.actions()[0].setEnabled(False)
 
     def _on_save(self) -> None:
         if chosen := ask_to_save(self, "Save filters", "filters", ".json", _KIND):
@@ -211,8 +217,6 @@ class FilterPage(Page):
         words.installEventFilter(self)
         self.list.said.connect(self.said)
         self.list.failed.connect(self.failed)
-        self.table_due.connect(self.show_table)
-        self.rows_due.connect(self.show_rows)
 
     def show_table(self) -> None:
         """Follow another table or other units."""

@@ -20,7 +20,7 @@ from qtpy.QtCore import (
     Qt,
     Signal,
 )
-from qtpy.QtGui import QAction, QColor, QKeyEvent, QKeySequence
+from qtpy.QtGui import QColor, QKeyEvent, QKeySequence
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -34,14 +34,15 @@ from ...models.columns import STOP
 from ...results.numbers import MISSING, Units, decimals_for, number_text
 from ..layers.appearance import STOP_COLORS
 from ..layers.selection import go_to
-from ..parts.layout import explain, show_whole_rows
+from ..parts.layout import add_action, explain, show_whole_rows
 from ..parts.messages import number
-from .features import Feature
+from .features import Feature, feature_of
 from .shown_spots import MOST_SELECTED, ShownSpots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pandas as pd
     from napari import Viewer
     from qtpy.QtWidgets import QStyleOptionViewItem
 
@@ -218,6 +219,12 @@ class NumbersTable(QTableView):
         self.numbers.show_table(columns, units or Units(), np.ones(count, bool))
         self.resizeColumnsToContents()
 
+    def show_frame(self, table: pd.DataFrame, units: Units | None = None) -> None:
+        """Show a table."""
+        names = map(str, table)
+        columns = {name: feature_of(name, table[name]) for name in names}
+        self.show_numbers(columns, units)
+
 
 def _decimals(column: Feature, factor: float) -> int:
     """Return how many decimal places a column's numbers deserve."""
@@ -369,8 +376,7 @@ class SpotsTable(QTableView):
             go_to(self._viewer, self._spots.layer, row)
 
     def _inspect(self, index: QModelIndex) -> None:
-        row = self._row(index)
-        if row is not None:
+        if (row := self._row(index)) is not None:
             self.inspect_asked.emit(row)
 
     def _row(self, index: QModelIndex) -> int | None:
@@ -393,14 +399,9 @@ class SpotsTable(QTableView):
 
     def _offer_actions(self) -> None:
         """Offer in the context menu what the keys do."""
-        for text, slot in (
-            ("Inspect", self.inspect),
-            ("Centre in the viewer", self._centre),
-            ("Copy", self.copy_asked.emit),
-        ):
-            action = QAction(text, self)
-            action.triggered.connect(lambda checked=False, slot=slot: slot())
-            self.addAction(action)
+        add_action(self, "Inspect", self.inspect)
+        add_action(self, "Centre in the viewer", self._centre)
+        add_action(self, "Copy", self.copy_asked.emit)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
 
     def _set_up(self) -> None:
