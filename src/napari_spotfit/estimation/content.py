@@ -15,7 +15,7 @@ from ..images.pixel_calibration import PixelCalibration
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .measured_noise import Measured
-from .quantiles import quantiles
+from .noise_line import quantiles
 from .second_witness import band_noise, some_parts
 
 #: Of stripes: the least number of periods; the longest period in pixels (that of two is a

@@ -28,7 +28,7 @@ from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import calm_noise
-from .noise_line import is_usable
+from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
     fine_detail,
@@ -47,7 +47,6 @@ from .pixel_values import (
     usual_is_lowest,
     value_step,
 )
-from .quantiles import median
 from .second_opinion import hides_noise, looks_raw, second_opinion
 from .second_witness import some_parts
 
