@@ -38,11 +38,12 @@ def align(boxes: NDArray[np.float32]) -> Array:
         Beads without background.
     """
     shifts = np.zeros((len(boxes), 3))
-    unit = boxes / np.sqrt((boxes.astype(float) ** 2).sum(axis=(1, 2, 3), keepdims=True))
+    norms = np.sqrt((boxes.astype(float) ** 2).sum(axis=(1, 2, 3)))
+    unit = boxes / norms[:, None, None, None]
     if len(boxes) < 2:
         return shifts
     flat = unit.reshape(len(unit), -1)
-    alike = (flat @ flat.T).sum(axis=1)
+    alike = flat @ flat.T @ norms  # specks may be many, but have little light
     best = np.argsort(-alike)[: max(len(boxes) // 2, 1)]
     reference = unit[best[:1]].mean(axis=0)
     for _ in range(_PASSES):
@@ -50,7 +51,7 @@ def align(boxes: NDArray[np.float32]) -> Array:
             [_shift_of(reference, bead, at) for bead, at in zip(unit, shifts, strict=True)]
         )
         shifts -= np.median(shifts, axis=0)
-        reference = average(unit, shifts)
+        reference = average(unit, shifts, norms)
     return shifts
 
 

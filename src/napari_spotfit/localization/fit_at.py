@@ -38,6 +38,7 @@ from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN, ROI_MIN
 from .chunks import side_by_side
+from .orientation_check import offer_rois, warn_of_orientation
 
 _FAR = 1 << 62
 _FIRST = np.zeros(1, np.int64)
@@ -179,6 +180,7 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
     fits = collected(columns, index, recorded(calibration.settings, backend), reader.planes)
     warn_of_camera(given, fits)
+    warn_of_orientation(calibration)
     return fits
 
 
@@ -289,7 +291,9 @@ def fit_in(
     block = Block.of(calibration, numbers, pixels)
     columns = backend.fit(job, block, positions)
     columns = fit_crowds(backend, job, block, positions, columns)
-    check_counts(calibration, block, positions, columns, rows_of(job, columns))
+    rows = rows_of(job, columns)
+    check_counts(calibration, block, positions, columns, rows)
+    offer_rois(calibration, block, positions.frames[rows], columns)
     return columns
 
 

@@ -21,6 +21,7 @@ from ..results.fit_parts import joined_channels, joined_parts, resume_in, with_c
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
+from .orientation_check import warn_of_orientation
 from .plan import Fitted, check_progress, fitted, planned
 
 if TYPE_CHECKING:
@@ -363,3 +364,4 @@ def localize_parts(
         share = (place + float(done / max(total, 1))) / channels
         fits = fits if channel is None else with_channel(fits, channel)
         yield Part(fits, place * total + int(done), channels * total, plan.backend.ran_on(), share)
+    warn_of_orientation(plan.calibration)

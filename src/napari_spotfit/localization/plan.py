@@ -26,6 +26,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
 from .fit_at import check_counts, checked_reader, collected, leading_indices
+from .orientation_check import offer_rois
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
@@ -134,6 +135,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         columns = fit_crowds(backend, job, block, positions, columns)
         rows = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, rows)
+        offer_rois(calibration, block, positions.frames[rows], columns)
         columns["score"] = scores_of(rows, found.score)
         index = leading_indices(numbers[rows], reader)
         return collected(columns, index, recorded_settings, reader.planes), chunk

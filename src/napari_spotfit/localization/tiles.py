@@ -37,6 +37,7 @@ from ..models.columns import IN_PLANE
 from ..settings.settings import Settings
 from .chunks import ChunkCache, RowBuffer, read_ahead
 from .fit_at import check_counts
+from .orientation_check import offer_rois
 
 _SAMPLES = 63
 
@@ -205,6 +206,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         columns = fit_crowds(tiled.backend, job, block, positions, columns)
         which = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, which)
+        offer_rois(calibration, block, positions.frames[which], columns)
         columns["score"] = scores_of(which, near.score)
         # Spots that are fitted together come with the first of them, but not those that are so far
         # behind it that the block does not have all around them: the next one does.

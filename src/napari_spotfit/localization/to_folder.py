@@ -31,6 +31,7 @@ from ..results.saving import load_fits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..version import __version__
+from .orientation_check import warn_of_orientation
 from .plan import Plan, check_progress, fitted, measured, planned
 from .stored import (
     Store,
@@ -370,6 +371,7 @@ def localize_to_folder(
             if progress is not None:
                 progress(int(done), len(plan.numbers))
     check.warn()
+    warn_of_orientation(plan.calibration)
     return written
 
 

@@ -53,7 +53,7 @@ class QualityPage(QWidget):
         super().__init__()
         self.quality: MicroscopeQuality | None = None
         self.status = StatusLine()
-        self.map = Plot("x (px)", "y (px)", "Map of widths", _MAP_TIP, _LEAST)
+        self.map = Plot("x [px]", "y [px]", "Map of widths", _MAP_TIP, _LEAST)
         self.map.invertY(True)
         self.map.setAspectLocked(True)
         self.dots = pg.ScatterPlotItem(size=_DOT, pen=None, hoverable=True, tip=_tip)
@@ -78,7 +78,7 @@ class QualityPage(QWidget):
             words.append(f"{axis} {width:.0f} ± {summary.spread[axis]:.0f}{known}")
         text = f"Full widths at half maximum of {beads.used.sum()} beads in nm: {', '.join(words)}."
         if not np.isfinite(summary.theory).all():
-            text += " Set NA and wavelength for theory."
+            text += " Set numerical aperture and wavelength for theory."
         self.status.say(text)
         widths = [f"fwhm_{axis}" for axis in _AXES]
         table = beads[["y", "x", *widths, "reason"]].copy()

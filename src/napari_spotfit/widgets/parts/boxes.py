@@ -97,6 +97,7 @@ class NumberBox(QDoubleSpinBox):
         self.setDecimals(0 if whole else 12)
         self.setRange(_NONE if optional else self._lowest(), self._highest())
         self._show_unit()
+        self.valueChanged.connect(self._show_unit)
         if optional:
             self.setSpecialValueText(self._none)
         if optional or value is not None:
@@ -105,7 +106,6 @@ class NumberBox(QDoubleSpinBox):
         guard_wheel(self)
         if parameter.doc:
             explain(self, parameter.label, f"<p>{parameter.doc}</p>")
-        self.valueChanged.connect(self._show_unit)
         self.valueChanged.connect(lambda: self.changed.emit(self._value()))
         self.editingFinished.connect(self._on_edited)
         if (edit := self.lineEdit()) is not None:

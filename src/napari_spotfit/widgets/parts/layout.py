@@ -153,9 +153,23 @@ class TwoParts(QSplitter):
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         """Turn where the room has become wide or narrow."""
         super().resizeEvent(event)
+        self._turn()
+
+    def event(self, event: QEvent | None) -> bool:
+        """Turn where a part has come to need more width, or less."""
+        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+            self._turn()
+        return bool(super().event(event))
+
+    def _turn(self) -> None:
         width, height = self.width(), self.height()
+        parts = [cast(QWidget, self.widget(number)) for number in range(self.count())]
+        needed = sum(part.minimumWidth() or part.minimumSizeHint().width() for part in parts)
         across = (width >= _WIDE and width > height) or (width >= _NARROW and height < _LOW)
-        self.setOrientation(Qt.Orientation.Horizontal if across else Qt.Orientation.Vertical)
+        fits = width >= needed + self.handleWidth()
+        turned = Qt.Orientation.Horizontal if across and fits else Qt.Orientation.Vertical
+        if turned != self.orientation():
+            self.setOrientation(turned)
 
 
 class Label(QLabel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from ..parts.layout import add_action, ask_to_save, button, fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
 from ..saved_layers import attributes_of, drop_kept, table_of_layer
+from .features import Feature
 from .shown_spots import ShownSpots
 from .view import SpotsTable
 
@@ -137,6 +139,24 @@ def _write(path: Path, made: NamedTable) -> str:
     return f"{number(len(made.table))} {made.rows} saved as {path}"
 
 
+def as_text(columns: Mapping[str, Feature], units: Units, rows: NDArray[np.intp]) -> str:
+    """Return rows with a header as text that spreadsheets take."""
+    import pandas as pd
+
+    parts: dict[str, Any] = {}
+    for name, column in columns.items():
+        values, factor = column.values[rows], float(units.factor(name))
+        if not column.is_number:
+            parts[units.title(name)] = pd.Categorical.from_codes(values, list(column.words))
+            continue
+        # A plain number, so that single precision stays single, with its few digits.
+        parts[units.title(name)] = values * factor if factor != 1 else values
+        if factor == 1 and column.whole:
+            with suppress(OverflowError, TypeError, ValueError):  # one is not whole
+                parts[units.title(name)] = pd.Series(values).astype("Int64")
+    return _as_text(pd.DataFrame(parts))
+
+
 @dataclass(frozen=True, eq=False)
 class SomeSpots:
     """Some spots of a layer; made on the GUI thread, used in the worker."""
@@ -148,20 +168,6 @@ class SomeSpots:
     columns: tuple[str, ...]
     units: Units
     rows: NDArray[np.intp]
-
-    def as_text(self) -> str:
-        """Return the rows with a header, separated by tabs, as spreadsheets take them."""
-        import pandas as pd
-
-        table, columns = self.table(), dict[str, Any]()
-        for name in self.columns:
-            values, known = table.columns[name], table.about.columns[name]
-            if known.type == WORDS:
-                values = pd.Categorical.from_codes(values, known.words)
-            elif values.dtype.kind == "b":
-                values = values.astype(int)
-            columns[known.title or name] = values
-        return _as_text(pd.DataFrame(columns))
 
     def table(self) -> SpotTable:
         """Return the rows as a file holds them, which opens as a layer again."""
@@ -293,8 +299,8 @@ class ExportBar(QStackedWidget):
                 "save them as CSV, select fewer, or filter them."
             )
         else:
-            chosen = self._chosen(rows)
-            self._copying.ask(lambda: (chosen.as_text(), len(rows)))
+            text = partial(as_text, self._spots.columns, self._spots.units, rows)
+            self._copying.ask(lambda: (text(), len(rows)))
 
     def save_to(self, path: Path, *, everything: bool, spreadsheet: bool = False) -> None:
         """Write the spots that are shown, in the table's order, or all of them, as CSV.
@@ -305,7 +311,9 @@ class ExportBar(QStackedWidget):
         if self._run is not None or spots.layer is None:
             return
         rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
-        self._run = CsvRun(path, self._chosen(rows), spreadsheet, self)
+        known = attributes_of(spots.layer)
+        job = SomeSpots(spots.layer.data, known, tuple(spots.columns), spots.units, rows)
+        self._run = CsvRun(path, job, spreadsheet, self)
         self._run.progressed.connect(self._on_progress)
         self._run.done.connect(self._on_saved)
         self._run.failed.connect(self._on_failed)
@@ -313,11 +321,6 @@ class ExportBar(QStackedWidget):
         self.progress.setValue(0)
         self.setCurrentIndex(1)
         self._run.start()
-
-    def _chosen(self, rows: NDArray[np.intp]) -> SomeSpots:
-        spots, layer = self._spots, self._spots.layer
-        assert layer is not None  # it has rows
-        return SomeSpots(layer.data, attributes_of(layer), tuple(spots.columns), spots.units, rows)
 
     def report_to(self, path: Path) -> None:
         """Write a report of all spots, with cut-outs if their image is open."""
