@@ -29,7 +29,7 @@ from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import calm_noise
 from .denoised import looks_denoised
-from .noise_line import is_usable
+from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
     MOST_SCATTER,
@@ -49,7 +49,6 @@ from .pixel_values import (
     usual_is_lowest,
     value_step,
 )
-from .quantiles import median
 from .second_opinion import hides_noise, looks_raw, second_opinion
 from .second_witness import some_parts
 

@@ -28,10 +28,9 @@ from ..settings.optics import roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
 from .measured_noise import Measured
-from .noise_line import is_usable, line_through
+from .noise_line import is_usable, line_through, median, quantiles
 from .photon_transfer import MOST_SCATTER, fine_detail, slope_by_columns
 from .pixel_values import usual_is_lowest
-from .quantiles import median, quantiles
 
 Numbers = NDArray[np.float64]
 
