@@ -138,7 +138,10 @@ def test_a_real_astigmatic_stack_keeps_its_range():
     path = FOLDER / "3d" / "psf-extractor" / "astigmatism_beads_z100nm.tif"
     if not path.exists():
         pytest.skip(f"needs the file {path}")
-    with pytest.warns(UserWarning, match="far from the focus, z is lost"):
+    with (
+        pytest.warns(UserWarning, match="far from the focus, z is lost"),
+        pytest.warns(UserWarning, match="all beads move together"),
+    ):
         psf = calibrate_psf(path, 100.0)
     assert 10 <= sum(bead.used for bead in psf.beads) <= 12
     inside = np.abs((np.arange(len(psf.z_bias)) - psf.plane) * 100) <= 800

@@ -21,10 +21,10 @@ from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.arrays import native_type
-from napari_spotfit.images.large_frames import ChunkCache
 from napari_spotfit.images.pixel_calibration import detection_calibration
 from napari_spotfit.images.reading import row_tiles
 from napari_spotfit.localization import plan
+from napari_spotfit.localization.chunks import ChunkCache
 
 #: A shape that is processed in several blocks.
 SHAPE = (2300, 300)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.quality.flags import Flag
+from ..engine.flags import Flag
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
 from ..localization.detect_spots import detect_spots

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.quality.flags import RULES, Flag
+from ..engine.flags import RULES, Flag
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
 from ..localization.fit_at import fit_at

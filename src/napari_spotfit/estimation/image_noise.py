@@ -24,8 +24,7 @@ from ..models.calibration import Calibration
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
-from .content import dark_spots, stripes, with_stripes
-from .depth_noise import depth_correlation
+from .content import dark_spots, depth_correlation, stripes, with_stripes
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf

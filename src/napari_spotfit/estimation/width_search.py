@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, Positions
 from ..engine.detection.detection_settings import expected_false_spots
 from ..engine.fit_job import FitJob
-from ..engine.groups import rows_of
+from ..engine.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..engine.joint import takes_joint_fits
-from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
+from ..engine.positions import rows_of
 from ..engine.select import select_backend
 from ..images.arrays import to_host
 from ..images.frames import FrameReader, inside

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..engine.block import Block
+from ..engine.backend import Block
 from ..engine.fit_job import FitJob
-from ..engine.quality.flags import Flag
+from ..engine.flags import Flag
 from ..engine.select import select_backend
 from ..images.arrays import to_host
 from ..images.bright_rois import MOST

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend, Load
-from ..engine.block import Block, Positions
+from ..engine.backend import Backend, Block, Load, Positions
 from ..engine.fit_job import FitJob
-from ..engine.groups import rows_of, scores_of
 from ..engine.joint import fit_crowds
-from ..engine.rois import places_of
+from ..engine.positions import places_of, rows_of, scores_of
 from ..engine.select import recorded, select_backend
-from ..estimation.estimates import estimated, for_detection, frames_that_tell
+from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise
 from ..images.camera import PerPixel
 from ..images.channels import NO_MAPS, Maps

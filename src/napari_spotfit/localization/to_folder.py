@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimation.camera_check import CameraCheck
-from ..estimation.estimates import warn_of_gain
+from ..estimation.image_estimates import warn_of_gain
 from ..files.parts import part_path, read_run
 from ..files.table import UnreadableFileError
 from ..images.arrays import as_array, is_on_device, known_shape, to_host

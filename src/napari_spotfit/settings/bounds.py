@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ..models.bounds import check_names
 from ..models.columns import PLANES
-from ..models.estimators import ESTIMATORS
+from ..models.estimators import ESTIMATORS, SIGMA_MAX_ROI, SIGMA_MIN
 from ..models.profiles import CENTER, Profile, ShapeParameter
-from ..models.stopping import SIGMA_MAX_ROI, SIGMA_MIN
 
 
 class HasBounds(Protocol):

@@ -13,8 +13,7 @@ from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..backend import Columns, Load, lend
-from ..block import Block, Positions
+from ..backend import Block, Columns, Load, Positions, lend
 from ..crowds import Crowds
 from ..detection.candidates import (
     Candidates,

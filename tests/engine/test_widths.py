@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_spotfit.engine.quality.verdicts import mean_sigma
+from napari_spotfit.engine.verdicts import mean_sigma
 
 
 @given(st.floats(0.05, 200), st.floats(0.2, 20))

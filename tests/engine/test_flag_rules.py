@@ -15,8 +15,8 @@ from napari_spotfit import (
     Settings,
     StopCondition,
 )
-from napari_spotfit.engine.quality.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.engine.quality.verdicts import flags_from_columns
+from napari_spotfit.engine.flags import NOT_GOOD, RULES, flags_of, main_reasons
+from napari_spotfit.engine.verdicts import flags_from_columns
 
 SHAPE = (40, 44)
 #: Flags that follow from columns alone.

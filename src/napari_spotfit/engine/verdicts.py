@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.calibration import Calibration
-from ...models.columns import AXES, IN_PLANE
-from ...models.stopping import StopCondition
-from ...settings.bounds import bounds_of, light_ends
-from ...settings.noise_model import Process, excess_of
-from ...settings.settings import Settings, electrons_of, noise_of
-from ..cpu.layouts import (
+from ..models.calibration import Calibration
+from ..models.columns import AXES, IN_PLANE
+from ..models.estimators import StopCondition
+from ..settings.bounds import bounds_of, light_ends
+from ..settings.noise_model import Process, excess_of
+from ..settings.settings import Settings, electrons_of, noise_of
+from . import flags
+from .cpu.layouts import (
     MAX_SHAPE,
     WORK_OF_VERDICT,
     Around,
@@ -29,10 +30,9 @@ from ..cpu.layouts import (
     VerdictSettings,
     WidthParameter,
 )
-from ..cpu.library import load
-from ..filtered_noise import error_columns, filtered_noise
-from ..kernel_arguments import address, roi_columns, shape_of_roi
-from . import flags
+from .cpu.library import load
+from .filtered_noise import error_columns, filtered_noise
+from .kernel_arguments import address, roi_columns, shape_of_roi
 
 #: Tolerance of bounds of angles in degrees, as fits are in radians.
 _DEGREES = 1e-3

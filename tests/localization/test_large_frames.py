@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit.images.large_frames import RowBuffer
+from napari_spotfit.localization.chunks import RowBuffer
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float64])
@@ -37,7 +37,7 @@ def test_what_is_forgotten_takes_no_memory():
 @pytest.mark.parametrize("reserved", [True, False])
 def test_rows_are_added_in_the_memory_that_was_made_for_them(reserved, monkeypatch):
     if not reserved:  # as on systems that have none such
-        monkeypatch.setattr("napari_spotfit.images.large_frames._reserved", lambda size: None)
+        monkeypatch.setattr("napari_spotfit.localization.chunks._reserved", lambda size: None)
     pixels = np.random.default_rng(1).integers(1, 999, (60, 5000)).astype(np.uint16)
     window = RowBuffer(pixels.shape, pixels.dtype)
     for first in range(0, 60, 20):
@@ -54,7 +54,7 @@ def test_rows_are_added_in_the_memory_that_was_made_for_them(reserved, monkeypat
 @pytest.mark.parametrize("reserved", [True, False])
 def test_planes_of_a_volume_come_and_go(reserved, monkeypatch):
     if not reserved:
-        monkeypatch.setattr("napari_spotfit.images.large_frames._reserved", lambda size: None)
+        monkeypatch.setattr("napari_spotfit.localization.chunks._reserved", lambda size: None)
     volume = np.random.default_rng(1).integers(1, 99, (40, 60, 51)).astype(np.uint16)
     window = RowBuffer(volume.shape, volume.dtype)
     for first in range(0, 40, 4):

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from ...models.estimators import ESTIMATORS
-from ..cpu.layouts import FlagBit
+from ..models.estimators import ESTIMATORS
+from .cpu.layouts import FlagBit
 
 #: The limits of the table below.
 FARTHEST = 1.5
