@@ -79,7 +79,16 @@ def test_another_orientation_is_named_where_it_shows(name, orientation):
         assert "as_it_is" not in named
 
 
-@pytest.mark.parametrize("options", [{"estimator": "lse"}, {"neighbours": "auto"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"estimator": "lse"},
+        {"neighbours": "auto"},
+        {"roi_size": (11, 13)},
+        {"bounds": {"z": (-600, 600)}},
+        {"bad_pixels": np.random.default_rng(0).random((128, 128)) < 0.003},
+    ],
+)
 def test_whatever_the_fits_are(options):
     image, _ = movie_of("oblique")
     assert warned(image.swapaxes(1, 2), psf_of("oblique"), **options) == {"transposed"}

@@ -84,7 +84,12 @@ def warn_of_orientation(calibration: PixelCalibration) -> None:
     if calibration.bright is None:
         return
     rois, settings = calibration.bright.rois, calibration.fitted
-    if len(rois) < _FEWEST or settings.fixed or settings.bounds:
+    rois = rois[np.isfinite(rois).all(axis=(1, 2))]  # without bad pixels
+    if isinstance(settings.model, MeasuredPsf):  # whatever is exchanged is a square
+        side = min(rois.shape[1:])
+        top, left = ((size - side) // 2 for size in rois.shape[1:])
+        rois = rois[:, top : top + side, left : left + side]
+    if len(rois) < _FEWEST or {*IN_PLANE} & {*settings.fixed, *settings.bounds}:
         return
     better = better_orientations(rois, settings)
     if better:
