@@ -63,7 +63,7 @@ class CrowdInformation : protected CrowdLight {
     // How much likelier a ridge is than the spots that move, in nats, each with its share: half of their light is
     // halfway to the next ones. The blunt one ends at the last ones, the other one goes on as far. As find_width.
     SPOTFIT_NOT_INLINE void find_ridge(int cell) {
-        copy_part(nullptr, other);
+        if (moving > 1) copy_part(nullptr, other);
         int links = 0, ends = 0;
         double likelier[2] = {};
         ROLLED

@@ -412,15 +412,18 @@ class _Crowds:
         y, x = ((at - mean(at)[one]) / self._widths.max() for at in (spots["y"], spots["x"]))
         yy, xy, xx = mean(y * y), mean(x * y), mean(x * x)
         angle, apart = np.arctan2(2 * xy, xx - yy) / 2, np.hypot(xx - yy, 2 * xy)
-        crooked = _CROOKED if self._is_auto else _CROOKED / 2
-        is_straight = yy + xx - apart < 2 * crooked**2
+        across = yy + xx - apart
+        is_straight = across < 2 * _CROOKED**2
         along = x * np.cos(angle)[one] + y * np.sin(angle)[one]
         is_even = abs(mean(along**3)) < _SKEW * mean(along**2) ** 1.5
         is_focus = (count > 2) & ~is_straight & (yy + xx < _FOCUS**2)
         ridge, blunt = (np.bincount(one, spots[name], crowds) for name in ("ridge", "blunt_ridge"))
-        is_granule = most_are_long | (is_straight & is_even & (count > 2))
-        less = np.where(is_focus & ~np.bool_(self._is_auto), 0, _EACH * (count - 2))
-        found: NDArray[np.bool_] = is_granule & (ridge > _UNLIKELIER - less)
+        # With "joint", spots that are no granule would be lost.
+        is_granule = (across < _CROOKED**2 / 2) & is_even & (count > 2)
+        is_granule |= most_are_long & is_straight
+        if self._is_auto:
+            is_granule |= most_are_long | (is_straight & is_even & (count > 2))
+        found: NDArray[np.bool_] = is_granule & (ridge > _UNLIKELIER - _EACH * (count - 2))
         found |= (count == 2) & (ridge > _LIKELIER)
         if self._is_auto:
             # These have the fits of single spots then, where spots are about as likely, too.
