@@ -19,7 +19,7 @@ from napari_spotfit import (
     simulate_beads,
     simulate_psf,
 )
-from napari_spotfit.calibration.align import align, moved
+from napari_spotfit.calibration.registration import align, moved
 from napari_spotfit.models.measured_psf import share_mirrored
 
 OPTICS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}}
@@ -217,6 +217,7 @@ def test_one_bead_that_is_cut_off_is_left_out():
     assert sum(bead.used for bead in psf.beads) == 11
 
 
+@pytest.mark.filterwarnings("ignore:far from the focus")  # beads of 500 photons
 @pytest.mark.parametrize("photons", [500, 3000, 20_000])
 @pytest.mark.parametrize("step", [1, 8])
 def test_beads_of_few_values_are_not_taken_for_cut_off(photons, step):

@@ -15,7 +15,7 @@ from ..localization.detect_spots import detect_spots
 from ..localization.fit_at import checked_places
 from ..models.measured_psf import PsfBead
 from ..settings.settings import Settings
-from .beads import cut_off, why_left_out
+from .bead_stack import cut_off, why_left_out
 
 Array = NDArray[np.float64]
 

@@ -23,9 +23,9 @@ from ..models.measured_psf import (
     share_mirrored,
 )
 from ..settings.settings import Settings
-from .align import align, moved, outliers
 from .bead_boxes import BeadBoxes, cut_beads
-from .beads import checked_heights, checked_stack, warn_one_sided
+from .bead_stack import checked_heights, checked_stack, warn_one_sided
+from .registration import align, moved, outliers
 
 Array = NDArray[np.float64]
 

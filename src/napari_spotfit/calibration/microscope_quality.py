@@ -20,7 +20,8 @@ from ..results.spot_fits import SpotFits
 from ..settings.optics import optics_of
 from ..settings.settings import Settings
 from ..simulate_pupil import simulate_psf
-from .beads import bead_places, checked_stack
+from .bead_fits import bead_places
+from .bead_stack import checked_stack
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: How many ROIs are kept.
-MOST = 100
+MOST = 200
 
 
 class BrightRois:
@@ -31,8 +31,6 @@ class BrightRois:
         self._lock = Lock()
         self._light = np.empty(0)
         self._rois: list[NDArray[Any]] = []
-        #: How many were offered.
-        self.offered = 0
 
     @property
     def rois(self) -> NDArray[Any]:
@@ -50,7 +48,6 @@ class BrightRois:
             Called with the number of a ROI, returns its pixels.
         """
         with self._lock:
-            self.offered += len(light)
             least = self._light[-1] if len(self._light) == MOST else -np.inf
             rows = np.flatnonzero(light > least)
             rows = rows[np.argsort(-light[rows], kind="stable")[:MOST]]

@@ -18,6 +18,7 @@ from ..engine.fit_job import FitJob
 from ..engine.flags import Flag
 from ..engine.select import select_backend
 from ..images.arrays import to_host
+from ..images.bright_rois import MOST
 from ..images.pixel_calibration import PixelCalibration
 from ..models.columns import IN_PLANE
 from ..models.measured_psf import MeasuredPsf
@@ -26,12 +27,13 @@ from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
 
-#: Spots that are looked at first: if they are bright, they decide; and the fewest that do.
-_FIRST, _FEWEST = 8, 5
+#: Spots that are looked at first, then, and at last, and by how many standard errors all may be
+#: better than these: the brightest are often two. And the fewest that decide.
+_LOOKS, _FEWEST = ((8, 2.0), (24, 1.0), (72, 0.5), (MOST, 0.0)), 5
 #: By how much twice the logarithm of the likelihood is greater, at least, where another orientation
 #: suits better; by how many standard errors of its sum over the spots; and by which part of it
-#: those differ that look the same.
-_BETTER, _SURE, _SAME = 20.0, 4.5, 0.2
+#: those differ that look the same. No spot counts more than so much: it may be two.
+_BETTER, _SURE, _SAME, _OF_ONE = 20.0, 4.5, 0.2, 10.0
 #: Flags of fits that say nothing of the orientation.
 _USELESS = (
     Flag.NOT_CONVERGED | Flag.WEAK | Flag.NEGATIVE | Flag.EDGE | Flag.SATURATED | Flag.BAD_PIXELS
@@ -41,8 +43,6 @@ _USELESS = (
 _NEIGHBOUR = 1e-9
 #: The least probability of widths that counts.
 _LEAST = 1e-12
-#: Of how many fits one is looked at again; and how many are, at least.
-_SHARE, _LEAST_ROIS = 50, 40
 
 
 def offer_rois(
@@ -84,8 +84,6 @@ def warn_of_orientation(calibration: PixelCalibration) -> None:
     if calibration.bright is None:
         return
     rois, settings = calibration.bright.rois, calibration.fitted
-    # Few of many fits, so that all takes little time beside them.
-    rois = rois[: max(calibration.bright.offered // _SHARE, _LEAST_ROIS)]
     if len(rois) < _FEWEST or settings.fixed or settings.bounds:
         return
     better = better_orientations(rois, settings)
@@ -115,28 +113,33 @@ def better_orientations(rois: NDArray[Any], settings: Settings) -> list[str]:
     """
     square = rois.shape[1] == rois.shape[2]
     names = [name for name, one in ORIENTATIONS.items() if square or not one.exchanged][1:]
-    # A few bright spots leave out most orientations.
-    for part in (rois[:_FIRST], rois):
-        gains = _gains(part, names, settings)
+    for count, luck in _LOOKS:
+        gains = _gains(rois[:count], names, settings)
         if len(gains) < _FEWEST:
             return []
-        total, unsure = gains.sum(axis=0), _unsure(gains)
-        likely = total + unsure > _BETTER * len(gains) / len(rois)
+        total, unsure = _sum(gains)
+        # What all spots may come to, if things go well.
+        times = len(rois) / len(gains)
+        needed = np.maximum(_BETTER, _SURE * np.sqrt(times) * unsure)
+        likely = times * (total + luck * unsure) > needed
         names = [name for name, one in zip(names, likely, strict=True) if one]
         if not names:
             return []
-    total, gains = total[likely], gains[:, likely]
-    best = int(np.argmax(total))
-    if total[best] < max(_BETTER, _SURE * _unsure(gains)[best]):
+        if count >= len(rois):
+            break
+    total, unsure, gains = total[likely], unsure[likely], gains[:, likely]
+    best = int(np.argmax(np.where(total > np.maximum(_BETTER, _SURE * unsure), gains.sum(0), 0)))
+    if total[best] <= max(_BETTER, _SURE * unsure[best]):
         return []
-    behind = gains[:, [best]] - gains
-    same = np.maximum(_SAME * total[best], _SURE * _unsure(behind))
-    return [name for name, one in zip(names, behind.sum(axis=0) <= same, strict=True) if one]
+    behind, unsure = _sum(gains[:, [best]] - gains)
+    same = behind <= np.maximum(_SAME * total[best], _SURE * unsure)
+    return [name for name, one in zip(names, same, strict=True) if one]
 
 
-def _unsure(gains: Array) -> Array:
-    """Return the standard error of sums over spots."""
-    return np.asarray(np.sqrt(len(gains)) * gains.std(axis=0))
+def _sum(gains: Array) -> tuple[Array, Array]:
+    """Return sums over spots, none of which decides alone, and their standard errors."""
+    limited = np.clip(gains, -_OF_ONE, _OF_ONE)
+    return limited.sum(axis=0), np.sqrt(len(gains)) * limited.std(axis=0)
 
 
 def _gains(rois: NDArray[Any], names: list[str], settings: Settings) -> Array:
@@ -156,7 +159,7 @@ def _misfit(rois: NDArray[Any], settings: Settings) -> Array:
     by_image = isinstance(settings.model, MeasuredPsf)
     settings = settings.changed(backend="cpu", errors=not by_image)
     if by_image:  # least squares are faster, and tell as much
-        settings = settings.changed(estimator="lse", variance=None)
+        settings = settings.changed(estimator="lse", variance=None, min_delta=1e-4)
     calibration = PixelCalibration(pixels.shape, settings)
     first = np.arange(1)
     planes, variances = calibration.planes(first, pixels), calibration.variances(first, pixels)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..models.calibration import Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
-from .beads import LEAST_PLANES, BeadFits
+from .bead_fits import BeadFits
+from .bead_stack import LEAST_PLANES
 from .curves import Curves, crossing, fitted_curve, smooth_curve
 
 Array = NDArray[np.float64]
