@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -68,7 +69,10 @@ def imported(name: tuple[str, ...]) -> set[tuple[str, ...]]:
     return found
 
 
-IMPORTS = {name: imported(name) for name in MODULES}
+@cache
+def imports() -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    """Parse every module, in the process that runs these tests only: all others collect them."""
+    return {name: imported(name) for name in MODULES}
 
 
 def test_every_module_has_a_room() -> None:
@@ -82,14 +86,14 @@ def test_arrows_point_down(room: str) -> None:
         f"{'.'.join(name)} imports {'.'.join(other) or 'the public names'}"
         for name in MODULES
         if name[:1] == (room,)
-        for other in IMPORTS[name]
+        for other in imports()[name]
         if other == PUBLIC or other[0] not in allowed
     }
     assert not back
 
 
 def test_there_are_no_circles() -> None:
-    TopologicalSorter(IMPORTS).prepare()  # raises a CycleError that names them
+    TopologicalSorter(imports()).prepare()  # raises a CycleError that names them
 
 
 def test_public_names_are_found_when_they_are_used() -> None:

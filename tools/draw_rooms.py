@@ -25,7 +25,7 @@ def drawing() -> str:
         if len([n for n in tests["MODULES"] if n[0:1] == (name,)]) > 1
     ]
     below = {room: set[str]() for room in rooms}
-    for module, others in tests["IMPORTS"].items():
+    for module, others in tests["imports"]().items():
         if module[:1] and module[0] in below:
             below[module[0]] |= {one[0] for one in others if one and one[0] in below} - {module[0]}
     floors: dict[str, int] = {}

@@ -342,16 +342,17 @@ def test_frames_after_the_last_spots_are_unknown() -> None:
 
 
 @pytest.mark.parametrize("method", ["aim", "rcc"])
-@pytest.mark.parametrize("far", [1e6, -1e9])
-def test_a_stray_row_is_left_out(method: Any, far: float) -> None:
+def test_a_stray_row_is_left_out(method: Any) -> None:
     fits = molecules(20_000, 300, 0.1)
-    x = fits.x.copy()
-    x[7] = far
-    with pytest.warns(UserWarning, match="1 of 20000 fits are far outside"):
-        found = estimate_drift(fits.with_columns(fits.columns | {"x": x}), method, frames=FRAMES)
-    whole = estimate_drift(fits, method, frames=FRAMES)
-    assert np.abs(found.y - whole.y).max() < 0.01
-    assert np.median(found.used) > 0.95 * np.median(whole.used)
+    estimate = partial(estimate_drift, method=method, frames=FRAMES, segment=500)
+    whole = estimate(fits)
+    for far in (1e6, -1e9):
+        x = fits.x.copy()
+        x[7] = far
+        with pytest.warns(UserWarning, match="1 of 20000 fits are far outside"):
+            found = estimate(fits.with_columns(fits.columns | {"x": x}))
+        assert np.abs(found.y - whole.y).max() < 0.01
+        assert np.median(found.used) > 0.95 * np.median(whole.used)
 
 
 def test_errors_of_cross_correlation() -> None:

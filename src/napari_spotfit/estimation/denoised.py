@@ -18,13 +18,14 @@ from .second_witness import BandAreas
 
 Numbers = NDArray[np.float64]
 
-#: The share of areas that count, whose highest maximum is most like their deepest minimum.
-_MOST_ALIKE = 1 / 3
+#: The width of the band by which images are judged, whatever spots are looked for, in pixels; and the
+#: share of areas that count, whose highest maximum is most like their deepest minimum, and the least.
+_WIDTH, _MOST_ALIKE, _LEAST_ALIKE = 1.3, 1 / 3, 4
 #: Of maxima, and depths of minima, these quantiles are compared. Where there are spots in most
 #: areas, the low one of minima is higher, by up to the first; in a bright crowd the high one is
 #: lower than that of maxima by more than the second, less the third for each of that difference.
 #: Where the difference is less than the last, there are edges of something dark.
-_LOW, _HIGH, _SPOTS, _CROWD, _LESS, _DARK = 0.1, 0.9, 0.4, 1.5, 1.5, -0.08
+_LOW, _HIGH, _SPOTS, _CROWD, _LESS, _DARK, _EDGES = 0.1, 0.9, 0.4, 1.5, 1.5, -0.08, 2.5
 #: The share of areas that a measure is less in than what is taken for all: light counts least there.
 _SHARE = 0.25
 #: How much more often than not a pixel is nearer to its neighbour than to the third pixel from it,
@@ -33,19 +34,19 @@ _SHARE = 0.25
 #: and nuclei of benchmarks/trust.py, σ 0.6 to 2, and sharp spots).
 _NEARER, _WITH_SPOTS = 0.07, 0.8
 _TOGETHER, _TOGETHER_WITH_SPOTS = 0.025, 1.5
-#: Filters that treat all pixels alike leave normal noise: the deviation of how much pixels differ
-#: from their neighbours over its mean is √(π/2) then, and up to 1.27 beside cells. What is mostly
-#: rounding differs by less than this many steps.
-_NOT_NORMAL, _STEPS = 1.285, 0.5
+#: Filters that treat all pixels alike leave normal noise: the mean square of how much pixels differ
+#: from their neighbours over the square of its mean is π/2 then, and up to 1.62 beside cells; and
+#: rounding to steps of 1 adds up to this much to the mean square.
+_NOT_NORMAL, _ROUNDED = 1.65, 0.2
 
 
-def looks_denoised(areas: BandAreas, step: float = 0.0) -> bool:
+def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
     """Whether neighbouring pixels depend on each other as no camera and no linear filter makes them.
 
     Parameters
     ----------
-    areas : BandAreas
-        Areas of an image.
+    parts : list of ndarray
+        Parts of frames; NaN where pixels are bad.
     step : float, default 0
         The step between values; 0 if there is none.
 
@@ -54,25 +55,29 @@ def looks_denoised(areas: BandAreas, step: float = 0.0) -> bool:
     >>> from scipy import ndimage
     >>> white = np.random.default_rng(1).normal(50.0, 4.0, (128, 128))
     >>> images = white, ndimage.gaussian_filter(white, 1.0), ndimage.median_filter(white, 3)
-    >>> [looks_denoised(BandAreas([image], 1.3)) for image in images]
+    >>> [looks_denoised([image]) for image in images]
     [False, False, True]
     """
+    areas = BandAreas(parts, _WIDTH)
+    alike = _alike(areas)
+    return bool(len(alike)) and _is_denoised(areas, alike, step)
+
+
+def _alike(areas: BandAreas) -> NDArray[np.int64]:
+    """Return which areas have the least light: their highest maximum is like their deepest minimum."""
     with np.errstate(divide="ignore", invalid="ignore"):
         unlike = abs(np.log(areas.ratio.max((1, 2)) / -areas.ratio.min((1, 2))))
     usable = np.flatnonzero(np.isfinite(unlike) & np.isfinite(areas.pixels).all(axis=(1, 2)))
-    alike = usable[np.argsort(unlike[usable], kind="stable")]
-    return bool(len(alike)) and _is_denoised(
-        areas, alike[: math.ceil(_MOST_ALIKE * len(alike))], step
-    )
+    ordered = usable[np.argsort(unlike[usable], kind="stable")]
+    return ordered[: max(math.ceil(_MOST_ALIKE * len(ordered)), _LEAST_ALIKE)]
 
 
 def _is_denoised(areas: BandAreas, own: NDArray[np.int64], step: float) -> bool:
     """Whether pixels of some areas depend on each other more than light makes them."""
     pixels = areas.pixels[own]
     detail = abs(np.diff(np.diff(pixels, axis=1), axis=2))
-    mean = detail.mean(axis=(1, 2))
-    deviation = np.sqrt(np.square(detail).mean(axis=(1, 2)))
-    if not float(np.median(deviation - _NOT_NORMAL * mean)) > 0 or np.median(mean) < _STEPS * step:
+    square = np.square(detail).mean(axis=(1, 2)) - _ROUNDED * step**2
+    if not float(np.median(square - _NOT_NORMAL * detail.mean(axis=(1, 2)) ** 2)) > 0:
         return False
     heights = areas.ratio[own][areas.highest[own]]
     depths = -areas.ratio[own][areas.lowest[own]]
@@ -80,7 +85,7 @@ def _is_denoised(areas: BandAreas, own: NDArray[np.int64], step: float) -> bool:
         return False
     apart = float(np.quantile(depths, _LOW) - np.quantile(heights, _LOW))
     over = float(np.quantile(heights, _HIGH) / np.quantile(depths, _HIGH))
-    if apart > _SPOTS or (apart > _DARK and over > _CROWD - _LESS * apart):
+    if apart > _SPOTS or _CROWD - _LESS * max(apart, 0.0) < over < (_EDGES if apart < _DARK else math.inf):
         return False
     by_spots = max(apart, 0.0)
     if float(np.quantile(_nearer(pixels), _SHARE)) > _NEARER + _WITH_SPOTS * by_spots:

@@ -28,9 +28,11 @@ from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import calm_noise
+from .denoised import looks_denoised
 from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
+    MOST_SCATTER,
     fine_detail,
     photon_transfer,
     spectral_correlation,
@@ -256,6 +258,8 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
         return model
     detail = fine_detail(blocks, model, step)
     is_raw = looks_raw(detail)
+    if is_raw and detail.scatter > MOST_SCATTER and detail.blocks >= _FEW_BLOCKS:
+        is_raw = not looks_denoised(some_parts(frames), step)
     if model.blocks and is_raw:
         middle = _middle_of(frames)
         coarse = _scatter(middle, settings, settings.known_sigma, model)

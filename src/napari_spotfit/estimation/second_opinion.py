@@ -48,6 +48,9 @@ _FEW_BLOCKS = 32
 #: Sharp spots have at least this many times as much detail along one axis as along both; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
+#: Beside spots of σ 0.6 px and more, the logarithm of fine detail scatters by more than this only
+#: where there is many times as much along one axis as along both (10⁵ photons: 1.96, 27 times).
+_PATCHY, _PATCHES, _NOT_WHITE = 1.1, 6.0, 1.2
 #: With this ratio there is so little fine detail that how it scatters shows nothing.
 _NOTHING_FINE = 100.0
 #: Rounding shows nothing where noise has this deviation, in steps between values, or more.
@@ -172,9 +175,11 @@ def second_opinion(
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     is_white = is_white and not is_less
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
-    if calm is not None and is_between and not looks_denoised(areas, detail.step):
+    if calm is not None and is_between and not looks_denoised(parts, detail.step):
         return _between_sharp_spots(noise, calm, detail)
-    if process is Process.NONE and looks_denoised(areas, detail.step):
+    if process is Process.NONE and (
+        _is_patchy(detail, calm) or looks_denoised(parts, detail.step)
+    ):
         return _denoised(noise, areas)
     if calm is not None and is_white:
         # What is coarser than that are spots.
@@ -182,8 +187,7 @@ def second_opinion(
         if _CALMER <= ratio <= 1 / _CALMER:
             return white
         noise = white
-    is_shown = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
-    is_denoised = is_shown and detail.scatter > MOST_SCATTER and not is_white
+    is_denoised = _is_shown(detail) and detail.scatter > MOST_SCATTER and not is_white
     band = areas.noise(WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
@@ -220,6 +224,21 @@ def second_opinion(
         differs = times > _WARNS or (is_of_photons and (is_less or band.tail > _WARNS))
         process = _by_noise(band, is_denoised=is_denoised, differs=differs)
     return replace(changed, process=process)
+
+
+def _is_shown(detail: FineDetail) -> bool:
+    """Whether there is so much fine detail that its scatter shows something."""
+    return detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
+
+
+def _is_patchy(detail: FineDetail, calm: CalmNoise | None) -> bool:
+    """Whether blocks that are as bright as others lack their noise, and it is not sharp spots.
+
+    Between these pixels are calm, and white.
+    """
+    if not _is_shown(detail) or calm is None or not detail.scatter > _PATCHY:
+        return False
+    return min(calm.along) > (_NOT_WHITE if min(detail.along) < _PATCHES else _SHARP)
 
 
 def _denoised(noise: NoiseModel, areas: BandAreas) -> NoiseModel:

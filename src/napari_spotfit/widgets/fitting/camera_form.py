@@ -8,7 +8,7 @@ from qtpy.QtCore import QObject, Signal
 
 from ...models.estimators import ESTIMATORS
 from ...settings.settings import Settings
-from ..layers.maps import ROLES
+from ..layers.maps import QUANTITIES, ROLES
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
-#: Settings that a map may stand for.
-QUANTITIES = ("offset", "gain", "variance")
 #: Least widths in pixels of a number and of the choice of a layer beside it.
 _NUMBER, _CHOICE = 46, 76
 _DEFAULTS = Settings()
@@ -74,14 +72,16 @@ class CameraForm(QObject):
         #: Offers the gain that the image suggests.
         self.gain_button = button("", _GAIN_TIP)
         self.gain_button.hide()
-        for choice in self._choices().values():
+        #: All choices of layers, by role.
+        self.choices = {**self.maps, "bad_pixels": self.bad_pixels, "weights": self.weights}
+        for choice in self.choices.values():
             choice.changed.connect(self._on_changed)
         controls["estimator"].changed.connect(self._on_estimator)
         self._on_changed()
 
     def layers(self) -> dict[str, Layer]:
         """Return the chosen layers by role."""
-        chosen = {role: choice.layer for role, choice in self._choices().items()}
+        chosen = {role: choice.layer for role, choice in self.choices.items()}
         if not _needs_weights(self.controls["estimator"].value):
             del chosen["weights"]
         return {role: layer for role, layer in chosen.items() if layer is not None}
@@ -111,18 +111,8 @@ class CameraForm(QObject):
 
     def reset(self) -> None:
         """Choose no layer."""
-        for choice in self._choices().values():
+        for choice in self.choices.values():
             choice.layer = None
-
-    def bind(self) -> None:
-        """Follow the viewer's layers."""
-        for choice in self._choices().values():
-            choice.bind()
-
-    def unbind(self) -> None:
-        """Stop following them."""
-        for choice in self._choices().values():
-            choice.unbind()
 
     def add_rows(self) -> None:
         """Put the controls beside and below those of the settings."""
@@ -136,9 +126,6 @@ class CameraForm(QObject):
         form.row_below("emccd", "Bad pixels", self.bad_pixels, _BAD_TIP)
         self._weights_row = form.row_below("emccd", "Weights", self.weights, _WEIGHTS_TIP)
         self._show_weights()
-
-    def _choices(self) -> dict[str, LayerChoice]:
-        return {**self.maps, "bad_pixels": self.bad_pixels, "weights": self.weights}
 
     def _on_changed(self) -> None:
         for name, choice in self.maps.items():

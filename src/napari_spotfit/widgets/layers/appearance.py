@@ -13,8 +13,6 @@ from ...models.estimators import StopCondition
 from ..napari_compat import draws_hidden_points, follow_no_feature, refreshed_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from napari.layers import Points
 
 #: One fixed border colour per stop condition that is drawn: quiet for fits that

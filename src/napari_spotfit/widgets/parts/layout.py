@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtGui import QAction, QResizeEvent
@@ -189,6 +189,12 @@ def sentence(label: QLabel | None = None) -> QLabel:
     return label
 
 
+def show_text(widget: QLabel | QPushButton, text: str) -> None:
+    """Show a text on a label or button; hide it without one."""
+    widget.setText(text)
+    widget.setVisible(bool(text))
+
+
 def add_action(menu: QWidget, text: str, slot: Callable[[], object], tip: str = "") -> None:
     """Add an entry to a menu, or to a widget's context menu; an ampersand in its text is shown."""
     action = QAction(text.replace("&", "&&"), menu)
@@ -204,13 +210,11 @@ def explain(widget: QWidget, name: str, tip: str) -> None:
 
 
 class _WheelGuard(QObject):
-    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        if event is not None and event.type() == QEvent.Type.Wheel:
-            assert isinstance(watched, QWidget)
-            if not watched.hasFocus():
-                event.ignore()
-                return True
-        return False
+    def eventFilter(self, watched: Any, event: Any) -> bool:
+        if event.type() != QEvent.Type.Wheel or watched.hasFocus():
+            return False
+        event.ignore()
+        return True
 
 
 def guard_wheel(widget: QWidget) -> None:

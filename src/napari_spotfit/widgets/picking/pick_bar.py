@@ -95,7 +95,7 @@ class PickControls(QObject):
 
     def bind(self) -> None:
         """Take the clicks and keys that are for picking."""
-        self.picker.bind()
+        self.picker.layers.bind()
         self._mouse.bind()
         self._keys.bind()
 

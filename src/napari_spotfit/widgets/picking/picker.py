@@ -99,10 +99,6 @@ class Picker(QObject):
         #: What earlier presses have found, for the next pick.
         self.spots = FrameSpots()
 
-    def bind(self) -> None:
-        """Follow the viewer."""
-        self.layers.bind()
-
     def unbind(self) -> None:
         """Drop running fits and stop following the viewer."""
         self._latest.drop()

@@ -24,7 +24,7 @@ from ...localization.localize import localize_parts
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import Look
-from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.maps import NO_MAPS, LayerMaps, frame_of
 from ..layers.points import points_arguments
 from ..parts.form import Number, SettingsForm
 from ..parts.layout import explain, fill, guard_wheel, sentence
@@ -112,7 +112,7 @@ class Previewer:
         maps = {"frames": job.index or None, **self._maps.get(job.maps, job.maps.read)}
         if "mask" in maps:
             key, whole = (job.maps, job.index), maps["mask"]
-            maps["mask"] = self._mask.get(key, lambda: _of_frame(whole, job.index))
+            maps["mask"] = self._mask.get(key, lambda: frame_of(whole, job.index))
         settings = job.noise.put_into(job.settings, job.image, maps)
         parts = list(localize_parts(frame, settings, **maps))
         maps.pop("weights", None)
@@ -128,13 +128,8 @@ class Previewer:
 def _searched(frame: HeldFrame, maps: dict[str, Any]) -> int:
     """Return how many pixels of a frame spots are searched in."""
     bad = maps.get("bad_pixels")
-    good = np.ones(frame.pixels.shape, bool) if bad is None else ~_of_frame(bad, frame.index)
+    good = np.ones(frame.pixels.shape, bool) if bad is None else ~frame_of(bad, frame.index)
     return int(np.count_nonzero(good & maps["mask"] if "mask" in maps else good))
-
-
-def _of_frame(mask: Any, index: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return a mask's frame."""
-    return np.asarray(mask if mask.ndim == 2 else mask[index])
 
 
 class _Kept(Generic[Thing]):
@@ -232,10 +227,10 @@ class DetectionPanel(QWidget):
             angle=90, movable=True, pen=pg.mkPen(_LINE, width=2), hoverPen=pg.mkPen(_HOVER, width=4)
         )
         self._below, self._above = _bars(DIM), _bars(_ABOVE)
-        self.plot.inked.connect(self._on_inked)
+        self.plot.inked.connect(lambda ink: self._below.setBrush(faint(ink, 80)))
         self._lay_out()
         self.slider.valueChanged.connect(self._on_slider)
-        self.line.sigPositionChanged.connect(self._on_line)
+        self.line.sigPositionChanged.connect(lambda: self._choose(float(self.line.value())))
         for axis in (self._scores, self._counts):
             axis.control.changed.connect(self._show_place)
         self.clear()
@@ -319,15 +314,9 @@ class DetectionPanel(QWidget):
     def _on_slider(self, step: int) -> None:
         self._choose(self._first + (self._last - self._first) * step / _STEPS)
 
-    def _on_line(self) -> None:
-        self._choose(float(self.line.value()))
-
     def _choose(self, place: float) -> None:
         value = self._axis.value_at(10.0 ** min(max(place, self._first), self._last))
         self._axis.control.value = float(f"{value:.3g}")
-
-    def _on_inked(self, ink: QColor) -> None:
-        self._below.setBrush(faint(ink, 80))
 
     def _lay_out(self) -> None:
         self.plot.setFixedHeight(_HEIGHT)

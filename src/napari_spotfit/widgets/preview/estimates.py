@@ -17,7 +17,7 @@ from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings, parameters
 from ..layers import images
 from ..layers.images import CONTENTS, events_of
-from ..layers.maps import LayerMaps, layer_maps
+from ..layers.maps import LayerMaps, frame_of, layer_maps
 from ..napari_compat import is_image
 from ..parts.docking import Follower
 from ..parts.work import Latest
@@ -208,7 +208,7 @@ def _estimate(
     mask = known.pop("mask", None)
     settings = noise.put_into(settings, image, known)
     frame = HeldFrame(image, index, settings.dimensions)
-    own = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
+    own = None if mask is None else frame_of(mask, index)
     try:
         return estimate_sigma(frame, frames=index or None, mask=own, settings=settings, **known)
     except ValueError:
@@ -240,7 +240,9 @@ class GainOffer(QObject):
         self._latest = Latest(self, self._on_done)
         for name in ("gain", "offset", "emccd"):
             settings.controls[name].changed.connect(self._show)
-        settings.camera.gain_button.clicked.connect(self._use)
+        settings.camera.gain_button.clicked.connect(
+            lambda: settings.controls.put(self._suggested())
+        )
         settings.advanced.toggled.connect(self.ask)
         noise.renewed.connect(self.ask)
 
@@ -294,6 +296,3 @@ class GainOffer(QObject):
             button.setText(text)
             button.setAccessibleName(text)
         button.setVisible(bool(offer))
-
-    def _use(self) -> None:
-        self._settings.controls.put(self._suggested())

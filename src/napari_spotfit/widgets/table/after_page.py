@@ -24,7 +24,7 @@ from ..parts.layout import Label, ask_to_save, button, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
-from .after_steps import Action, Done, as_python, correcting, measuring, merging, take
+from .after_steps import Action, Done, as_python, correct, measure, merge, take
 from .drift_page import DriftPlot
 from .shown_spots import FeatureChoice, Page, ShownSpots
 
@@ -106,18 +106,18 @@ class AfterPage(Page):
         super().__init__(spots)
         self.merge = _StepRow(
             "Merge blinks", "Merge", _MERGE_TIP, self.take,
-            lambda: merging(int(self.dark_frames.get() or 0)),
+            lambda: partial(merge, max_dark_frames=int(self.dark_frames.get() or 0)),
         )  # fmt: skip
         self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames", value=1)
         self.drift = _StepRow(
             "Drift", "Subtract", _DRIFT_TIP, self.take,
-            lambda: correcting(_METHODS[self.method.currentText()]),
+            lambda: partial(correct, method=_METHODS[self.method.currentText()]),
         )  # fmt: skip
         self.method = Choice("Method", _METHOD_TIP, _METHODS)
         self.plot = DriftPlot()
         self.precision = _StepRow(
             "Precision and resolution", "Measure", _PRECISION_TIP, self.take,
-            lambda: measuring(spots.units),
+            lambda: partial(measure, units=spots.units),
         )  # fmt: skip
         name = "Correlation of two halves"
         self.rings = Plot("periods per px", "correlation", name, _RINGS_TIP)

@@ -57,53 +57,41 @@ def run(actions: Iterable[Action], fits: SpotFits) -> Done:
     return done
 
 
-def merging(max_dark_frames: int) -> Action:
-    """Return the step that merges blinks to events."""
-
-    def merge(fits: SpotFits, _: SpotFits) -> Done:
-        events = merge_blinks(fits, max_dark_frames)
-        return Done(events, (f"{number(len(fits))} spots are {number(len(events))} events.",))
-
-    return merge
+def merge(fits: SpotFits, _: SpotFits, *, max_dark_frames: int) -> Done:
+    """Merge blinks to events."""
+    events = merge_blinks(fits, max_dark_frames)
+    return Done(events, (f"{number(len(fits))} spots are {number(len(events))} events.",))
 
 
-def correcting(method: Literal["aim", "rcc"]) -> Action:
-    """Return the step that estimates the drift and subtracts it."""
-
-    def correct(fits: SpotFits, _: SpotFits) -> Done:
-        drift = estimate_drift(fits, method)
-        known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
-        way, error = drift.extent
-        words = f"A drift over {way:.3g} px, ± {error:.2g} px, is subtracted."
-        return Done(subtract_drift(known, drift), (words,), drift)
-
-    return correct
+def correct(fits: SpotFits, _: SpotFits, *, method: Literal["aim", "rcc"]) -> Done:
+    """Estimate the drift and subtract it."""
+    drift = estimate_drift(fits, method)
+    known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
+    way, error = drift.extent
+    words = f"A drift over {way:.3g} px, ± {error:.2g} px, is subtracted."
+    return Done(subtract_drift(known, drift), (words,), drift)
 
 
-def measuring(units: Units) -> Action:
-    """Return the step that measures precision and resolution, and says both in some units."""
+def measure(fits: SpotFits, before: SpotFits, *, units: Units) -> Done:
+    """Measure precision and resolution, and say both in some units."""
     factor, unit = units.factor("x"), units.unit("x") or "px"
-
-    def measure(fits: SpotFits, before: SpotFits) -> Done:
-        words, rings = [], None
-        try:
-            found = nena(before)
-            words.append(
-                f"Precision {factor * found.precision:.3g} {unit} (NeNA), {found.kappa:.2f} times "
-                "the standard errors."
-            )
-        except ValueError as error:
-            words.append(f"No precision: {error}.")
-        try:
-            rings = fourier_ring_correlation(fits)
-            width, error_ = factor * rings.resolution, factor * rings.resolution_stderr
-            spread = "" if math.isnan(error_) else f" ± {error_:.1g}"
-            words.append(f"Resolution {width:.3g}{spread} {unit} (FRC).")
-        except ValueError as error:
-            words.append(f"No resolution: {error}.")
-        return Done(fits, tuple(words), None, rings)
-
-    return measure
+    words, rings = [], None
+    try:
+        found = nena(before)
+        words.append(
+            f"Precision {factor * found.precision:.3g} {unit} (NeNA), {found.kappa:.2f} times the "
+            "standard errors."
+        )
+    except ValueError as error:
+        words.append(f"No precision: {error}.")
+    try:
+        rings = fourier_ring_correlation(fits)
+        width, error_ = factor * rings.resolution, factor * rings.resolution_stderr
+        spread = "" if math.isnan(error_) else f" ± {error_:.1g}"
+        words.append(f"Resolution {width:.3g}{spread} {unit} (FRC).")
+    except ValueError as error:
+        words.append(f"No resolution: {error}.")
+    return Done(fits, tuple(words), None, rings)
 
 
 def take(

@@ -221,8 +221,7 @@ class NumbersTable(QTableView):
 
     def show_frame(self, table: pd.DataFrame, units: Units | None = None) -> None:
         """Show a table."""
-        names = map(str, table)
-        columns = {name: feature_of(name, table[name]) for name in names}
+        columns = {str(name): feature_of(str(name), values) for name, values in table.items()}
         self.show_numbers(columns, units)
 
 
@@ -267,10 +266,10 @@ class SpotsTable(QTableView):
         self._heading = cast(QHeaderView, self.horizontalHeader())
         self._set_up()
         self._picked.selectionChanged.connect(self._on_selected)
-        self._heading.sortIndicatorChanged.connect(self._on_sorted)
         self._offer_actions()
+        self.spots_model.modelReset.connect(self._follow_selection)
         spots.replaced.connect(self._on_replaced)
-        spots.changed.connect(self._on_changed)
+        spots.changed.connect(lambda: self.spots_model.show_rows(spots.shown))
         spots.selected.connect(self._follow_selection)
         self.doubleClicked.connect(self._inspect)
 
@@ -311,20 +310,8 @@ class SpotsTable(QTableView):
             self._titles = titles
             self._fit_columns()
         if model.sorted_column() < 0:
-            self._mark_unsorted()
-        self._follow_selection()
-
-    def _on_changed(self) -> None:
-        self.spots_model.show_rows(self._spots.shown)
-        self._follow_selection()
-
-    def _on_sorted(self, column: int, order: Qt.SortOrder) -> None:
-        self.spots_model.sort(column, order)
-        self._follow_selection()
-
-    def _mark_unsorted(self) -> None:
-        with QSignalBlocker(self._heading):
-            self._heading.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+            with QSignalBlocker(self._heading):
+                self._heading.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
 
     def _follow_selection(self) -> None:
         """Select the rows of the spots that are selected in the viewer."""
@@ -415,12 +402,11 @@ class SpotsTable(QTableView):
         rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStyleSheet(_APART)
         header.setResizeContentsPrecision(_LOOKED_AT)
-        header.setSectionsClickable(True)
-        header.setSortIndicatorShown(True)
         header.setHighlightSections(False)
         if hasattr(header, "setSortIndicatorClearable"):  # Qt 6.1
             header.setSortIndicatorClearable(True)
-        self._mark_unsorted()
+        self.setSortingEnabled(True)
+        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
 
 
 class _Selected(QStyledItemDelegate):
