@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.bands import TRUNCATE, WIDTHS, make_bands
+from ..engine.bands import TRUNCATE, WIDTHS, make_bands
 from ..images.reading import evenly_spread
 from .calm_pixels import clipped_deviation
 
