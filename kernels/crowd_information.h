@@ -63,7 +63,7 @@ class CrowdInformation : protected CrowdLight {
     // How much likelier a ridge is than the spots that move, in nats, each with its share: half of their light is
     // halfway to the next ones. The blunt one ends at the last ones, the other one goes on as far. As find_width.
     SPOTFIT_NOT_INLINE void find_ridge(int cell) {
-        copy_part(nullptr, other);
+        if (moving > 1) copy_part(nullptr, other);
         int links = 0, ends = 0;
         double likelier[2] = {};
         ROLLED
@@ -116,14 +116,14 @@ class CrowdInformation : protected CrowdLight {
         }
         return !is_between && much_nearer[0] < 2 && much_nearer[1] < 2;
     }
-    // Adds light to `other` on the line from one spot to another.
+    // Adds light to `other` on the line from one spot to another, none outside of where spots may be.
     SPOTFIT_NOT_INLINE void add_between(const Spot& s, const Spot& o, double share_of_way, double amount) {
         double place[ALL_AXES];
         Footprint light = s.shape;
         ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) {
             place[axis] = s.at[axis] + share_of_way * (o.at[axis] - s.at[axis]);
-            place[axis] = smaller(larger(place[axis], least[axis]), last[axis]);
+            if (place[axis] < least[axis] || place[axis] > last[axis]) return;
         }
         ROLLED
         for (int axis = X; axis < axes(); ++axis)

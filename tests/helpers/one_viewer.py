@@ -76,6 +76,8 @@ class OneViewer:
         self._shown = show
         QApplication.processEvents()
         window = self._viewer.window._qt_window
+        # It shows a menu bar that is hidden, and Python sees each event of any object for it.
+        QApplication.instance().removeEventFilter(window)
         self._size, self._docks = window.size(), window.saveState()
         self._camera = camera_of(self._viewer).model_dump()
         dims = self._viewer.dims

@@ -14,8 +14,8 @@ from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
 from napari_spotfit.engine.backend import BackendFallbackWarning
-from napari_spotfit.engine.detection.candidates import merge_plateaus
-from napari_spotfit.engine.detection.detection_settings import MAXIMUM
+from napari_spotfit.engine.candidates import merge_plateaus
+from napari_spotfit.engine.detection_settings import MAXIMUM
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise

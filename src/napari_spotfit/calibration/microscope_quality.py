@@ -17,7 +17,7 @@ from ..localization.fit_at import fit_at
 from ..models.bounds import number
 from ..models.columns import STDERR
 from ..results.spot_fits import SpotFits
-from ..settings.optics import optics_of
+from ..settings.bounds import optics_of
 from ..settings.settings import Settings
 from ..simulate_pupil import simulate_psf
 from .bead_fits import bead_places

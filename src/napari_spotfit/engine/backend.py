@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
+from .candidates import Candidates
 from .crowds import Crowds
-from .detection.candidates import Candidates
 from .fit_job import FitJob
 from .flags import Flag
 from .kernel_arguments import invalid_columns, roi_columns

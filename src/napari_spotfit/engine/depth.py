@@ -20,8 +20,8 @@ from ..models.columns import IN_PLANE, STDERR, STOP
 from ..models.profiles import GAUSSIAN_ELLIPTICAL
 from ..settings.settings import Settings
 from .backend import Backend, Block, BlockFitter, Columns, Positions
+from .candidates import Candidates
 from .crowds import Crowds
-from .detection.candidates import Candidates
 from .fit_job import FitJob
 from .verdicts import depth_flags
 

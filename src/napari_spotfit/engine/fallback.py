@@ -25,9 +25,9 @@ from .backend import (
     Unfinished,
     cuda_errors,
 )
+from .candidates import Candidates
 from .crowds import Crowds
 from .cuda.devices import first_line
-from .detection.candidates import Candidates
 from .fit_job import FitJob
 
 Result = TypeVar("Result")

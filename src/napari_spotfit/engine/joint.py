@@ -38,9 +38,10 @@ _WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
 _RATHER_WIDER, _ERRORS = 0.08, 3.0
 #: By how many nats a ridge must be likelier than two spots, and by how many less for each further
 #: one; less likely it may be where half of a crowd's detections are long by themselves, or spots
-#: are in line and even: their root mean square off it, in σ, and their skewness. Foci's extent.
+#: are in line and even: their root mean square off it, in σ, half as much with "joint", and their
+#: skewness. And the extent of foci.
 _LIKELIER, _EACH_OF_ANY, _UNLIKELIER, _EACH = 2.5, 2.0, -0.5, 3.0
-_CROOKED, _SKEW, _FOCUS = 0.4, 0.25, 2.6
+_CROOKED, _SKEW, _FOCUS = 0.4, 0.35, 2.6
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -411,12 +412,17 @@ class _Crowds:
         y, x = ((at - mean(at)[one]) / self._widths.max() for at in (spots["y"], spots["x"]))
         yy, xy, xx = mean(y * y), mean(x * y), mean(x * x)
         angle, apart = np.arctan2(2 * xy, xx - yy) / 2, np.hypot(xx - yy, 2 * xy)
-        is_straight = yy + xx - apart < 2 * _CROOKED**2
+        across = yy + xx - apart
+        is_straight = across < 2 * _CROOKED**2
         along = x * np.cos(angle)[one] + y * np.sin(angle)[one]
         is_even = abs(mean(along**3)) < _SKEW * mean(along**2) ** 1.5
         is_focus = (count > 2) & ~is_straight & (yy + xx < _FOCUS**2)
         ridge, blunt = (np.bincount(one, spots[name], crowds) for name in ("ridge", "blunt_ridge"))
-        is_granule = most_are_long | (is_straight & is_even & (count > 2))
+        # With "joint", spots that are no granule would be lost.
+        is_granule = (across < _CROOKED**2 / 2) & is_even & (count > 2)
+        is_granule |= most_are_long & is_straight
+        if self._is_auto:
+            is_granule |= most_are_long | (is_straight & is_even & (count > 2))
         found: NDArray[np.bool_] = is_granule & (ridge > _UNLIKELIER - _EACH * (count - 2))
         found |= (count == 2) & (ridge > _LIKELIER)
         if self._is_auto:

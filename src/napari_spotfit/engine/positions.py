@@ -14,6 +14,7 @@ from ..images.frames import inside
 from ..models.columns import GROUP, GROUP_SIZE, numbered
 from . import threads
 from .backend import Block, Positions
+from .candidates import Candidates
 from .cpu.block_fits import CpuFitter
 from .cpu.layouts import (
     HOT_PIXEL,
@@ -24,7 +25,6 @@ from .cpu.layouts import (
     LinkedSpots,
 )
 from .cpu.library import load
-from .detection.candidates import Candidates
 from .fit_job import FitJob
 from .flags import OF_FIT
 from .kernel_arguments import address

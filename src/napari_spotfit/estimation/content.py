@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Block
-from ..engine.detection.bands import along_z_noise
+from ..engine.bands import along_z_noise
 from ..engine.select import select_backend
 from ..images.arrays import to_host
 from ..images.frames import FrameReader

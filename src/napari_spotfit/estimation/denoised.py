@@ -18,15 +18,16 @@ from .second_witness import BandAreas
 
 Numbers = NDArray[np.float64]
 
-#: The width of the band by which images are judged, whatever spots are looked for, in pixels; and the
-#: share of areas that count, whose highest maximum is most like their deepest minimum, and the least.
+#: The width of the band by which images are judged, whatever spots are looked for, in pixels; the
+#: share of areas that count, whose highest maximum is most like their deepest minimum; and how many
+#: count at least.
 _WIDTH, _MOST_ALIKE, _LEAST_ALIKE = 1.3, 1 / 3, 4
 #: Of maxima, and depths of minima, these quantiles are compared. Where there are spots in most
 #: areas, the low one of minima is higher, by up to the first; in a bright crowd the high one is
 #: lower than that of maxima by more than the second, less the third for each of that difference.
 #: Where the difference is less than the last, there are edges of something dark.
 _LOW, _HIGH, _SPOTS, _CROWD, _LESS, _DARK, _EDGES = 0.1, 0.9, 0.4, 1.5, 1.5, -0.08, 2.5
-#: The share of areas that a measure is less in than what is taken for all: light counts least there.
+#: The share of areas in which a measure is less than what is taken for all: there is least light.
 _SHARE = 0.25
 #: How much more often than not a pixel is nearer to its neighbour than to the third pixel from it,
 #: and the correlation of how much neighbours differ with how much those two pixels on do; and by
@@ -41,7 +42,7 @@ _NOT_NORMAL, _ROUNDED = 1.65, 0.2
 
 
 def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
-    """Whether neighbouring pixels depend on each other as no camera and no linear filter makes them.
+    """Whether pixels depend on their neighbours as no camera and no linear filter makes them.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
 
 
 def _alike(areas: BandAreas) -> NDArray[np.int64]:
-    """Return which areas have the least light: their highest maximum is like their deepest minimum."""
+    """Return the areas with least light, whose highest maximum is like their deepest minimum."""
     with np.errstate(divide="ignore", invalid="ignore"):
         unlike = abs(np.log(areas.ratio.max((1, 2)) / -areas.ratio.min((1, 2))))
     usable = np.flatnonzero(np.isfinite(unlike) & np.isfinite(areas.pixels).all(axis=(1, 2)))
@@ -85,7 +86,9 @@ def _is_denoised(areas: BandAreas, own: NDArray[np.int64], step: float) -> bool:
         return False
     apart = float(np.quantile(depths, _LOW) - np.quantile(heights, _LOW))
     over = float(np.quantile(heights, _HIGH) / np.quantile(depths, _HIGH))
-    if apart > _SPOTS or _CROWD - _LESS * max(apart, 0.0) < over < (_EDGES if apart < _DARK else math.inf):
+    if apart > _SPOTS or _CROWD - _LESS * max(apart, 0.0) < over < (
+        _EDGES if apart < _DARK else math.inf
+    ):
         return False
     by_spots = max(apart, 0.0)
     if float(np.quantile(_nearer(pixels), _SHARE)) > _NEARER + _WITH_SPOTS * by_spots:
@@ -107,7 +110,7 @@ def _nearer(pixels: Numbers) -> Numbers:
 
 
 def _together(differences: Numbers) -> Numbers:
-    """Return the correlation of whether numbers are positive, of those that are two pixels apart."""
+    """Return the correlation of the signs of numbers that are two pixels apart, for each area."""
     signs = np.sign(differences)
     signs -= signs.mean(axis=(1, 2), keepdims=True)
     pairs = (

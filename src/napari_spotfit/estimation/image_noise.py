@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..engine.detection.detection_settings import NO_NOISE
+from ..engine.detection_settings import NO_NOISE
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend, Block, Columns, Positions
 from ..engine.crowds import SPOT, Candidates
-from ..engine.detection.detection_settings import score_for
+from ..engine.detection_settings import score_for
 from ..engine.fit_job import FitJob
 from ..engine.joint_fits import LINKED, JointFitter
 from ..engine.positions import link_positions

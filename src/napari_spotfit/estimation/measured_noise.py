@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
+from ..engine.bands import make_bands
 from ..engine.cpu.layouts import DetectionSource
 from ..engine.cpu.library import load
-from ..engine.detection.bands import make_bands
-from ..engine.detection.detection_settings import (
+from ..engine.detection_settings import (
     NO_NOISE,
     detection_source,
     make_detection_settings,

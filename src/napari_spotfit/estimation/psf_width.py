@@ -16,9 +16,9 @@ from ..images.camera import Camera, PerPixel
 from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..settings.bounds import expected_widths, roi_for
 from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel
-from ..settings.optics import expected_widths, roi_for
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN

@@ -91,6 +91,9 @@ _OF_A_PHOTON = 1.5
 _AGREES, _WARNS = 1.35, 2.0
 #: What is cut off has this many times the noise that the tail of its maxima shows.
 _SURELY = 1.1
+#: Denoisers leave noise whose maxima and minima are up to the second number of times as high as
+#: those of normal noise, where that is more than the first: what is higher are edges and spots.
+_HEAVY, _MOST_WORSE = 1.35, 4.0
 #: Where spots widen the scatter, low maxima show by how much, and count with this power.
 _OF_LOW = 0.75
 #: Sets of areas differ by more than this where noise does not grow with light as fine detail says.
@@ -177,10 +180,8 @@ def second_opinion(
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
     if calm is not None and is_between and not looks_denoised(parts, detail.step):
         return _between_sharp_spots(noise, calm, detail)
-    if process is Process.NONE and (
-        _is_patchy(detail, calm) or looks_denoised(parts, detail.step)
-    ):
-        return _denoised(noise, areas)
+    if process is Process.NONE and (_is_patchy(detail, calm) or looks_denoised(parts, detail.step)):
+        return _denoised(noise, areas, detail)
     if calm is not None and is_white:
         # What is coarser than that are spots.
         white = replace(noise, correlation=1.0) if calm.is_surely_white else noise
@@ -209,7 +210,7 @@ def second_opinion(
     if process is Process.CUT or is_rounded:
         worse = _SURELY * max(band.tail, 1.0)
     else:
-        worse = min(max(band.low, 0.0), 1.0) ** _OF_LOW
+        worse = _between_spots(band)
     changed, times = _by_band(
         noise,
         band,
@@ -241,16 +242,22 @@ def _is_patchy(detail: FineDetail, calm: CalmNoise | None) -> bool:
     return min(calm.along) > (_NOT_WHITE if min(detail.along) < _PATCHES else _SHARP)
 
 
-def _denoised(noise: NoiseModel, areas: BandAreas) -> NoiseModel:
+def _denoised(noise: NoiseModel, areas: BandAreas, detail: FineDetail) -> NoiseModel:
     """Return the noise of a denoised image: that of the band, where more of it is left."""
-    band = areas.noise(WORSE_SHARE)
+    is_uneven = _is_shown(detail) and detail.scatter > MOST_SCATTER
+    band = areas.noise(WORSE_SHARE if is_uneven else USUAL_SHARE)
     if band is None:
         return replace(noise, process=Process.DENOISED)
-    changed, _ = _by_band(
-        noise, band, _SURELY * max(band.tail, 1.0), may_be_less=False, by_band_alone=False
-    )
+    tail = min(band.depth, band.tail)
+    worse = min(_SURELY * tail, _MOST_WORSE) if tail > _HEAVY else _between_spots(band)
+    changed, _ = _by_band(noise, band, worse, may_be_less=False, by_band_alone=False)
     process = Process.DECONVOLVED if band.has_one_frequency else Process.DENOISED
     return replace(changed, process=process)
+
+
+def _between_spots(band: BandNoise) -> float:
+    """Return the share of the band's deviation that is noise, by the lowest maxima."""
+    return math.pow(min(max(band.low, 0.0), 1.0), _OF_LOW)
 
 
 def _over_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> float:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.bands import TRUNCATE, WIDTHS, make_bands
+from ..engine.bands import TRUNCATE, WIDTHS, make_bands
 from ..images.reading import evenly_spread
 from .calm_pixels import clipped_deviation
 
@@ -51,10 +51,11 @@ class BandNoise(NamedTuple):
     level: Numbers
     variance: Numbers
     #: What one maximum in ten, and one minimum, is lower than, in deviations of the band; and how
-    #: many times as high as those of white noise low maxima are, and high ones.
+    #: many times as high as those of white noise low maxima are, and high ones; and deep minima.
     lowest: tuple[float, float]
     low: float
     tail: float
+    depth: float
 
     @property
     def is_noise(self) -> bool:
@@ -138,10 +139,17 @@ class BandAreas:
             return None
         levels, variances = _by_brightness(self.level[usable], self.variance[usable], share)
         lowest = (float(np.quantile(highs, _LOW)), float(np.quantile(lows, _LOW)))
-        low, middle, high = np.quantile(highs, _QUANTILES) / _OF_WHITE
-        # The ratio rises with height, and spots are among the highest: so it is continued.
-        tail = float(high * max(high / max(middle, _OF_NOISE), 1.0))
-        return BandNoise(levels, variances, lowest, float(low), tail)
+        low = float(np.quantile(highs, _QUANTILES[0])) / _OF_WHITE[0]
+        return BandNoise(levels, variances, lowest, low, _tail(highs), _tail(lows))
+
+
+def _tail(heights: Numbers) -> float:
+    """Return how many times as high as those of white noise high maxima are.
+
+    The ratio rises with height, and spots are among the highest: so it is continued.
+    """
+    _, middle, high = np.quantile(heights, _QUANTILES) / _OF_WHITE
+    return float(high * max(high / max(middle, _OF_NOISE), 1.0))
 
 
 def band_noise(parts: list[NDArray[np.float64]], sigma: float) -> BandNoise | None:

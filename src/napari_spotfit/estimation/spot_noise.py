@@ -23,8 +23,8 @@ from ..engine.positions import link_positions
 from ..engine.select import select_backend
 from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread
+from ..settings.bounds import roi_for
 from ..settings.noise_model import NoiseModel, Process
-from ..settings.optics import roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
 from .measured_noise import Measured

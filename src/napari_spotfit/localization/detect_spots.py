@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Block
-from ..engine.detection.bands import WIDTHS, kernel_radius
-from ..engine.detection.candidates import Candidates, joined, nothing
+from ..engine.bands import WIDTHS, kernel_radius
+from ..engine.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
 from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend, Block, Highest, Positions
+from ..engine.bands import make_bands, make_volume_bands
+from ..engine.candidates import Candidates, joined, nothing
 from ..engine.cpu.backend import strip_rows
-from ..engine.detection.bands import make_bands, make_volume_bands
-from ..engine.detection.candidates import Candidates, joined, nothing
-from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
+from ..engine.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.fit_job import FitJob
 from ..engine.flags import CROWD
 from ..engine.joint import fit_crowds

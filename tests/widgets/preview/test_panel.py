@@ -10,7 +10,7 @@ from hand import Mouse, in_plot
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
-from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
+from napari_spotfit.engine.detection_settings import expected_false_spots, score_for
 from napari_spotfit.engine.flags import Flag
 from napari_spotfit.models.estimators import StopCondition
 from napari_spotfit.results.spot_fits import SpotFits

@@ -14,8 +14,7 @@ from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..backend import Block, Columns, Load, Positions, lend
-from ..crowds import Crowds
-from ..detection.candidates import (
+from ..candidates import (
     Candidates,
     Maxima,
     choose_spots,
@@ -27,7 +26,8 @@ from ..detection.candidates import (
     nothing,
     strips_in_order,
 )
-from ..detection.detection_settings import (
+from ..crowds import Crowds
+from ..detection_settings import (
     MAXIMUM,
     bands_of,
     detection_source,

@@ -15,8 +15,8 @@ from ...images.pixel_calibration import Planes
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..backend import Block, Columns, Positions, in_order, outside
-from ..detection.bands import make_bands
-from ..detection.detection_settings import make_detection_settings
+from ..bands import make_bands
+from ..detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
 from ..fit_job import SIGMA_Z, FitJob, make_fit_settings
 from ..flags import HELD_PLANES

@@ -25,11 +25,11 @@ from ...models.columns import IN_PLANE
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..backend import Block, Columns, Load, Positions, Unfinished, cuda_errors, lend
+from ..candidates import Candidates
 from ..cpu.block_fits import CpuFitter
 from ..cpu.layouts import EXCLUDE, FLAG_TOGETHER, JOIN, PLACE_ROIS
 from ..cpu.library import Library, load
 from ..crowds import Crowds
-from ..detection.candidates import Candidates
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
 from ..kernel_arguments import address

@@ -15,7 +15,7 @@ from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QSlider, QVBoxLayout, QWidget
 
-from ...engine.detection.detection_settings import expected_false_spots, score_for
+from ...engine.detection_settings import expected_false_spots, score_for
 from ...estimation.image_estimates import MeasuredNoise
 from ...estimation.psf_width import FALLBACK_SIGMA
 from ...images.frames import HeldFrame

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...settings.fields import DEFAULT_FALSE_SPOTS
-from ...settings.noise_model import NoiseModel
-from ...settings.settings import Settings
-from ..cpu.layouts import (
+from ..settings.fields import DEFAULT_FALSE_SPOTS
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from .bands import SCORES, Band, Bands, VolumeBands, highest_along_z, make_bands, make_volume_bands
+from .cpu.layouts import (
     BandSettings,
     DetectionSettings,
     DetectionSource,
@@ -27,8 +28,7 @@ from ..cpu.layouts import (
     VolumeBandSettings,
     VolumeSettings,
 )
-from ..kernel_arguments import PIXEL_TYPES, address
-from .bands import SCORES, Band, Bands, VolumeBands, highest_along_z, make_bands, make_volume_bands
+from .kernel_arguments import PIXEL_TYPES, address
 
 #: Share of the field's maxima that is found in white noise at a score of 4, by the PSF's σ in px,
 #: and by how much its logarithm falls with each unit of the score up to 5. Simulated on 25 million

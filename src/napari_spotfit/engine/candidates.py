@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.layouts import DetectionSettings, DetectionSource, Mark, SpotChoice
-from ..cpu.library import load
-from ..kernel_arguments import address
+from .cpu.layouts import DetectionSettings, DetectionSource, Mark, SpotChoice
+from .cpu.library import load
 from .detection_settings import MAXIMUM, detection_source
+from .kernel_arguments import address
 
 
 class Candidates(NamedTuple):
