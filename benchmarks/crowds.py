@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from scipy.special import erf
 
 import napari_spotfit as spotfit
-from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.engine.detection_settings import score_for
 
 PIXEL, SIGMA, RADIUS, SIDE = 100.0, 1.3, 2.5, 64
 #: Jaccard and r.m.s. error in nm that are asked for at a density, by the kind of brightness.

@@ -130,7 +130,7 @@ def _without_drawing(canvas: Canvas, work: Callable[[], Any]) -> tuple[Spent, Sp
 class DrawnFrames:
     """A camera driver that delivers prepared frames on time, from a thread."""
 
-    controller = stage = None
+    controller = stage = layer = None
 
     def __init__(self, rate: float) -> None:
         scope = spotfit.SimulatedMicroscope(20, (1024, 1024), drift=(0.5, -0.3), seed=1)

@@ -54,6 +54,8 @@ class Crowd : CrowdCount {
                         level_errors[cell_of(s)],
                         s.wider,
                         s.wider_error,
+                        s.ridge,
+                        s.blunt_ridge,
                         s.evidence,
                         left_here.deviance,
                         left_here.tolerated,

@@ -102,6 +102,7 @@ class CrowdCount : protected CrowdMoves {
             }
             if (of_all) set(level_errors[cell], error(parameters() * moving));
             if (of_all && is_known) find_width(cell);
+            if (of_all && is_known && f.counts_spots) find_ridge(cell);
         });
     }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.

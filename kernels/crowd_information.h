@@ -49,16 +49,99 @@ class CrowdInformation : protected CrowdLight {
         ROLLED
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
-            Footprint light = s.shape;
             ROLLED
-            for (int axis = X; axis < axes(); ++axis)
-                light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
-            ROLLED
-            for (double sign = 1; sign >= -1; sign -= 2) {
-                share_lines(axes(), [&](int axis) { fill_line(light, s.at, axis, 1 + sign * SMALL); });
-                add_light(light, float(sign * s.light / (2 * SMALL)), other);
-            }
+            for (double sign = 1; sign >= -1; sign -= 2)
+                add_spare(s.shape, s.at, 1 + sign * SMALL, sign * s.light / (2 * SMALL));
         }
+        const Added own = find_added(cell);
+        const double wider = own.pulled / own.information, error = 1 / square_root(own.information);
+        share(moving, [&](int a) {
+            Spot& s = spots[together[a]];
+            s.wider = wider, s.wider_error = error;
+        });
+    }
+    // How much likelier a ridge is than the spots that move, in nats, each with its share: half of their light is
+    // halfway to the next ones. The blunt one ends at the last ones, the other one goes on as far. As find_width.
+    SPOTFIT_NOT_INLINE void find_ridge(int cell) {
+        if (moving > 1) copy_part(nullptr, other);
+        int links = 0, ends = 0;
+        double likelier[2] = {};
+        ROLLED
+        for (int with_ends = 0; with_ends < 2; ++with_ends) {
+            ROLLED
+            for (int a = 0; a < moving; ++a) {
+                const Spot& s = spots[together[a]];
+                int own = 0, next = a;
+                ROLLED
+                for (int b = 0; b < moving; ++b) {
+                    const Spot& o = spots[together[b]];
+                    if (b == a || !are_next(s, o)) continue;
+                    ++own, next = b;
+                    if (!with_ends && b < a) add_between(s, o, 0.5, (s.light + o.light) / 4);
+                }
+                links += own, ends += own == 1;
+                if (with_ends && own == 1) add_between(s, spots[together[next]], -0.5, s.light / 4);
+            }
+            if (!links) break;
+            likelier[with_ends] = likelier[0];
+            if (with_ends && !ends) break;
+            evaluate(cell);
+            const Added own = find_added(cell);
+            likelier[with_ends] = own.pulled - own.information / 2;
+        }
+        share(moving, [&](int a) {
+            Spot& s = spots[together[a]];
+            s.blunt_ridge = likelier[0] / moving, s.ridge = likelier[1] / moving;
+        });
+    }
+
+  private:
+    // How far apart the spots of a ridge are at most, in widths of a spot, and how many times nearer others may not be.
+    static constexpr double NEXT = 4.5, MUCH = 1.5;
+
+    // Whether one is the next spot to another one: none is nearer to both, nor two much nearer to either.
+    SPOTFIT_NOT_INLINE bool are_next(const Spot& s, const Spot& o) const {
+        const double apart = square_between(s.at, o.at);
+        if (apart > square_of(NEXT * f.sigma[X])) return false;
+        int much_nearer[] = {-1, -1};  // but themselves
+        bool is_between = false;
+        ROLLED
+        for (int k = 0; k < moving; ++k) {
+            const double* const place = spots[together[k]].at;
+            const double there[] = {square_between(s.at, place), square_between(o.at, place)};
+            UNROLL
+            for (int end_of_link = 0; end_of_link < 2; ++end_of_link)
+                much_nearer[end_of_link] += there[end_of_link] * square_of(MUCH) < apart;
+            is_between |= there[0] < apart && there[1] < apart && there[0] > 0 && there[1] > 0;
+        }
+        return !is_between && much_nearer[0] < 2 && much_nearer[1] < 2;
+    }
+    // Adds light to `other` on the line from one spot to another, none outside of where spots may be.
+    SPOTFIT_NOT_INLINE void add_between(const Spot& s, const Spot& o, double share_of_way, double amount) {
+        double place[ALL_AXES];
+        Footprint light = s.shape;
+        ROLLED
+        for (int axis = X; axis < ALL_AXES; ++axis) {
+            place[axis] = s.at[axis] + share_of_way * (o.at[axis] - s.at[axis]);
+            if (place[axis] < least[axis] || place[axis] > last[axis]) return;
+        }
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis)
+            light.first[axis] = static_cast<int>(whole(place[axis])) - f.reach[axis];
+        add_spare(light, place, 1, amount);
+    }
+    // Adds the light of a spot to `other` that is somewhere else than those that move, or wider.
+    SPOTFIT_NOT_INLINE void add_spare(Footprint light, const double* place, double wider, double amount) {
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis)
+            light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
+        share_lines(axes(), [&](int axis) { fill_line(light, place, axis, wider); });
+        add_light(light, float(amount), other);
+    }
+    // What pulls at the light in `other`, and the information about how much of it there is, as spots and background
+    // move with it.
+    struct Added { double pulled, information; };
+    SPOTFIT_NOT_INLINE Added find_added(int cell) {
         Total pulled, squared;
         over_part([&](int k) {
             const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
@@ -69,15 +152,9 @@ class CrowdInformation : protected CrowdLight {
         find_normal(cell);
         share(normal.size, [&](int i) { step[i] = gradient[i]; });
         factor.solve(step);
-        const double information = squared.value() - Team::sum(part_of_dot(gradient, step, normal.size));
-        const double wider = pulled.value() / information, error = 1 / square_root(information);
-        share(moving, [&](int a) {
-            Spot& s = spots[together[a]];
-            s.wider = wider, s.wider_error = error;
-        });
+        return {pulled.value(), squared.value() - Team::sum(part_of_dot(gradient, step, normal.size))};
     }
 
-  private:
     template <int AXES> void find_normal_of(int cell) {
         constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
         const int first = PARAMETERS * moving;

@@ -10,6 +10,7 @@ struct Spot {
     double kept_at[ALL_AXES], kept_light;
     double errors[ALL_AXES + 1];  // of its parameters
     double wider, wider_error;    // than `sigma` spots are that moved together, as a fraction
+    double ridge, blunt_ridge;    // this one's share of how much likelier ridges are than they are, in nats
     double evidence;
     long long candidate;
     Footprint shape;

@@ -1,4 +1,4 @@
-// Quality flags of one fit from its numbers, explained in docs/trust.md and napari_spotfit.engine.quality.flags.
+// Quality flags of one fit from its numbers, explained in docs/trust.md and napari_spotfit.engine.flags.
 #pragma once
 #include "lanes.h"
 #include "layouts/verdict_settings.h"

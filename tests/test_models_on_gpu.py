@@ -9,7 +9,7 @@ from model_spots import KINDS, MODELS, planes_for, settings_of, spots_of
 
 from napari_spotfit.engine.cuda import fit
 from napari_spotfit.images.pixel_calibration import Planes
-from napari_spotfit.models.stopping import CONVERGED
+from napari_spotfit.models.estimators import CONVERGED
 
 cupy = pytest.importorskip("cupy")
 

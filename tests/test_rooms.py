@@ -32,7 +32,7 @@ ROOMS = (
     "simulate",
     "simulate_pupil",
 )
-ROOMS += ("precision", "settings", "models", "untrusted", "caller", "workers", "version")
+ROOMS += ("settings", "models", "untrusted", "caller", "workers", "version")
 #: Modules of public names, which no room imports.
 PUBLIC = ()
 

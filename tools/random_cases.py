@@ -297,12 +297,16 @@ def settings_of(settings: Any) -> Columns:
 
 
 def noise_of(noise: Any) -> Columns:
-    """Return the numbers of a noise model."""
-    numbers = dataclasses.asdict(noise)
-    return {
-        f"noise.{name}": np.array(np.nan if value is None else value, float)
-        for name, value in numbers.items()
-    }
+    """Return what a noise model holds."""
+    held = dataclasses.asdict(noise)
+    return {f"noise.{name}": array_of(value) for name, value in held.items()}
+
+
+def array_of(value: Any) -> np.ndarray[Any, Any]:
+    """Return a value as an array: words as they are, and NaN for None."""
+    if isinstance(value, str):
+        return np.array(value)
+    return np.array(np.nan if value is None else value, float)
 
 
 def together(parts: Iterator[Columns]) -> Columns:
@@ -459,7 +463,7 @@ class Cases:
         dtype = DTYPES[rng.integers(len(DTYPES))]
         movie, _ = random_movie(rng, int(rng.integers(1, 9)), random_shape(rng), dtype)
         width = estimate_sigma(movie, **self._run)
-        return {name: np.array(value) for name, value in width._asdict().items()}
+        return {name: array_of(value) for name, value in width._asdict().items()}
 
     def _noise_model(self, rng: np.random.Generator) -> Columns:
         dtype = DTYPES[rng.integers(len(DTYPES))]

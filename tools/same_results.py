@@ -36,6 +36,8 @@ fit_spots(numpy.zeros((1, 7, 7), numpy.float32), backend=sys.argv[1])
 """
 #: Number of rows that a difference lists.
 _SHOWN = 5
+#: Most cases that may be refused, and their share: with more, the cases are wrong.
+_REFUSED, _SHARE = 5, 0.1
 
 
 def checkout(commit: str) -> Path:
@@ -129,6 +131,8 @@ def compare(ours: Path, theirs: Path, intended: list[str]) -> tuple[int, int]:
                     found += not meant
                     print(f"    {about}: {difference}{' (intended)' if meant else ''}")
     print(f"    {len(names)} cases ({failed} of them refused), {values:,} values compared")
+    if failed > max(_REFUSED, _SHARE * len(names)):
+        sys.exit(f"{failed} of {len(names)} cases are refused, so they compare little: mend them")
     return values, found
 
 

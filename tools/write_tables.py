@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_type_hints
 
-from napari_spotfit.engine.quality.flags import RULES
+from napari_spotfit.engine.flags import RULES
 from napari_spotfit.files.exchange.registry import EXCHANGE
 from napari_spotfit.models.columns import COLUMNS, ROWS, columns_in
-from napari_spotfit.models.stopping import StopCondition
+from napari_spotfit.models.estimators import StopCondition
 from napari_spotfit.settings.settings import Settings, parameters
 from napari_spotfit.settings.validation import GROUPS, Parameter, words_of
 

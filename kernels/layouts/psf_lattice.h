@@ -1,4 +1,4 @@
-// A measured PSF as the kernels read it; napari_spotfit/engine/lattice.py makes it.
+// A measured PSF as the kernels read it; napari_spotfit/engine/kernel_arguments.py fills it in.
 #pragma once
 
 namespace spotfit {

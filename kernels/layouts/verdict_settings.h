@@ -1,4 +1,4 @@
-// What fits are judged by, the same for all of a call, as napari_spotfit.engine.quality.verdicts makes it.
+// What fits are judged by, the same for all of a call, as napari_spotfit.engine.verdicts makes it.
 #pragma once
 #include "fit_settings.h"
 #include "rois.h"

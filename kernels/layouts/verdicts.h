@@ -1,4 +1,4 @@
-// What fits are judged by, as columns where they lie; napari_spotfit/engine/quality/verdicts.py fills them in.
+// What fits are judged by, as columns where they lie; napari_spotfit/engine/verdicts.py fills them in.
 #pragma once
 #include "filtered_errors.h"
 #include "verdict_settings.h"

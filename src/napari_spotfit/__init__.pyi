@@ -12,11 +12,13 @@ from .analysis.drift import subtract_drift as subtract_drift
 from .analysis.drift_estimate import estimate_drift as estimate_drift
 from .analysis.labels import label_spots as label_spots
 from .analysis.labels import per_label as per_label
+from .analysis.linking import link_spots as link_spots
 from .analysis.merging import merge_blinks as merge_blinks
-from .analysis.nena import LocalizationPrecision as LocalizationPrecision
-from .analysis.nena import nena as nena
 from .analysis.pairs import SpotPairs as SpotPairs
 from .analysis.pairs import pair_spots as pair_spots
+from .analysis.precision import LocalizationPrecision as LocalizationPrecision
+from .analysis.precision import localization_precision as localization_precision
+from .analysis.precision import nena as nena
 from .analysis.registration import ChannelRegistration as ChannelRegistration
 from .analysis.registration import register_channels as register_channels
 from .analysis.render import render as render
@@ -29,7 +31,6 @@ from .analysis.summary import per_frame as per_frame
 from .analysis.summary import summarize as summarize
 from .analysis.summary import summarize_groups as summarize_groups
 from .analysis.traces import trace as trace
-from .analysis.tracks import link_spots as link_spots
 from .batch.run import localize_files as localize_files
 from .calibration.astigmatism import calibrate_astigmatism as calibrate_astigmatism
 from .calibration.files import load_calibration as load_calibration
@@ -38,7 +39,7 @@ from .calibration.microscope_quality import MicroscopeQuality as MicroscopeQuali
 from .calibration.microscope_quality import microscope_quality as microscope_quality
 from .engine.backend import BackendFallbackWarning as BackendFallbackWarning
 from .engine.backend import BackendUnavailableError as BackendUnavailableError
-from .engine.quality.flags import Flag as Flag
+from .engine.flags import Flag as Flag
 from .estimation.image_noise import noise_model as noise_model
 from .estimation.psf_width import estimate_sigma as estimate_sigma
 from .files.formats import FormatWarning as FormatWarning
@@ -55,10 +56,9 @@ from .localization.localize import localize_iter as localize_iter
 from .localization.to_folder import load_parts as load_parts
 from .localization.to_folder import localize_to_folder as localize_to_folder
 from .models.astigmatism import AstigmatismCalibration as AstigmatismCalibration
+from .models.estimators import StopCondition as StopCondition
 from .models.measured_psf import MeasuredPsf as MeasuredPsf
 from .models.profiles import Profile as Profile
-from .models.stopping import StopCondition as StopCondition
-from .precision import localization_precision as localization_precision
 from .results.saving import load_fits as load_fits
 from .results.saving import save_fits as save_fits
 from .results.spot_fits import SpotFits as SpotFits

@@ -14,7 +14,7 @@ from blinking import table_of
 from numpy.typing import NDArray
 
 from napari_spotfit import Drift, SpotFits, estimate_drift, fiducial_drift, subtract_drift
-from napari_spotfit.analysis import event_links
+from napari_spotfit.analysis import events
 from napari_spotfit.engine import threads
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 
@@ -388,7 +388,7 @@ def test_neither_threads_nor_instruction_sets_change_it(monkeypatch: pytest.Monk
 
 def test_it_needs_little_memory_beside_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     fits = molecules(1_000_000, 20_000, 0.08, size=400.0)
-    monkeypatch.setattr(event_links, "_FEW", 10_000)  # of a block, which does not grow with tables
+    monkeypatch.setattr(events, "_FEW", 10_000)  # of a block, which does not grow with tables
     monkeypatch.setattr(threads, "available", lambda: 1)
     estimate_drift(fits[:20_000])
     tracemalloc.start()

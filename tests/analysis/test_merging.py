@@ -18,7 +18,7 @@ from napari_spotfit import (
     merge_blinks,
     nena,
 )
-from napari_spotfit.analysis.tracks import movies_of
+from napari_spotfit.analysis.linking import movies_of
 
 GATE = -2 * math.log(0.001)
 

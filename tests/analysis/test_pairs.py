@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from napari_spotfit import SpotFits, pair_spots
-from napari_spotfit.analysis.pairing import frames_of, in_order, partners
+from napari_spotfit.analysis.linking import common_frames, in_order, partners
 
 
 @settings(deadline=None, max_examples=200)
@@ -129,7 +129,7 @@ def test_different_axes_and_several_channels_are_refused():
     with pytest.raises(ValueError, match="choose one"):
         pair_spots(both, other, 1)
     assert pair_spots(both[both.channel == 0], other, 1).observed == 1
-    assert [len(one) for one in frames_of(both, other)] == [2, 1]
+    assert [len(one) for one in common_frames(both, other)] == [2, 1]
 
 
 def test_depth_is_scaled_or_left_out():

@@ -25,7 +25,7 @@ from napari_spotfit import (
     simulate_movie,
     subtract_drift,
 )
-from napari_spotfit.engine.quality.flags import RULES, main_reasons
+from napari_spotfit.engine.flags import RULES, main_reasons
 
 
 class Page(HTMLParser):

@@ -21,7 +21,7 @@ from napari_spotfit import (
     localize_to_folder,
     simulate_movie,
 )
-from napari_spotfit.batch.outcome import DONE, CompletedTables, Outcome
+from napari_spotfit.batch.request import DONE, CompletedTables, Outcome
 from napari_spotfit.files.parts import PartsError, part_path, part_pieces, part_writer, parts_in
 from napari_spotfit.files.writing import FileLockedError, file_lock
 from napari_spotfit.localization import stored

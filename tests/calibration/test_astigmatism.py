@@ -222,6 +222,7 @@ def test_few_beads_and_common_drifts_are_warned_of():
 def test_wrong_stacks_are_named(stack):
     planes = stack[0]
     shuffled = planes[np.random.default_rng(0).permutation(len(planes))]
+    sweeps = planes[np.concatenate([np.arange(len(planes))[i::4] for i in (2, 0, 3, 1)])]
     none = beads(zernike={})[0]
     dark, _ = beads(photons=0)
     missing = planes.astype(float)
@@ -239,6 +240,7 @@ def test_wrong_stacks_are_named(stack):
         (planes, Z[::-1], "the heights of the planes must rise"),
         (planes, np.append(Z[:-1], np.nan), "numbers that are not finite"),
         (shuffled, 20, "not in the order of their heights"),
+        (sweeps, 20, "the widths of the beads jump from plane to plane"),
         (none, 20, "do not tell z|never round"),
         (missing, 20, "plane 10, 12 has pixels that are no numbers: leave it out"),
         (planes[:24], 20, "do not tell z|never round"),

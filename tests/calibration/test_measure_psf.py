@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from real_files import FOLDER
 
 from napari_spotfit import (
     MeasuredPsf,
@@ -18,7 +19,7 @@ from napari_spotfit import (
     simulate_beads,
     simulate_psf,
 )
-from napari_spotfit.calibration.align import align, moved
+from napari_spotfit.calibration.registration import align, moved
 from napari_spotfit.models.measured_psf import share_mirrored
 
 OPTICS = {"zernike": {"astigmatism": 0.1, "coma": 0.03}}
@@ -116,6 +117,39 @@ def test_a_bead_of_another_shape_is_left_out():
     assert abs(left_out[0].x - x) < 3
 
 
+def test_dim_specks_and_beads_of_another_shape_cost_no_planes():
+    """They are many, and their heights are any."""
+    stack, _ = stack_of()
+    specks, _ = simulate_beads(
+        Z, (200, 200), count=16, photons=7000, height=700.0, seed=4,
+        zernike={"astigmatism": -0.05, "spherical": 0.1},
+    )  # fmt: skip
+    both = np.concatenate([stack, specks], axis=2)
+    psf = calibrate_psf(both, 50.0, settings=KNOWN)
+    own = [bead for bead in psf.beads if bead.used]
+    assert sum(bead.x < 200 for bead in own) >= 11
+    assert sum(bead.x >= 200 for bead in own) <= 1
+    assert len(psf.voxels) >= len(measured().voxels) - 1
+    for error, bound, _ in zip(*judged(psf)[:3], strict=True):
+        assert np.sqrt(np.mean((error / bound) ** 2)) < 1.06
+
+
+def test_a_real_astigmatic_stack_keeps_its_range():
+    path = FOLDER / "3d" / "psf-extractor" / "astigmatism_beads_z100nm.tif"
+    if not path.exists():
+        pytest.skip(f"needs the file {path}")
+    with (
+        pytest.warns(UserWarning, match="far from the focus, z is lost"),
+        pytest.warns(UserWarning, match="all beads move together"),
+    ):
+        psf = calibrate_psf(path, 100.0)
+    assert 10 <= sum(bead.used for bead in psf.beads) <= 12
+    inside = np.abs((np.arange(len(psf.z_bias)) - psf.plane) * 100) <= 800
+    assert inside.sum() >= 16
+    assert np.median(psf.z_scatter[inside]) < 60
+    assert psf.range[1] - psf.range[0] > 2000
+
+
 def test_beads_that_cannot_be_used_are_named():
     stack, truth = (one.copy() for one in stack_of())
     places = truth[["y", "x"]].to_numpy().round().astype(int)
@@ -183,6 +217,7 @@ def test_one_bead_that_is_cut_off_is_left_out():
     assert sum(bead.used for bead in psf.beads) == 11
 
 
+@pytest.mark.filterwarnings("ignore:far from the focus")  # beads of 500 photons
 @pytest.mark.parametrize("photons", [500, 3000, 20_000])
 @pytest.mark.parametrize("step", [1, 8])
 def test_beads_of_few_values_are_not_taken_for_cut_off(photons, step):

@@ -10,7 +10,7 @@ import pytest
 from real_files import FOLDER
 
 from napari_spotfit import load_calibration
-from napari_spotfit.calibration.psf_files import _TO_COEFFICIENTS, coefficients_of, from_spline
+from napari_spotfit.calibration.files import _TO_COEFFICIENTS, coefficients_of, from_spline
 from napari_spotfit.files.table import UnreadableFileError
 from napari_spotfit.models.lattice import spline_coefficients
 

@@ -21,8 +21,8 @@ from scenes import (
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel
-from napari_spotfit.engine.detection.candidates import Candidates
-from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.engine.candidates import Candidates
+from napari_spotfit.engine.detection_settings import score_for
 from napari_spotfit.settings.settings import Settings
 
 

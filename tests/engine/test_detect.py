@@ -25,9 +25,9 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel
+from napari_spotfit.engine.candidates import choose_spots, in_order, strips_in_order
 from napari_spotfit.engine.cpu.layouts import DetectionSettings, Mark
-from napari_spotfit.engine.detection.candidates import choose_spots, in_order, strips_in_order
-from napari_spotfit.engine.detection.detection_settings import MAXIMUM, score_for
+from napari_spotfit.engine.detection_settings import MAXIMUM, score_for
 from napari_spotfit.models.bounds import LARGEST
 from napari_spotfit.settings.settings import Settings
 

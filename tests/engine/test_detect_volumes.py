@@ -8,14 +8,14 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel, Settings
-from napari_spotfit.engine.cpu import backend as cpu
-from napari_spotfit.engine.detection.bands import (
+from napari_spotfit.engine.bands import (
     WIDTHS,
     half_kernel,
     make_volume_bands,
     whole_kernel,
 )
-from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
+from napari_spotfit.engine.cpu import backend as cpu
+from napari_spotfit.engine.detection_settings import expected_false_spots, score_for
 
 SIGMA, SIGMA_Z = 1.3, 1.6
 SHAPE = (16, 60, 150)

@@ -12,8 +12,8 @@ from scenes import light
 from napari_spotfit import Flag, Settings, fit_at, localize
 from napari_spotfit.engine.cpu.layouts import FittedSpot
 from napari_spotfit.engine.cuda.roi_kernels import flags_by_surroundings
-from napari_spotfit.engine.quality.flags import NOT_GOOD
-from napari_spotfit.engine.quality.verdicts import verdict_settings
+from napari_spotfit.engine.flags import NOT_GOOD
+from napari_spotfit.engine.verdicts import verdict_settings
 
 SIZE, BACKGROUND, SIGMA = 256, 20.0, 1.3
 Y, X = np.indices((SIZE, SIZE))

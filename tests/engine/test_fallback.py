@@ -14,8 +14,7 @@ import pytest
 from failing_gpu import FailingGpu, errors
 
 from napari_spotfit import Settings, simulate_movie
-from napari_spotfit.engine.backend import BackendFallbackWarning
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import BackendFallbackWarning, Block, Positions
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.select import select_backend

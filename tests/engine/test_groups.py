@@ -11,9 +11,9 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from napari_spotfit import Flag, Settings
-from napari_spotfit.engine.block import Positions
+from napari_spotfit.engine.backend import Positions
 from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.engine.groups import POSITION, link_positions, rows_of, scores_of
+from napari_spotfit.engine.positions import POSITION, link_positions, rows_of, scores_of
 from napari_spotfit.models.columns import GroupCounter, numbered
 
 

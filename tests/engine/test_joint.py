@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import erf, ndtr
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu import crowd_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
@@ -440,6 +440,69 @@ def test_pieces_of_dim_lines_are_no_groups_of_spots(neighbours):
     image = rng.poisson(20 + 10 * np.exp(-(off**2) / (2 * SIGMA**2))).astype(float)
     fits = localize(image, sigma=SIGMA, neighbours=neighbours, backend="cpu")
     assert fits.good.sum() <= 40
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_ridges_are_as_likely_as_their_pixels_say(is_closed, monkeypatch):
+    side, taken, fit = 40, [], crowd_fits.fit_crowds
+
+    def fitted(block, crowds):
+        taken.append((crowds.how, fit(block, crowds)))
+        return taken[-1][1]
+
+    monkeypatch.setattr(crowd_fits, "fit_crowds", fitted)
+    angles = np.arange(6 if is_closed else 4) * np.pi / 3
+    truth = 19.6 + 3.4 * np.column_stack([np.sin(angles), np.cos(angles)])
+    image = np.random.default_rng(41).poisson(light_of(truth, 1500.0, side))
+    localize(image.astype(np.uint16), **KNOWN, neighbours="joint")
+    how, spots = taken[0]
+    assert len(spots) == len(truth)
+    places = np.column_stack([spots["y"], spots["x"]])
+    at = np.indices(image.shape).reshape(2, -1).T
+    apart = np.hypot(*(at[:, np.newaxis] - places).transpose(2, 0, 1))
+    near = (apart <= joint_reach()).any(axis=1)
+
+    def light(where, photons):
+        return (light_of(where, photons, side) - BACKGROUND).ravel()[near]
+
+    ground = np.column_stack([np.ones(len(at)), at])
+    pixels = np.column_stack([np.ones(len(spots)), np.rint(places)])
+    plane = np.linalg.lstsq(pixels, spots["background"], rcond=None)[0]
+    mean = light(places, spots["light"]) + (ground @ plane)[near]
+    slopes, step = [*ground[near].T.astype(float)], 1e-3
+    for own, amount in zip(places, spots["light"], strict=True):
+        slopes.append(light([own], 1.0))
+        for by in step * np.eye(2):
+            slopes.append(light([own + by], amount) - light([own - by], amount))
+    # From one spot to the next one around the middle.
+    around = np.argsort(np.unwrap(np.arctan2(*(places - 19.6).T) % (2 * np.pi)))
+    chain, amounts = places[around], spots["light"][around]
+    after = np.roll(np.arange(len(chain)), -1)[: len(chain) if is_closed else -1]
+    before = np.arange(len(after))
+    blunt = light((chain[before] + chain[after]) / 2, (amounts[before] + amounts[after]) / 4)
+    ends = 1.5 * chain[[0, -1]] - 0.5 * chain[[1, -2]]
+    whole = blunt if is_closed else blunt + light(ends, amounts[[0, -1]] / 4)
+    data = image.ravel()[near] * how.scale + how.shift
+    for name, ridge in (("blunt_ridge", blunt), ("ridge", whole)):
+        weighted = np.array(slopes) / mean
+        across = weighted @ ridge
+        own = ridge @ (ridge / mean) - across @ np.linalg.solve(
+            weighted @ np.transpose(slopes), across
+        )
+        likelier = ridge @ ((data - mean) / mean) - own / 2
+        np.testing.assert_allclose(spots[name].sum(), likelier, rtol=0.05, err_msg=name)
+        assert likelier < -5  # of spots that are no ridge
+
+
+@pytest.mark.parametrize("radius", [4, 6, 10])
+def test_rings_are_no_groups_of_spots(radius):
+    y, x = np.mgrid[:64, :64] - 31.7
+    light = 80 * np.exp(-((np.hypot(y, x) - radius) ** 2) / (2 * SIGMA**2))
+    movie = np.random.default_rng(42).poisson(20 + light, (20, 64, 64)).astype(np.uint16)
+    single, auto = (
+        localize(movie, sigma=SIGMA, neighbours=one, backend="cpu") for one in ("exclude", "auto")
+    )
+    assert auto.good.sum() <= single.good.sum() + 8
 
 
 @pytest.mark.parametrize("apart", [1.5, 2.0, 2.5])

@@ -12,7 +12,7 @@ from scipy.special import erf
 
 from napari_spotfit import Camera, Flag, Settings, SpotFits, fit_at, localize, localize_iter
 from napari_spotfit.engine import joint
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.images import frames as frames_module

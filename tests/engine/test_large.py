@@ -9,7 +9,7 @@ from cpu_fits import fit_rois as on_cpu
 from same_fits import assert_same
 
 from napari_spotfit import Fitter, Flag, Settings, StopCondition, fit_at
-from napari_spotfit.engine.block import Block
+from napari_spotfit.engine.backend import Block
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.images.pixel_calibration import Planes

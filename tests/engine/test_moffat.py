@@ -8,7 +8,7 @@ import reference
 from reference import Kind
 
 from napari_spotfit import Profile, fit_spots
-from napari_spotfit.engine.quality.verdicts import mean_sigma
+from napari_spotfit.engine.verdicts import mean_sigma
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MOFFAT
 

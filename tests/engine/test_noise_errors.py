@@ -242,7 +242,7 @@ def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
     def measured(*_):
         raise AssertionError("measured")
 
-    monkeypatch.setattr("napari_spotfit.estimation.estimates.measured_noise", measured)
+    monkeypatch.setattr("napari_spotfit.estimation.image_estimates.measured_noise", measured)
     movie, places = isolated(CAMERAS["counts"], frames=1)
     assert localize(movie, noise=NOISE).settings.noise == NOISE
     known = localize(movie, gain=2.0, offset=100.0, variance=9.0, emccd=True, noise=NOISE)

@@ -19,7 +19,7 @@ from napari_spotfit import (
     fit_spots,
     localize,
 )
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu import block_fits as cpu_block_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.cuda import block_fits

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu.block_fits import CpuFitter
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.engine.rois import scatter_rows
+from napari_spotfit.engine.positions import scatter_rows
 from napari_spotfit.models.profiles import MODELS
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -17,7 +17,7 @@ from napari_spotfit import (
     simulate_movie,
 )
 from napari_spotfit.engine import select, threads
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET
 from napari_spotfit.engine.cuda import devices
 from napari_spotfit.engine.fit_job import FitJob

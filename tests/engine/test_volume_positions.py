@@ -17,12 +17,12 @@ from napari_spotfit import (
     fit_at,
     fit_spots,
 )
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu import block_fits as cpu_block_fits
 from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.cuda import block_fits
 from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.engine.rois import excluded_pixels
+from napari_spotfit.engine.positions import excluded_pixels
 from napari_spotfit.images.pixel_calibration import PixelCalibration
 from napari_spotfit.models.profiles import GAUSSIAN_3D
 

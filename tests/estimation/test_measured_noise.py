@@ -7,9 +7,9 @@ import pytest
 from scenes import filtered_by_scipy, movie_of, scattered
 from scipy.ndimage import gaussian_filter
 
+from napari_spotfit.engine import bands
 from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.detection import bands
 from napari_spotfit.engine.kernel_arguments import address
 from napari_spotfit.estimation.measured_noise import _mirrored, measure_noise
 from napari_spotfit.settings.settings import Settings

@@ -17,7 +17,7 @@ from napari_spotfit import (
     noise_model,
     simulate_movie,
 )
-from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.engine.detection_settings import score_for
 from napari_spotfit.images.frames import HeldFrame
 from napari_spotfit.localization.detect_spots import peak_heights, peak_near
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu.block_fits import CpuFitter
 from napari_spotfit.engine.cpu.layouts import HOT_PIXEL, PADDING_PIXEL, SATURATED_PIXEL
 from napari_spotfit.engine.cpu.library import load

@@ -7,8 +7,8 @@ from scipy.optimize import least_squares
 
 from napari_spotfit.engine.backend import Load
 from napari_spotfit.engine.cpu.backend import Cpu
-from napari_spotfit.engine.groups import POSITION, link_positions
-from napari_spotfit.engine.quality.flags import Flag
+from napari_spotfit.engine.flags import Flag
+from napari_spotfit.engine.positions import POSITION, link_positions
 
 SIGMA, BACKGROUND, PHOTONS = 1.3, 20.0, 6000.0
 #: How far apart spots are fitted together, and how many at most; the share of the brightest one's

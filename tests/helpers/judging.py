@@ -19,7 +19,7 @@ from napari_spotfit.engine.cpu.layouts import (
 )
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.kernel_arguments import address, shape_of_roi
-from napari_spotfit.engine.quality.verdicts import ImageVerdicts
+from napari_spotfit.engine.verdicts import ImageVerdicts
 
 
 class Origin(NamedTuple):

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from checkout import ROOT
 
-from napari_spotfit.engine.cuda import fit, lattice
+from napari_spotfit.engine.cuda import fit
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 from napari_spotfit.engine.kernel_arguments import Results
 
@@ -99,7 +99,7 @@ def psf_on_host(psf, roi_shape):
         own[...] = array
         return own
 
-    return lattice.laid_out(psf, roi_shape, aligned)
+    return fit.lay_out_psf(psf, roi_shape, aligned)
 
 
 @cache

@@ -10,9 +10,9 @@ from scipy.spatial import cKDTree
 from scipy.special import erf
 
 from napari_spotfit import NoiseModel, Settings
+from napari_spotfit.engine import bands
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.detection import bands
-from napari_spotfit.engine.detection.detection_settings import (
+from napari_spotfit.engine.detection_settings import (
     detection_source,
     make_detection_settings,
 )

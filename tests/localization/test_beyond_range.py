@@ -22,8 +22,8 @@ from napari_spotfit import (
 )
 from napari_spotfit.engine.cpu.layouts import FittedSpot
 from napari_spotfit.engine.cuda.roi_kernels import flags_by_surroundings
-from napari_spotfit.engine.quality.flags import NOT_GOOD
-from napari_spotfit.engine.quality.verdicts import verdict_settings
+from napari_spotfit.engine.flags import NOT_GOOD
+from napari_spotfit.engine.verdicts import verdict_settings
 
 LENS = {"astigmatism": 0.1}
 KNOWN = {"estimator": "mle", "gain": 1.0, "offset": 100.0, "backend": "cpu"}

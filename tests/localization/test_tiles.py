@@ -14,17 +14,17 @@ from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
 from napari_spotfit.engine.backend import BackendFallbackWarning
-from napari_spotfit.engine.detection.candidates import merge_plateaus
-from napari_spotfit.engine.detection.detection_settings import MAXIMUM
+from napari_spotfit.engine.candidates import merge_plateaus
+from napari_spotfit.engine.detection_settings import MAXIMUM
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.arrays import native_type
-from napari_spotfit.images.large_frames import ChunkCache
 from napari_spotfit.images.pixel_calibration import detection_calibration
 from napari_spotfit.images.reading import row_tiles
 from napari_spotfit.localization import plan
+from napari_spotfit.localization.chunks import ChunkCache
 
 #: A shape that is processed in several blocks.
 SHAPE = (2300, 300)

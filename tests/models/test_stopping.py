@@ -8,7 +8,7 @@ import pytest
 from checkout import ROOT
 
 from napari_spotfit import StopCondition
-from napari_spotfit.models.stopping import ROUNDING
+from napari_spotfit.models.estimators import ROUNDING
 
 KERNELS = (ROOT / "kernels" / "stopping.h").read_text(encoding="utf-8")
 

@@ -35,8 +35,7 @@ from napari_spotfit.models.profiles import (
     Profile,
     VolumeModelName,
 )
-from napari_spotfit.settings.bounds import bounds_of
-from napari_spotfit.settings.optics import expected_widths
+from napari_spotfit.settings.bounds import bounds_of, expected_widths
 from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.settings import parameters
 from napari_spotfit.settings.validation import words_of

@@ -27,8 +27,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.models.astigmatism import AstigmatismCalibration
 from napari_spotfit.models.calibration import Curve
-from napari_spotfit.tracking.displacement import Health
-from napari_spotfit.tracking.heights import Heights
+from napari_spotfit.tracking.displacement import Health, Heights
 
 RATE = 50.0
 KNOWN = {"gain": 1.0, "offset": 100.0, "backend": "cpu", "threads": 1}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import Settings, simulate_movie
-from napari_spotfit.engine.quality.flags import Flag
+from napari_spotfit.engine.flags import Flag
 from napari_spotfit.widgets.fitting.job import advice
 from napari_spotfit.widgets.layers.appearance import is_marked
 

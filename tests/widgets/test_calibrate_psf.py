@@ -33,7 +33,7 @@ def widget(viewer, layers):
     widget = CalibratePsf(viewer)
     viewer.window.add_dock_widget(widget, name=CalibratePsf.title)
     widget.stack.layer = viewer.layers["astigmatic beads"]
-    widget.offset.value = 100
+    widget.known["offset"].value = 100
     widget.roi_size.value = 13
     yield widget
     KNOWN.by_name.clear()
@@ -149,18 +149,24 @@ def test_a_file_is_chosen(qtbot, tmp_path):
 def test_widths_of_beads_are_shown_beside_theory(widget, viewer, qtbot, press, tmp_path):
     beads, _ = simulate_beads(range(-1000, 1001, 100), count=9, seed=1)
     widget.stack.layer = viewer.add_image(beads, name="plain beads")
-    widget.dz.value, widget.aperture.value, widget.wave.value = 100, 1.4, 670
+    widget.dz.value = 100
+    widget.known.put({"numerical_aperture": 1.4, "wavelength": 670.0})
     press(widget.quality_button)
-    qtbot.waitUntil(lambda: widget.quality.quality is not None and not widget._widths.busy)
+    qtbot.waitUntil(lambda: widget.quality.quality is not None and not widget._latest.busy)
     page = widget.quality
     assert widget.pages.currentWidget() is page
     assert "x 22" in page.status.text()
     assert "(theory 228)" in page.status.text()
     x, _ = page.dots.getData()
     assert len(x) == page.quality.beads.used.sum() == 9
+    rows = page.table.model()
+    assert rows.rowCount() == len(page.quality.beads)
+    assert rows.headerData(2, Qt.Orientation.Horizontal) == "fwhm_x [nm]"
+    assert float(rows.index(0, 2).data()) == pytest.approx(page.quality.beads.fwhm_x[0], abs=0.1)
     page.axis.setCurrentIndex(2)
     assert np.array(page.dots.data["data"], float) == pytest.approx(600, abs=30)
-    page.save(tmp_path / "widths")
+    page.export.save_to(tmp_path / "widths.csv")
+    qtbot.waitUntil(lambda: f"{len(page.quality.beads)} beads saved" in page.status.text())
     table = pd.read_csv(tmp_path / "widths.csv")
     used = table[table.used]
     assert used.fwhm_z.to_numpy() == pytest.approx(used.theory_z.to_numpy(), rel=0.05)

@@ -254,6 +254,7 @@ def test_one_of_a_unit_is_singular(unit, one, two, qtbot, typed):
     qtbot.addWidget(box)
     box.put(2)
     assert box.text() == two
+    assert NumberBox(parameter, value=1).text() == one
     assert typed(box, "1") == 1
     assert box.text() == one
     box.show_number(2)

@@ -16,8 +16,8 @@ from qtpy.QtGui import QPolygonF
 
 from napari_spotfit import Flag, StopCondition
 from napari_spotfit.analysis.filters import Filters, Gate, read_filters, write_filters
-from napari_spotfit.engine.quality.flags import RULES, flags_of
-from napari_spotfit.models.stopping import STOP_NAMES
+from napari_spotfit.engine.flags import RULES, flags_of
+from napari_spotfit.models.estimators import STOP_NAMES
 from napari_spotfit.results.numbers import PixelSize, Units
 
 FEATURES = ["sigma", "photons", "y"]

@@ -12,6 +12,7 @@ from spot_table import dock, texts
 from napari_spotfit import fit_at, load_fits, localize, to_points_layer
 from napari_spotfit.localization import fit_at as fit_at_module
 from napari_spotfit.localization import plan
+from napari_spotfit.widgets.layers.appearance import Look
 from napari_spotfit.widgets.layers.history import clear_fit_values, history_of
 from napari_spotfit.widgets.layers.maps import LayerMaps
 from napari_spotfit.widgets.layers.points import fits_of_features
@@ -67,7 +68,7 @@ def test_a_spot_that_is_fitted_again_leaves_its_group(viewer, fits, movie):
     layer = viewer.add_layer(to_points_layer(fits))
     row = int(np.flatnonzero(fits.group_size == 2)[0])
     again = fit_at(movie, fits.points()[[row]], roi_size=7, sigma=SIGMA)
-    new = arguments(again, "", "viridis", LayerMaps())
+    new = arguments(again, Look(), LayerMaps())
     assert not {"group", "group_size"} & {*new["features"]}
     put_row(layer, row, Row.of(layer, row).refitted(new), history_of(viewer))
     expected = fits.group.astype(float)

@@ -10,7 +10,7 @@ from inspector import docked, go_to, note, shows
 from qtpy.QtCore import Qt
 
 from napari_spotfit import Camera, localize
-from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.engine.detection_settings import score_for
 from napari_spotfit.localization.detect_spots import peak_heights
 
 #: Milliseconds, on a busy machine.

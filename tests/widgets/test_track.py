@@ -42,7 +42,7 @@ def test_the_simulated_microscope_is_held_only_once_it_is_armed(widget, qtbot, p
     source = widget._source
     qtbot.waitUntil(lambda: len(drawn(widget)) > 40)
     assert not source.controller.armed
-    assert not source.scope.stage.place(1e9).any()
+    assert not source.controller._stage.place(1e9).any()
     assert widget._viewer.layers["camera"].data.shape == (256, 256)
     press(widget.arm_button)
     qtbot.waitUntil(lambda: "Stage: moved" in widget.status.text())
@@ -375,7 +375,7 @@ def test_z_is_tracked_and_held_with_a_calibration(widget, qtbot, press, monkeypa
     assert np.isfinite(widget.seen.z).all()
     press(widget.arm_button)
     qtbot.waitUntil(lambda: "Stage: moved" in widget.status.text())
-    qtbot.waitUntil(lambda: widget._source.scope.stage.place(1e9)[2] != 0)
+    qtbot.waitUntil(lambda: widget._source.controller._stage.place(1e9)[2] != 0)
     press(widget.start_button)
     qtbot.waitUntil(lambda: not widget.running)
     table = widget._named().table

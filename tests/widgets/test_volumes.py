@@ -9,7 +9,7 @@ from hand import SHIFT
 from scipy.spatial import cKDTree
 
 from napari_spotfit import fit_layer
-from napari_spotfit.settings.optics import expected_widths
+from napari_spotfit.settings.bounds import expected_widths
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.settings_menu import Fit, fit_as_python
 from napari_spotfit.widgets.layers.images import VOLUME

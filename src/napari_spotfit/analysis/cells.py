@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..models.columns import CHANNEL
 from ..results.spot_fits import SpotFits
 from .labels import COUNTED, per_label, table_of_labels
-from .pairing import of_one_channel, split_channels
+from .linking import of_one_channel, split_channels
 from .pairs import SpotPairs, pair_spots
 from .summary import check_columns
 

@@ -12,7 +12,7 @@ from ..files.table import Step
 from ..models.bounds import whole
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits, on_host
-from .tracks import movies_of
+from .linking import movies_of
 
 if TYPE_CHECKING:
     import pandas as pd

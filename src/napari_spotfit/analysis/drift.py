@@ -24,8 +24,8 @@ from ..models.columns import PLANES, TRACK
 from ..results.fit_parts import FitParts, refuse_parts
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
+from .linking import frames_of, leading_axes
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
-from .tracks import frames_of, leading_axes
 
 if TYPE_CHECKING:
     import pandas as pd

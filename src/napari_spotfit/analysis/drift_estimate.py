@@ -13,16 +13,13 @@ from ..engine import threads
 from ..models.columns import STDERR
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
-from .cross_correlation import correlated_drift
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
-from .event_columns import event_means
-from .event_links import link_events
-from .field import in_field, taken
-from .overlap import WINDOW, refined_drift, start_drift, without_drift
-from .pairing import of_one_channel
+from .events import event_means, link_events
+from .linking import frames_of, of_one_channel
+from .overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .shifts import spans
-from .tracks import frames_of
+from .summary import in_field, taken
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.quality.flags import NOT_GOOD, RULES, Flag
+from ..engine.flags import NOT_GOOD, RULES, Flag
 from ..files.table import UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import STOP
-from ..models.stopping import STOP_NAMES, StopCondition
+from ..models.estimators import STOP_NAMES, StopCondition
 from ..results.numbers import Units
 from ..untrusted import named
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .pairing import Floats, Integers
+from .linking import Floats, Integers
 
 #: Rotations and magnifications to try.
 _ROTATIONS, _SCALES = np.radians(np.arange(-10.0, 11.0, 2.0)), np.arange(0.91, 1.1, 0.03)

@@ -14,9 +14,8 @@ from ..files.table import Step
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
 from ..results.spot_fits import SpotFits
-from .event_columns import joined_columns, truncated_events
-from .event_links import Links, link_events
-from .tracks import frames_of
+from .events import Links, joined_columns, link_events, truncated_events
+from .linking import frames_of
 
 Integers = NDArray[np.int64]
 

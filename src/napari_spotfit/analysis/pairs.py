@@ -14,11 +14,11 @@ from ..engine import threads
 from ..models.columns import IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
 from .labels import label_spots, sizes_and_planes
-from .pairing import (
+from .linking import (
     ALONE,
     Floats,
     Integers,
-    frames_of,
+    common_frames,
     in_order,
     of_one_channel,
     partners,
@@ -166,7 +166,7 @@ def pair_spots(
     region = _region(channels, labels, to_labels, shape, scale if "z" in axes else None)
     one, other = threads.pool().map(
         lambda fits, frame: _channel(fits, frame, region, axes, radius, scale),
-        channels, frames_of(*channels),
+        channels, common_frames(*channels),
     )  # fmt: skip
     found = partners(one.places, other.places, one.unit, other.unit, radius)
     paired = np.flatnonzero(found != ALONE)

@@ -18,8 +18,8 @@ from ..models.columns import IN_PLANE, REGISTERED, STDERR
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
+from .linking import Floats, common_frames, of_one_channel
 from .matching import Fit, Matches, Model, Spots, find_matches
-from .pairing import Floats, frames_of, of_one_channel
 
 Kind = Literal["translation", "affine", "polynomial"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -292,7 +292,7 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
     degree = _KINDS.index(model)
     channels = [of_one_channel(fits) for fits in (a, b)]
     spots = [
-        _spots(fits, frame) for fits, frame in zip(channels, frames_of(*channels), strict=True)
+        _spots(fits, frame) for fits, frame in zip(channels, common_frames(*channels), strict=True)
     ]
     least = (degree + 1) * (degree + 2) // 2 + 3
     for name, one in zip("ab", spots, strict=True):

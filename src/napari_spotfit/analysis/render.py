@@ -20,7 +20,7 @@ from ..models.columns import IN_PLANE, PLANES, STDERR
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
-    from ..engine.cuda.rendering import GpuIndex
+    from ..engine.cell_index import GpuIndex
 
 #: Widths above this many times their median count as that, or one bad fit would be a cloud.
 _MOST_MEDIANS = 10.0
@@ -367,7 +367,7 @@ def _on_gpu(index: SpotIndex, backend: str) -> SpotIndex | GpuIndex:
         if backend == "cuda":
             raise
         return index
-    from ..engine.cuda.rendering import GpuIndex
+    from ..engine.cell_index import GpuIndex
 
     try:
         return GpuIndex(index)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.quality.flags import NOT_GOOD, RULES, main_reasons, thousands
+from ..engine.flags import NOT_GOOD, RULES, main_reasons, thousands
 from ..files.writing import unfinished
 from ..images.channels import NO_MAPS, channel_of
 from ..images.files.opening import opened
@@ -25,7 +25,7 @@ from ..settings.settings import parameters
 from ..version import __version__
 from .drift import fiducial_drift
 from .drift_estimate import estimate_drift
-from .nena import nena
+from .precision import nena
 from .render import render
 from .summary import per_frame, summarize
 

@@ -15,9 +15,8 @@ from ..models.columns import CHANNEL, IN_PLANE, STOP
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
-from .field import in_field
-from .pairing import of_one_channel
-from .tracks import frames_of
+from .linking import frames_of, of_one_channel
+from .summary import in_field
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..models.columns import TRACK
-from .tracks import NO_TRACK
+from .linking import NO_TRACK
 
 Floats = NDArray[np.float64]
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, Positions
 from ..engine.depth import apparent_places
 from ..engine.fit_job import FitJob
-from ..engine.quality.verdicts import mean_sigma
-from ..engine.rois import ExcludedPixels, excluded_pixels
-from ..estimation.estimates import without_map
-from ..models.stopping import ROUNDING
+from ..engine.positions import ExcludedPixels, excluded_pixels
+from ..engine.verdicts import mean_sigma
+from ..estimation.image_estimates import without_map
+from ..models.estimators import ROUNDING
 from ..settings.options import settings_from
 from ..settings.settings import Settings
 

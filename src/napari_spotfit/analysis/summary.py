@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..images.frames import FrameSelection, indices_along
-from ..models.columns import AXES, GROUP, GROUP_SIZE, STDERR, describe
+from ..models.columns import AXES, GROUP, GROUP_SIZE, IN_PLANE, STDERR, describe
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 _FWHM = math.sqrt(8 * math.log(2))
 #: Percentiles between which most fits lie.
 _PERCENTILES = (5.0, 95.0)
+Integers = NDArray[np.int64]
+
+#: Quantiles between which the field is.
+_FIELD = (0.01, 0.99)
 
 
 def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFrame:
@@ -272,3 +277,44 @@ def summarize_groups(fits: SpotFits) -> pd.DataFrame:
     table["count"] = np.bincount(row, minlength=len(groups))
     table |= {"photons": total, "photons_over_single": total / single}
     return pd.DataFrame(table)
+
+
+def in_field(columns: Mapping[str, NDArray[Any]], rows: Integers) -> Integers:
+    """Return rows without those far from the field of all others, and warn of them.
+
+    The field is that of 98 % of the rows, and as much around it.
+    """
+    if not len(rows):
+        return rows
+    places = [taken(columns[axis], rows) for axis in IN_PLANE]
+    if all(map(_fills_its_thirds, places)):
+        return rows
+    low, high = np.quantile(places, _FIELD, axis=1)[..., np.newaxis]
+    margin = (high - low).max()
+    outside = ((places < low - margin) | (places > high + margin)).any(axis=0)
+    if margin > 0 and outside.any():
+        warn_caller(
+            f"{np.count_nonzero(outside)} of {len(rows)} fits are far outside of the field of all "
+            "others, and left out"
+        )
+        rows = np.compress(~outside, rows)
+    return rows
+
+
+def taken(values: NDArray[Any], rows: Integers) -> NDArray[Any]:
+    """Return the values of rows that rise; the values themselves if these are all."""
+    return values if len(rows) == len(values) else values[rows]
+
+
+def _fills_its_thirds(places: NDArray[Any]) -> bool:
+    """Whether each outer third of positions has enough that none is far from the field.
+
+    Both quantiles are in these thirds then, and so no farther from the ends than from each other.
+    That is found much sooner than the quantiles are.
+    """
+    low, high = float(places.min()), float(places.max())
+    third, least = (high - low) / 3, _FIELD[0] * len(places) + 2
+    return bool(
+        np.count_nonzero(places < low + third) > least
+        and np.count_nonzero(places > high - third) > least
+    )

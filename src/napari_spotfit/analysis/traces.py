@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.quality.flags import Flag, good
+from ..engine.flags import Flag, good
 from ..estimation.psf_width import estimate_sigma
 from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..analysis.cells import table_of_cells
-from ..analysis.pairing import of_one_channel, split_channels
+from ..analysis.linking import of_one_channel, split_channels
 from ..analysis.pairs import SpotPairs, pair_spots
 from ..analysis.registration import ChannelRegistration
 from ..files.table import as_text
@@ -20,8 +20,7 @@ from ..images.files.opening import open_image
 from ..results.saving import load_fits
 from ..results.spot_fits import SpotFits
 from .masks import open_mask
-from .outcome import DONE, FAILED, KEPT, Outcome
-from .request import Batch, batch_tables, images_of
+from .request import DONE, FAILED, KEPT, Batch, Outcome, batch_tables, images_of
 from .run import Report, run_batch
 
 if TYPE_CHECKING:

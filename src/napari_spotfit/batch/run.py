@@ -31,8 +31,21 @@ from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from ..workers import Workers
 from .masks import Cells, cells_path, mask_of, open_cells
-from .outcome import DONE, FAILED, RUNNING, STOPPED, CompletedTables, Outcome, collected_warnings
-from .request import ENDING, Batch, batch_tables, data_set_warnings, image_files, images_of
+from .request import (
+    DONE,
+    ENDING,
+    FAILED,
+    RUNNING,
+    STOPPED,
+    Batch,
+    CompletedTables,
+    Outcome,
+    batch_tables,
+    collected_warnings,
+    data_set_warnings,
+    image_files,
+    images_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

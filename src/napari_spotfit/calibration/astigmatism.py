@@ -17,9 +17,10 @@ from ..models.astigmatism import AstigmatismCalibration, Bead, Level, Quality
 from ..models.calibration import Calibration, Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
 from ..settings.settings import Settings
-from .alignment import FEW, WIDTHS, Alignment, no_beads, wobble_of
-from .beads import LEAST_PLANES, BeadFits, checked_heights, checked_stack, fit_beads, warn_one_sided
+from .bead_fits import BeadFits, fit_beads
+from .bead_stack import LEAST_PLANES, checked_heights, checked_stack, warn_one_sided
 from .curves import smooth_curve
+from .heights import FEW, WIDTHS, Alignment, no_beads, wobble_of
 
 Array = NDArray[np.float64]
 
@@ -250,7 +251,10 @@ def _quality(found: Alignment, errors: Array, stderr: Array) -> Quality:
 
 
 def _check_order(fits: BeadFits) -> None:
-    """Check that widths do not jump from plane to plane."""
+    """Check that widths do not jump from plane to plane.
+
+    Planes of dim beads, and several coarse sweeps, do not show it.
+    """
     turns = []
     for bead in fits.numbers:
         widths = [fits.columns[name][bead] for name in WIDTHS]

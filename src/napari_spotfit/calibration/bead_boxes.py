@@ -15,7 +15,7 @@ from ..localization.detect_spots import detect_spots
 from ..localization.fit_at import checked_places
 from ..models.measured_psf import PsfBead
 from ..settings.settings import Settings
-from .beads import cut_off, why_left_out
+from .bead_stack import cut_off, why_left_out
 
 Array = NDArray[np.float64]
 
@@ -167,9 +167,9 @@ def _reasons(
     """Return why each bead is left out; nothing for those that are used."""
     if not len(middle):
         return []
-    usual = float(np.nanmedian(photons)) if inside.any() else 1.0
-    # Neither specks nor a few bright ones say how high beads are.
-    height = _usual(heights, np.minimum(photons, usual * _RATIO))
+    # Neither specks nor a few bright ones say how high beads are, and how much light they have.
+    light = np.minimum(photons, _RATIO * float(np.nanmedian(photons)) if inside.any() else 1.0)
+    height, usual = _usual(heights, light), _usual(photons, light)
     half, reasons = side // 2, []
     cut = cut_off(
         [
@@ -189,18 +189,18 @@ def _reasons(
             reason = f"overlapping: another bead is {apart[near].min()} px away, within {side} px"
         elif not usual / _RATIO <= photons[i] <= usual * _RATIO:
             kind = "bright" if photons[i] > usual else "dim"
-            reason = f"{kind}: {photons[i] / usual:.2g} times as much light as the median bead"
+            reason = f"{kind}: {photons[i] / usual:.2g} times as much light as the usual bead"
         else:
             reason = ""
         reasons.append(reason)
     return reasons
 
 
-def _usual(heights: Array, photons: Array) -> float:
-    """Return the height that half of the light is in beads above."""
-    order = np.argsort(heights)
+def _usual(values: Array, photons: Array) -> float:
+    """Return the value that half of the light is in beads above."""
+    order = np.argsort(values)
     light = np.cumsum(np.nan_to_num(np.maximum(photons, 0))[order])
-    return float(heights[order][np.searchsorted(light, light[-1] / 2)])
+    return float(values[order][np.searchsorted(light, light[-1] / 2)])
 
 
 def _none_left(reasons: list[str], places: NDArray[np.int64], side: int) -> str:

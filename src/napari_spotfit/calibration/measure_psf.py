@@ -23,9 +23,9 @@ from ..models.measured_psf import (
     share_mirrored,
 )
 from ..settings.settings import Settings
-from .align import align, moved, outliers
 from .bead_boxes import BeadBoxes, cut_beads
-from .beads import checked_heights, checked_stack, warn_one_sided
+from .bead_stack import checked_heights, checked_stack, warn_one_sided
+from .registration import align, moved, outliers
 
 Array = NDArray[np.float64]
 
@@ -45,6 +45,10 @@ _CENTRAL = 3
 _TELLING = 0.05
 #: A dim spot, and the share of such spots in another plane that is warned of.
 _PHOTONS, _BACKGROUND, _MIRRORED = 500, 10, 0.05
+#: Beads are far from the others by this part of the planes, with this part of the light at most.
+_FAR, _LITTLE = 0.25, 0.4
+#: The part of the range by which z of beads is off where it is lost.
+_LOST = 0.1
 _SMOOTHINGS = np.logspace(-4, 6, 61)
 
 
@@ -132,15 +136,16 @@ def calibrate_psf(
     count, light = len(registered.shifts), registered.weights.sum()
     below, above = sharpest * psf.nm_per_plane, (len(registered.mean) - 1) * psf.nm_per_plane
     warn_one_sided(-below, above - below)
-    _warn(psf, count, _drift_of(registered.mean))
-    return replace(
+    psf = replace(
         psf, bead_count=np.full(len(registered.mean), count),
         bead_photons=light * psf.voxels.sum(axis=(1, 2)), z_bias=bias, z_scatter=scatter,
         beads=tuple(registered.beads),
     )  # fmt: skip
+    _warn(psf, count, _drift_of(registered.mean), registered.first)
+    return psf
 
 
-def _warn(psf: MeasuredPsf, count: int, drift: float) -> None:
+def _warn(psf: MeasuredPsf, count: int, drift: float, first: int) -> None:
     """Warn the caller of what makes z wrong, or its error unknown."""
     if count < _FEW:
         warn_caller(
@@ -152,6 +157,8 @@ def _warn(psf: MeasuredPsf, count: int, drift: float) -> None:
             f"all beads move together by {drift:.1f} px through the stack. It is taken for the "
             "shape of the PSF; if the stage drifted, record the stack again"
         )
+    if psf.z_bias is not None and _warn_of_ends(psf, first):
+        return
     mirrored = share_mirrored(psf, _PHOTONS, _BACKGROUND)
     if mirrored > _MIRRORED:
         warn_caller(
@@ -160,6 +167,25 @@ def _warn(psf: MeasuredPsf, count: int, drift: float) -> None:
             "side, and no flag shows it. Use a cylindrical lens or an engineered PSF, or a stack "
             "and a sample that lie on one side of the focus"
         )
+
+
+def _warn_of_ends(psf: MeasuredPsf, first: int) -> bool:
+    """Warn the caller if beads are not given their z at the ends of the stack, and only there."""
+    assert psf.z_bias is not None
+    assert psf.z_scatter is not None
+    error = np.hypot(psf.z_bias, psf.z_scatter)
+    lost = np.flatnonzero(error > _LOST * (psf.range[1] - psf.range[0]))
+    low = int(lost[lost < psf.plane].max(initial=-1)) + 1
+    high = int(lost[lost > psf.plane].min(initial=len(error)))
+    if not len(lost) or high - low < len(error) / 2:
+        return False
+    warn_caller(
+        f"far from the focus, z is lost: in plane {first + int(np.nanargmax(error))}, that of the "
+        f"beads themselves is off by {np.nanmax(error):.0f} nm by the PSF of the others. Give the "
+        f"planes between, stack[{first + low}:{first + high}], or beads with more light and a "
+        "larger roi_size"
+    )
+    return True
 
 
 def _drift_of(mean: NDArray[Any]) -> float:
@@ -213,27 +239,50 @@ def _registered(cut: BeadBoxes, step: float) -> _Registered:
     """Register beads and leave out those that differ from the others."""
     shifts = align(cut.boxes)
     weights = cut.boxes.sum(axis=(2, 3)).max(axis=1).astype(float)
-    aligned = np.stack([moved(box, shift) for box, shift in zip(cut.boxes, shifts, strict=True)])
-    planes = cut.boxes.shape[1]
-    first = max(math.ceil(-shifts[:, 0].min()), 0)
-    last = min(math.floor(planes - 1 - shifts[:, 0].max()), planes - 1)
-    if last - first + 1 < LEAST_PLANES + 1:
-        raise ValueError(
-            f"the beads are at heights that differ by {np.ptp(shifts[:, 0]):.0f} of {planes} "
-            "planes: too few planes are common to all. Level the sample, record a longer stack, or "
-            "choose a part of the image"
-        )
-    aligned = aligned[:, first : last + 1]
-    out = outliers(aligned, weights)
+    moved_boxes = np.stack(
+        [moved(box, shift) for box, shift in zip(cut.boxes, shifts, strict=True)]
+    )
+    far = _far(shifts[:, 0], weights, cut.boxes.shape[1])
+    out, before = far.copy(), None
+    # Those that are left out may have left few planes to all.
+    while before != (planes := _common_planes(shifts[~out, 0], cut.boxes.shape[1])):
+        first, last = before = planes
+        aligned = moved_boxes[:, first : last + 1]
+        out[~out] = outliers(aligned[~out], weights[~out])
     beads = list(cut.beads)
-    for i, shift, is_out in zip(cut.used, shifts, out, strict=True):
+    for i, shift, is_out, is_far in zip(cut.used, shifts, out, far, strict=True):
         beads[i] = beads[i]._replace(z=step * float(shift[0]))
         if is_out:
             reason = "another shape than the other beads have"
+            if is_far:
+                reason = "at another height: it has few planes in common with the others"
             beads[i] = beads[i]._replace(used=False, reason=reason)
     kept = np.flatnonzero(~out)
     mean = aligned[kept].sum(axis=0) / weights[kept].sum()
     return _Registered(beads, kept, shifts[kept], weights[kept], aligned[kept], mean, first)
+
+
+def _far(shifts: Array, light: Array, planes: int) -> NDArray[np.bool_]:
+    """Return which beads are so far from where most of the light is that few planes are common."""
+    order = np.argsort(shifts)
+    total = np.cumsum(light[order])
+    middle = shifts[order][np.searchsorted(total, total[-1] / 2)]
+    far: NDArray[np.bool_] = np.abs(shifts - middle) > _FAR * planes
+    # A sample that is not level is another matter.
+    return far if light[far].sum() < _LITTLE * light.sum() else np.zeros(len(far), bool)
+
+
+def _common_planes(shifts: Array, planes: int) -> tuple[int, int]:
+    """Return the first and the last plane that beads of such shifts along z have in common."""
+    first = max(math.ceil(-shifts.min()), 0)
+    last = min(math.floor(planes - 1 - shifts.max()), planes - 1)
+    if last - first + 1 < LEAST_PLANES + 1:
+        raise ValueError(
+            f"the beads are at heights that differ by {np.ptp(shifts):.0f} of {planes} planes: too "
+            "few planes are common to all. Level the sample, record a longer stack, or choose a "
+            "part of the image"
+        )
+    return first, last
 
 
 def _focus(mean: Array) -> float:

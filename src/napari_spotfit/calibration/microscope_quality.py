@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.quality.flags import RULES, Flag
+from ..engine.flags import RULES, Flag
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
 from ..localization.fit_at import fit_at
 from ..models.bounds import number
 from ..models.columns import STDERR
 from ..results.spot_fits import SpotFits
-from ..settings.optics import optics_of
+from ..settings.bounds import optics_of
 from ..settings.settings import Settings
 from ..simulate_pupil import simulate_psf
-from .beads import bead_places, checked_stack
+from .bead_fits import bead_places
+from .bead_stack import checked_stack
 
 if TYPE_CHECKING:
     import pandas as pd

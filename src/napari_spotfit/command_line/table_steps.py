@@ -13,10 +13,10 @@ from click.core import ParameterSource
 
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.drift_estimate import estimate_drift
+from ..analysis.linking import link_spots
 from ..analysis.merging import merge_blinks
-from ..analysis.nena import nena
+from ..analysis.precision import nena
 from ..analysis.ring_correlation import fourier_ring_correlation
-from ..analysis.tracks import link_spots
 from ..files.exchange.image_info import ImageInfo, as_pixel_size, image_info_of
 from ..files.formats import read
 from ..files.parts import part_path, read_run

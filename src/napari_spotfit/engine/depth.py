@@ -19,12 +19,11 @@ from ..models.astigmatism import DEPTH_COLUMNS, AstigmatismCalibration
 from ..models.columns import IN_PLANE, STDERR, STOP
 from ..models.profiles import GAUSSIAN_ELLIPTICAL
 from ..settings.settings import Settings
-from .backend import Backend, BlockFitter, Columns
-from .block import Block, Positions
+from .backend import Backend, Block, BlockFitter, Columns, Positions
+from .candidates import Candidates
 from .crowds import Crowds
-from .detection.candidates import Candidates
 from .fit_job import FitJob
-from .quality.verdicts import depth_flags
+from .verdicts import depth_flags
 
 Array = NDArray[np.float64]
 

@@ -15,11 +15,19 @@ from ..caller import warn_caller
 from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
 from ..settings.settings import Settings
-from .backend import Backend, BackendFallbackWarning, BlockFitter, Columns, Unfinished, cuda_errors
-from .block import Block, Positions
+from .backend import (
+    Backend,
+    BackendFallbackWarning,
+    Block,
+    BlockFitter,
+    Columns,
+    Positions,
+    Unfinished,
+    cuda_errors,
+)
+from .candidates import Candidates
 from .crowds import Crowds
 from .cuda.devices import first_line
-from .detection.candidates import Candidates
 from .fit_job import FitJob
 
 Result = TypeVar("Result")

@@ -23,10 +23,10 @@ from ..images.arrays import is_on_device
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, has_shot_noise
+from .bands import WIDTHS, half_kernel, whole_kernel
 from .cpu import layouts
 from .cpu.layouts import ErrorColumns
 from .cpu.library import load
-from .detection.bands import WIDTHS, half_kernel, whole_kernel
 from .kernel_arguments import address
 
 Array = NDArray[np.float64]

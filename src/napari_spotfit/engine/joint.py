@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
-from .backend import Backend, Columns
-from .block import Block, Positions
+from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, by_number, joined, taken
 from .fit_job import FitJob
-from .groups import POSITION, link_positions
+from .flags import Flag
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
-from .joint_shapes import CHAIN, Asked, clusters_of, gain_of_shapes
-from .quality.flags import Flag
+from .positions import POSITION, link_positions
 from .single_fits import OVERLAP, Singles, distances, singles_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
@@ -38,10 +36,12 @@ _WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
 #: Points that make up something extended would rather be wider: by this fraction at least, give or
 #: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.
 _RATHER_WIDER, _ERRORS = 0.08, 3.0
-#: By how many nats a Gaussian of any shape must be likelier than two spots, which have as many
-#: numbers: of 1715 simulated pairs that were found as two, 6 are. The least share of a crowd's
-#: detections that are part of something elongated, and the most spots whose cost counts.
-_LIKELIER, _MANY, _FEW = 3.0, 0.5, 5
+#: By how many nats a ridge must be likelier than two spots, and by how many less for each further
+#: one; less likely it may be where half of a crowd's detections are long by themselves, or spots
+#: are in line and even: their root mean square off it, in σ, half as much with "joint", and their
+#: skewness. And the extent of foci.
+_LIKELIER, _EACH_OF_ANY, _UNLIKELIER, _EACH = 2.5, 2.0, -0.5, 3.0
+_CROOKED, _SKEW, _FOCUS = 0.4, 0.35, 2.6
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -192,6 +192,7 @@ class _Crowds:
         self._is_alone = singles.state & SpotState.OVERLAPS == 0
         self._distance = singles.distance
         self._adds = not job.one_row_per_position
+        self._is_auto = job.settings.neighbours == "auto"
         self._begin()
 
     def _begin(self) -> None:
@@ -217,7 +218,7 @@ class _Crowds:
     def are_as_before(self) -> bool:
         """Whether those to fit are alone, and each is one spot: then their fits stay."""
         candidate = self._fitted["candidate"]
-        is_auto = self._job.settings.neighbours == "auto" and self._adds
+        is_auto = self._is_auto and self._adds
         if not (is_auto and self._is_alone[self._in_crowd].all() and (candidate >= 0).all()):
             return False
         # Nor has one come near another: in the pixels of distances, along x.
@@ -245,9 +246,9 @@ class _Crowds:
             if self._adds:
                 is_blob = self._blobs(candidates, is_fitted, fitted)
                 self._is_blob |= is_blob
-                is_long = self._long(fitted, taken(candidates.points, ~is_fitted))
+                is_long = self._long(fitted)
                 self._is_long |= is_long
-                if self._job.settings.neighbours == "auto":
+                if self._is_auto:
                     # What is no crowd has the fits of single spots.
                     is_none = is_blob | is_long | self._unexplained(fitted)
                     self._in_crowd = self._in_crowd & ~is_none[self._crowd]
@@ -291,7 +292,7 @@ class _Crowds:
     def _fitted_crowds(self) -> NDArray[np.bool_]:
         """Return which crowds are fitted together."""
         is_crowded = self._there.copy()
-        if self._job.settings.neighbours == "auto" or self._job.one_row_per_position:
+        if self._is_auto or self._job.one_row_per_position:
             is_crowded &= ~self._is_alone | self._may_be_two
         found: NDArray[np.bool_] = np.zeros(len(self._frame_of_crowd), np.bool_)
         found[self._crowd[is_crowded]] = True
@@ -392,42 +393,43 @@ class _Crowds:
             asked &= wide < most
         return found
 
-    def _long(self, spots: NDArray[np.void], others: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return which crowds are elongated: Gaussians in place of their spots are likelier.
-
-        Looked at are crowds with as many hidden spots as detected ones, and those of a few
-        detections, half of them long by themselves. ``others`` are the spots that were not fitted.
-        """
-        crowds = len(self._frame_of_crowd)
+    def _long(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which crowds are elongated: a ridge is about as likely as their spots."""
+        crowds, one = len(self._frame_of_crowd), spots["crowd"]
+        if len(self._widths) > len(IN_PLANE) or not len(one):
+            return np.zeros(crowds, np.bool_)
         begun = np.bincount(self._crowd[self._there], minlength=crowds)
-        hidden = np.bincount(spots["crowd"][spots["candidate"] < 0], minlength=crowds)
         is_long = self._there & (self._flags & int(Flag.ELONGATED) != 0)
-        long = np.bincount(self._crowd[is_long], minlength=crowds)
-        is_asked = (hidden > 0) & (hidden >= begun)
-        is_asked |= (2 * long >= begun) & (begun > 1) & (begun <= CHAIN)
-        if len(self._widths) > len(IN_PLANE) or not is_asked.any():
-            return np.zeros(crowds, np.bool_)
-        is_part, is_own = self._there & is_asked[self._crowd], is_asked[spots["crowd"]]
-        others = joined([others, spots[~is_own]])
-        most_are_long = 2 * long >= np.maximum(begun, 1)
-        long_there, here = is_long[is_part], spots[is_own]
-        own = Asked.among(here, self._start[is_part], self._crowd[is_part], long_there, crowds)
-        if not len(own.crowd):
-            return np.zeros(crowds, np.bool_)
-        clusters, chosen, size = clusters_of(
-            here, own, long_there, others, most_are_long[others["crowd"]],
-            self._frame_of_crowd, self._widths, _MEET,
-        )  # fmt: skip
-        gain = gain_of_shapes(
-            self._block, self._fitter.scale, self._widths,
-            self._job.settings.pixel == "integrated", clusters,
-        )  # fmt: skip
-        cost = self._fitter.least_score**2 / 2
-        # Many spots of a cluster are about a Gaussian, too.
-        is_likelier = gain >= _LIKELIER - cost * np.where(size <= _FEW, size - 2, 0)
-        explained = np.bincount(own.crowd[chosen], is_likelier * own.stands_for[chosen], crowds)
-        found: NDArray[np.bool_] = (explained > 0) & (explained >= _MANY * begun)
-        return found
+        most_are_long = 2 * np.bincount(self._crowd[is_long], minlength=crowds) >= begun
+        count = np.bincount(one, minlength=crowds)
+
+        light = np.bincount(one, spots["light"], crowds) + (count == 0)
+
+        def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            found: NDArray[np.float64] = np.bincount(one, spots["light"] * values, crowds) / light
+            return found
+
+        y, x = ((at - mean(at)[one]) / self._widths.max() for at in (spots["y"], spots["x"]))
+        yy, xy, xx = mean(y * y), mean(x * y), mean(x * x)
+        angle, apart = np.arctan2(2 * xy, xx - yy) / 2, np.hypot(xx - yy, 2 * xy)
+        across = yy + xx - apart
+        is_straight = across < 2 * _CROOKED**2
+        along = x * np.cos(angle)[one] + y * np.sin(angle)[one]
+        is_even = abs(mean(along**3)) < _SKEW * mean(along**2) ** 1.5
+        is_focus = (count > 2) & ~is_straight & (yy + xx < _FOCUS**2)
+        ridge, blunt = (np.bincount(one, spots[name], crowds) for name in ("ridge", "blunt_ridge"))
+        # With "joint", spots that are no granule would be lost.
+        is_granule = (across < _CROOKED**2 / 2) & is_even & (count > 2)
+        is_granule |= most_are_long & is_straight
+        if self._is_auto:
+            is_granule |= most_are_long | (is_straight & is_even & (count > 2))
+        found: NDArray[np.bool_] = is_granule & (ridge > _UNLIKELIER - _EACH * (count - 2))
+        found |= (count == 2) & (ridge > _LIKELIER)
+        if self._is_auto:
+            # These have the fits of single spots then, where spots are about as likely, too.
+            bar = _LIKELIER - _EACH_OF_ANY * (count - 2)
+            found |= ((blunt > _LIKELIER) | (ridge > bar)) & ~is_focus
+        return found & (count > 1)
 
     def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which crowds of a volume have a background that no plane explains.

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.columns import STDERR, STOP
-from ..models.stopping import StopCondition
+from ..models.estimators import StopCondition
 from .backend import Columns
 from .fit_job import FitJob
+from .flags import LEAST_ERRORS, Flag
 from .joint_fits import JointFitter
-from .quality.flags import LEAST_ERRORS, Flag
 
 #: How many times the deviance that noise explains that of a blob is.
 BLOB = 1.5

@@ -13,11 +13,10 @@ from ..images.arrays import to_host
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import noise_of
-from .backend import Backend
-from .block import Block
+from .backend import Backend, Block
 from .cpu.layouts import JointFits
 from .crowds import Candidates, Crowds, by_number
-from .detection.detection_settings import score_for
+from .detection_settings import score_for
 from .fit_job import FitJob
 
 #: In units of σ: how far the light of a spot counts; spots that are farther apart than the second

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import STDERR, STOP
-from ..models.stopping import StopCondition
+from ..models.estimators import StopCondition
 from . import threads
-from .backend import Columns
-from .block import Positions
+from .backend import Columns, Positions
 from .cpu.layouts import SingleFits, SpotState
 from .cpu.library import load
 from .fit_job import FitJob
+from .flags import NOT_GOOD, Flag
 from .kernel_arguments import address
-from .quality.flags import NOT_GOOD, Flag
 
 #: In units of σ: spots that are nearer to each other than the first overlap, and how far neighbours
 #: are looked for. Fits of spots together depend on no others that are farther than the third, and

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..engine.quality.flags import Flag
+from ..engine.flags import Flag
 from ..images.arrays import to_host
 from ..models.calibration import Calibration
 from ..models.columns import STDERR

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..engine.detection.detection_settings import NO_NOISE
+from ..engine.detection_settings import NO_NOISE
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of
@@ -24,8 +24,7 @@ from ..models.calibration import Calibration
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
-from .content import dark_spots, stripes, with_stripes
-from .depth_noise import depth_correlation
+from .content import dark_spots, depth_correlation, stripes, with_stripes
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf

@@ -10,13 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Backend, Columns
-from ..engine.block import Block, Positions
+from ..engine.backend import Backend, Block, Columns, Positions
 from ..engine.crowds import SPOT, Candidates
-from ..engine.detection.detection_settings import score_for
+from ..engine.detection_settings import score_for
 from ..engine.fit_job import FitJob
-from ..engine.groups import link_positions
 from ..engine.joint_fits import LINKED, JointFitter
+from ..engine.positions import link_positions
 from ..engine.single_fits import OVERLAP
 
 #: How far apart widths are that are compared, as a fraction, and how many at most.

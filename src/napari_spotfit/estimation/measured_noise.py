@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
+from ..engine.bands import make_bands
 from ..engine.cpu.layouts import DetectionSource
 from ..engine.cpu.library import load
-from ..engine.detection.bands import make_bands
-from ..engine.detection.detection_settings import (
+from ..engine.detection_settings import (
     NO_NOISE,
     detection_source,
     make_detection_settings,
@@ -28,9 +28,11 @@ from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import calm_noise
-from .noise_line import is_usable
+from .denoised import looks_denoised
+from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
+    MOST_SCATTER,
     fine_detail,
     photon_transfer,
     spectral_correlation,
@@ -47,7 +49,6 @@ from .pixel_values import (
     usual_is_lowest,
     value_step,
 )
-from .quantiles import median
 from .second_opinion import hides_noise, looks_raw, second_opinion
 from .second_witness import some_parts
 
@@ -257,6 +258,8 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
         return model
     detail = fine_detail(blocks, model, step)
     is_raw = looks_raw(detail)
+    if is_raw and detail.scatter > MOST_SCATTER and detail.blocks >= _FEW_BLOCKS:
+        is_raw = not looks_denoised(some_parts(frames), step)
     if model.blocks and is_raw:
         middle = _middle_of(frames)
         coarse = _scatter(middle, settings, settings.known_sigma, model)

@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import FILTERED, SIGNIFICANT, NoiseModel
-from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, medians, of_sets
-from .quantiles import median, quantiles
+from .noise_line import (
+    LEAST_LEFT,
+    OF_MEAN,
+    Line,
+    is_usable,
+    line_through,
+    median,
+    medians,
+    of_sets,
+    quantiles,
+)
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
+from .denoised import looks_denoised
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import (
     is_cut_off,
@@ -27,7 +28,14 @@ from .pixel_values import (
     times_enlarged,
     usual_is_lowest,
 )
-from .second_witness import USUAL_SHARE, WORSE_SHARE, BandNoise, band_noise, some_parts
+from .second_witness import (
+    USUAL_SHARE,
+    WORSE_SHARE,
+    BandAreas,
+    BandNoise,
+    band_noise,
+    some_parts,
+)
 
 Numbers = NDArray[np.float64]
 
@@ -40,6 +48,9 @@ _FEW_BLOCKS = 32
 #: Sharp spots have at least this many times as much detail along one axis as along both; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
+#: Beside spots of σ 0.6 px and more, the logarithm of fine detail scatters by more than this only
+#: where there is many times as much along one axis as along both (10⁵ photons: 1.96, 27 times).
+_PATCHY, _PATCHES, _NOT_WHITE = 1.1, 6.0, 1.2
 #: With this ratio there is so little fine detail that how it scatters shows nothing.
 _NOTHING_FINE = 100.0
 #: Rounding shows nothing where noise has this deviation, in steps between values, or more.
@@ -80,6 +91,9 @@ _OF_A_PHOTON = 1.5
 _AGREES, _WARNS = 1.35, 2.0
 #: What is cut off has this many times the noise that the tail of its maxima shows.
 _SURELY = 1.1
+#: Denoisers leave noise whose maxima and minima are up to the second number of times as high as
+#: those of normal noise, where that is more than the first: what is higher are edges and spots.
+_HEAVY, _MOST_WORSE = 1.35, 4.0
 #: Where spots widen the scatter, low maxima show by how much, and count with this power.
 _OF_LOW = 0.75
 #: Sets of areas differ by more than this where noise does not grow with light as fine detail says.
@@ -158,20 +172,24 @@ def second_opinion(
     process = _process(parts[0], detail, may_be_cut=not is_explained)
     calm = calm_noise(parts) if process is Process.NONE else None
     is_white = calm is not None and calm.is_white and _is_no_rounding(calm, detail)
-    is_less = calm is not None and is_white and _is_less_than_noise(calm, parts, sigma, detail)
+    ratio = float(np.median(calm.variance / noise.variance(calm.level))) if calm else math.nan
+    areas = BandAreas(parts, sigma)
+    band = areas.noise()
+    is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     is_white = is_white and not is_less
+    is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
+    if calm is not None and is_between and not looks_denoised(parts, detail.step):
+        return _between_sharp_spots(noise, calm, detail)
+    if process is Process.NONE and (_is_patchy(detail, calm) or looks_denoised(parts, detail.step)):
+        return _denoised(noise, areas, detail)
     if calm is not None and is_white:
-        ratio = float(np.median(calm.variance / noise.variance(calm.level)))
-        if min(detail.along) > _SHARP and ratio < _CALMER:
-            return _between_sharp_spots(noise, calm, detail)
         # What is coarser than that are spots.
         white = replace(noise, correlation=1.0) if calm.is_surely_white else noise
         if _CALMER <= ratio <= 1 / _CALMER:
             return white
         noise = white
-    is_shown = detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
-    is_denoised = is_shown and detail.scatter > MOST_SCATTER and not is_white
-    band = band_noise(parts, sigma, WORSE_SHARE if is_denoised else USUAL_SHARE)
+    is_denoised = _is_shown(detail) and detail.scatter > MOST_SCATTER and not is_white
+    band = areas.noise(WORSE_SHARE if is_denoised else USUAL_SHARE)
     if band is None:
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
@@ -192,7 +210,7 @@ def second_opinion(
     if process is Process.CUT or is_rounded:
         worse = _SURELY * max(band.tail, 1.0)
     else:
-        worse = min(max(band.low, 0.0), 1.0) ** _OF_LOW
+        worse = _between_spots(band)
     changed, times = _by_band(
         noise,
         band,
@@ -209,6 +227,39 @@ def second_opinion(
     return replace(changed, process=process)
 
 
+def _is_shown(detail: FineDetail) -> bool:
+    """Whether there is so much fine detail that its scatter shows something."""
+    return detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
+
+
+def _is_patchy(detail: FineDetail, calm: CalmNoise | None) -> bool:
+    """Whether blocks that are as bright as others lack their noise, and it is not sharp spots.
+
+    Between these pixels are calm, and white.
+    """
+    if not _is_shown(detail) or calm is None or not detail.scatter > _PATCHY:
+        return False
+    return min(calm.along) > (_NOT_WHITE if min(detail.along) < _PATCHES else _SHARP)
+
+
+def _denoised(noise: NoiseModel, areas: BandAreas, detail: FineDetail) -> NoiseModel:
+    """Return the noise of a denoised image: that of the band, where more of it is left."""
+    is_uneven = _is_shown(detail) and detail.scatter > MOST_SCATTER
+    band = areas.noise(WORSE_SHARE if is_uneven else USUAL_SHARE)
+    if band is None:
+        return replace(noise, process=Process.DENOISED)
+    tail = min(band.depth, band.tail)
+    worse = min(_SURELY * tail, _MOST_WORSE) if tail > _HEAVY else _between_spots(band)
+    changed, _ = _by_band(noise, band, worse, may_be_less=False, by_band_alone=False)
+    process = Process.DECONVOLVED if band.has_one_frequency else Process.DENOISED
+    return replace(changed, process=process)
+
+
+def _between_spots(band: BandNoise) -> float:
+    """Return the share of the band's deviation that is noise, by the lowest maxima."""
+    return math.pow(min(max(band.low, 0.0), 1.0), _OF_LOW)
+
+
 def _over_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> float:
     """Return the deviation in the band over the usual light; of noise it is below 1.
 
@@ -220,7 +271,7 @@ def _over_light(band: BandNoise, detail: FineDetail, parts: list[Numbers]) -> fl
 
 
 def _is_less_than_noise(
-    calm: CalmNoise, parts: list[Numbers], sigma: float, detail: FineDetail
+    calm: CalmNoise, band: BandNoise | None, parts: list[Numbers], detail: FineDetail
 ) -> bool:
     """Whether calm pixels lie between blurred photons, or were denoised, and have no noise.
 
@@ -233,7 +284,6 @@ def _is_less_than_noise(
         float(np.median(calm.level)) - detail.lowest < _IN_THE_DARK * math.sqrt(variance)
     ):
         return True
-    band = band_noise(parts, sigma)
     if band is None or not band.is_noise:
         return False
     times = float(np.median(band.variance)) / variance

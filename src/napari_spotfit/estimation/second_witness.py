@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.bands import TRUNCATE, WIDTHS, make_bands
+from ..engine.bands import TRUNCATE, WIDTHS, make_bands
 from ..images.reading import evenly_spread
 from .calm_pixels import clipped_deviation
 
@@ -51,10 +51,11 @@ class BandNoise(NamedTuple):
     level: Numbers
     variance: Numbers
     #: What one maximum in ten, and one minimum, is lower than, in deviations of the band; and how
-    #: many times as high as those of white noise low maxima are, and high ones.
+    #: many times as high as those of white noise low maxima are, and high ones; and deep minima.
     lowest: tuple[float, float]
     low: float
     tail: float
+    depth: float
 
     @property
     def is_noise(self) -> bool:
@@ -83,9 +84,75 @@ def some_parts(frames: NDArray[Any]) -> list[NDArray[np.float64]]:
     return [np.ascontiguousarray(one, np.float64) for one in chosen]
 
 
-def band_noise(
-    parts: list[NDArray[np.float64]], sigma: float, share: float = USUAL_SHARE
-) -> BandNoise | None:
+class BandAreas:
+    """The band in which spots are looked for, in areas of parts of frames.
+
+    Parameters
+    ----------
+    parts : list of ndarray
+        Parts of frames, of one shape; NaN where pixels are bad.
+    sigma : float
+        The PSF's width in pixels.
+    """
+
+    def __init__(self, parts: list[NDArray[np.float64]], sigma: float) -> None:
+        from scipy import ndimage  # takes longer to import than a few fits
+
+        self._side = min(_AREA if sigma <= _LARGE_SIGMA else _LARGE_AREA, *parts[0].shape)
+        bands, highest, lowest, levels = [], [], [], []
+        for part in parts:
+            middle = float(np.nanmedian(part)) if np.isfinite(part).any() else 0.0
+            band, base = _filtered(part - middle, sigma)
+            bands.append(self._cut(band))
+            highest.append(self._cut(band == ndimage.maximum_filter(band, 3)))
+            lowest.append(self._cut(band == ndimage.minimum_filter(band, 3)))
+            levels.append(np.median(self._cut(base), axis=(1, 2)) + middle)
+        #: Pixels of each area.
+        self.pixels = np.concatenate([self._cut(part) for part in parts])
+        #: Brightness and variance of each.
+        self.level = np.concatenate(levels)
+        found = np.concatenate(bands)
+        deviation = np.array([clipped_deviation(own) for own in found])
+        self.variance = deviation**2
+        #: The band in deviations of its area, and which pixels are maxima, and minima.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.ratio = found / deviation[:, np.newaxis, np.newaxis]
+        known = (self.ratio != 0) & np.isfinite(self.ratio)
+        self.highest = np.concatenate(highest) & known
+        self.lowest = np.concatenate(lowest) & known
+
+    def _cut(self, values: NDArray[Any]) -> NDArray[Any]:
+        rows, columns = (size // self._side for size in values.shape)
+        side = self._side
+        whole = values[: rows * side, : columns * side].reshape(rows, side, columns, side)
+        areas: NDArray[Any] = whole.swapaxes(1, 2).reshape(rows * columns, side, side)
+        return areas
+
+    def noise(self, share: float = USUAL_SHARE) -> BandNoise | None:
+        """Return the noise; None where there is nothing to measure.
+
+        ``share`` is the part of a set's areas that is calmer than what is taken for all of them.
+        """
+        usable = self.variance > 0
+        highs, lows = self.ratio[self.highest], -self.ratio[self.lowest]
+        if not usable.any() or min(len(highs), len(lows)) < _LEAST_MAXIMA:
+            return None
+        levels, variances = _by_brightness(self.level[usable], self.variance[usable], share)
+        lowest = (float(np.quantile(highs, _LOW)), float(np.quantile(lows, _LOW)))
+        low = float(np.quantile(highs, _QUANTILES[0])) / _OF_WHITE[0]
+        return BandNoise(levels, variances, lowest, low, _tail(highs), _tail(lows))
+
+
+def _tail(heights: Numbers) -> float:
+    """Return how many times as high as those of white noise high maxima are.
+
+    The ratio rises with height, and spots are among the highest: so it is continued.
+    """
+    _, middle, high = np.quantile(heights, _QUANTILES) / _OF_WHITE
+    return float(high * max(high / max(middle, _OF_NOISE), 1.0))
+
+
+def band_noise(parts: list[NDArray[np.float64]], sigma: float) -> BandNoise | None:
     """Return the noise in the band of spots of a width; None where there is nothing to measure.
 
     Parameters
@@ -94,8 +161,6 @@ def band_noise(
         Parts of frames; NaN where pixels are bad.
     sigma : float
         The PSF's width in pixels.
-    share : float
-        The part of a set's areas that is calmer than what is taken for all of them.
 
     Examples
     --------
@@ -104,49 +169,7 @@ def band_noise(
     >>> found.is_noise, bool(abs(found.variance / 16 - 1).max() < 0.1)
     (True, True)
     """
-    areas, maxima, minima = [], [], []
-    for part in parts:
-        own = _measured(part, sigma)
-        areas.append(own[0])
-        maxima.append(own[1])
-        minima.append(own[2])
-    level, variance = np.concatenate(areas).T
-    usable = variance > 0
-    highs, lows = np.concatenate(maxima), np.concatenate(minima)
-    if not usable.any() or min(len(highs), len(lows)) < _LEAST_MAXIMA:
-        return None
-    levels, variances = _by_brightness(level[usable], variance[usable], share)
-    lowest = (float(np.quantile(highs, _LOW)), float(np.quantile(lows, _LOW)))
-    low, middle, high = np.quantile(highs, _QUANTILES) / _OF_WHITE
-    # The ratio rises with height, and spots are among the highest: so it is continued.
-    tail = float(high * max(high / max(middle, _OF_NOISE), 1.0))
-    return BandNoise(levels, variances, lowest, float(low), tail)
-
-
-def _measured(part: NDArray[np.float64], sigma: float) -> tuple[Numbers, Numbers, Numbers]:
-    """Return brightness and variance of areas, and heights of maxima and depths of minima.
-
-    Heights are in deviations of the area that they lie in.
-    """
-    from scipy import ndimage  # takes longer to import than a few fits
-
-    middle = float(np.nanmedian(part)) if np.isfinite(part).any() else 0.0
-    band, base = _filtered(part - middle, sigma)
-    side = min(_AREA if sigma <= _LARGE_SIGMA else _LARGE_AREA, *part.shape)
-    rows, columns = (size // side for size in part.shape)
-
-    def cut(values: NDArray[Any]) -> NDArray[Any]:
-        whole = values[: rows * side, : columns * side].reshape(rows, side, columns, side)
-        cut_out: NDArray[Any] = whole.swapaxes(1, 2).reshape(rows * columns, -1)
-        return cut_out
-
-    deviation = np.array([clipped_deviation(own) for own in cut(band)])
-    level = np.median(cut(base), axis=1) + middle
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = cut(band) / deviation[:, np.newaxis]
-    highest = cut(band == ndimage.maximum_filter(band, 3)) & (ratio != 0) & np.isfinite(ratio)
-    lowest = cut(band == ndimage.minimum_filter(band, 3)) & (ratio != 0) & np.isfinite(ratio)
-    return np.column_stack([level, deviation**2]), ratio[highest], -ratio[lowest]
+    return BandAreas(parts, sigma).noise()
 
 
 def _filtered(part: NDArray[np.float64], sigma: float) -> tuple[Numbers, Numbers]:

@@ -16,23 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Columns
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, Columns, Positions
 from ..engine.fit_job import FitJob
-from ..engine.groups import link_positions
-from ..engine.quality.flags import NOT_GOOD, Flag
+from ..engine.flags import NOT_GOOD, Flag
+from ..engine.positions import link_positions
 from ..engine.select import select_backend
 from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread
+from ..settings.bounds import roi_for
 from ..settings.noise_model import NoiseModel, Process
-from ..settings.optics import roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
 from .measured_noise import Measured
-from .noise_line import is_usable, line_through
+from .noise_line import is_usable, line_through, median, quantiles
 from .photon_transfer import MOST_SCATTER, fine_detail, slope_by_columns
 from .pixel_values import usual_is_lowest
-from .quantiles import median, quantiles
 
 Numbers = NDArray[np.float64]
 

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block, Positions
-from ..engine.detection.detection_settings import expected_false_spots
+from ..engine.backend import Block, Positions
+from ..engine.detection_settings import expected_false_spots
 from ..engine.fit_job import FitJob
-from ..engine.groups import rows_of
+from ..engine.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..engine.joint import takes_joint_fits
-from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
+from ..engine.positions import rows_of
 from ..engine.select import select_backend
 from ..images.arrays import to_host
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import without_damage
+from ..settings.bounds import ROI_SIGMAS, roi_for
 from ..settings.noise_model import NoiseModel
-from ..settings.optics import ROI_SIGMAS, roi_for
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .frame_sample import frames_of_each_kind

@@ -21,6 +21,7 @@ from ..models.estimators import ESTIMATORS, Estimator
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, electrons_of, noise_of
 from .arrays import is_on_device, to_host
+from .bright_rois import BrightRois
 from .camera import Camera, PerPixel
 from .frames import Part
 
@@ -102,6 +103,8 @@ class PixelCalibration:
             self._maps["bad_pixels"] = PerPixel(
                 bad_pixels, shape, "bad_pixels", "where a pixel is not used", spatial
             )
+        #: Where fits find z, the spots by which the camera's orientation is checked.
+        self.bright = BrightRois() if isinstance(settings.model, Calibration) else None
         self._corrects = "offset" in self._maps or "gain" in self._maps
         self._same_for_all = all(one.shared for one in self._maps.values())
         self.by_frame = self._corrects or not self._same_for_all

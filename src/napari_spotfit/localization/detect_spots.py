@@ -7,20 +7,20 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.block import Block
-from ..engine.detection.bands import WIDTHS, kernel_radius
-from ..engine.detection.candidates import Candidates, joined, nothing
+from ..engine.backend import Block
+from ..engine.bands import WIDTHS, kernel_radius
+from ..engine.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
-from ..estimation.estimates import estimated, for_detection, frames_that_tell
+from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import is_on_device
 from ..images.camera import Camera, PerPixel
 from ..images.channels import Maps, channels_of
 from ..images.frames import FrameReader, FrameSelection, HeldFrame
 from ..images.pixel_calibration import detection_calibration
+from ..results.fit_parts import places_with_channel
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
-from .channels import places_with_channel
 from .chunks import Chunk, cut, gpu_pays_off, read_chunks, side_by_side
 from .fit_at import leading_indices
 from .tiles import Tiled, spots_in_tiles, works_in_tiles

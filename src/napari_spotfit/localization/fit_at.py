@@ -9,15 +9,14 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.backend import Backend
-from ..engine.block import Block, Positions, corners_of, in_order, outside
+from ..engine.backend import Backend, Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
-from ..engine.groups import Rows, rows_of
 from ..engine.joint import fit_crowds
 from ..engine.kernel_arguments import add_nanometres
+from ..engine.positions import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
-from ..estimation.estimates import estimated, for_detection, warn_of_gain
+from ..estimation.image_estimates import estimated, for_detection, warn_of_gain
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
@@ -33,12 +32,13 @@ from ..models.columns import (
     PLANE,
     GroupCounter,
 )
+from ..results.fit_parts import joined_channels, with_channel
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN, ROI_MIN
-from .channels import joined_channels, with_channel
 from .chunks import side_by_side
+from .orientation_check import offer_rois, warn_of_orientation
 
 _FAR = 1 << 62
 _FIRST = np.zeros(1, np.int64)
@@ -180,6 +180,7 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
     fits = collected(columns, index, recorded(calibration.settings, backend), reader.planes)
     warn_of_camera(given, fits)
+    warn_of_orientation(calibration)
     return fits
 
 
@@ -290,7 +291,9 @@ def fit_in(
     block = Block.of(calibration, numbers, pixels)
     columns = backend.fit(job, block, positions)
     columns = fit_crowds(backend, job, block, positions, columns)
-    check_counts(calibration, block, positions, columns, rows_of(job, columns))
+    rows = rows_of(job, columns)
+    check_counts(calibration, block, positions, columns, rows)
+    offer_rois(calibration, block, positions.frames[rows], columns)
     return columns
 
 

@@ -8,8 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Backend
-from ..engine.block import Block
+from ..engine.backend import Backend, Block
 from ..engine.fit_job import FitJob
 from ..engine.kernel_arguments import add_nanometres
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend

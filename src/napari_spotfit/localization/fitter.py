@@ -9,14 +9,12 @@ from typing import Any, NoReturn, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.backend import BlockFitter
-from ..engine.block import Block, Positions
+from ..engine.backend import Block, BlockFitter, Positions
 from ..engine.fit_job import FitJob
-from ..engine.groups import rows_of
 from ..engine.kernel_arguments import add_nanometres
-from ..engine.rois import ExcludedPixels, excluded_pixels
+from ..engine.positions import ExcludedPixels, excluded_pixels, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
-from ..estimation.estimates import estimated, for_detection, warn_of_gain
+from ..estimation.image_estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
 from ..images.frames import inside

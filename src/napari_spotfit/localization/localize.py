@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
 from ..estimation.camera_check import CameraCheck, warn_of_camera
-from ..estimation.estimates import warn_of_gain
+from ..estimation.image_estimates import warn_of_gain
 from ..images.arrays import FRAMES, fitted_by_plane, plane_axis
 from ..images.axes import axis_names
 from ..images.camera import Camera
 from ..images.channels import Channel, Chosen, Maps, channels_of
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
-from ..results.fit_parts import joined_parts
+from ..results.fit_parts import joined_channels, joined_parts, resume_in, with_channel
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .channels import joined_channels, resume_in, with_channel
+from .orientation_check import warn_of_orientation
 from .plan import Fitted, check_progress, fitted, planned
 
 if TYPE_CHECKING:
@@ -364,3 +364,4 @@ def localize_parts(
         share = (place + float(done / max(total, 1))) / channels
         fits = fits if channel is None else with_channel(fits, channel)
         yield Part(fits, place * total + int(done), channels * total, plan.backend.ran_on(), share)
+    warn_of_orientation(plan.calibration)

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend, Load
-from ..engine.block import Block, Positions
+from ..engine.backend import Backend, Block, Load, Positions
 from ..engine.fit_job import FitJob
-from ..engine.groups import rows_of, scores_of
 from ..engine.joint import fit_crowds
-from ..engine.rois import places_of
+from ..engine.positions import places_of, rows_of, scores_of
 from ..engine.select import recorded, select_backend
-from ..estimation.estimates import estimated, for_detection, frames_that_tell
+from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
 from ..estimation.image_noise import warn_of_noise
 from ..images.camera import PerPixel
 from ..images.channels import NO_MAPS, Maps
@@ -28,6 +26,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
 from .fit_at import check_counts, checked_reader, collected, leading_indices
+from .orientation_check import offer_rois
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
@@ -136,6 +135,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         columns = fit_crowds(backend, job, block, positions, columns)
         rows = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, rows)
+        offer_rois(calibration, block, positions.frames[rows], columns)
         columns["score"] = scores_of(rows, found.score)
         index = leading_indices(numbers[rows], reader)
         return collected(columns, index, recorded_settings, reader.planes), chunk

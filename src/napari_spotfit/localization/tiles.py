@@ -19,26 +19,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend
-from ..engine.block import Block, Highest, Positions
+from ..engine.backend import Backend, Block, Highest, Positions
+from ..engine.bands import make_bands, make_volume_bands
+from ..engine.candidates import Candidates, joined, nothing
 from ..engine.cpu.backend import strip_rows
-from ..engine.detection.bands import make_bands, make_volume_bands
-from ..engine.detection.candidates import Candidates, joined, nothing
-from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
+from ..engine.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.fit_job import FitJob
-from ..engine.groups import of_first, rows_of, scores_of, whole_fits
+from ..engine.flags import CROWD
 from ..engine.joint import fit_crowds
-from ..engine.quality.flags import CROWD
+from ..engine.positions import of_first, rows_of, scores_of, whole_fits
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
 from ..images.frames import LARGE_FRAME, FrameReader, Part, pixel_at
-from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..images.reading import evenly_spread
 from ..models.columns import IN_PLANE
 from ..settings.settings import Settings
-from .chunks import read_ahead
+from .chunks import ChunkCache, RowBuffer, read_ahead
 from .fit_at import check_counts
+from .orientation_check import offer_rois
 
 _SAMPLES = 63
 
@@ -207,6 +206,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         columns = fit_crowds(tiled.backend, job, block, positions, columns)
         which = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, which)
+        offer_rois(calibration, block, positions.frames[which], columns)
         columns["score"] = scores_of(which, near.score)
         # Spots that are fitted together come with the first of them, but not those that are so far
         # behind it that the block does not have all around them: the next one does.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimation.camera_check import CameraCheck
-from ..estimation.estimates import warn_of_gain
+from ..estimation.image_estimates import warn_of_gain
 from ..files.parts import part_path, read_run
 from ..files.table import UnreadableFileError
 from ..images.arrays import as_array, is_on_device, known_shape, to_host
@@ -31,6 +31,7 @@ from ..results.saving import load_fits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..version import __version__
+from .orientation_check import warn_of_orientation
 from .plan import Plan, check_progress, fitted, measured, planned
 from .stored import (
     Store,
@@ -370,6 +371,7 @@ def localize_to_folder(
             if progress is not None:
                 progress(int(done), len(plan.numbers))
     check.warn()
+    warn_of_orientation(plan.calibration)
     return written
 
 

@@ -280,6 +280,12 @@ class Curve(NamedTuple):
 
         return np.asarray(CubicSpline(self.nodes, self.numbers)(z))
 
+    def mirrored(self) -> Curve:
+        """Return the negative curve: that of a shift along a flipped axis."""
+        own = self.numbers[:1] if self.kind == "huang" else self.numbers
+        numbers = *(-one for one in own), *self.numbers[len(own) :]
+        return self._replace(numbers=numbers)
+
     def checked(self, name: str) -> Curve:
         """Return it, or raise a ValueError if it is no curve."""
         count = {"huang": len(self.numbers) == 5, "polynomial": len(self.numbers) > 0}.get(

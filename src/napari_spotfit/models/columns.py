@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .stopping import STOP_NAMES
+from .estimators import STOP_NAMES
 
 #: The spatial axes in the order of an image's array, and what is counted along each.
 AXES = {"z": "plane", "y": "row", "x": "column"}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .calibration import Calibration, read_only
 from .columns import COLUMNS
 from .lattice import Lattice, spline_coefficients
+from .orientation import named
 from .profiles import YX, Profile, ShapeParameter
 
 Array = NDArray[np.float64]
@@ -176,6 +177,31 @@ class MeasuredPsf(Calibration):
     def with_index(self, factor: float) -> MeasuredPsf:
         """Return the same with another refractive-index factor, see above."""
         return replace(self, index_factor=factor)
+
+    def oriented(self, orientation: str) -> MeasuredPsf:
+        """Return the PSF of a camera whose rows and columns lie otherwise than the beads' did.
+
+        Parameters
+        ----------
+        orientation : str
+            What became of images since: "flipped_y", "flipped_x", "rotated_180", "transposed",
+            "rotated_90" and "rotated_270" (as :func:`numpy.rot90`), or "antitransposed".
+
+        Examples
+        --------
+        >>> psf = MeasuredPsf(np.arange(512.0).reshape(8, 8, 8), 50.0, 2, y=3.0, x=2.0)
+        >>> turned = psf.oriented("rotated_90")
+        >>> turned.y, turned.x
+        (3.0, 3.0)
+        >>> turned.oriented("rotated_270") == psf
+        True
+        """
+        how = named(orientation)
+        y, x = (self.x, self.y) if how.exchanged else (self.y, self.x)
+        turned = how.of(self.coefficients)
+        y = turned.shape[1] - 3 - y if how.flipped_y else y
+        x = turned.shape[2] - 3 - x if how.flipped_x else x
+        return replace(self, coefficients=turned, y=y, x=x)
 
     @property
     def words(self) -> str:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.quality import flags as flag_bits
-from ..engine.quality.flags import Flag
-from ..engine.quality.verdicts import flags_from_columns, mean_sigma
+from ..engine import flags as flag_bits
+from ..engine.flags import Flag
+from ..engine.verdicts import flags_from_columns, mean_sigma
 from ..images.arrays import like, to_host
 from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
-from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
+from ..models.estimators import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
 from .columns import Columns, Meaning, units_of
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..models import stopping
+from ..models import estimators
 from ..models.calibration import Calibration
 from ..models.columns import PLANES
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
@@ -163,7 +163,7 @@ class SettingFields:
         "fit",
     )
     max_iterations: int = setting(
-        stopping.MAX_ITERATIONS,
+        estimators.MAX_ITERATIONS,
         "Max. iterations",
         "A fit that has not settled after this many iterations has not converged (MAX_ITERATIONS).",
         "stop",
@@ -171,7 +171,7 @@ class SettingFields:
         maximum=1000,
     )
     max_error: float = setting(
-        stopping.MAX_ERROR,
+        estimators.MAX_ERROR,
         "Accepted χ²",
         "A fit whose χ² falls below this has converged (MAX_ERROR); 0 never stops a fit.",
         "stop",
@@ -179,7 +179,7 @@ class SettingFields:
         minimum=0,
     )
     min_delta: float = setting(
-        stopping.MIN_DELTA,
+        estimators.MIN_DELTA,
         "Min. change of χ²",
         "A fit has converged when a step changes χ² by less than this fraction of it, or when the "
         "next step is expected to (MIN_DELTA).",
@@ -189,7 +189,7 @@ class SettingFields:
         decades=True,
     )
     min_step: float = setting(
-        stopping.MIN_STEP,
+        estimators.MIN_STEP,
         "Min. step",
         "A fit has converged when a step changes every parameter by less than this fraction of "
         "it (MIN_STEP).",
@@ -201,12 +201,12 @@ class SettingFields:
     sigma_min: float | None = setting(
         None,
         "σ at least",
-        f"Lower bound of the fitted σ; unset, it is {stopping.SIGMA_MIN} px.",
+        f"Lower bound of the fitted σ; unset, it is {estimators.SIGMA_MIN} px.",
         "bounds",
         unit="px",
         minimum=0,
         above_minimum=True,
-        none_means=f"{stopping.SIGMA_MIN} px",
+        none_means=f"{estimators.SIGMA_MIN} px",
         step=0.1,
         shown="apart",
     )

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 from ..models.calibration import Calibration
 from ..models.estimators import ESTIMATORS, Estimator
 from ..models.profiles import ALL_MODELS, Profile
-from .bounds import check_bounds, check_shape_names
+from .bounds import check_aperture, check_bounds, check_shape_names
 from .fields import DEFAULT_FALSE_SPOTS, SettingFields
 from .noise_model import NoiseModel, excess_of
-from .optics import check_aperture
 from .validation import (
     Parameter,
     check_names,

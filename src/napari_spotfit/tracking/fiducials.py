@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..engine.cpu import layouts
 from ..engine.cpu.library import load
+from ..engine.flags import Flag
 from ..engine.kernel_arguments import address
-from ..engine.quality.flags import Flag
 from ..localization.localize import localize
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings

@@ -17,9 +17,8 @@ from ..models.calibration import Calibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .displacement import Displacement
+from .displacement import Displacement, Heights, Rise
 from .fiducials import NOT_FOUND, Fiducials, Scatter, closer_than, find_fiducials, shift_after_jump
-from .heights import Heights, Rise
 
 Floats = NDArray[np.float64]
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from magicgui.widgets import SpinBox
-from qtpy.QtWidgets import QHBoxLayout, QTabWidget
+from qtpy.QtWidgets import QHBoxLayout, QTabWidget, QVBoxLayout, QWidget
 
 from ..calibration.astigmatism import calibrate_astigmatism
-from ..calibration.microscope_quality import microscope_quality
+from ..calibration.microscope_quality import MicroscopeQuality, microscope_quality
 from ..models.astigmatism import AstigmatismCalibration
 from ..settings.settings import Settings
 from .calibration_results import BeadTable, CalibrationPlots, QualityPage
@@ -23,7 +22,7 @@ from .layers.images import full_resolution
 from .napari_compat import is_image
 from .parts.boxes import LayerChoice
 from .parts.docking import Docked
-from .parts.form import explained_rows, spin_row
+from .parts.form import SettingsForm, explained_rows, spin_row
 from .parts.layout import Scrolled, TwoParts, ask_to_save, button, explain, fill
 from .parts.messages import StatusLine
 from .parts.work import Latest
@@ -44,28 +43,18 @@ _BEADS_TIP = (
     "<p>The beads that were found: untick those that are not to count, and calibrate again.</p>"
 )
 _DZ_TIP = "<p>Distance of the planes in nm. z rises with the number of the plane.</p>"
-_GAIN_TIP = "<p>Counts per photo-electron of the camera.</p>"
-_OFFSET_TIP = "<p>Counts of the camera without light.</p>"
 _ROI_TIP = "<p>Side of the ROI in pixels, which fits with the calibration have; 0: about 9 σ.</p>"
 _PIXEL_TIP = "<p>Side of a pixel in nm; it is kept with the calibration.</p>"
 _INDEX_TIP = (
     "<p>What heights in the sample are of those of the stage, for a sample that refracts less than "
     "the immersion: 1 for beads on the glass. z and its error are multiplied by it.</p>"
 )
-_APERTURE_TIP = (
-    "<p>Numerical aperture of the objective; 0: unknown. With the wavelength it gives the widths "
-    "of beads behind perfect optics, beside which <b>Quality</b> shows those measured.</p>"
+_QUALITY_TIP = (
+    "<p>Measure the beads' widths along x, y and z. With the numerical aperture and the wavelength "
+    "they stand beside those behind perfect optics.</p>"
 )
-_WAVE_TIP = "<p>Wavelength of the light that the camera sees; 0: unknown.</p>"
-_REFRACTION_TIP = "<p>Refractive index of the immersion; 0: the usual one of this aperture.</p>"
-
-
-@dataclass
-class Found:
-    """A calibration, or widths of beads, and what was warned of meanwhile."""
-
-    what: Any
-    warnings: list[str]
+#: The settings that both take, and those of the widths alone.
+_CAMERA, _OPTICS = ("gain", "offset"), ("numerical_aperture", "wavelength", "refractive_index")
 
 
 class CalibratePsf(Docked):
@@ -83,20 +72,15 @@ class CalibratePsf(Docked):
         super().__init__(viewer, below=True)
         self.stack = LayerChoice(self._viewer.layers, _is_stack, nothing="no z-stack")
         self.dz = spin_row("Step [nm]", _DZ_TIP, 20, 0.1, 10_000, 5)
-        self.gain = spin_row("Gain", _GAIN_TIP, 1, 0.001, 10_000, 0.1)
-        self.offset = spin_row("Offset", _OFFSET_TIP, 0, -1e6, 1e6, 10)
         self.pixel = spin_row("Pixel [nm]", _PIXEL_TIP, 100, 1, 100_000)
         self.roi_size = SpinBox(label="ROI [px]", tooltip=_ROI_TIP, value=0, min=0, max=31)
         self.index = spin_row("Index factor", _INDEX_TIP, 1, 0.1, 2, 0.05)
-        self.aperture = spin_row("NA", _APERTURE_TIP, 0, 0, 1.7, 0.05)
-        self.wave = spin_row("Wavelength [nm]", _WAVE_TIP, 0, 0, 2000, 10)
-        self.refraction = spin_row("Immersion index", _REFRACTION_TIP, 0, 0, 2, 0.01)
+        self.known = SettingsForm(only=(*_CAMERA, *_OPTICS))
+        self.known.put({"gain": 1.0})
         self.calibrate_button = button("Calibrate", _CALIBRATE_TIP, self.calibrate)
         self.save_button = button("Save…", "Save the calibration as a file (.h5).", self._ask_save)
         self.use_button = button("Use in Fit spots", "Let Fit spots take z from it.", self._on_use)
-        self.quality_button = button(
-            "Quality", "Measure the beads' widths along x, y and z.", self.measure_quality
-        )
+        self.quality_button = button("Quality", _QUALITY_TIP, self.measure_quality)
         self.beads, self.plots, self.status = BeadTable(), CalibrationPlots(), StatusLine()
         self.quality, self.pages = QualityPage(), QTabWidget()
         #: The calibration that is shown.
@@ -104,7 +88,6 @@ class CalibratePsf(Docked):
         self._shown: Image | None = None
         self._points: Points | None = None
         self._latest = Latest(self, self._on_done, self._on_failed)
-        self._widths = Latest(self, self._on_widths, self._on_no_widths)
         self._lay_out()
         self.index.changed.connect(self._on_index)
         self._allow()
@@ -117,13 +100,13 @@ class CalibratePsf(Docked):
     def leave_viewer(self) -> None:
         """Stop what runs, and leave no callback behind."""
         self._latest.drop()
-        self._widths.drop()
         self.stack.unbind()
 
     def calibrate(self) -> None:
         """Calibrate on the ticked beads, or at first on all that are found."""
         try:
-            layer, settings = self._bead_stack(), self._settings()
+            layer = self._bead_stack()
+            settings = self._settings(_CAMERA, roi_size=self.roi_size.value or None)
         except (TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
@@ -131,34 +114,25 @@ class CalibratePsf(Docked):
         chosen = self.beads.places[self.beads.ticked] if again else None
         if not again:
             self.beads.show_beads(())
-        self._shown = layer
+        self._shown, self.calibration = layer, None
         self.status.say(f"Fitting the beads of “{layer.name}” in all planes…")
-        self._latest.ask(
-            partial(
-                _warned, calibrate_astigmatism, full_resolution(layer), self.dz.value,
-                beads=chosen, settings=settings,
-            )
+        self._ask(
+            self._show_lens, calibrate_astigmatism, full_resolution(layer), self.dz.value,
+            beads=chosen, settings=settings,
         )  # fmt: skip
-        self._allow()
 
     def measure_quality(self) -> None:
         """Measure the widths of the beads along x, y and z."""
         try:
-            layer = self._bead_stack()
-            settings = self._settings().changed(
-                numerical_aperture=self.aperture.value or None, roi_size=None,
-                wavelength=self.wave.value or None,
-                refractive_index=self.refraction.value or None,
-            )  # fmt: skip
+            layer, settings = self._bead_stack(), self._settings((*_CAMERA, *_OPTICS))
         except (TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
         self.status.say(f"Fitting the beads of “{layer.name}” in three dimensions…")
-        voxel = settings.voxel_size
-        self._widths.ask(
-            partial(_warned, microscope_quality, full_resolution(layer), voxel, settings=settings)
-        )
-        self._allow()
+        self._ask(
+            self._show_widths, microscope_quality, full_resolution(layer), settings.voxel_size,
+            settings=settings,
+        )  # fmt: skip
 
     def save(self, path: Path) -> None:
         """Save the calibration as a file."""
@@ -178,42 +152,45 @@ class CalibratePsf(Docked):
             raise ValueError("Choose a z-stack of beads first: an image layer of three axes.")
         return layer
 
-    def _settings(self) -> Settings:
-        step, side, size = self.dz.value, self.pixel.value, self.roi_size.value
-        return Settings(
-            gain=self.gain.value, offset=self.offset.value, roi_size=size or None,
-            voxel_size=(step, side, side),
-        )  # fmt: skip
+    def _settings(self, names: tuple[str, ...], **more: Any) -> Settings:
+        voxel = self.dz.value, self.pixel.value, self.pixel.value
+        values = self.known.get()
+        return Settings(voxel_size=voxel, **{name: values[name] for name in names}, **more)
 
-    def _on_done(self, found: Found) -> None:
+    def _ask(
+        self, show: Callable[[Any], str], measure: Callable[..., Any], *given: Any, **known: Any
+    ) -> None:
+        """Calibrate, or measure, in a worker thread, and show what was found."""
+        job = partial(_warned, measure, *given, **known)
+        self._latest.ask(lambda: (show, *job()))
+        self._allow()
+
+    def _on_done(self, done: tuple[Callable[[Any], str], Any, list[str]]) -> None:
+        show, found, warned = done
+        self.status.say(" ⚠ ".join((show(found), *warned)))
+        self._allow()
+
+    def _show_lens(self, found: AstigmatismCalibration) -> str:
+        """Show a calibration, and return it in words."""
         self.pages.setCurrentWidget(self.plots)
-        lens: AstigmatismCalibration = found.what.with_index(self.index.value)
-        self.calibration = lens
+        self.calibration = lens = found.with_index(self.index.value)
         self.beads.show_beads(lens.beads, keep=True)
         self.plots.show_calibration(lens)
         self._show_points()
         quality = lens.quality
         scatter = np.median(quality.scatter) if quality is not None else np.nan
-        warned = "".join(f" ⚠ {text}" for text in found.warnings)
-        words = f"{lens.words[0].upper()}{lens.words[1:]}; they scatter by {scatter:.1f} nm in z."
-        self.status.say(words + warned)
-        self._allow()
+        return f"{lens.words[0].upper()}{lens.words[1:]}; they scatter by {scatter:.1f} nm in z."
 
-    def _on_widths(self, found: Found) -> None:
-        self.quality.show_quality(found.what)
+    def _show_widths(self, found: MicroscopeQuality) -> str:
+        self.quality.show_quality(found)
         self.pages.setCurrentWidget(self.quality)
-        warned = "".join(f" ⚠ {text}" for text in found.warnings)
-        self.status.say(f"The widths of the beads are under Quality.{warned}")
-        self._allow()
-
-    def _on_no_widths(self, error: Exception) -> None:
-        self.status.fail(str(error))
-        self._allow()
+        return "The widths of the beads are under Quality."
 
     def _on_failed(self, error: Exception) -> None:
-        self.calibration = None
-        self.plots.show_calibration(None)
-        self._on_no_widths(error)
+        if self.calibration is None:
+            self.plots.show_calibration(None)
+        self.status.fail(str(error))
+        self._allow()
 
     def _on_index(self, factor: float) -> None:
         if self.calibration is not None:
@@ -247,15 +224,13 @@ class CalibratePsf(Docked):
 
     def _allow(self) -> None:
         for one in (self.calibrate_button, self.quality_button):
-            one.setEnabled(not (self._latest.busy or self._widths.busy))
+            one.setEnabled(not self._latest.busy)
         for one in (self.save_button, self.use_button):
             one.setEnabled(self.calibration is not None and not self._latest.busy)
 
     def _lay_out(self) -> None:
-        form = explained_rows((
-            self.dz, self.gain, self.offset, self.pixel, self.roi_size, self.index,
-            self.aperture, self.wave, self.refraction,
-        ))  # fmt: skip
+        rows, form = explained_rows((self.dz, self.pixel, self.roi_size, self.index)), QWidget()
+        fill(QVBoxLayout(form), rows.native, self.known.folded.native, spacing=4)
         explain(self.stack, "Bead stack", _STACK_TIP)
         explain(self.beads, "Beads", _BEADS_TIP)
         buttons = fill(
@@ -264,7 +239,7 @@ class CalibratePsf(Docked):
         )  # fmt: skip
         self.pages.addTab(self.plots, "Calibration")
         self.pages.addTab(self.quality, "Quality")
-        parts = (self.stack, Scrolled(form.native, least=60), buttons, self.status)
+        parts = (self.stack, Scrolled(form, least=60), buttons, self.status)
         TwoParts(self, (*parts, (self.beads, 1)), self.pages, (1, 2))
 
 
@@ -272,9 +247,9 @@ def _is_stack(layer: Layer) -> bool:
     return is_image(layer) and layer.ndim == 3 and not layer.rgb
 
 
-def _warned(measure: Callable[..., Any], *given: Any, **known: Any) -> Found:
-    """Calibrate, or measure, and catch warnings; in a worker thread."""
+def _warned(measure: Callable[..., Any], *given: Any, **known: Any) -> tuple[Any, list[str]]:
+    """Return what was measured, and what was warned of meanwhile."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         found = measure(*given, **known)
-    return Found(found, [str(one.message) for one in caught])
+    return found, [str(one.message) for one in caught]

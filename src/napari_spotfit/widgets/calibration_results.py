@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pyqtgraph as pg
@@ -13,18 +12,20 @@ from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QTableWidgetItem, QVBoxLayo
 
 from ..calibration.microscope_quality import MicroscopeQuality
 from ..models.astigmatism import AstigmatismCalibration, Bead
-from ..results.numbers import MISSING
+from ..results.numbers import MISSING, Units
 from .parts.boxes import Choice
-from .parts.layout import TextTable, ask_to_save, button, fill
+from .parts.layout import TextTable, fill
 from .parts.messages import StatusLine
 from .parts.plots import BLUE, GREY, ORANGE, Plot, faint
+from .table.export import NamedTable, TableExport
+from .table.view import NumbersTable
 
-_TITLES = dict.fromkeys(("bead", "x (nm)", "y (nm)", "z (nm)", ""), "")
 _AXES, _DOT, _LEAST = "xyz", 12, 140
 _MAP_TIP = (
     "<p>The full width at half maximum of each bead that is used, where it lies: yellow is wide, "
     "blue narrow. One side wider than the other: tilt, or a field that is not flat.</p>"
 )
+_TABLE_TIP = "<p>Where each bead lies, and its widths, or the reason why it is not used.</p>"
 _BEAD_TITLES = dict.fromkeys(("bead", "z [nm]", "photons", "residual [px]", ""), "")
 _UNTICKED = "unticked"
 #: Pixels within which a bead is the same one.
@@ -52,19 +53,18 @@ class QualityPage(QWidget):
         super().__init__()
         self.quality: MicroscopeQuality | None = None
         self.status = StatusLine()
-        self.map = Plot("x (px)", "y (px)", "Map of widths", _MAP_TIP, _LEAST)
+        self.map = Plot("x [px]", "y [px]", "Map of widths", _MAP_TIP, _LEAST)
         self.map.invertY(True)
         self.map.setAspectLocked(True)
         self.dots = pg.ScatterPlotItem(size=_DOT, pen=None, hoverable=True, tip=_tip)
         self.map.addItem(self.dots)
         tip = "<p>Along which axis the map shows widths.</p>"
         self.axis = Choice("Axis of the map", tip, (f"width along {axis}" for axis in _AXES))
-        tip = "Save all beads and theory as a CSV file."
-        self.save_button = button("Save CSV…", tip, self._ask_save, "Save CSV")
-        self.table = TextTable(_TITLES)
-        self.table.heading.setStretchLastSection(True)
+        self.export = TableExport(self._named, "all beads and theory")
+        self.table = NumbersTable("Widths of beads", _TABLE_TIP)
+        self.status.listen(self.export)
         self.axis.currentIndexChanged.connect(lambda: self._draw())
-        row = fill(QHBoxLayout(), self.axis, self.save_button)
+        row = fill(QHBoxLayout(), self.axis, self.export)
         fill(QVBoxLayout(self), self.status, row, (self.map, 2), (self.table, 1))
 
     def show_quality(self, quality: MicroscopeQuality) -> None:
@@ -78,31 +78,21 @@ class QualityPage(QWidget):
             words.append(f"{axis} {width:.0f} ± {summary.spread[axis]:.0f}{known}")
         text = f"Full widths at half maximum of {beads.used.sum()} beads in nm: {', '.join(words)}."
         if not np.isfinite(summary.theory).all():
-            text += " Set NA and wavelength for theory."
+            text += " Set numerical aperture and wavelength for theory."
         self.status.say(text)
-        self.table.setRowCount(len(beads))
-        for row, bead in enumerate(beads.itertuples()):
-            widths = [getattr(bead, f"fwhm_{axis}") for axis in _AXES]
-            texts = [
-                f"{bead.y:.0f}, {bead.x:.0f}",
-                *(f"{width:.0f}" if bead.used else MISSING for width in widths), bead.reason,
-            ]  # fmt: skip
-            self.table.put_texts(row, texts, left=len(texts))
-        self.table.resizeColumnsToContents()
+        widths = [f"fwhm_{axis}" for axis in _AXES]
+        table = beads[["y", "x", *widths, "reason"]].copy()
+        table.loc[~beads.used, widths] = np.nan
+        units = {"y": "px", "x": "px", **dict.fromkeys(widths, "nm")}
+        self.table.show_frame(table, Units(units))
         self._draw()
 
-    def save(self, path: Path) -> None:
-        """Save the beads, with theory beside them."""
+    def _named(self) -> NamedTable | None:
+        """Return the beads, with theory beside them."""
         if self.quality is None:
-            return
-        place = path if path.suffix else path.with_suffix(".csv")
+            return None
         theory = {f"theory_{axis}": width for axis, width in self.quality.theory.items()}
-        try:
-            self.quality.beads.assign(**theory).to_csv(place, index=False)
-        except OSError as error:
-            self.status.fail(str(error))
-            return
-        self.status.say(f"Saved “{place.name}”.")
+        return NamedTable("widths", "beads", self.quality.beads.assign(**theory))
 
     def _draw(self) -> None:
         if self.quality is None:
@@ -115,10 +105,6 @@ class QualityPage(QWidget):
             x=used.x.to_numpy(float), y=used.y.to_numpy(float), data=widths,
             brush=[pg.mkBrush(*color) for color in colors],
         )  # fmt: skip
-
-    def _ask_save(self) -> None:
-        if chosen := ask_to_save(self, "Save widths", "widths", ".csv", "Table (*.csv)"):
-            self.save(chosen[0])
 
 
 def _tip(x: float, y: float, data: float) -> str:

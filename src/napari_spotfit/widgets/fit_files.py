@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QVBoxLayout, QWidget
 
-from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, WAITING, Outcome
-from ..batch.request import Batch, images_of
+from ..batch.request import DONE, FAILED, KEPT, RUNNING, STOPPED, WAITING, Batch, Outcome, images_of
 from ..batch.run import run_batch
 from ..images.files.opening import open_image
 from ..results.saving import load_fits
@@ -29,16 +29,10 @@ from .parts import remember
 from .parts.docking import Follower
 from .parts.layout import Scrolled, TextTable, button, explain, fill
 from .parts.messages import StatusLine, in_words, number, time_left
-from .parts.work import Steps, Work
+from .parts.work import Latest, Steps, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import napari
     from napari import Viewer
-
-    from ..batch.request import Batch
 
 _KEPT_NAME = "fit_files"
 _FIT_TIP = (
@@ -59,7 +53,7 @@ class FilesPage(QWidget):
         The viewer, in which results are opened.
     """
 
-    def __init__(self, viewer: napari.Viewer):
+    def __init__(self, viewer: Viewer):
         super().__init__()
         self._viewer = viewer
         self.form = BatchForm(self._viewer, self)
@@ -68,11 +62,14 @@ class FilesPage(QWidget):
         self.fit_button = button("Fit", _FIT_TIP, self.start)
         self.cancel_button = button("Cancel", _CANCEL_TIP, self.cancel)
         self._run: BatchRun | None = None
-        self._opening: Work | None = None
+        self._opening = Latest(self, self._on_read, self._fail)
         self._begun = 0.0
         self.form.put(remember.load(_KEPT_NAME))
-        self._lay_out()
-        self._connect()
+        self.table.open_requested.connect(self._on_open_requested)
+        self.form.settings_button.clicked.connect(lambda: self._on_settings())
+        buttons = fill(QHBoxLayout(), (self.fit_button, 1), (self.cancel_button, 1))
+        form: Any = Scrolled(self.form.container.native, least=80)
+        fill(QVBoxLayout(self), form, buttons, (self.table, 1), self.status, spacing=4)
         self._allow()
 
     @property
@@ -91,9 +88,7 @@ class FilesPage(QWidget):
         self._layers.follow()
         if self._run is not None:
             self._run.stop()
-        if self._opening is not None:
-            self._opening.cancel()
-            self._opening = None
+        self._opening.drop()
 
     def start(self) -> None:
         """Fit the files of the form."""
@@ -102,7 +97,7 @@ class FilesPage(QWidget):
         try:
             batch = self.form.batch()
         except (ImportError, OSError, ValueError) as error:
-            self.status.fail(in_words(error))
+            self._fail(error)
             return
         remember.save(_KEPT_NAME, self.form.values())
         self._begin(batch)
@@ -154,6 +149,9 @@ class FilesPage(QWidget):
 
     def _on_failed(self, error: Exception) -> None:
         self._end()
+        self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
         self.status.fail(in_words(error))
 
     def _end(self) -> None:
@@ -177,37 +175,22 @@ class FilesPage(QWidget):
 
     def _on_open_requested(self, outcome: Outcome) -> None:
         """Open the first frames of a file."""
-        if self._opening is not None:
-            self._opening.cancel()
-        self._opening = Work(lambda: read_first_frames(outcome), self)
-        self._opening.done.connect(self._on_read)
-        self._opening.failed.connect(lambda error: self.status.fail(in_words(error)))
-        self._opening.start()
+        self._opening.drop()
+        self._opening.ask(partial(read_first_frames, outcome))
 
     def _on_read(self, found: FirstFrames) -> None:
-        self._opening = None
         self.status.say(f"Opened {show_first_frames(self._viewer, found)}")
 
     def _on_settings(self) -> None:
         try:
             self.form.ask_settings()
         except (ImportError, OSError, ValueError) as error:
-            self.status.fail(in_words(error))
+            self._fail(error)
 
     def _allow(self) -> None:
-        running = self._run is not None
-        self.form.allow(not running)
-        self.fit_button.setEnabled(not running)
-        self.cancel_button.setEnabled(running and self._run is not None and not self._run.stopping)
-
-    def _connect(self) -> None:
-        self.table.open_requested.connect(self._on_open_requested)
-        self.form.settings_button.clicked.connect(lambda: self._on_settings())
-
-    def _lay_out(self) -> None:
-        buttons = fill(QHBoxLayout(), (self.fit_button, 1), (self.cancel_button, 1))
-        form: Any = Scrolled(self.form.container.native, least=80)
-        fill(QVBoxLayout(self), form, buttons, (self.table, 1), self.status, spacing=4)
+        self.form.container.enabled = self._run is None
+        self.fit_button.setEnabled(self._run is None)
+        self.cancel_button.setEnabled(self._run is not None and not self._run.stopping)
 
 
 #: How the states of files are counted in words.
@@ -263,23 +246,20 @@ class FilesTable(TextTable):
 
     def show_files(self, outcomes: Sequence[Outcome]) -> None:
         """List files."""
-        self._outcomes, self._rows = list(outcomes), {}
+        self._outcomes = list(outcomes)
+        self._rows = {outcome.file: row for row, outcome in enumerate(outcomes)}
         self.setRowCount(len(outcomes))
-        for row, outcome in enumerate(outcomes):
-            self._rows[outcome.file] = row
-            self._fill(row, outcome)
+        for outcome in outcomes:
+            self.put(outcome)
 
     def put(self, outcome: Outcome) -> None:
         """Show the new outcome of a file."""
         if (row := self._rows.get(outcome.file)) is not None:
             self._outcomes[row] = outcome
-            self._fill(row, outcome)
-
-    def _fill(self, row: int, outcome: Outcome) -> None:
-        self.put_texts(row, _texts(outcome), left=2)
-        for column in range(self.columnCount()):
-            if (item := self.item(row, column)) is not None:
-                item.setToolTip(_tooltip(outcome))
+            self.put_texts(row, _texts(outcome), left=2)
+            for column in range(self.columnCount()):
+                if (item := self.item(row, column)) is not None:
+                    item.setToolTip(_tooltip(outcome))
 
 
 def _texts(outcome: Outcome) -> tuple[str, ...]:
@@ -365,20 +345,18 @@ class FirstFrames(NamedTuple):
     points: dict[str, Any] | None
 
 
-def read_first_frames(outcome: Outcome) -> Steps:
+def read_first_frames(outcome: Outcome) -> FirstFrames:
     """Read the first frames of a file and their spots, in a worker thread."""
-    yield 0, 1
     path = Path(outcome.file)
-    image = open_image(path)
-    total, count = (image.shape[0] if image.ndim > 2 else 1), 1
-    if image.ndim > 2:
-        each = math.prod(image.shape[1:]) * image.dtype.itemsize
+    image, points = open_image(path), None
+    movie, total, count = image.ndim > 2, 1, 1
+    if movie:
+        total, each = image.shape[0], math.prod(image.shape[1:]) * image.dtype.itemsize
         count = max(min(_FRAMES, total, _BYTES // each), 1)
-    pixels = np.asarray(image[:count] if image.ndim > 2 else image)
-    points = None
+    pixels = np.asarray(image[:count] if movie else image)
     if outcome.output:
         fits = _of_file(load_fits(outcome.output), outcome.file)
-        if image.ndim > 2:
+        if movie:
             fits = fits[fits.columns[fits.index_names[0]] < count]
         if len(fits):
             points = points_arguments(fits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,10 +165,6 @@ class BatchForm(QObject):
         self.refresh()
         self.settings.value = self._for_all(self._opened[f"“{path.name}”"])
 
-    def allow(self, allowed: bool) -> None:
-        """Enable the form or not."""
-        self.container.enabled = allowed
-
     def _settings(self, widget: Any = None) -> list[tuple[str, Settings]]:
         """Return the choices of settings: none, those of results, and those of files."""
         found = [(_DEFAULTS, Settings())]
@@ -192,22 +189,16 @@ class BatchForm(QObject):
             self.output.value = self._proposed
 
     def _ask_files(self) -> None:
-        names, _ = QFileDialog.getOpenFileNames(self._parent, "Images", "", _FILES)
-        if names:
+        if names := QFileDialog.getOpenFileNames(self._parent, "Images", "", _FILES)[0]:
             self.images.value = f"{_BETWEEN} ".join(names)
 
-    def _ask_folder(self) -> None:
-        if name := QFileDialog.getExistingDirectory(self._parent, "Folder of images"):
-            self.images.value = name
-
-    def _ask_output(self) -> None:
-        if name := QFileDialog.getExistingDirectory(self._parent, "Folder for the tables"):
-            self.output.value = name
+    def _ask_folder(self, edit: LineEdit, title: str) -> None:
+        if name := QFileDialog.getExistingDirectory(self._parent, title):
+            edit.value = name
 
     def ask_settings(self) -> None:
         """Ask for a file of settings."""
-        name, _ = QFileDialog.getOpenFileName(self._parent, "Settings", "", _SETTINGS)
-        if name:
+        if name := QFileDialog.getOpenFileName(self._parent, "Settings", "", _SETTINGS)[0]:
             self.use_settings(Path(name))
 
     def _lay_out(self) -> None:
@@ -219,10 +210,12 @@ class BatchForm(QObject):
         self.images.native.setPlaceholderText("files, a folder, *.tif")
         self.output.native.setPlaceholderText("a folder")
         self.files_button = button("Files…", "Choose image files.", self._ask_files)
-        folder = button("Folder…", "Choose a folder of images.", self._ask_folder)
+        ask = partial(self._ask_folder, self.images, "Folder of images")
+        folder = button("Folder…", "Choose a folder of images.", ask)
         put_beside(self.images, [self.files_button, folder])
         #: Asks for a file of settings.
         self.settings_button = button("File…", "Take the settings of a file.")
         put_beside(self.settings, [self.settings_button])
-        put_beside(self.output, [button("Folder…", "Choose where to write.", self._ask_output)])
+        ask = partial(self._ask_folder, self.output, "Folder for the tables")
+        put_beside(self.output, [button("Folder…", "Choose where to write.", ask)])
         align_labels(self.container)

@@ -5,15 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import (
-    QHBoxLayout,
-    QPushButton,
-    QSizePolicy,
-    QStackedWidget,
-    QTabBar,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from .fit_files import FilesPage
 from .inspecting.panel import doubtful_shown
@@ -122,11 +114,12 @@ class StartPage(QWidget):
     def __init__(self, viewer: Viewer):
         super().__init__()
         self._viewer = viewer
-        self.samples: dict[str, QPushButton] = {}
         tip = "Choose image files, as with File ▸ Open."
         self.open_button = button("Open an image…", tip, partial(ask_for_files, viewer))
-        for key, (title, tip) in _SAMPLES.items():
-            self.samples[key] = button(title, tip, partial(self._open_sample, key))
+        self.samples = {
+            key: button(title, tip, partial(self._open_sample, key))
+            for key, (title, tip) in _SAMPLES.items()
+        }
         words = sentence()
         words.setText(_WORDS)
         buttons = (*self.samples.values(), self.open_button)

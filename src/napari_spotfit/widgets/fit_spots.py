@@ -6,19 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QSize, Signal
-from qtpy.QtWidgets import (
-    QHBoxLayout,
-    QSizePolicy,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 from superqt.utils import qdebounced
 
 from .fit_pages import FitPages, NextSteps
-from .fitting.camera_form import GainOffer
 from .fitting.fit_status import AdviceLine, FitStatusLine, RunBar
-from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
+from .fitting.job import Job
+from .fitting.layer_fit import FitRun, LayerFit, fits_of, job_of
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
@@ -26,7 +20,6 @@ from .fitting.settings_panel import SettingsPanel
 from .layers.appearance import Look
 from .layers.history import history_of
 from .layers.images import image_of
-from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .napari_compat import draw_thumbnail
 from .parts import remember
@@ -34,7 +27,7 @@ from .parts.docking import Docked, Follower, Keys
 from .parts.layout import Scrolled, button, fill
 from .parts.messages import in_words, report
 from .picking.pick_bar import PickControls
-from .preview.estimates import ImageNoise, SigmaEstimate
+from .preview.estimates import GainOffer, ImageNoise, SigmaEstimate
 from .preview.preview import Preview
 
 if TYPE_CHECKING:
@@ -48,6 +41,7 @@ _FIT_TIP = (
 )
 _SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
+_NOT_KEPT = "The result is not backed up against a crash, so save it soon"
 #: Width of the form in pixels, the usual one and that in windows narrower than the last number.
 _WIDTH, _LEAST, _SMALL_WINDOW = 320, 270, 1200
 #: Least width of the buttons in pixels.
@@ -82,31 +76,15 @@ class FitSpots(Docked):
         self._noise = ImageNoise(self.settings, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
-        self.gain_offer = GainOffer(
-            self.settings.camera,
-            self.settings.image,
-            self.settings.settings,
-            self._noise.get,
-            self.settings.advanced.isExpanded,
-            self,
-        )
-        self.picking = PickControls(
-            viewer,
-            self._image,
-            self.settings.settings,
-            self._picked_maps,
-            self._noise,
-            lambda: (self._look.face, self._look.colormap),
-            self.history,
-            self,
-        )
+        self.gain_offer = GainOffer(self.settings, self._noise, self)
+        self.picking = PickControls(viewer, self.settings, self._noise, self.history, self)
         self.status, self.advice = FitStatusLine(self.settings), AdviceLine()
         self.result, self.steps = ResultPanel(viewer), NextSteps(viewer)
         self._image_key = Keys(viewer, {IMAGE_KEY: hide_spots})
         self._recovery = Recovery(viewer, self)
         self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
-        self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
+        self._patience = qdebounced(lambda: self.status.say(_READING), _PATIENCE, parent=self)
         self._picked: Points | None = None
         self._removed, self._active = Follower(self._on_removed), Follower(self._on_active)
         self._picked_soon = qdebounced(self._show_picked, _AFTER_PICKS, parent=self)
@@ -197,17 +175,6 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.cancel()
 
-    def _image(self) -> Image:
-        image = self.settings.image.layer
-        if image is None:
-            raise ValueError(
-                "there is no image to fit; tick one, or open one or a sample in File ▸ Open Sample"
-            )
-        return image
-
-    def _picked_maps(self, image: Image) -> LayerMaps:
-        return layer_maps(image, self.settings.layers())
-
     def _fits(self) -> list[LayerFit]:
         """Return the fits of the ticked images, those that cannot be made with the reason.
 
@@ -216,23 +183,16 @@ class FitSpots(Docked):
         TypeError, ValueError
             If the settings do not go together, or the only image cannot be fitted.
         """
-        self._image()
-        ticked, fits = self.settings.image.ticked, []
-        for image, look in zip(
-            ticked, looks_of(ticked, self._look, self._viewer.layers), strict=True
-        ):
-            try:
-                settings = self.settings.settings(image)
-                frames = self.settings.frames.frames(self._viewer, image)
-                noise = self._noise.get(image)
-                job = job_of(image, settings, self.settings.layers(), frames, noise, look)
-            except (TypeError, ValueError) as error:
-                if len(ticked) == 1:
-                    raise
-                fits.append(LayerFit(image, error, self._viewer))
-            else:
-                fits.append(LayerFit(image, job, self._viewer))
-        return fits
+
+        def make(image: Image, look: Look) -> Job:
+            settings = self.settings.settings(image)
+            frames = self.settings.frames.frames(self._viewer, image)
+            noise = self._noise.get(image)
+            return job_of(image, settings, self.settings.layers(), frames, noise, look)
+
+        self.settings.current_image()
+        ticked = self.settings.image.ticked
+        return fits_of(ticked, self._viewer, self._look, make, skip=len(ticked) > 1)
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
@@ -286,12 +246,6 @@ class FitSpots(Docked):
         for layer in run.layers:
             self._recovery.keep(layer)
 
-    def _on_error(self, error: Exception) -> None:
-        self.status.fail(report(error))
-
-    def _on_not_kept(self, error: Exception) -> None:
-        self.status.fail(f"The result is not backed up against a crash, so save it soon: {error}")
-
     def _on_put_back(self, layer: Points) -> None:
         # The history outlasts the widget, whatever is undone then.
         if self.bound:
@@ -308,9 +262,6 @@ class FitSpots(Docked):
         active = self._viewer.layers.selection.active
         if layer is not None and (active is layer or not is_result(active)):
             self.result.show_layer(layer)
-
-    def _on_patience(self) -> None:
-        self.status.say(_READING)
 
     def _on_pick_awaited(self, awaited: bool) -> None:
         if self._run is None:
@@ -362,15 +313,10 @@ class FitSpots(Docked):
 
     def _show_look(self, look: Look) -> None:
         """Draw the spots of the next fits, clicks and previews like this."""
-        self._look = look
-        self.preview.face, self.preview.colormap = look.face, look.colormap
+        self._look = self.preview.look = self.picking.look = look
 
-    def _on_face(self, feature: str, colormap: str) -> None:
-        self._show_look(self._look._replace(face=feature, colormap=colormap))
-        self._remember()
-
-    def _on_mark(self, mark: str) -> None:
-        self._show_look(self._look._replace(mark=mark))
+    def _on_look(self, **chosen: str) -> None:
+        self._show_look(self._look._replace(**chosen))
         self._remember()
 
     def _remember(self) -> None:
@@ -397,9 +343,9 @@ class FitSpots(Docked):
         self.settings.image.changed.connect(self._on_image)
         self.result.heading.toggled.connect(self.status.fold)
         self.result.heading.toggled.connect(self._remember)
-        self.status.listen(self.settings_menu, self.left)
-        self.result.face_chosen.connect(self._on_face)
-        self.result.marks.chosen.connect(self._on_mark)
+        self.status.listen(self.settings_menu, self.left, self.estimate, self.picking.picker)
+        self.result.face_chosen.connect(lambda face, map: self._on_look(face=face, colormap=map))
+        self.result.marks.chosen.connect(lambda mark: self._on_look(mark=mark))
         self.result.spots.said.connect(self.status.fail)
         self.result.spots.replaced.connect(lambda: self.steps.show_layer(self.result.spots.layer))
         self.result.image.said.connect(self.status.say)
@@ -409,21 +355,14 @@ class FitSpots(Docked):
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
         self.preview.recovered.connect(self.status.preview)
-        self._noise.renewed.connect(self.gain_offer.ask)
-        self.settings.advanced.toggled.connect(self.gain_offer.ask)
-        self.gain_offer.asked.connect(self._noise.show)
-        self.estimate.said.connect(self.status.say)
-        self.estimate.failed.connect(self._on_error)
         self.estimate.failed.connect(self._noise.show)
         self.picking.snap.toggled.connect(self._remember)
-        self.picking.picker.said.connect(self.status.say)
         self.picking.picker.missed.connect(self.status.say_briefly)
-        self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self._on_picked)
         self.history.shown.connect(self._on_put_back)
         self.history.stepped.connect(self._on_stepped)
         self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
-        self._recovery.failed.connect(self._on_not_kept)
+        self._recovery.failed.connect(lambda error: self.status.fail(f"{_NOT_KEPT}: {error}"))
         self.picking.picker.awaited.connect(self._on_pick_awaited)
 
     def _lay_out(self) -> None:
@@ -437,16 +376,8 @@ class FitSpots(Docked):
         # What they need in the viewer's style, which they have only once they are shown.
         self.buttons.setMinimumWidth(_BUTTONS)
         found = fill(QHBoxLayout(), (self.result.heading, 1), self.picking.undo, self.picking.redo)
-        parts = (
-            self.buttons,
-            found,
-            self.result.channels,
-            self.status,
-            self.advice,
-            self.steps,
-            self.result,
-        )
-        fill(self.settings.middle, *parts, spacing=4)
+        result = (self.status, self.advice, self.steps, self.result)
+        fill(self.settings.middle, self.buttons, found, self.result.channels, *result, spacing=4)
         self.area = Scrolled(self.settings, least=200)
         self.area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.pages = FitPages(self._viewer, self.area, self.left)

@@ -19,6 +19,7 @@ from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE, HEAD, by_content
 from ..files.formats import FORMATS, read
 from ..files.table import UnreadableFileError
+from ..results.numbers import Units
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.validation import Parameter
@@ -27,11 +28,12 @@ from .layers.points import layer_arguments, make_points_layer, points_arguments
 from .layers.selection import bring_into_sight
 from .napari_compat import is_image, itself, main_window
 from .parts.boxes import LayerChoice
-from .parts.form import Number, align_labels, control_of, put_beside, rows_of
-from .parts.layout import Label, TextTable, button, explain, fill, guard_wheel
+from .parts.form import Number, explained_rows, put_beside
+from .parts.layout import Label, button, explain, fill
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
 from .saved_layers import name_of_layer, pixel_size_of_images
+from .table.view import NumbersTable
 
 if TYPE_CHECKING:
     import napari
@@ -86,9 +88,10 @@ class ImportDialog(QDialog):
         self.pixel = Number(label="Pixel size", about=_PIXEL, nullable=True, tooltip=_PIXEL_TIP)
         self.image = LayerChoice(self._viewer.layers, is_image, nothing="none", optional=True)
         self.import_button, self.status = button("Import", _IMPORT_TIP, self.add), StatusLine()
-        self.rows = FirstRows()
+        self.rows = NumbersTable("First localisations", _ROWS_TIP)
         self.looking = Latest(self, self._on_found, self._on_failed)
-        self._found: Found | None = None
+        #: What is in the file, as it is shown.
+        self.found: Found | None = None
         self._lay_out()
         self._connect()
         self._show(None)
@@ -96,11 +99,6 @@ class ImportDialog(QDialog):
         self.image.bind()
         self.finished.connect(self._on_finished)
         self.resize(*_SIZE)
-
-    @property
-    def found(self) -> Found | None:
-        """What is in the file, as it is shown."""
-        return self._found
 
     def look(self) -> None:
         """Read the file in the background, with the format and pixel size that are set."""
@@ -114,18 +112,18 @@ class ImportDialog(QDialog):
 
     def add(self) -> None:
         """Add what is shown as a layer, and close."""
-        if self._found is None:
+        if self.found is None:
             return
         try:
-            layer = self._layer(self._found)
+            layer = self._layer(self.found)
         except (TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
         history_of(self._viewer)  # so that what is done to it can be undone
         self._viewer.add_layer(layer)
         bring_into_sight(self._viewer, layer)
-        if self._found.left_out:
-            show_info(f"“{layer.name}” has {number(len(layer.data))} points{self._found.left_out}")
+        if self.found.left_out:
+            show_info(f"“{layer.name}” has {number(len(layer.data))} points{self.found.left_out}")
         self.accept()
 
     def _on_finished(self) -> None:
@@ -165,8 +163,11 @@ class ImportDialog(QDialog):
         self.status.fail(text)
 
     def _show(self, found: Found | None) -> None:
-        self._found = found
-        self.rows.show_fits(None if found is None else found.fits)
+        self.found = found
+        self.rows.show_numbers({})
+        if found is not None:
+            table = found.fits[:_ROWS].to_dataframe().drop(columns="good", errors="ignore")
+            self.rows.show_frame(table, Units(found.fits.units))
         self.import_button.setEnabled(found is not None)
 
     def _ask_file(self) -> None:
@@ -187,18 +188,13 @@ class ImportDialog(QDialog):
             self.look()
 
     def _lay_out(self) -> None:
-        rows = rows_of((self.file, self.format, self.pixel))
-        for row, tip in (
-            (self.file, _FILE_TIP), (self.format, _FORMAT_TIP), (self.pixel, _PIXEL_TIP),
-        ):  # fmt: skip
-            explain(control_of(row), row.label, tip)
+        rows = explained_rows((self.file, self.format, self.pixel))
+        rows.native.layout().setSpacing(4)
         self.file.native.setPlaceholderText("a table, whatever its name")
         tip = "Choose a table of localisations."
         self.file_button = button("File…", tip, self._ask_file, "Choose a file")
         put_beside(self.file, [self.file_button])
         explain(self.image, "Image", _IMAGE_TIP)
-        guard_wheel(self.format.native)
-        align_labels(rows)
         put_beside(self.pixel, [Label("Image")])
         put_beside(self.pixel, [self.image], stretch=1)
         cancel_button = button("Cancel", "", self.reject)
@@ -226,7 +222,7 @@ def _check_axes(found: Found, image: Any) -> None:
 #: What may stand between the values of a table of text, in words.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _OURS = "napari-spotfit"
-_TIP = (
+_ROWS_TIP = (
     "<p>The first localisations as they will come: in pixels from the centre of the first one, "
     "frames from 0.</p>"
 )
@@ -354,31 +350,3 @@ def _unknown(path: Path) -> str:
 
 def _ends(values: Any) -> str:
     return f"{values.min():.1f} to {values.max():.1f}"
-
-
-class FirstRows(TextTable):
-    """A table of the first rows."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        explain(self, "First localisations", _TIP)
-
-    def show_fits(self, fits: SpotFits | None) -> None:
-        """Show the first rows of fits, or nothing."""
-        if fits is None:
-            self.setRowCount(0)
-            self.setColumnCount(0)
-            return
-        table = fits[:_ROWS].to_dataframe().drop(columns="good", errors="ignore")
-        self.setRowCount(len(table))
-        self.setColumnCount(table.shape[1])
-        units = fits.units
-        titles = [
-            f"{name} [{units[name]}]" if units.get(name) not in (None, "", name) else name
-            for name in table
-        ]
-        self.setHorizontalHeaderLabels(titles)
-        for row, values in enumerate(table.itertuples(index=False)):
-            texts = (f"{one:.6g}" if isinstance(one, float) else str(one) for one in values)
-            self.put_texts(row, texts)
-        self.resizeColumnsToContents()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from qtpy.QtCore import QSignalBlocker
+from qtpy.QtGui import QShowEvent
 from qtpy.QtWidgets import QHBoxLayout, QSizePolicy, QTabWidget, QWidget
 
 from .import_localisations import import_localisations
 from .inspecting.page import InspectPage
 from .inspecting.panel import BACK_KEY, ON_KEY
 from .inspecting.spot import SpotClick
-from .layers.history import history_of
 from .layers.images import pixel_size
 from .layers.points import is_result
 from .layers.selection import SpotSelection, select
@@ -51,20 +52,29 @@ _IMPORT_TIP = (
     "<p>Import a table of localisations of another program, whatever its name. Those named as "
     "these programs do, and saved results, open with File ▸ Open.</p>"
 )
-#: The pages by their titles.
-_PAGES = {
-    "Inspect": "inspect",
-    "Filter": "filters",
-    "Scatter": "scatter",
-    "Sub-pixel": "subpixel",
-    "Summary": "summary",
-    "Cells": "cells",
-    "Channels": "channels",
-    "Drift": "drift",
-    "Traces": "traces",
-    "After the fit": "after",
-}
+#: The names of the pages by their titles.
+_PAGES: dict[str, str] = {}
 _AnyPage = TypeVar("_AnyPage", bound=Page)
+
+
+class _Tab(cached_property[_AnyPage]):
+    """A page of the widget, made when it is asked for.
+
+    Parameters
+    ----------
+    title : str
+        The text of its tab.
+    make : callable
+        Makes it for a widget.
+    """
+
+    def __init__(self, title: str, make: Callable[[Results], _AnyPage]):
+        super().__init__(lambda results: results.placed(make(results), title))
+        self._title = title
+
+    def __set_name__(self, owner: type[Results], name: str) -> None:
+        super().__set_name__(owner, name)
+        _PAGES[self._title] = name
 
 
 class Results(Docked):
@@ -81,7 +91,6 @@ class Results(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=True)
         viewer = self._viewer
-        self._history = history_of(viewer)
         self.spots, self.selection = ShownSpots(viewer, self), SpotSelection(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units = Choice("Unit of lengths", _UNITS_TIP, ("px", ""))
@@ -97,60 +106,21 @@ class Results(Docked):
         self._connect()
         self.bind()
 
-    @cached_property
-    def inspect(self) -> InspectPage:
-        """Data, model, residual and numbers of one spot; made when it is asked for, as all are."""
-        page = InspectPage(self._viewer, self.spots, self.selection, self._history)
-        return self._placed(page, "Inspect")
-
-    @cached_property
-    def filters(self) -> FilterPage:
-        """The histogram, the legend and the filters in words."""
-        return self._placed(FilterPage(self.spots), "Filter")
-
-    @cached_property
-    def scatter(self) -> ScatterPage:
-        """The scatter plot."""
-        return self._placed(ScatterPage(self.spots), "Scatter")
-
-    @cached_property
-    def subpixel(self) -> SubpixelPage:
-        """The histograms of sub-pixel positions."""
-        return self._placed(SubpixelPage(self.spots), "Sub-pixel")
-
-    @cached_property
-    def summary(self) -> SummaryPage:
-        """Medians, spreads and the plot over frames."""
-        return self._placed(SummaryPage(self.spots), "Summary")
-
-    @cached_property
-    def cells(self) -> CellsPage:
-        """The table of cells."""
-        return self._placed(CellsPage(self._viewer, self.spots), "Cells")
-
-    @cached_property
-    def channels(self) -> ChannelsPage:
-        """The table of cells and several results."""
-        return self._placed(ChannelsPage(self._viewer, self.spots), "Channels")
-
-    @cached_property
-    def drift(self) -> DriftPage:
-        """The drift, estimated from fiducials."""
-        return self._placed(DriftPage(self._viewer, self.spots, self._history), "Drift")
-
-    @cached_property
-    def traces(self) -> TracesPage:
-        """The light of the selected spots over all frames."""
-        return self._placed(TracesPage(self._viewer, self.spots), "Traces")
-
-    @cached_property
-    def after(self) -> AfterPage:
-        """Steps from spots to a super-resolved image."""
-        return self._placed(AfterPage(self._viewer, self.spots, self._history), "After the fit")
+    # The pages, as tabs from left to right.
+    inspect = _Tab("Inspect", lambda one: InspectPage(one.spots, one.selection))
+    filters = _Tab("Filter", lambda one: FilterPage(one.spots))
+    scatter = _Tab("Scatter", lambda one: ScatterPage(one.spots))
+    subpixel = _Tab("Sub-pixel", lambda one: SubpixelPage(one.spots))
+    summary = _Tab("Summary", lambda one: SummaryPage(one.spots))
+    cells = _Tab("Cells", lambda one: CellsPage(one.spots))
+    channels = _Tab("Channels", lambda one: ChannelsPage(one.spots))
+    drift = _Tab("Drift", lambda one: DriftPage(one.spots))
+    traces = _Tab("Traces", lambda one: TracesPage(one.spots))
+    after = _Tab("After the fit", lambda one: AfterPage(one.spots))
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
-        self._history.join(self)
+        self.spots.history.join(self)
         self._click.bind()
         self._keys.bind()
         self._viewer.layers.selection.events.active.connect(self._on_active)
@@ -163,7 +133,7 @@ class Results(Docked):
 
     def leave_viewer(self) -> None:
         """Stop all work and leave no callback behind."""
-        self._history.leave(self)
+        self.spots.history.leave(self)
         self.export.unbind()
         for page in self._made():
             page.unbind()
@@ -206,7 +176,7 @@ class Results(Docked):
     def _made(self) -> list[Page]:
         return [vars(self)[name] for name in _PAGES.values() if name in vars(self)]
 
-    def _placed(self, page: _AnyPage, title: str) -> _AnyPage:
+    def placed(self, page: _AnyPage, title: str) -> _AnyPage:
         """Put a page in the place of the tab that stands for it."""
         place, on_top = list(_PAGES).index(title), self.tabs.currentIndex()
         stands_for_it = self.tabs.widget(place)
@@ -219,6 +189,7 @@ class Results(Docked):
         self.status.listen(page)
         if self.bound:
             page.bind()
+        page.set_on_top(place == on_top)
         return page
 
     def _on_active(self, event: Any = None) -> None:
@@ -245,6 +216,11 @@ class Results(Docked):
         shown, total = len(self.table.spots_model.rows), len(self.spots.shown)
         self.count.setText(f"{number(shown)} of {number(total)} shown" if total else "")
         self.export.show_rows()
+
+    def showEvent(self, event: QShowEvent | None) -> None:
+        """Make the page on top, unless another one has come to the front before."""
+        super().showEvent(event)
+        self._on_tab()
 
     def _on_tab(self) -> None:
         on_top = getattr(self, list(_PAGES.values())[self.tabs.currentIndex()])
@@ -291,7 +267,6 @@ class Results(Docked):
         self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
         self.status.listen(self.export)
         self.tabs.currentChanged.connect(self._on_tab)
-        self._on_tab()
 
     def _lay_out(self) -> None:
         explain(self.layer, "Result", _LAYER_TIP)

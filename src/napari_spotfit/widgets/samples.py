@@ -20,7 +20,7 @@ _SIGMA = 1.3
 #: Of stacks: the distance of planes in µm, and σ along z in planes.
 _STEP, _SIGMA_Z = 0.3, 1.4
 #: The camera's counts without light, and counts per photo-electron.
-_OFFSET, _GAIN = 100.0, 1.0
+_CAMERA: Any = {"offset": 100.0, "gain": 1.0}
 
 
 def molecules() -> list[LayerData]:
@@ -33,16 +33,9 @@ def molecules() -> list[LayerData]:
         and gain 1; ``metadata["truth"]`` is the table of all molecules in all frames.
     """
     movie, truth = simulate_movie(
-        60,
-        shape=(256, 256),
-        spots_per_frame=45,
-        photons=1200.0,
-        background=20.0,
-        sigma=_SIGMA,
-        offset=_OFFSET,
-        gain=_GAIN,
-        seed=1,
-    )
+        60, (256, 256), spots_per_frame=45, photons=1200.0, background=20.0, sigma=_SIGMA, seed=1,
+        **_CAMERA,
+    )  # fmt: skip
     return [_image_layer(movie, truth, "molecules")]
 
 
@@ -65,19 +58,13 @@ def beads() -> list[LayerData]:
     photons = rng.uniform(8_000, 20_000, 12)
     drift = np.cumsum(rng.normal((0.03, -0.02), 0.04, (frames, 2)), axis=0)
     drift -= drift[0]
-    truth = pd.DataFrame(
-        {
-            "frame": np.repeat(np.arange(frames), 12),
-            "y": (y + drift[:, :1]).ravel(),
-            "x": (x + drift[:, 1:]).ravel(),
-            "sigma": _SIGMA,
-            "photons": np.tile(photons, frames),
-        }
-    )
+    truth = pd.DataFrame({"frame": np.repeat(np.arange(frames), 12)})
+    truth = truth.assign(y=(y + drift[:, :1]).ravel(), x=(x + drift[:, 1:]).ravel(), sigma=_SIGMA)
+    truth["photons"] = np.tile(photons, frames)
     light = np.full((frames, *shape), 10.0)
     for frame, spots in truth.groupby("frame"):
         add_spots(light[frame], spots)
-    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "beads", drift=drift)]
+    return [_image_layer(expose(light, rng, **_CAMERA), truth, "beads", drift=drift)]
 
 
 def filaments() -> list[LayerData]:
@@ -131,7 +118,7 @@ def filaments() -> list[LayerData]:
     light = np.full((frames, side, side), 12.0)
     for number, spots in truth.groupby("frame"):
         add_spots(light[number], spots)
-    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "filaments", drift=drift)]
+    return [_image_layer(expose(light, rng, **_CAMERA), truth, "filaments", drift=drift)]
 
 
 def smfish() -> list[LayerData]:
@@ -175,9 +162,7 @@ def smfish() -> list[LayerData]:
         light += glow[number] * (ndtr(6 * (1.1 - far)) - 0.5 * ndtr(8 * (0.4 - far)))
         cells[far < nearest] = number + 1
         nearest = np.minimum(nearest, far)
-    labels = _map_layer(cells, "cells", "labels")
-    labels[1].update(visible=True, opacity=0.2)
-    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH"), labels]
+    return [_image_layer(expose(light, rng, **_CAMERA), truth, "smFISH"), _cells_layer(cells)]
 
 
 def smfish_stack() -> list[LayerData]:
@@ -207,13 +192,11 @@ def smfish_stack() -> list[LayerData]:
         light += 20 * ndtr(6 * (1 - away))
         cells[away < 1] = number
     for plane in range(planes):
-        share = np.exp(-0.5 * ((plane - truth["z"]) / _SIGMA_Z) ** 2) / (
-            _SIGMA_Z * np.sqrt(2 * np.pi)
-        )
+        share = np.exp(-0.5 * ((plane - truth["z"]) / _SIGMA_Z) ** 2)
+        share /= _SIGMA_Z * np.sqrt(2 * np.pi)
         add_spots(light[plane], truth.assign(photons=truth["photons"] * share))
-    labels = _map_layer(cells, "cells", "labels")
-    labels[1].update(visible=True, opacity=0.2)
-    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH stack", _STEP), labels]
+    stack = _image_layer(expose(light, rng, **_CAMERA), truth, "smFISH stack", _STEP)
+    return [stack, _cells_layer(cells)]
 
 
 def scmos() -> list[LayerData]:
@@ -228,7 +211,7 @@ def scmos() -> list[LayerData]:
     rng = np.random.default_rng(4)
     shape = (128, 128)
     hot = rng.random(shape) < 0.002
-    offset = rng.normal(_OFFSET, 2.0, shape)
+    offset = rng.normal(_CAMERA["offset"], 2.0, shape)
     gain = rng.uniform(0.85, 1.15, shape) * 2.2
     variance = rng.lognormal(np.log(6.0), 0.8, shape)
     movie, truth = simulate_movie(
@@ -256,11 +239,11 @@ def astigmatism() -> list[LayerData]:
     lens: dict[str, float] = {"astigmatism": 0.1, "coma": 0.02}
     planes = np.arange(-600.0, 601.0, 20.0)
     stack, beads_truth = simulate_beads(
-        planes, (160, 160), count=9, height=30.0, offset=_OFFSET, gain=_GAIN, seed=6, zernike=lens
+        planes, (160, 160), count=9, height=30.0, seed=6, zernike=lens, **_CAMERA
     )
     movie, truth = simulate_movie(
-        30, (128, 128), spots_per_frame=6, photons=3000.0, background=10.0, offset=_OFFSET,
-        gain=_GAIN, z=(-300.0, 300.0), optics={"zernike": lens}, seed=7,
+        30, (128, 128), spots_per_frame=6, photons=3000.0, background=10.0, z=(-300.0, 300.0),
+        optics={"zernike": lens}, seed=7, **_CAMERA,
     )  # fmt: skip
     return [
         _image_layer(movie, truth, "astigmatic molecules"),
@@ -268,10 +251,17 @@ def astigmatism() -> list[LayerData]:
     ]
 
 
-def _map_layer(values: NDArray[Any], name: str, kind: str = "image") -> LayerData:
-    """Return a map of pixels, hidden: it is for the choices of maps."""
+def _map_layer(
+    values: NDArray[Any], name: str, kind: str = "image", *, visible: bool = False
+) -> LayerData:
+    """Return a map of pixels, as a rule hidden: it is for the choices of maps."""
     place = {"scale": (_PIXEL, _PIXEL), "units": ("um", "um"), "axis_labels": ("y", "x")}
-    return values, {"name": name, "visible": False, **place}, kind
+    return values, {"name": name, "visible": visible, **place}, kind
+
+
+def _cells_layer(cells: NDArray[np.uint8]) -> LayerData:
+    values, arguments, kind = _map_layer(cells, "cells", "labels", visible=True)
+    return values, {**arguments, "opacity": 0.2}, kind
 
 
 def _image_layer(

@@ -20,26 +20,10 @@ from ..files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
 from ..models.columns import REQUIRED
 from ..results.numbers import Units
 from ..results.saving import fits_of
-from .layers.appearance import (
-    FACE_COLORMAP,
-    MARK,
-    OWN_COLOR,
-    SIGMA,
-    hidden_arguments,
-    mark_arguments,
-    names_of,
-    own_symbols,
-    sizes_when_shown,
-)
+from .layers import appearance
 from .layers.history import history_of
 from .layers.images import AXES, PLACED, VOLUME, transform_arguments
-from .layers.points import (
-    default_face,
-    fits_of_features,
-    is_result,
-    layer_arguments,
-    points_arguments,
-)
+from .layers.points import fits_of_features, is_result, layer_arguments, points_arguments
 from .layers.result_layers import REFITS
 from .layers.selection import bring_into_sight
 from .napari_compat import LayerData, open_viewer
@@ -51,7 +35,8 @@ if TYPE_CHECKING:
 #: The metadata of a layer that a file keeps beside the settings, which it has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels", AXES, VOLUME, REFITS, MARK, SIGMA, OWN_COLOR,
+    "map_names", "frames", "labels", AXES, VOLUME, REFITS, appearance.MARK, appearance.SIGMA,
+    appearance.OWN_COLOR,
 )  # fmt: skip
 #: The metadata of the image.
 _IMAGE = ("name", "shape", "file")
@@ -121,7 +106,13 @@ def read_layer(path: str) -> LayerData:
     ValueError
         If the file is damaged, of a newer version, or something else; the message says which.
     """
-    return _layer_of(read(path), path)
+    table = read(path)
+    try:
+        return _layer_data(table, path)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise UnreadableFileError(
+            f"“{Path(path).name}” cannot be opened: its record of the layer is damaged: {error}"
+        ) from None
 
 
 def open_all(read_one: Callable[[str], LayerData], path: str | list[str]) -> list[Any]:
@@ -206,15 +197,17 @@ def table_of_layer(
 def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
     """Return the place, look and metadata of a layer as plain values."""
     metadata = attributes["metadata"]
-    sizes = sizes_when_shown(attributes["size"], metadata, count)
+    sizes = appearance.sizes_when_shown(attributes["size"], metadata, count)
     size = float(sizes[0]) if count and (sizes == sizes[0]).all() else None
-    symbols = names_of(attributes["symbol"])
+    symbols = appearance.names_of(attributes["symbol"])
     return {
         "name": attributes["name"],
         **{name: _plain(attributes[name]) for name in (*PLACED, *_LOOK) if name in attributes},
         "size": size,
         # Those of good and doubtful fits follow from the fits.
-        "symbol": None if len(symbols) != 1 or symbols <= own_symbols(metadata) else symbols.pop(),
+        "symbol": None
+        if len(symbols) != 1 or symbols <= appearance.own_symbols(metadata)
+        else symbols.pop(),
         "features": [str(name) for name in attributes["features"]],
         "face_colormap": _colormap_name(attributes["face_colormap"]),
         # For people who read the file; the layer's own are in its metadata.
@@ -223,33 +216,24 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
     }
 
 
-def _layer_of(table: SpotTable, path: str) -> LayerData:
-    """Return the layer of a file as napari's readers return it."""
-    try:
-        return _layer_data(table, path)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise UnreadableFileError(
-            f"“{Path(path).name}” cannot be opened: its record of the layer is damaged: {error}"
-        ) from None
-
-
 def _layer_data(table: SpotTable, path: str) -> LayerData:
+    """Return the layer of a file as napari's readers return it."""
     fits, about = fits_of(table), table.about
     layer: Mapping[str, Any] = about.layer or {}
     metadata = dict(layer.get("metadata", {}))
     face = metadata.get("face")
     made = points_arguments(
         fits,
-        face if face in fits.columns else default_face(fits),
+        face,
         _known_colormap(layer.get("face_colormap")),
         everything=about.layer is not None,
     )
     made["metadata"] |= metadata
     made["metadata"] |= {f"image_{name}": value for name, value in (about.image or {}).items()}
-    if face == OWN_COLOR and isinstance(metadata.get(OWN_COLOR), str):
-        made["face_color"] = metadata[OWN_COLOR]
+    if face == appearance.OWN_COLOR and isinstance(metadata.get(appearance.OWN_COLOR), str):
+        made["face_color"] = metadata[appearance.OWN_COLOR]
     if about.layer is not None:
-        made |= mark_arguments(fits.accepted, made["metadata"])
+        made |= appearance.mark_arguments(fits.accepted, made["metadata"])
     if "features" in layer:
         made["features"] = made["features"][[n for n in layer["features"] if n in made["features"]]]
     if _MOVED.format(0) in table.columns:
@@ -262,7 +246,7 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
     }
     arguments = layer_arguments(made, str(layer.get("name", _stem(path))))
     if _SHOWN in table.columns:
-        arguments |= hidden_arguments(arguments, table.columns[_SHOWN])
+        arguments |= appearance.hidden_arguments(arguments, table.columns[_SHOWN])
     return arguments.pop("data"), arguments, "points"
 
 
@@ -292,7 +276,9 @@ def _known_colormap(name: Any) -> str:
     """Return a colour map that napari has."""
     from napari.utils.colormaps import AVAILABLE_COLORMAPS
 
-    return name if isinstance(name, str) and name in AVAILABLE_COLORMAPS else FACE_COLORMAP
+    return (
+        name if isinstance(name, str) and name in AVAILABLE_COLORMAPS else appearance.FACE_COLORMAP
+    )
 
 
 def _stem(path: str) -> str:

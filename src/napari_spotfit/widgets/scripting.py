@@ -157,26 +157,21 @@ def _start(
     """Start to fit layers; skip those that cannot be fitted, or raise what is wrong."""
     from qtpy.QtWidgets import QApplication
 
-    from .fitting.layer_fit import FitRun, LayerFit, job_of, looks_of
+    from .fitting.job import Job
+    from .fitting.layer_fit import FitRun, fits_of, job_of
     from .layers.appearance import Look
     from .layers.history import history_of
     from .layers.images import in_its_axes
     from .parts import remember
 
     known = {role: itself(one) for role, one in (maps or {}).items()}
-    looks = looks_of(layers, Look.of(remember.load("fit_spots")), viewer.layers)
-    fits = []
-    for layer, look in zip(layers, looks, strict=True):
-        try:
-            # Whether spots are in volumes, the layer says.
-            in_dimensions(in_its_axes(settings, layer), None, {"sigma_z": settings.sigma_z})
-            job = job_of(layer, settings, known, frames, look=look)
-        except (TypeError, ValueError) as error:
-            if not skip:
-                raise
-            fits.append(LayerFit(layer, error, viewer))
-        else:
-            fits.append(LayerFit(layer, job, viewer))
+
+    def make(layer: Image, look: Look) -> Job:
+        # Whether spots are in volumes, the layer says.
+        in_dimensions(in_its_axes(settings, layer), None, {"sigma_z": settings.sigma_z})
+        return job_of(layer, settings, known, frames, look=look)
+
+    fits = fits_of(layers, viewer, Look.of(remember.load("fit_spots")), make, skip=skip)
     # With Qt's application as its parent it goes on although no name refers to it.
     run = FitRun(fits, QApplication.instance())
     run.shown.connect(history_of(viewer).shown)
@@ -252,7 +247,11 @@ def to_points_layer(
     _check_napari()
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
-    layer = make_points_layer(points_arguments(fits, face), image_layer, name)
+    made = points_arguments(fits, face)
+    if face not in (None, made["metadata"]["face"]):
+        columns = ", ".join(made["features"])
+        raise ValueError(f"face must be a column of the fits, {columns}; got {face!r}")
+    layer = make_points_layer(made, image_layer, name)
     if (viewer := open_viewer()) is not None:
         from .layers.history import history_of
 

@@ -22,7 +22,7 @@ from .parts.docking import Docked, Follower
 from .parts.layout import Scrolled, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
-from .track_form import LayerSource, LiveFrames, Source, TrackForm, drift_of
+from .track_form import LiveFrames, Source, TrackForm, drift_of
 from .track_plots import TrackPlots
 
 if TYPE_CHECKING:
@@ -67,10 +67,11 @@ class Track(Docked):
         self.status, self._live = StatusLine(), LiveFrames(self._viewer)
         self._layers = Follower(self._on_layers)
         self.start_button = button("Start", _START_TIP, self._on_start, "Start or stop")
-        self.pause_button = button("Pause", _PAUSE_TIP)
+        self.pause_button = button("Pause", _PAUSE_TIP, checkable=True)
         self.pick_button = button("Pick", _PICK_TIP, self._on_pick, "Pick fiducials")
         self.mark_button = button("Mark", _MARK_TIP, self._on_mark)
-        self.arm_button, self.event_line = button("Arm the stage", _ARM_TIP), QLineEdit()
+        self.arm_button = button("Arm the stage", _ARM_TIP, checkable=True)
+        self.event_line = QLineEdit()
         self.correct_button = button("Correct the layer", _CORRECT_TIP, self._on_correct)
         self.export = TableExport(self._named, "the displacements of the last 20,000 frames")
         #: What was seen last; None before the first start.
@@ -120,7 +121,7 @@ class Track(Docked):
             return
         self._source, self.seen = source, None
         self._of_stage = self._why_ended = ""
-        self._of_layer = isinstance(source, LayerSource) and source.layer.ndim == 3
+        self._of_layer = source.layer is not None and source.layer.ndim == 3
         self._session = TrackingSession(
             source.queue, tracker, controller=source.controller, log=log
         )
@@ -186,7 +187,8 @@ class Track(Docked):
 
     def _show_frame(self, frame: Any) -> None:
         """Show the camera's frame, unless it is a layer already, or the viewer is left."""
-        if self.bound and frame is not None and not isinstance(self._source, LayerSource):
+        of_layer = self._source is not None and self._source.layer is not None
+        if self.bound and frame is not None and not of_layer:
             self._live.show(frame)
 
     def _on_start(self) -> None:
@@ -208,11 +210,11 @@ class Track(Docked):
 
     def _on_layers(self, event: Any = None) -> None:
         """List the layers; stop if the layer that is tracked was removed."""
-        source = self._source
-        if isinstance(source, LayerSource) and source.layer not in self._viewer.layers:
+        layer = None if self._source is None else self._source.layer
+        if layer is not None and layer not in self._viewer.layers:
             if not self._stopping:
                 self._why_ended = (
-                    f"“{source.layer.name}” was removed, so tracking has ended; "
+                    f"“{layer.name}” was removed, so tracking has ended; "
                     "choose other frames, and Start"
                 )
             self._stop_soon()
@@ -323,11 +325,8 @@ class Track(Docked):
         self._timer.timeout.connect(self._on_timer)
         self.event_line.returnPressed.connect(lambda: self._on_mark())
         self.status.listen(self.export)
-        for switch, slot in (
-            (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
-        ):  # fmt: skip
-            switch.setCheckable(True)
-            switch.toggled.connect(slot)
+        self.pause_button.toggled.connect(self._on_pause)
+        self.arm_button.toggled.connect(self._on_arm)
 
     def _lay_out(self) -> None:
         self.event_line.setPlaceholderText("event")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,39 +67,42 @@ _LOG_TIP = (
 )
 
 
-class Source(ABC):
-    """Puts frames into its queue from :meth:`start` to :meth:`stop`.
+@dataclass(eq=False)
+class Source:
+    """Frames, which are put into a queue from start to stop.
 
     Parameters
     ----------
-    waiting : int
-        How many frames may wait.
+    queue : FrameQueue
+        The queue.
+    start, stop : callable
+        Begin and end.
+    look : callable
+        Returns a frame to show before the first one comes; None if there is none.
+    controller : Controller, optional
+        Holds the sample still; None without a stage, or before it is calibrated.
+    stage : Stage, optional
+        A stage that has to be calibrated before there is a controller.
+    has_z : bool
+        Whether that stage moves z.
+    layer : napari.layers.Image, optional
+        The layer whose frames these are.
     """
 
-    #: Holds the sample still; None without a stage, or before it is calibrated.
+    queue: FrameQueue
+    start: Callable[[], object]
+    stop: Callable[[], object]
+    look: Callable[[], Any] = lambda: None
     controller: Controller | None = None
-    #: A stage that has to be calibrated before there is a controller, and whether it moves z.
     stage: Stage | None = None
-    has_z = False
-
-    def __init__(self, waiting: int = _WAITING) -> None:
-        self.queue = FrameQueue(waiting)
-
-    def look(self) -> Any:
-        """Return a frame to show before the first one comes; None if there is none."""
-        return None
-
-    @abstractmethod
-    def start(self) -> None:
-        """Begin."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End."""
+    has_z: bool = False
+    layer: Image | None = None
 
 
-class SimulatedSource(Source):
-    """A simulated microscope in real time, whose sample drifts and trembles.
+def frames_of_simulation(
+    rate: float, pixel_size: float, on_error: Literal["hold", "stop"], model: Calibration | None
+) -> Source:
+    """Return a simulated microscope in real time, whose sample drifts and trembles.
 
     Parameters
     ----------
@@ -110,72 +115,62 @@ class SimulatedSource(Source):
     model : Calibration, optional
         What fiducials look like at each z, in which they drift, too.
     """
-
-    def __init__(
-        self,
-        rate: float,
-        pixel_size: float,
-        on_error: Literal["hold", "stop"] = "hold",
-        model: Calibration | None = None,
-    ) -> None:
-        super().__init__()
-        seen = model if isinstance(model, (AstigmatismCalibration, MeasuredPsf)) else None
-        self.scope = SimulatedMicroscope(
-            drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, model=seen,
-            height=lambda time: 0.005 * time, seed=1,
-        )  # fmt: skip
-        calibration = StageCalibration.of_pixel_size(
-            pixel_size / 1000, None if seen is None else 1.0
-        )
-        self.controller = Controller(self.scope.stage, calibration, on_error=on_error)
-        self._camera = SimulatedCamera(self.scope, self.queue, rate)
-
-    def look(self) -> Any:
-        """Return what the camera sees now."""
-        return self.scope.frame(self.scope.now)
-
-    def start(self) -> None:
-        """Begin to stream."""
-        self._camera.start()
-
-    def stop(self) -> None:
-        """Stop streaming."""
-        self._camera.stop()
+    seen = model if isinstance(model, (AstigmatismCalibration, MeasuredPsf)) else None
+    scope = SimulatedMicroscope(
+        drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, model=seen,
+        height=lambda time: 0.005 * time, seed=1,
+    )  # fmt: skip
+    calibration = StageCalibration.of_pixel_size(pixel_size / 1000, None if seen is None else 1.0)
+    controller = Controller(scope.stage, calibration, on_error=on_error)
+    queue = FrameQueue(_WAITING)
+    camera = SimulatedCamera(scope, queue, rate)
+    return Source(queue, camera.start, camera.stop, lambda: scope.frame(scope.now), controller)
 
 
-class LayerSource(Source):
-    """The frames of a layer, and those that come while it grows.
+def frames_of_layer(layer: Image) -> Source:
+    """Return the frames of a layer, and those that come while it grows.
 
     A layer of one frame gives it each time it is replaced.
+    """
+    # Views of the layer's data: none needs to be dropped.
+    queue, seen = FrameQueue(2**62), 0
+
+    def put(event: Any = None) -> None:
+        nonlocal seen
+        data = layer.data
+        if data.ndim == 2:
+            queue.put(data)
+            return
+        for number in range(seen, len(data)):
+            queue.put(data[number], float(number))
+        seen = max(seen, len(data))
+
+    def start() -> None:
+        put()
+        layer.events.data.connect(put)
+
+    return Source(queue, start, lambda: layer.events.data.disconnect(put), layer=layer)
+
+
+def frames_of_core(core: Any, z: bool) -> Source:
+    """Return the frames of pymmcore-plus' acquisitions, and its XY stage, if it has one.
 
     Parameters
     ----------
-    layer : napari.layers.Image
-        The layer.
+    core : CMMCorePlus
+        The microscope.
+    z : bool
+        Whether to move its focus, too, if it has a motor.
     """
+    queue, ready = FrameQueue(_WAITING), core.mda.events.frameReady
 
-    def __init__(self, layer: Image) -> None:
-        # Views of the layer's data: none needs to be dropped.
-        super().__init__(waiting=2**62)
-        self.layer, self._seen = layer, 0
+    def put(frame: Any, event: Any, meta: Any) -> None:
+        queue.put(frame)
 
-    def start(self) -> None:
-        """Queue the frames that are there, and follow the layer."""
-        self._on_data()
-        self.layer.events.data.connect(self._on_data)
-
-    def stop(self) -> None:
-        """Follow it no more."""
-        self.layer.events.data.disconnect(self._on_data)
-
-    def _on_data(self, event: Any = None) -> None:
-        data = self.layer.data
-        if data.ndim == 2:
-            self.queue.put(data)
-            return
-        for number in range(self._seen, len(data)):
-            self.queue.put(data[number], float(number))
-        self._seen = max(self._seen, len(data))
+    has_z = z and bool(core.getFocusDevice())
+    stage = CoreStage(core, z=has_z) if core.getXYStageDevice() else None
+    start, stop = (partial(one, put) for one in (ready.connect, ready.disconnect))
+    return Source(queue, start, stop, stage=stage, has_z=has_z)
 
 
 def drift_of(seen: Snapshot) -> Drift:
@@ -202,37 +197,6 @@ def drift_of(seen: Snapshot) -> Drift:
     return Drift(y, x, y_stderr, x_stderr, np.isin(at, seen.time[known]).astype(np.int64))
 
 
-class CoreSource(Source):
-    """The frames of pymmcore-plus' acquisitions, and the microscope's XY stage, if it has one.
-
-    Parameters
-    ----------
-    core : CMMCorePlus
-        The microscope.
-    z : bool
-        Whether to move its focus, too, if it has a motor.
-    """
-
-    def __init__(self, core: Any, z: bool = False) -> None:
-        super().__init__()
-        #: Whether the stage moves z.
-        self.has_z = z and bool(core.getFocusDevice())
-        if core.getXYStageDevice():
-            self.stage = CoreStage(core, z=self.has_z)
-        self._ready = core.mda.events.frameReady
-
-    def start(self) -> None:
-        """Follow the acquisition."""
-        self._ready.connect(self._on_frame)
-
-    def stop(self) -> None:
-        """Follow it no more."""
-        self._ready.disconnect(self._on_frame)
-
-    def _on_frame(self, frame: Any, event: Any, meta: Any) -> None:
-        self.queue.put(frame)
-
-
 class LiveFrames:
     """An image layer of the newest frame, in which fiducials can be clicked.
 
@@ -248,13 +212,9 @@ class LiveFrames:
 
     def show(self, frame: Any) -> None:
         """Show a frame in the place of the one before."""
-        pixels, layers = to_host(frame), self._viewer.layers
-        if (
-            self.layer is not None
-            and self.layer in layers
-            and self.layer.data.shape == pixels.shape
-        ):
-            self.layer.data = pixels
+        pixels, layers, layer = to_host(frame), self._viewer.layers, self.layer
+        if layer is not None and layer in layers and layer.data.shape == pixels.shape:
+            layer.data = pixels
             return
         selected = set(layers.selection)
         self.layer = self._viewer.add_image(pixels, name=_NAME)
@@ -304,7 +264,7 @@ class TrackForm:
         """
         chosen = self.source.value
         if chosen == SIMULATED:
-            return SimulatedSource(
+            return frames_of_simulation(
                 self.rate.value, self.pixel_size.value, self.on_error, self.depth.calibration
             )
         if chosen == CORE:
@@ -314,12 +274,12 @@ class TrackForm:
                 raise ImportError(
                     'pymmcore-plus is missing: pip install "napari-spotfit[microscope]"'
                 ) from None
-            return CoreSource(CMMCorePlus.instance(), z=self.depth.calibration is not None)
+            return frames_of_core(CMMCorePlus.instance(), z=self.depth.calibration is not None)
         if chosen.ndim > 3:
             raise ValueError(
                 f"“{chosen.name}” has {chosen.ndim} axes; frames are (y, x) or (time, y, x)"
             )
-        return LayerSource(chosen)
+        return frames_of_layer(chosen)
 
     @property
     def on_error(self) -> Literal["hold", "stop"]:

@@ -7,8 +7,8 @@ import pytest
 from scenes import border_of, filtered_by_scipy, filtered_by_us
 from scipy.ndimage import gaussian_filter
 
+from napari_spotfit.engine import bands
 from napari_spotfit.engine.cpu.layouts import MAX_RADIUS
-from napari_spotfit.engine.detection import bands
 from napari_spotfit.settings.settings import parameters
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

@@ -14,7 +14,7 @@ import pytest
 from cpu_fits import fit_rois
 
 from napari_spotfit import Settings, StopCondition
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu.backend import Detector, detect
 from napari_spotfit.engine.cpu.block_fits import CpuFitter
 from napari_spotfit.engine.cpu.fit_kind import LargeFit

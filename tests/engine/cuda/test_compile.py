@@ -15,8 +15,8 @@ import pytest
 from psfs import measured_psf
 
 from napari_spotfit import Settings
-from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import crowd_fits, detect, detect_volumes, rendering, roi_kernels
+from napari_spotfit.engine import cell_index, threads
+from napari_spotfit.engine.cuda import crowd_fits, detect, detect_volumes, roi_kernels
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -124,9 +124,9 @@ def test_cutting_out_compiles_without_a_word(architecture):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("channels", "gaussian"), [(1, True), (3, True), (1, False), (3, False)])
 def test_rendering_compiles_without_a_word(architecture, channels, gaussian):
-    given = options(**rendering.macros(channels, gaussian=gaussian))
+    given = options(**cell_index.macros(channels, gaussian=gaussian))
     made = build(architecture, {"pictures": source("cuda/rendering.cu")}, given)["pictures"]
-    assert (made.log, len(made.usage)) == ("", len(rendering.KERNELS))
+    assert (made.log, len(made.usage)) == ("", len(cell_index.KERNELS))
     assert not any(usage.stack for usage in made.usage)
 
 

@@ -17,10 +17,10 @@ import pytest
 from excluding import fit_on_device
 
 from napari_spotfit import Flag, NoiseModel, Settings, simulate_movie, simulate_spots
-from napari_spotfit.engine.backend import BackendFallbackWarning, Load
-from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.backend import BackendFallbackWarning, Block, Load, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
-from napari_spotfit.engine.cuda import few_fits, fit, pieces, transfer
+from napari_spotfit.engine.cuda import backend as cuda_backend
+from napari_spotfit.engine.cuda import fit, pieces, transfer
 from napari_spotfit.engine.cuda.backend import Gpus
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.fit_job import FitJob
@@ -46,7 +46,7 @@ def expected(spots):
 @pytest.fixture
 def gpus(monkeypatch):
     """Return a function that installs fake GPUs, with small pieces."""
-    monkeypatch.setattr(few_fits, "FEW_BYTES", 0)
+    monkeypatch.setattr(cuda_backend, "FEW_BYTES", 0)
     sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "COPIED_BYTES": 18_000}
     for name, size in (sizes | {"SMALL_PIECE": 1000, "FEEDER_BYTES": 10_000}).items():
         monkeypatch.setattr(pieces, name, size)
@@ -292,7 +292,7 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, monkeypatch, est
         for given in (False, True)
     }
     made = gpus(1)
-    monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 18)
+    monkeypatch.setattr(cuda_backend, "FEW_BYTES", 1 << 18)
     fitter = run(1).fitter(FitJob.of_spots(settings, SHAPE, few.dtype))
     kinds = [(slice(40), False), (slice(0), False), (slice(None), False), (slice(30, 70), True)]
     for rows, given in kinds:
@@ -333,7 +333,7 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
             return fit_on_device(patch, job, block, Positions(places), on_host.fit_rois)[0]
 
     made = gpus(1)
-    monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 20)
+    monkeypatch.setattr(cuda_backend, "FEW_BYTES", 1 << 20)
     fitter = run(1).fitter(job)
     for count in (3, len(places)):
         columns = fitter.fit(block, Positions(places[:count]))
@@ -353,10 +353,10 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
     assert outside["roi_y"][-1] == -1
     assert_same({name: column[:-1] for name, column in outside.items()}, there)
     # Larger calls use threads.
-    assert few_fits.is_few(job, block, Positions(places[:20]))
-    monkeypatch.setattr(few_fits, "FEW_BYTES", 1000)
-    assert not few_fits.is_few(job, block, Positions(places[:20]))
-    monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 20)
+    assert cuda_backend.is_few(job, block, Positions(places[:20]))
+    monkeypatch.setattr(cuda_backend, "FEW_BYTES", 1000)
+    assert not cuda_backend.is_few(job, block, Positions(places[:20]))
+    monkeypatch.setattr(cuda_backend, "FEW_BYTES", 1 << 20)
     made.fail(0, "launch")
     with pytest.warns(BackendFallbackWarning, match="does the rest"):
         columns = fitter.fit(block, Positions(places[:3]))

@@ -6,9 +6,9 @@ import numpy as np
 import on_host
 import pytest
 
+from napari_spotfit.engine import cell_index
 from napari_spotfit.engine.cell_index import LEAST_SIGMA, Field, Part, SpotIndex
 from napari_spotfit.engine.cpu.layouts import CellIndex, PicturePart
-from napari_spotfit.engine.cuda import rendering
 from napari_spotfit.engine.cuda.compile import as_argument, source
 
 #: Of the maximum.
@@ -17,9 +17,9 @@ SAME = 1e-6
 
 def gpu_version(index, part, shown, colors, channels):
     """Run the kernels as GpuIndex does."""
-    macros = rendering.macros(channels, gaussian=bool(index.grid.sigma_y)) | {"THREADS": 32}
+    macros = cell_index.macros(channels, gaussian=bool(index.grid.sigma_y)) | {"THREADS": 32}
     text = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    names, blocks = rendering.KERNELS, rendering.BLOCKS * index.grid.cell_rows
+    names, blocks = cell_index.KERNELS, cell_index.BLOCKS * index.grid.cell_rows
     using = "".join(f"using spotfit::SPOTFIT_ISA::{name};\n" for name in names)
     text += source("cuda/rendering.cu") + using
     shape = (part.rows, part.columns, *[3] * (channels == 3))

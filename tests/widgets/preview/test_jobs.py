@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import localize, noise_model
-from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.engine.detection_settings import score_for
 from napari_spotfit.estimation.image_estimates import MeasuredNoise
 from napari_spotfit.localization.detect_spots import peak_heights
 from napari_spotfit.settings.settings import Settings

@@ -10,9 +10,9 @@ from hand import Mouse, in_plot
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
-from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
-from napari_spotfit.engine.quality.flags import Flag
-from napari_spotfit.models.stopping import StopCondition
+from napari_spotfit.engine.detection_settings import expected_false_spots, score_for
+from napari_spotfit.engine.flags import Flag
+from napari_spotfit.models.estimators import StopCondition
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.preview.detection_panel import _in_words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,7 @@ def test_a_report_is_saved_from_the_menu(viewer, spots, layer, qtbot, tmp_path, 
     path = tmp_path / "report"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     with qtbot.waitSignal(spots.export.said):
-        spots.export.save_report.trigger()
+        next(one for one in spots.export.menu.actions() if "report" in one.text()).trigger()
     text = path.with_suffix(".html").read_text(encoding="utf-8")
     assert f"<title>{layer.name}</title>" in text
     assert "made without the image" in text or "<p>None.</p>" in text
@@ -149,6 +150,23 @@ def test_copy_takes_the_selected_rows_or_all_that_are_shown(spots, layer, qtbot)
     shown = np.count_nonzero(layer.shown)
     qtbot.waitUntil(lambda: f"{shown} spots copied" in spots.status.text())
     assert len(clipboard.text().splitlines()) == shown + 1
+    qtbot.waitUntil(no_worker)
+
+
+def test_what_is_copied_is_what_is_saved(spots, layer, qtbot, tmp_path):
+    layer.features = layer.features.assign(cell=["one", "two, or more"] * 30)
+    spots.units.setCurrentIndex(1)
+    settle()
+    click_header(qtbot, spots, "photons [counts]")
+    spots.export.copy()
+    qtbot.waitUntil(lambda: "60 spots copied" in spots.status.text())
+    path = tmp_path / "spots.csv"
+    with qtbot.waitSignal(spots.export.finished):
+        spots.export.save_to(path, everything=False)
+    copied = pd.read_csv(StringIO(QApplication.clipboard().text()), sep="\t")
+    saved = pd.read_csv(path, comment="#")
+    assert copied["good"].dtype.kind == "i"  # which spreadsheets add up
+    pd.testing.assert_frame_equal(copied, saved.assign(good=saved["good"].astype(int)))
     qtbot.waitUntil(no_worker)
 
 

@@ -124,3 +124,11 @@ def test_filters_are_saved_and_loaded(spots, layer, tmp_path):
     page.list.load_from(path)
     assert "swap them" in spots.status.text()
     assert spots.spots.filters == Filters({"sigma": (1.2, None)})
+
+
+def test_without_another_layer_the_menu_says_so(spots):
+    menu = spots.filters.list.others.menu()
+    menu.aboutToShow.emit()
+    (action,) = menu.actions()
+    assert action.text() == "no other layer of fitted spots"
+    assert not action.isEnabled()

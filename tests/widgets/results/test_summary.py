@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from event_loop import no_worker, settle
 from hand import LEFT
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPoint, QRect, Qt
 from spot_table import PIXEL, add_spots, dock
 
 from napari_spotfit import (
@@ -174,10 +174,13 @@ def test_a_low_page_has_the_plot_beside_the_table(viewer, layer, qtbot, size, be
     spots.show()
     spots.tabs.setCurrentWidget(spots.summary)
     wait(spots.summary, qtbot)
-    plot, table = spots.summary.plot, spots.summary.table
-    assert (plot.x() > table.geometry().right()) == beside
-    assert (plot.y() > table.geometry().bottom()) != beside
-    assert spots.summary.rect().contains(plot.geometry())
+    page = spots.summary
+    plot, table = (
+        QRect(part.mapTo(page, QPoint()), part.size()) for part in (page.plot, page.table)
+    )
+    assert (plot.left() > table.right()) == beside
+    assert (plot.top() > table.bottom()) != beside
+    assert page.rect().contains(plot)
 
 
 def test_the_choice_is_made_with_the_keyboard(page, qtbot):

@@ -13,10 +13,8 @@ from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..backend import Columns, Load, lend
-from ..block import Block, Positions
-from ..crowds import Crowds
-from ..detection.candidates import (
+from ..backend import Block, Columns, Load, Positions, lend
+from ..candidates import (
     Candidates,
     Maxima,
     choose_spots,
@@ -28,7 +26,8 @@ from ..detection.candidates import (
     nothing,
     strips_in_order,
 )
-from ..detection.detection_settings import (
+from ..crowds import Crowds
+from ..detection_settings import (
     MAXIMUM,
     bands_of,
     detection_source,

@@ -14,12 +14,12 @@ from ...images.frames import inside
 from ...images.pixel_calibration import Planes
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..backend import Columns
-from ..block import Block, Positions, in_order, outside
-from ..detection.bands import make_bands
-from ..detection.detection_settings import make_detection_settings
+from ..backend import Block, Columns, Positions, in_order, outside
+from ..bands import make_bands
+from ..detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
 from ..fit_job import SIGMA_Z, FitJob, make_fit_settings
+from ..flags import HELD_PLANES
 from ..kernel_arguments import (
     PIXEL_TYPES,
     Results,
@@ -31,8 +31,7 @@ from ..kernel_arguments import (
     row_bytes,
     shape_of_roi,
 )
-from ..quality.flags import HELD_PLANES
-from ..quality.verdicts import ImageVerdicts
+from ..verdicts import ImageVerdicts
 from .fit_kind import fit_kind
 from .layouts import (
     EXCLUDE,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...images.arrays import to_host, to_native
 from .. import threads
-from ..block import Block
+from ..backend import Block
 from ..crowds import SPOT, Crowds, joined
 from ..kernel_arguments import address
 from .library import load

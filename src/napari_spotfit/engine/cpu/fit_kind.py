@@ -20,12 +20,11 @@ from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ...workers import Workers
 from ..fit_job import make_fit_settings
-from ..kernel_arguments import address, shape_of_roi
+from ..kernel_arguments import EncodedPsf, address, encode_psf, shape_of_roi
 from .layouts import EXPRESSION_SIZES, FitResults, FitSettings, HostRois, LargePlanes, LargeRequest
 from .library import Library, load
 
 if TYPE_CHECKING:
-    from ..lattice import EncodedPsf
     from .expression import Encoded
 
 #: Rows and vectors of a block of pixels of large ROIs that the library works on, at most.
@@ -84,10 +83,8 @@ def _encoded(
 ) -> Encoded | EncodedPsf | None:
     """Return the constants of a profile, whose memory must outlast fits."""
     if settings.profile.lattice is not None:
-        from .. import lattice
-
         lane_width = library.functions.spotfit_lane_width(library.index)
-        return lattice.encode(settings.profile.lattice, roi_shape, lane_width)
+        return encode_psf(settings.profile.lattice, roi_shape, lane_width)
     if settings.profile.expression is None:
         return None
     from .expression import encode

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...version import __version__
-from . import layouts
-from .checkout import how_to_build, update_library
+from . import how_to_build, layouts, update_library
 
 #: The environment variable that asks for one instruction set.
 INSTRUCTION_SET = "NAPARI_SPOTFIT_INSTRUCTION_SET"

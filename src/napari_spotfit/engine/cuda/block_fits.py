@@ -19,7 +19,7 @@ from ...images.arrays import is_on_device, like, to_host
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from .. import threads
-from ..block import Block
+from ..backend import Block
 from ..cpu.block_fits import FLAGGED, CpuFitter, level_of_planes, rule_for
 from ..cpu.layouts import (
     EXCLUDE,
@@ -33,7 +33,7 @@ from ..cpu.layouts import (
     FittedSpot,
 )
 from ..kernel_arguments import address, row_bytes, sizes_of_results
-from ..rois import scatter_rows
+from ..positions import scatter_rows
 from . import fit
 from .compile import current_device
 from .roi_kernels import (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...images.arrays import to_host
 from ...workers import Workers
-from ..block import Block
+from ..backend import Block
 from ..cpu import crowd_fits as on_cpu
 from ..crowds import SPOT, Crowds, joined, taken
 from .compile import as_argument, kernel

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from ...images.arrays import to_host
 from ...settings.settings import Settings
-from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
-from ..detection.bands import Bands, make_bands
-from ..detection.candidates import (
+from ..bands import Bands, make_bands
+from ..candidates import (
     Candidates,
     Maxima,
     choose_spots,
@@ -28,7 +27,8 @@ from ..detection.candidates import (
     merge_plateaus,
     nothing,
 )
-from ..detection.detection_settings import MAXIMUM, make_detection_settings
+from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
+from ..detection_settings import MAXIMUM, make_detection_settings
 from .compile import PIXEL_TYPES, Device, current_device
 
 #: Device memory of a call besides the frames, at least for one strip of one frame; of it, memory of

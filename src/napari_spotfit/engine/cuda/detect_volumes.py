@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
-from ..cpu.layouts import DetectionSettings, DetectionWork, Strip, VolumeSettings, VolumeWork
-from ..detection.bands import Bands
-from ..detection.candidates import (
+from ..bands import Bands
+from ..candidates import (
     Candidates,
     Maxima,
     choose_spots,
@@ -22,7 +21,8 @@ from ..detection.candidates import (
     joined,
     merge_plateaus,
 )
-from ..detection.detection_settings import MAXIMUM, bands_of, make_detection_settings
+from ..cpu.layouts import DetectionSettings, DetectionWork, Strip, VolumeSettings, VolumeWork
+from ..detection_settings import MAXIMUM, bands_of, make_detection_settings
 from .compile import PIXEL_TYPES, Device
 
 #: Threads of a block, and blocks of a launch at most, which take one voxel after the other.

@@ -8,19 +8,29 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ...images.arrays import native_type, to_host
 from ...images.pixel_calibration import Planes
+from ...models.lattice import Lattice
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..cpu.layouts import PixelMap, RoiSource
 from ..fit_job import make_fit_settings
-from ..kernel_arguments import Results, address, fit_results, frame_sizes, row_bytes
+from ..kernel_arguments import (
+    Reached,
+    Results,
+    address,
+    fit_results,
+    frame_sizes,
+    program_of,
+    row_bytes,
+    templates,
+)
 from . import large_rois, transfer
 from .compile import as_argument
-from .fit_kernel import FitCode, FitKernel, fit_kernel
-from .lattice import psf_on_device
+from .fit_kernel import WARP, FitCode, FitKernel, fit_kernel
 from .pieces import fit_in_pieces, halving
 from .transfer import CommandList
 
@@ -30,6 +40,46 @@ from .transfer import CommandList
 _LAUNCH_WORK, _SLOW = 1e11, 7
 #: Least number of warps per multiprocessor in a launch.
 _WARPS_AT_ONCE = 4
+
+
+class PsfOnDevice(NamedTuple):
+    """The constants of a PSF, and the arrays that they refer to."""
+
+    constants: Any
+    kept: tuple[Any, ...]
+
+
+@lru_cache(maxsize=16)
+def psf_on_device(psf: Lattice, roi_shape: tuple[int, ...], _device: int) -> PsfOnDevice:
+    """Return a PSF for ROIs of one size on the current device, which is `_device`."""
+    import cupy
+
+    return lay_out_psf(psf, roi_shape, cupy.asarray)
+
+
+def lay_out_psf(psf: Lattice, roi_shape: tuple[int, ...], upload: Any) -> PsfOnDevice:
+    """Return a PSF in the layout of kernels/cuda/lattice.h, with arrays from ``upload``."""
+    reached = Reached.of(psf, roi_shape)
+    places, images = templates(psf, roi_shape)
+    taps = taps_of(reached.coefficients)
+    pixels = 2 * roi_shape[-1] + 1  # of a line of an image
+    arrays = (
+        upload(places),
+        upload(_and_past(taps, taps[0, 0].size)),
+        upload(_and_past(images, pixels)),
+    )
+    numbers = as_argument(program_of(psf, reached, *arrays)).reshape(1).view(np.uint8)
+    return PsfOnDevice(upload(numbers), arrays)
+
+
+def taps_of(coefficients: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return each voxel's coefficient and the next ones in z, by planes, rows and columns."""
+    return sliding_window_view(coefficients, 4, axis=0)
+
+
+def _and_past(numbers: NDArray[np.float32], line: int) -> NDArray[np.float32]:
+    """Return numbers, and the lines after them that threads with fewer lines read in vain."""
+    return np.concatenate([numbers.ravel(), np.zeros(WARP * line, np.float32)])
 
 
 def fit_rois(

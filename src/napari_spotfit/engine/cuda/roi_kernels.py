@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
+from ..bands import make_bands
 from ..cpu.layouts import (
     DetectionSettings,
     ErrorColumns,
@@ -22,8 +23,7 @@ from ..cpu.layouts import (
     LoneWork,
     VerdictSettings,
 )
-from ..detection.bands import make_bands
-from ..detection.detection_settings import make_detection_settings
+from ..detection_settings import make_detection_settings
 from .compile import PIXEL_TYPES, Device, as_argument, kernel
 from .transfer import CommandList
 

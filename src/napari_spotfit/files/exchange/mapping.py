@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.columns import COLUMNS, IN_PLANE, PLANES, STDERR, STOP, Column, columns_in, describe
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..table import FIT, SpotTable, UnreadableFileError, table_of
 from .image_info import ImageInfo, layer_of
 

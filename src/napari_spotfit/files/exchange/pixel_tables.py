@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...caller import warn_caller
 from ...models.columns import COLUMNS, IN_PLANE, STOP, describe, is_index
-from ...models.stopping import STOP_NAMES
+from ...models.estimators import STOP_NAMES
 from ..table import WORDS, SpotTable, StoredColumn, UnreadableFileError, codes_of
 from .delimited import Rows, titles_of, write_rows
 from .image_info import PIXEL_UNITS, ImageInfo, nanometres_of

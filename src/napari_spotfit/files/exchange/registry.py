@@ -9,11 +9,10 @@ from textwrap import fill
 from typing import Any, TypeVar
 
 from .calibrated_tables import Smap, ThunderStorm, TrackMate
-from .decode import Decode
+from .emitters import Decode, Smlm
 from .mapping import Format
 from .picasso import Picasso
 from .pixel_tables import BigFish, NapariPoints, PlainCsv, RsFish
-from .smlm import Smlm
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

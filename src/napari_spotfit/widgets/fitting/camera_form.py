@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
 
-from ...estimation.image_estimates import MeasuredNoise
 from ...models.estimators import ESTIMATORS
-from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
-from ..layers.images import full_resolution
-from ..layers.maps import ROLES, LayerMaps, layer_maps
+from ..layers.maps import QUANTITIES, ROLES
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
 from ..parts.layout import button, explain
-from ..parts.work import Latest
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
-    from .image_choice import ImageChoice
-
-#: Settings that a map may stand for.
-QUANTITIES = ("offset", "gain", "variance")
 #: Least widths in pixels of a number and of the choice of a layer beside it.
 _NUMBER, _CHOICE = 46, 76
 _DEFAULTS = Settings()
@@ -82,14 +72,16 @@ class CameraForm(QObject):
         #: Offers the gain that the image suggests.
         self.gain_button = button("", _GAIN_TIP)
         self.gain_button.hide()
-        for choice in self._choices().values():
+        #: All choices of layers, by role.
+        self.choices = {**self.maps, "bad_pixels": self.bad_pixels, "weights": self.weights}
+        for choice in self.choices.values():
             choice.changed.connect(self._on_changed)
         controls["estimator"].changed.connect(self._on_estimator)
         self._on_changed()
 
     def layers(self) -> dict[str, Layer]:
         """Return the chosen layers by role."""
-        chosen = {role: choice.layer for role, choice in self._choices().items()}
+        chosen = {role: choice.layer for role, choice in self.choices.items()}
         if not _needs_weights(self.controls["estimator"].value):
             del chosen["weights"]
         return {role: layer for role, layer in chosen.items() if layer is not None}
@@ -119,18 +111,8 @@ class CameraForm(QObject):
 
     def reset(self) -> None:
         """Choose no layer."""
-        for choice in self._choices().values():
+        for choice in self.choices.values():
             choice.layer = None
-
-    def bind(self) -> None:
-        """Follow the viewer's layers."""
-        for choice in self._choices().values():
-            choice.bind()
-
-    def unbind(self) -> None:
-        """Stop following them."""
-        for choice in self._choices().values():
-            choice.unbind()
 
     def add_rows(self) -> None:
         """Put the controls beside and below those of the settings."""
@@ -145,9 +127,6 @@ class CameraForm(QObject):
         self._weights_row = form.row_below("emccd", "Weights", self.weights, _WEIGHTS_TIP)
         self._show_weights()
 
-    def _choices(self) -> dict[str, LayerChoice]:
-        return {**self.maps, "bad_pixels": self.bad_pixels, "weights": self.weights}
-
     def _on_changed(self) -> None:
         for name, choice in self.maps.items():
             self.controls[name].enabled = choice.layer is None
@@ -159,108 +138,6 @@ class CameraForm(QObject):
 
     def _show_weights(self) -> None:
         self._weights_row.visible = _needs_weights(self.controls["estimator"].value)
-
-
-class GainOffer(QObject):
-    """Asks for the chosen image's noise in the background while the camera's controls are shown.
-
-    It is the noise of fits, previews and clicks, measured once. The button is there where the gain
-    is not set and can be estimated; pressed, it sets gain and offset.
-
-    Parameters
-    ----------
-    camera : CameraForm
-        The controls of the camera, with the button.
-    image : ImageChoice
-        The choice of the images.
-    settings : callable
-        Returns the settings that are shown.
-    measured : callable
-        Returns the noise of the image.
-    shown : callable
-        Whether the camera's controls are shown.
-    parent : QObject
-        Qt parent.
-    """
-
-    #: The noise is known.
-    asked = Signal()
-
-    def __init__(
-        self,
-        camera: CameraForm,
-        image: ImageChoice,
-        settings: Callable[[], Settings],
-        measured: Callable[[], MeasuredNoise],
-        shown: Callable[[], bool],
-        parent: QObject,
-    ):
-        super().__init__(parent)
-        self._camera, self._image, self._settings = camera, image, settings
-        self._measured, self._shown = measured, shown
-        self._noise: NoiseModel | None = None
-        self._latest = Latest(self, self._on_done)
-        for name in ("gain", "offset", "emccd"):
-            camera.controls[name].changed.connect(self._show)
-        camera.gain_button.clicked.connect(self._use)
-
-    def ask(self) -> None:
-        """Ask for the noise, if there is something to offer."""
-        self.drop()
-        job = self._job()
-        if job is not None:
-            self._latest.ask(job)
-
-    def drop(self) -> None:
-        """Forget the noise, or that it was asked for."""
-        self._latest.drop()
-        self._noise = None
-        self._show()
-
-    def _job(self) -> Callable[[], NoiseModel | None] | None:
-        image, layers = self._image.layer, self._camera.layers()
-        if not is_image(image) or image.rgb or not self._shown() or "gain" in layers:
-            return None
-        try:
-            maps = layer_maps(image, layers)
-            settings = self._settings().changed(gain=None)
-        except (TypeError, ValueError):  # which a fit will report
-            return None
-        return partial(_noise, self._measured(), settings, full_resolution(image), maps)
-
-    def _suggested(self) -> dict[str, Any]:
-        """Return the settings that are offered, none where nothing is."""
-        controls, noise = self._camera.controls, self._noise
-        if noise is None or noise.gain is None or controls["gain"].value is not None:
-            return {}
-        gain = noise.gain / excess_of(controls["emccd"].value)
-        found: dict[str, Any] = {"gain": float(f"{gain:.3g}")}
-        # A gain alone would take all that the camera adds for light.
-        if controls["offset"].value == 0 and "offset" not in self._camera.layers():
-            found["offset"] = round(noise.offset or 0.0, 1)
-        return found
-
-    def _on_done(self, noise: NoiseModel | None) -> None:
-        self._noise = noise
-        self._show()
-        self.asked.emit()
-
-    def _show(self) -> None:
-        found, offer = self._suggested(), self._camera.gain_button
-        if found:
-            text = f"Use {found['gain']:g} counts/e⁻ of the image"
-            offer.setText(text)
-            offer.setAccessibleName(text)
-        offer.setVisible(bool(found))
-
-    def _use(self) -> None:
-        self._camera.controls.put(self._suggested())
-
-
-def _noise(
-    measured: MeasuredNoise, settings: Settings, image: Any, maps: LayerMaps
-) -> NoiseModel | None:
-    return measured.put_into(settings, image, maps.read()).noise
 
 
 def _needs_weights(estimator: str) -> bool:

@@ -109,7 +109,6 @@ class DepthChoice(Choice):
         if self.itemData(index) is not None:
             self.choose(self.itemData(index))
             return
-        path, _ = QFileDialog.getOpenFileName(self, "Open a calibration", "", OPENED)
-        if path:
+        if path := QFileDialog.getOpenFileName(self, "Open a calibration", "", OPENED)[0]:
             self.open(Path(path))
         self._list()

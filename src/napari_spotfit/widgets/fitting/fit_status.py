@@ -10,7 +10,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QWidget
 
 from ..layers.points import is_preview
-from ..parts.layout import button, fill, sentence
+from ..parts.layout import button, fill, sentence, show_text
 from ..parts.messages import StatusLine, number, report, time_left
 from ..parts.work import delayed
 from .layer_fit import CancelledError, ImageChangedError
@@ -230,8 +230,7 @@ class AdviceLine(QWidget):
         if advice is not None:
             whose = f" of “{image}”" if image else ""
             self.label.setText(f"⚠ Most{whose} are doubtful: {advice.why}.")
-            self.button.setText(advice.offer)
-            self.button.setVisible(bool(advice.offer))
+            show_text(self.button, advice.offer)
 
     def _on_clicked(self) -> None:
         if self._advice is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
@@ -13,7 +14,7 @@ from ...images.frames import FrameSelection
 from ...settings.validation import Parameter
 from ..layers import images
 from ..parts.boxes import Choice, NumberBox
-from ..parts.layout import Label, explain, fill, sentence
+from ..parts.layout import Label, explain, fill, sentence, show_text
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -26,14 +27,14 @@ _FRAME_TIP = (
 )
 #: Least width of a choice in pixels.
 _CHOICE = 64
-#: What the planes of a z-stack may be, by whether that is a volume; first the question.
-_DEPTHS = {None: "planes or a volume?", False: "z: planes one by one", True: "z: a volume"}
+#: What the planes of a z-stack may be, by whether that is a volume, and the question.
+_DEPTHS, _DEPTH = {False: "z: planes one by one", True: "z: a volume"}, "planes or a volume?"
 _DEPTH_TIP = (
     "<p>Fit the spots of a z-stack in three dimensions, one row a spot, with z and the width along "
     "z; or each plane by itself: a spot that is seen in 5 planes gives 5 fits.</p><p>The answer is "
     "kept with the layer and with its results.</p>"
 )
-_KINDS, _QUESTION = ("time", "z", "channel"), "time, z, channel?"
+_KINDS, _KIND = {kind: kind for kind in ("time", "z", "channel")}, "time, z, channel?"
 _KIND_TIP = (
     "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
     "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
@@ -63,11 +64,11 @@ class FrameChoice(QWidget):
         self._layer: Image | None = None
         self.axes: list[AxisChoice] = []
         #: The questions, by axis.
-        self.kinds: dict[int, AxisKind] = {}
+        self.kinds: dict[int, Question] = {}
         self._labels: list[QLabel] = []
         #: Asks whether a z-stack is one of planes or a volume; hidden for other images.
-        self.stack = Choice("Planes or a volume", _DEPTH_TIP)
-        self.stack.activated.connect(self._on_depth)
+        self.stack = Question("Planes or a volume", _DEPTH_TIP, _DEPTH, _DEPTHS)
+        self.stack.chosen.connect(self._on_depth)
         #: The warning about planes.
         self.planes = sentence()
         self.planes.hide()
@@ -113,26 +114,11 @@ class FrameChoice(QWidget):
         self._show_planes()
         self.mode = self._mode
 
-    def _on_depth(self) -> None:
-        volume = self.stack.currentData()
-        if self._layer is not None and volume is not None:
+    def _on_depth(self, volume: bool) -> None:
+        if self._layer is not None:
             images.set_volume(self._layer, volume)
             self.show_layer(self._layer)
             self.changed.emit()
-
-    def _show_depth(self) -> None:
-        """Ask of a z-stack what its planes are, unless that is known."""
-        layer = self._layer
-        stack = layer is not None and images.depth_axis(layer) is not None
-        self.stack.setVisible(stack)
-        if layer is None or not stack:
-            return
-        known = layer.metadata.get(images.VOLUME)
-        self.stack.clear()
-        for volume, words in _DEPTHS.items():
-            if volume is not None or known is None:
-                self.stack.addItem(words, volume)
-        self.stack.setCurrentIndex(self.stack.findData(known))
 
     def _ask_kinds(self) -> None:
         self.kinds = {}
@@ -140,7 +126,8 @@ class FrameChoice(QWidget):
             return
         known = self._layer.metadata.get(images.AXES, {})
         for axis in images.unnamed_axes(self._layer):
-            kind = AxisKind(f"axis {axis}", known.get(str(axis)))
+            kind = Question(f"What axis {axis} is", _KIND_TIP, _KIND, _KINDS)
+            kind.ask(known.get(str(axis)))
             kind.chosen.connect(partial(self._on_kind, axis))
             self.kinds[axis] = kind
             self._grid.addWidget(kind, axis, 2, Qt.AlignmentFlag.AlignTop)
@@ -152,16 +139,16 @@ class FrameChoice(QWidget):
             self._show_planes()
 
     def _show_planes(self) -> None:
-        """Warn that planes are fitted one by one, if there are some."""
-        self._show_depth()
-        layer = self._layer
-        planes = None
+        """Ask what planes are, if there are some, and warn if they are fitted one by one."""
+        layer, planes = self._layer, None
+        stack = layer is not None and images.depth_axis(layer) is not None
+        self.stack.setVisible(stack)
+        if layer is not None and stack:
+            self.stack.ask(layer.metadata.get(images.VOLUME))
         if layer is not None and not layer.rgb and not images.is_volume(layer):
             planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
-        if planes is not None:
-            words = fitted_by_plane(planes)
-            self.planes.setText(f"⚠ {words[0].upper()}{words[1:]}.")
-        self.planes.setVisible(planes is not None)
+        words = "" if planes is None else fitted_by_plane(planes)
+        show_text(self.planes, words and f"⚠ {words[0].upper()}{words[1:]}.")
 
     def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
         """Return the chosen frames of a layer, whose axes are shown or alike.
@@ -228,25 +215,38 @@ class AxisChoice(QWidget):
         self.changed.emit()
 
 
-class AxisKind(Choice):
-    """Asks whether an axis without a name is time, z or channel; the answer can be changed."""
+class Question(Choice):
+    """Asks what an axis of the image is; the answer can be changed.
+
+    Parameters
+    ----------
+    name, tip : str
+        Its name for screen readers, and its tooltip.
+    question : str
+        The entry that is shown until there is an answer.
+    answers : mapping
+        The other entries, by what they stand for.
+    """
 
     #: The answer.
-    chosen = Signal(str)
+    chosen = Signal(object)
 
-    def __init__(self, name: str, kind: str | None):
-        super().__init__(f"What {name} is", _KIND_TIP)
-        if kind is None:
-            self.addItem(_QUESTION, None)
-        for word in _KINDS:
-            self.addItem(word, word)
-        self.setCurrentIndex(max(self.findData(kind), 0))
+    def __init__(self, name: str, tip: str, question: str, answers: Mapping[Any, str]):
+        super().__init__(name, tip)
+        self._question, self._answers = question, answers
         self.setMinimumWidth(_CHOICE)
         self.activated.connect(self._on_activated)
 
+    def ask(self, known: Any) -> None:
+        """Show the answer that is known, or the question."""
+        self.clear()
+        if known is None:
+            self.addItem(self._question, None)
+        for answer, words in self._answers.items():
+            self.addItem(words, answer)
+        self.setCurrentIndex(max(self.findData(known), 0))
+
     def _on_activated(self) -> None:
-        kind = self.currentData()
-        if kind is not None:
-            if self.itemData(0) is None:
-                self.removeItem(0)
-            self.chosen.emit(kind)
+        if (answer := self.currentData()) is not None:
+            self.ask(answer)
+            self.chosen.emit(answer)

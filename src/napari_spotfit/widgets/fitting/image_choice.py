@@ -9,18 +9,12 @@ from weakref import ref
 
 from qtpy.QtCore import QSignalBlocker, QSize, Qt, Signal
 from qtpy.QtGui import QKeyEvent
-from qtpy.QtWidgets import (
-    QListWidget,
-    QListWidgetItem,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QListWidget, QListWidgetItem, QSizePolicy, QVBoxLayout, QWidget
 
 from ..layers.images import image_of, is_raw
 from ..layers.points import is_preview, is_result
 from ..parts.docking import Follower
-from ..parts.layout import button, explain, fill, sentence
+from ..parts.layout import button, explain, fill, sentence, show_text
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -74,7 +68,7 @@ class ImageChoice(QWidget):
         self.setFocusProxy(self.rows)
         self.skipped.hide()
         fill(QVBoxLayout(self), self.rows, self.skipped, spacing=2)
-        self.pin.toggled.connect(self._on_pin)
+        self.pin.toggled.connect(self._choose_selected)
         self.rows.itemChanged.connect(self._on_tick)
         self.rows.named.connect(self._on_name)
 
@@ -159,8 +153,7 @@ class ImageChoice(QWidget):
                 words += [f"“{layer.name}” (it is chosen as a map)"] * self._is_map(layer)
             elif not is_result(layer) and not any(one is layer for one in known):
                 words.append(f"“{layer.name}” ({type(layer).__name__}, no raw image)")
-        self.skipped.setText(f"Not fitted: {', '.join(words)}.")
-        self.skipped.setVisible(bool(words))
+        show_text(self.skipped, f"Not fitted: {', '.join(words)}." if words else "")
 
     def _choose(self, ticked: Sequence[Image], look: Image | None) -> None:
         """Tick images, and look at one of them: if not at that, at the topmost."""
@@ -199,10 +192,6 @@ class ImageChoice(QWidget):
             self.pin.setChecked(False)
             left = self._first()
         self._choose(left, self._layer)
-
-    def _on_pin(self, pinned: bool) -> None:
-        if not pinned:
-            self._choose_selected()
 
     def _on_tick(self) -> None:
         """Take a tick of the user's, which pins all of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,19 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.quality.flags import Flag, main_reasons, reasons_in_words
+from ...engine.flags import Flag, main_reasons, reasons_in_words
 from ...estimation.camera_check import CameraCheck
 from ...estimation.image_estimates import MeasuredNoise
 from ...images.arrays import to_host
 from ...images.channels import Maps, channels_along
 from ...images.frames import FrameReader, FrameSelection, indices_along
-from ...localization.channels import joined_channels
 from ...localization.localize import Part, localize_parts, parts_by_channel
+from ...results.fit_parts import joined_channels
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings, parameters
 from ..layers.appearance import Look, with_look
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.points import default_face, points_arguments
+from ..layers.points import points_arguments
 from ..parts.messages import number
 from ..parts.work import Steps
 
@@ -77,25 +78,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Fitted:
-    """All fits, the arguments of their Points layer, and the device they ran on."""
+    """All fits, the arguments of their Points layer, and what was found in words."""
 
     fits: SpotFits
     points: dict[str, Any]
-    device: str
-    #: How much of the image was fitted, in words, if not all; and the error that stopped the fit.
-    share: str = ""
+    summary: str
+    #: The error that stopped the fit.
     stopped: IncompleteFitError | None = None
-    #: Why some fits are invalid, if that is known.
-    why_invalid: str = ""
-    #: A warning of the camera's gain or offset.
-    doubts: str = ""
     #: Why most fits are doubtful, if they are.
     advice: Advice | None = None
 
 
 def fit_job(job: Job, enough: threading.Event) -> Steps:
     """Fit part by part until all is done or enough is set; return what is ``Fitted``."""
-    maps, parts, stopped = job.maps.read(), list[Part](), None
+    maps, parts, stopped, began = job.maps.read(), list[Part](), None, time.perf_counter()
     check = CameraCheck(job.settings)
     try:
         with closing(_parts(job, maps)) as coming:
@@ -112,14 +108,20 @@ def fit_job(job: Job, enough: threading.Event) -> Steps:
     if not any(len(part.fits) for part in parts) and not enough.is_set():
         _check_searched(job, maps)
     fits = joined_channels([part.fits for part in parts])
-    face = job.look.face if job.look.face in fits.columns else default_face(fits)
-    points = with_look(points_arguments(fits, face, job.look.colormap, job.maps), job.look)
+    look = job.look
+    points = with_look(points_arguments(fits, look.face, look.colormap, job.maps), look)
     points["metadata"]["frames"] = plain_frames(job.frames)
-    why = _why_invalid(job.image, fits)
-    found = check.doubts()
-    doubts = f". ⚠ {found[0].upper()}{found[1:]}." if found else ""
-    share, advised = _share(parts[-1]), _advice(job, fits, maps)
-    return Fitted(fits, points, parts[-1].device, share, stopped, why, doubts, advised)
+    advised = _advice(job, fits, maps)
+    seconds, why = time.perf_counter() - began, _why_invalid(job.image, fits)
+    text = summary(fits, seconds, parts[-1].device, why)
+    if share := _share(parts[-1]):
+        text += f". Stopped after {share}"
+    return Fitted(fits, points, text + warning(check.doubts()), stopped, advised)
+
+
+def warning(words: str) -> str:
+    """Return a further sentence of a summary that warns; nothing without words."""
+    return f". ⚠ {words[0].upper()}{words[1:]}." if words else ""
 
 
 def _advice(job: Job, fits: SpotFits, maps: Mapping[str, Any]) -> Advice | None:
@@ -165,14 +167,14 @@ def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:
     """
     if frames is None:
         return None
-    axes = frames if isinstance(frames, tuple) else (frames,)
-    return [_plain_axis(along) for along in axes]
-
-
-def _plain_axis(along: Any) -> list[int] | int | None:
-    if not isinstance(along, slice):
-        return int(along)
-    return None if along == slice(None) else [int(along.start), int(along.stop)]
+    axes: tuple[Any, ...] = frames if isinstance(frames, tuple) else (frames,)
+    plain: list[list[int] | int | None] = []
+    for along in axes:
+        if isinstance(along, slice):
+            plain.append(None if along == slice(None) else [int(along.start), int(along.stop)])
+        else:
+            plain.append(int(along))
+    return plain
 
 
 def _share(last: Part) -> str:

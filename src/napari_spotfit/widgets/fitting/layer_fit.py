@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from ..layers.maps import layer_maps
 from ..layers.result_layers import show_result, unchanged_result
 from ..parts.remember import remember_fit
 from ..parts.work import Work
-from .job import Advice, Fitted, IncompleteFitError, Job, counts_in_words, fit_job, summary
+from .job import Advice, Fitted, IncompleteFitError, Job, counts_in_words, fit_job, warning
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -84,6 +84,31 @@ def looks_of(images: Sequence[Image], look: Look, layers: LayerList) -> list[Loo
     return [look._replace(face=OWN_COLOR, color=colors[image.unique_id]) for image in images]
 
 
+def fits_of(
+    images: Sequence[Image],
+    viewer: Viewer,
+    look: Look,
+    make: Callable[[Image, Look], Job],
+    *,
+    skip: bool,
+) -> list[LayerFit]:
+    """Return the fits of images, each with a look of its own.
+
+    An image of which ``make`` makes no job is skipped, with the reason as its error, or that is
+    raised.
+    """
+    fits = []
+    for image, own in zip(images, looks_of(images, look, viewer.layers), strict=True):
+        try:
+            job: Job | Exception = make(image, own)
+        except (TypeError, ValueError) as error:
+            if not skip:
+                raise
+            job = error
+        fits.append(LayerFit(image, job, viewer))
+    return fits
+
+
 class LayerFit(QObject):
     """A fit of an image layer that runs in the background, and its result.
 
@@ -116,7 +141,9 @@ class LayerFit(QObject):
         self._result: Fitted | None = None
         self._fits: SpotFits | None = None
         self._layer: Points | None = None
-        self._showing = self._done = False
+        self._showing = False
+        #: Whether the fit has ended: with a result, with an error, or cancelled.
+        self.done = False
         #: What ended the fit without a whole result, if anything did.
         self.error: Exception | None = None
         #: What was found, in one sentence, and how many of it are good.
@@ -127,19 +154,14 @@ class LayerFit(QObject):
         self.replaced = False
 
     @property
-    def done(self) -> bool:
-        """Whether the fit has ended: with a result, with an error, or cancelled."""
-        return self._done
-
-    @property
     def waits(self) -> bool:
         """Whether it is still to be started."""
-        return self._work is None and not self._done
+        return self._work is None and not self.done
 
     @property
     def runs(self) -> bool:
         """Whether it is under way, before its spots are there."""
-        return self._work is not None and self._result is None and not self._done
+        return self._work is not None and self._result is None and not self.done
 
     @property
     def frames(self) -> int:
@@ -187,7 +209,6 @@ class LayerFit(QObject):
         if isinstance(self._job, Exception):
             self._end(self._job)
             return
-        self._started = time.perf_counter()
         self._work = Work(partial(fit_job, self._job, self._enough), self)
         self._work.progressed.connect(self.progressed)
         self._work.done.connect(self._on_fitted)
@@ -199,7 +220,7 @@ class LayerFit(QObject):
         """Fit no further, and show what was found; no-op if the fit has ended."""
         if self.waits:
             self.cancel(CancelledError("the fits were stopped before this one had begun"))
-        elif not self._done:
+        elif not self.done:
             self._enough.set()
 
     def cancel(self, why: CancelledError | None = None) -> None:
@@ -207,7 +228,7 @@ class LayerFit(QObject):
 
         Asking for the result then raises a RuntimeError.
         """
-        if not self._done and not self._showing:
+        if not self.done and not self._showing:
             if self._work is not None:
                 self._work.cancel()
             self._end(why or CancelledError("the fit was cancelled; the layers are as they were"))
@@ -233,18 +254,13 @@ class LayerFit(QObject):
         Exception
             What ``fits`` raises.
         """
-        if not self._done:
+        if not self.done:
             loop = QEventLoop()
             self.ended.connect(loop.quit)
-            timer = QTimer()
-            timer.setSingleShot(True)
-            timer.timeout.connect(loop.quit)
             if timeout is not None:
-                timer.start(max(round(1000 * timeout), 0))
+                QTimer.singleShot(max(round(1000 * timeout), 0), loop.quit)
             loop.exec()
-            self.ended.disconnect(loop.quit)
-            timer.stop()
-        if not self._done:
+        if not self.done:
             raise TimeoutError(
                 f"the fit of “{self.image.name}” still runs after {timeout:g} s; wait longer, or "
                 "cancel it"
@@ -268,7 +284,7 @@ class LayerFit(QObject):
             self._end(error)
 
     def _check(self) -> None:
-        if not self._done:
+        if not self.done:
             raise RuntimeError(
                 f"the fit of “{self.image.name}” still runs; wait() for its end, or look at done"
             )
@@ -277,8 +293,8 @@ class LayerFit(QObject):
 
     def _on_fitted(self, result: Fitted) -> None:
         self.cancel_if_gone()
-        if not self._done:
-            self._result, self._took = result, time.perf_counter() - self._started
+        if not self.done:
+            self._result = result
             self.fitted.emit()
 
     def _show(self, what: str, run: object) -> Iterator[None]:
@@ -291,10 +307,8 @@ class LayerFit(QObject):
             for layer in show_result(self._viewer, image, result.points, earlier, what, run):  # noqa: B007
                 yield
         remember_fit(image.name, fits)
-        text = summary(fits, self._took, result.device, result.why_invalid)
-        if result.share:
-            text += f". Stopped after {result.share}"
-        self.summary = text + _planes_in_words(image, fits) + result.doubts
+        planes = images.planes_of(image, fits)
+        self.summary = result.summary + warning(fitted_by_plane(planes) if planes else "")
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": self.summary}
         self.advice = result.advice
@@ -311,7 +325,7 @@ class LayerFit(QObject):
     def _end(self, error: Exception | None = None) -> None:
         if self._work is not None:
             self.image.events.data.disconnect(self._on_pixels)
-        self.error, self._done = error, True
+        self.error, self.done = error, True
         self.ended.emit()
 
 
@@ -438,10 +452,3 @@ class FitRun(QObject):
         for fit in self.fits:
             fit.setParent(None)
         self.setParent(None)
-
-
-def _planes_in_words(image: Image, fits: SpotFits) -> str:
-    """Warn if the planes of a stack were fitted one by one."""
-    planes = images.planes_of(image, fits)
-    words = fitted_by_plane(planes)
-    return f". ⚠ {words[0].upper()}{words[1:]}." if planes else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QLineEdit, QWidget
 
 from ...models.columns import Column
+from ...models.estimators import SIGMA_MIN
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import MODELS, YX, Profile, ShapeParameter
-from ...models.stopping import SIGMA_MIN
 from ...settings.validation import Parameter
 from ..parts.boxes import NumberBox
 from ..parts.form import SettingsForm
@@ -145,7 +145,7 @@ class ModelForm(QObject):
     def reset(self) -> None:
         """Show the defaults; the expression stays, for the next time."""
         self.fix_sigma.setChecked(False)
-        self.shape.reset()
+        self.shape.put({})
         self.depth.choose("")
 
     def changes(self) -> list[str]:
@@ -176,7 +176,14 @@ class ModelForm(QObject):
         form.row_below("model", "z from", self.depth, TIP)
         form.below("errors", self.fix_sigma)
         form.below("errors", self.shape)
-        self._connect()
+        self._model.changed.connect(self._on_model)
+        self.expression.editingFinished.connect(self._on_expression)
+        self.fix_sigma.toggled.connect(self._on_fix)
+        self.depth.changed.connect(self._on_depth)
+        self.depth.failed.connect(self._on_unopened)
+        form["sigma"].changed.connect(self._on_fix)
+        self.shape.changed.connect(self.changed)
+        self.shape.start_changed.connect(self._on_starts)
         self._on_model()
 
     def _on_model(self) -> None:
@@ -209,17 +216,11 @@ class ModelForm(QObject):
     def _on_starts(self) -> None:
         self._profile, self._error = None, ""
         self._show_message(_READING)
-        self._latest.ask(self._reading())
-        self.changed.emit()
-
-    def _reading(self) -> Callable[[], Profile]:
-        return partial(
-            Profile.from_expression,
-            self.expression.text(),
-            start=self.shape.starts(),
-            center=_CENTER_NAMES,
-            name="own",
+        text, starts = self.expression.text(), self.shape.starts()
+        self._latest.ask(
+            partial(Profile.from_expression, text, start=starts, center=_CENTER_NAMES, name="own")
         )
+        self.changed.emit()
 
     def _on_done(self, profile: Profile) -> None:
         self._profile = profile
@@ -270,16 +271,6 @@ class ModelForm(QObject):
     def _on_unopened(self, why: str) -> None:
         self._show_message(f"⚠ {why}")
         self.message.show()
-
-    def _connect(self) -> None:
-        self._model.changed.connect(self._on_model)
-        self.expression.editingFinished.connect(self._on_expression)
-        self.fix_sigma.toggled.connect(self._on_fix)
-        self.depth.changed.connect(self._on_depth)
-        self.depth.failed.connect(self._on_unopened)
-        self._controls["sigma"].changed.connect(self._on_fix)
-        self.shape.changed.connect(self.changed)
-        self.shape.start_changed.connect(self._on_starts)
 
 
 def _own_names(text: str) -> tuple[str, ...]:
@@ -382,11 +373,10 @@ class ShapeTable(QWidget):
             for name, row in kept.items()
             if isinstance(row, dict)
         }
-        self._put_back()
-
-    def reset(self) -> None:
-        """Fix and bound nothing."""
-        self.put({})
+        for (name, what), box in self.boxes.items():
+            box.show_number(self._kept.get(name, {}).get(what))
+        self._show_fixed()
+        self.changed.emit()
 
     def _clear(self) -> None:
         while (item := self._grid.takeAt(0)) is not None:
@@ -413,16 +403,14 @@ class ShapeTable(QWidget):
         return box
 
     def _start(self, name: str) -> QLineEdit:
-        edit = QLineEdit(str(self._kept.get(name, {}).get("start", self._default_start())), self)
+        # The first parameter of an expression is often its width.
+        default = "1" if self._starts else "sigma"
+        edit = QLineEdit(str(self._kept.get(name, {}).get("start", default)), self)
         explain(edit, f"{name} start", f"<p>{_HEADINGS['start'][1]}</p>")
         edit.setMinimumWidth(_START)
         edit.editingFinished.connect(lambda: self._on_start(name))
         self._starts[name] = edit
         return edit
-
-    def _default_start(self) -> str:
-        """Return σ for the first parameter of an expression, which is often its width."""
-        return "1" if self._starts else "sigma"
 
     def _on_number(self, name: str, what: str) -> None:
         if name not in self._given:
@@ -435,13 +423,6 @@ class ShapeTable(QWidget):
         if text != self._kept.get(name, {}).get("start"):
             self._kept.setdefault(name, {})["start"] = text
             self.start_changed.emit()
-
-    def _put_back(self) -> None:
-        """Show the kept values."""
-        for (name, what), box in self.boxes.items():
-            box.show_number(self._kept.get(name, {}).get(what))
-        self._show_fixed()
-        self.changed.emit()
 
     def _show_fixed(self) -> None:
         """Show fixed values, and disable the bounds of fixed parameters."""

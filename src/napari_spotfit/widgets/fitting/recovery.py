@@ -144,17 +144,14 @@ class Recovery(QObject):
             layer, _none = self._waiting.popitem()
             if layer not in self._viewer.layers:
                 continue
-            path = self._files.get(layer)
-            if path is None:
-                try:
-                    path = self._files[layer] = self._name(None)
-                except OSError as error:
-                    self.failed.emit(error)
-                    return
+            try:
+                path = self._files[layer] = self._files.get(layer) or self._name(None)
+            except OSError as error:
+                self.failed.emit(error)
+                return
             if layer.metadata.get(KEPT) != str(path):
                 layer.metadata = {**layer.metadata, KEPT: str(path)}
-            known = attributes_of(layer)
-            self._writing.ask(partial(_write, path, layer.data.copy(), known))
+            self._writing.ask(partial(_write, path, layer.data.copy(), attributes_of(layer)))
 
     def _name(self, like: Path | None) -> Path:
         """Return the name of a new file in this process's folder, which is made if need be."""

@@ -11,18 +11,7 @@ from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 from superqt import QElidingLabel
 
-from ..layers.appearance import (
-    COLORMAPS,
-    MARK,
-    MARKS,
-    OWN_COLOR,
-    PREVIEW,
-    automatic_limits,
-    choose_mark,
-    color_faces,
-    good_rows,
-    number_names,
-)
+from ..layers import appearance
 from ..layers.history import history_of
 from ..layers.images import bind_image, image_of, images_for
 from ..layers.points import is_preview, is_result, width_of
@@ -107,7 +96,7 @@ class ResultPanel(QWidget):
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setStyleSheet("font-weight: bold")
         self.face = Choice("Face colour", _FACE_TIP)
-        self.colormap = Choice("Colour map", _MAP_TIP, COLORMAPS)
+        self.colormap = Choice("Colour map", _MAP_TIP, appearance.COLORMAPS)
         #: The layer's filters, which the widget Results has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
@@ -153,7 +142,7 @@ class ResultPanel(QWidget):
         self.heading.setVisible(layer is not None)
         self.setVisible(layer is not None and unfolded)
         if layer is not None:
-            counts = counts_in_words(good_rows(layer.features))
+            counts = counts_in_words(appearance.good_rows(layer.features))
             what = f"Preview: {counts}" if is_preview(layer) else counts
             self.heading.setText(f"{what} {'▾' if unfolded else '▸'}")
 
@@ -167,7 +156,9 @@ class ResultPanel(QWidget):
             return
         changed = seen.chosen == now.chosen and seen.limits != now.limits
         # Other spots have other limits; what they do not explain was set in the console.
-        if changed and now.limits != automatic_limits(layer.features, layer.metadata.get("face")):
+        if changed and now.limits != appearance.automatic_limits(
+            layer.features, layer.metadata.get("face")
+        ):
             layer.metadata = {**layer.metadata, "face_limits": now.limits}
         self._show_colors(layer)
 
@@ -189,17 +180,16 @@ class ResultPanel(QWidget):
     def _on_shown(self) -> None:
         self.legend.show_rows()
         shown, filters = self.spots.shown, self.spots.filters
-        text = f"{number(int(shown.sum()))} of {number(len(shown))} shown"
         words = filters.words(self.spots.units)
-        self.shown.setText(
-            ": ".join([text, *words]) if len(words) < 2 else "\n".join([text, *words])
-        )
+        between = ": " if len(words) < 2 else "\n"
+        text = f"{number(int(shown.sum()))} of {number(len(shown))} shown"
+        self.shown.setText(between.join([text, *words]))
 
     def _list_features(self, layer: Points) -> None:
-        names = [*number_names(layer.features), "stop_condition"]
+        names = [*appearance.number_names(layer.features), "stop_condition"]
         texts = [*map(read_units(layer, physical=False).title, names)]
-        if OWN_COLOR in layer.metadata:
-            names, texts = [*names, OWN_COLOR], [*texts, "one colour"]
+        if appearance.OWN_COLOR in layer.metadata:
+            names, texts = [*names, appearance.OWN_COLOR], [*texts, "one colour"]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:
             self.face.clear()
             for text, name in zip(texts, names, strict=True):
@@ -215,13 +205,15 @@ class ResultPanel(QWidget):
         if self.colormap.findText(name) < 0:
             self.colormap.addItem(name)
         self.colormap.setCurrentText(name)
-        self.colormap.setEnabled(self.face.currentData() not in ("stop_condition", OWN_COLOR))
+        self.colormap.setEnabled(
+            self.face.currentData() not in ("stop_condition", appearance.OWN_COLOR)
+        )
         self.bar.show_layer(layer)
         self.on_canvas.show_layer(layer)
 
     def _on_face(self) -> None:
         self._color()
-        if self.face.currentData() != OWN_COLOR:
+        if self.face.currentData() != appearance.OWN_COLOR:
             self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
 
     def _on_colormap(self) -> None:
@@ -236,7 +228,9 @@ class ResultPanel(QWidget):
             history_of(self._viewer).record_view(
                 self.layer, f"the colours by {feature}", merge=True
             )
-            color_faces(self.layer, self.face.currentData(), self.colormap.currentText(), limits)
+            appearance.color_faces(
+                self.layer, self.face.currentData(), self.colormap.currentText(), limits
+            )
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
@@ -300,21 +294,21 @@ class ChannelColors(QPushButton):
         self.setVisible(bool(layers))
 
     def _layers(self) -> list[Points]:
-        return [layer for layer in self._viewer.layers if OWN_COLOR in layer.metadata]
+        return [layer for layer in self._viewer.layers if appearance.OWN_COLOR in layer.metadata]
 
     def _on_clicked(self) -> None:
         layers, run = self._layers(), object()
         by_image = not _of_channels(layers)
         for layer in layers:
-            feature = OWN_COLOR if by_image else width_of(layer.features)
+            feature = appearance.OWN_COLOR if by_image else width_of(layer.features)
             history_of(self._viewer).record_view(layer, "the colours of the images", run=run)
-            color_faces(layer, feature)
+            appearance.color_faces(layer, feature)
         self.look()
         self.changed.emit()
 
 
 def _of_channels(layers: list[Points]) -> bool:
-    return any(layer.metadata.get("face") == OWN_COLOR for layer in layers)
+    return any(layer.metadata.get("face") == appearance.OWN_COLOR for layer in layers)
 
 
 class MarkBox(Choice):
@@ -340,8 +334,8 @@ class MarkBox(Choice):
         self._layer = layer
         if layer is None:
             return
-        mark = layer.metadata.get(MARK, "ring")
-        names = [*((PREVIEW,) if mark == PREVIEW else MARKS), OFF]
+        mark = layer.metadata.get(appearance.MARK, "ring")
+        names = [*((appearance.PREVIEW,) if mark == appearance.PREVIEW else appearance.MARKS), OFF]
         with QSignalBlocker(self):
             if names != [self.itemText(row) for row in range(self.count())]:
                 self.clear()
@@ -353,10 +347,10 @@ class MarkBox(Choice):
         if layer is None:
             return
         if mark != OFF:
-            if mark != layer.metadata.get(MARK):
+            if mark != layer.metadata.get(appearance.MARK):
                 history_of(self._viewer).record_view(layer, "the marks")
-            choose_mark(layer, mark)
-            if mark in MARKS:
+            appearance.choose_mark(layer, mark)
+            if mark in appearance.MARKS:
                 self.chosen.emit(mark)
         layer.visible = mark != OFF
 
@@ -399,9 +393,8 @@ class ImageTie(QWidget):
         """Link the spots to an image."""
         if self._layer is not None:
             bind_image(self._layer, image, self._viewer.layers)
-            self.said.emit(
-                f"The spots of “{self._layer.name}” are of the image “{image.name}” now."
-            )
+            name = self._layer.name
+            self.said.emit(f"The spots of “{name}” are of the image “{image.name}” now.")
             self.look(self._layer)
 
     def _fill(self) -> None:

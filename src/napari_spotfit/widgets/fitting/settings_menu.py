@@ -18,11 +18,11 @@ from ...models.calibration import Calibration
 from ...models.profiles import Profile
 from ...settings.settings import Settings, parameters
 from ..layers.images import image_of, own_pixels
+from ..layers.maps import QUANTITIES
 from ..layers.points import is_result, settings_of_layer
 from ..layers.result_layers import count_refits
 from ..parts.layout import add_action, ask_to_save
 from ..parts.remember import recent_fits
-from .camera_form import QUANTITIES
 from .job import plain_frames
 from .settings_panel import SettingsPanel
 
@@ -95,7 +95,7 @@ class SettingsMenu(QPushButton):
         menu.clear()
         for layer in reversed(self._viewer.layers):
             if is_result(layer) and layer.metadata.get("settings"):
-                use = partial(self._use_layer, layer)
+                use = partial(self._use_plain, f"“{layer.name}”", layer.metadata["settings"])
                 add_action(menu, f"Use those of “{layer.name}”", use, _USE_TIP)
         if recent := recent_fits():
             fits = menu.addMenu("Use those of a recent fit")
@@ -130,10 +130,9 @@ class SettingsMenu(QPushButton):
             for name, about in parameters().items()
             if name != _MEASURED and getattr(shown, name) != getattr(settings, name)
         ]
-        but = (
-            f", except those without a control, or with a map: {', '.join(other)}" if other else ""
-        )
-        self.said.emit(f"The settings are those of {whose}{but}.")
+        if other:
+            whose += f", except those without a control, or with a map: {', '.join(other)}"
+        self.said.emit(f"The settings are those of {whose}.")
 
     def open_from(self, path: Path) -> None:
         """Show the settings of a file."""
@@ -199,9 +198,6 @@ class SettingsMenu(QPushButton):
         whole = "frames" in known and "image_name" in known and known.get("settings")
         return layer if whole else None
 
-    def _use_layer(self, layer: Points) -> None:
-        self._use_plain(f"“{layer.name}”", layer.metadata["settings"])
-
     def _use_plain(self, whose: str, values: Mapping[str, Any]) -> None:
         try:
             settings = Settings(**values)
@@ -211,8 +207,7 @@ class SettingsMenu(QPushButton):
         self.use(settings, whose)
 
     def _ask_open(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self, "Open settings", "", _OPENED)
-        if path:
+        if path := QFileDialog.getOpenFileName(self, "Open settings", "", _OPENED)[0]:
             self.open_from(Path(path))
 
     def _ask_save(self) -> None:

@@ -27,7 +27,7 @@ from ..layers.images import depth_axis, in_its_axes, is_volume
 from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
-from ..parts.layout import HEADING, button, fill, sentence
+from ..parts.layout import HEADING, button, fill, sentence, show_text
 from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..preview.detection_panel import DetectionPanel
@@ -96,7 +96,8 @@ class SettingsPanel(QWidget):
         self.controls = SettingsForm(Settings)
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
-        self._following = (self.image, self.limit, self.camera, self.model)
+        maps = self.camera.choices.values()
+        self._following: tuple[Any, ...] = (self.image, self.limit, *maps, self.model)
         self.estimate_button = button("Estimate", _ESTIMATE_TIP, name="Estimate the PSF's σ")
         #: Each clears a box whose value is estimated when empty; visible while it has a number.
         self.automatic_buttons = {
@@ -117,11 +118,16 @@ class SettingsPanel(QWidget):
         self.advanced, self.first_folded = QCollapsible("", None, QIcon(), QIcon()), QHBoxLayout()
         #: What is not at its default, and a button that resets it.
         self.changes, self.reset_button = _soft_label(), button("Reset", _RESET_TIP, self.reset)
-        self._lay_out()
+        self._add_rows()
+        self._fold()
+        self.middle.setContentsMargins(0, 0, 0, 0)
+        heading = fill(QHBoxLayout(), (self.advanced.toggleButton(), 1), self.reset_button)
+        parts = (self.controls.first.native, self.middle, heading, self.changes, self.advanced)
+        fill(QVBoxLayout(self), *parts, 1, margins=(0, 0, 6, 0))
         self.changed.connect(self._show_changes)
         self.maps_changed.connect(self._show_changes)
         for rows in (self.controls.first, self.controls.folded):
-            rows.changed.connect(self._on_changed)
+            rows.changed.connect(lambda: self.changed.emit())
         self.model.changed.connect(self.changed)
         self.limit.changed.connect(self.maps_changed)
         self.camera.changed.connect(self.image.leave_maps)
@@ -130,7 +136,10 @@ class SettingsPanel(QWidget):
         self.advanced.toggled.connect(self._on_fold)
         for name in _RUN:
             self.controls[name].changed.connect(self.show_device)
-        self.controls["threshold"].changed.connect(self._on_threshold)
+        # A threshold replaces the number of false spots.
+        self.controls["threshold"].changed.connect(
+            lambda value: self.controls.allow("false_spots", value is None, _BY_THRESHOLD_TIP)
+        )
         self.image.changed.connect(self._on_image)
         self._on_image()
         for name in self.automatic_buttons:
@@ -167,14 +176,26 @@ class SettingsPanel(QWidget):
             return Settings(**self.camera.without_maps(values | dict.fromkeys(_OF_VOLUMES)))
         return in_its_axes(Settings(**self.camera.without_maps(values)), image)
 
+    def current_image(self) -> Image:
+        """Return the current image.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if self.image.layer is None:
+            raise ValueError(
+                "there is no image to fit; tick one, or open one or a sample in File ▸ Open Sample"
+            )
+        return self.image.layer
+
     def show_estimate(self, found: ImageEstimates | None) -> None:
         """Show the PSF that was estimated from the image; None if none was yet."""
-        self.controls.number("sigma").box.show_estimate(found and found.sigma)
-        self.controls.number("sigma_z").box.show_estimate(found and found.sigma_z)
-        self.controls.number("roi_size").box.show_estimate(found and found.roi_size)
+        for name in ("sigma", "sigma_z", "roi_size"):
+            self.controls.number(name).box.show_estimate(found and getattr(found, name))
         warning = "" if found is None else found.warning
-        self.psf_warning.setText(warning and f"⚠ {in_words(warning)}.")
-        self.psf_warning.setVisible(bool(warning))
+        show_text(self.psf_warning, warning and f"⚠ {in_words(warning)}.")
 
     def layers(self) -> dict[str, Layer]:
         """Return the layers that describe the image's pixels, by what they describe."""
@@ -241,23 +262,11 @@ class SettingsPanel(QWidget):
 
     def _on_device(self, device: Description) -> None:
         self.device.setText("\n".join(filter(None, (device.name, device.library))))
-        self.why_no_gpu.setText(device.reason)
+        show_text(self.why_no_gpu, device.reason)
         tip = html.escape(device.reason).replace("\n", "<br>")
         self.why_no_gpu.setToolTip(f"<p>{tip}</p>")
-        self.why_no_gpu.setVisible(bool(device.reason))
-        self._offer_gpus(device.gpus)
-
-    def _offer_gpus(self, count: int) -> None:
-        """Let one or all GPUs be chosen where there are several."""
-        self.controls.allow("devices", count > 1, _ONE_GPU_TIP)
-
-    def _lay_out(self) -> None:
-        self._add_rows()
-        self._fold()
-        self.middle.setContentsMargins(0, 0, 0, 0)
-        heading = fill(QHBoxLayout(), (self.advanced.toggleButton(), 1), self.reset_button)
-        parts = (self.controls.first.native, self.middle, heading, self.changes, self.advanced)
-        fill(QVBoxLayout(self), *parts, 1, margins=(0, 0, 6, 0))
+        # One or all of several GPUs can be chosen.
+        self.controls.allow("devices", device.gpus > 1, _ONE_GPU_TIP)
 
     def _add_rows(self) -> None:
         """Put the other controls between those of the settings."""
@@ -273,7 +282,7 @@ class SettingsPanel(QWidget):
         self.camera.add_rows()
         form.below("backend", self.device)
         form.below("backend", self.why_no_gpu)
-        self._offer_gpus(0)
+        form.allow("devices", False, _ONE_GPU_TIP)
 
     def _fold(self) -> None:
         """Fold what few need, as high as its rows."""
@@ -308,12 +317,8 @@ class SettingsPanel(QWidget):
         words = [*self.controls.changes(), *self.model.changes(), *self.camera.changes()]
         if self.frames.mode != "all":
             words.append(f"Frames {self.frames.mode}")
-        self.changes.setText(" · ".join(words))
-        self.changes.setVisible(bool(words))
+        show_text(self.changes, " · ".join(words))
         self.reset_button.setVisible(bool(words))
-
-    def _on_changed(self) -> None:
-        self.changed.emit()
 
     def _on_image(self) -> None:
         self.frames.show_layer(self.image.layer)
@@ -322,11 +327,6 @@ class SettingsPanel(QWidget):
         self._frames_row.visible = bool(self.frames.axes) or stack
         self.controls.row("sigma_z").setVisible(stack)
         self.controls.show_group("optics", stack)
-
-    def _on_threshold(self) -> None:
-        """Disable the number of false spots where a threshold replaces it."""
-        by_false_spots = self.controls["threshold"].value is None
-        self.controls.allow("false_spots", by_false_spots, _BY_THRESHOLD_TIP)
 
     def _on_fold(self, expanded: bool) -> None:
         self._show_fold(expanded)

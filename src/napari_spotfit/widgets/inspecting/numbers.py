@@ -9,21 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ...analysis.fit_hints import bound_hint, hint
 from ...analysis.spot_sample import roi_of, settings_of
-from ...engine.quality.flags import RULES, Flag, flags_of
+from ...engine.flags import RULES, Flag, flags_of
 from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...results.numbers import MISSING, PixelSize, with_error
 from ...settings.settings import parameters
 from ..layers.appearance import STOP_COLORS
@@ -62,10 +55,7 @@ class Verdict(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rings = QStackedWidget()
-        self._rings.setFixedSize(16, 16)
-        for color in STOP_COLORS.values():
-            self._rings.addWidget(Ring(color))
+        self._ring = Ring(STOP_COLORS[StopCondition.UNKNOWN.name])
         self.text = QLabel()
         self.text.setTextFormat(Qt.TextFormat.RichText)
         self.text.setWordWrap(True)
@@ -73,17 +63,16 @@ class Verdict(QWidget):
         # As high as the width asks for, not as a narrow text would be.
         self.text.setMinimumHeight(1)
         row = fill(QHBoxLayout(self), spacing=6)
-        row.addWidget(self._rings, 0, Qt.AlignmentFlag.AlignTop)
+        row.addWidget(self._ring, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(self.text, 1)
         self.setToolTip(_TIP)
 
     def show_spot(self, spot: Spot) -> None:
         """Show the verdict on a spot's fit."""
         words = verdict(spot)
-        known = spot.stop in STOP_COLORS
-        self._rings.setVisible(known)
-        if known:
-            self._rings.setCurrentIndex(list(STOP_COLORS).index(spot.stop))
+        self._ring.setVisible(spot.stop in STOP_COLORS)
+        if spot.stop in STOP_COLORS:
+            self._ring.show_color(STOP_COLORS[spot.stop])
         self.setToolTip(f"{_TIP}<p><i>{html.escape(spot.stop)}</i></p>" if spot.stop else _TIP)
         name, *rest = words
         text = f"<b>{html.escape(name)}</b> {html.escape(' '.join(rest))}"

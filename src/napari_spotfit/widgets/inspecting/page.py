@@ -12,16 +12,16 @@ from ...analysis.spot_sample import (
     FittedFrame,
     SpotSample,
     camera_settings,
+    roi_of,
     sample_spot,
     settings_of,
 )
 from ...images.frames import HeldFrame
 from ...images.pixel_calibration import detection_calibration
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...settings.settings import Settings
-from ..layers.history import History
 from ..layers.images import full_resolution, image_of, pixel_size
-from ..layers.maps import LayerMaps, maps_of
+from ..layers.maps import LayerMaps, frame_of, maps_of
 from ..layers.points import is_preview, is_result
 from ..layers.selection import SpotSelection, go_to, select
 from ..napari_compat import canvas_beside
@@ -30,10 +30,9 @@ from ..parts.work import Latest, delayed
 from ..table.shown_spots import Page, ShownSpots
 from .panel import InspectPanel, doubtful_shown, following
 from .refit import Refit
-from .spot import Spot, frame_words, half_roi, nearest_spot, positions_around, shown_frame, spot_of
+from .spot import Spot, frame_words, nearest_spot, positions_around, shown_frame, spot_of
 
 if TYPE_CHECKING:
-    from napari import Viewer
     from napari.layers import Image, Points
 
 _HOW = "Click a fitted spot, or select its row, to see its data, model and residual."
@@ -67,24 +66,18 @@ class InspectPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer with the spots.
     spots : ShownSpots
         The spots.
     selection : SpotSelection
         Which of them was selected last.
-    history : History
-        Records the refits that are kept.
     """
 
     #: What is shown is up to date again.
     refreshed = Signal()
 
-    def __init__(
-        self, viewer: Viewer, spots: ShownSpots, selection: SpotSelection, history: History
-    ):
+    def __init__(self, spots: ShownSpots, selection: SpotSelection):
         super().__init__(spots)
-        self._viewer, self._selection = viewer, selection
+        self._selection = selection
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
@@ -95,7 +88,7 @@ class InspectPage(Page):
         self.panel = InspectPanel(self)
         self._keeper = FrameKeeper(self)
         self.panel.doubtful.asked.connect(self.step)
-        self.refit = Refit(viewer, self.panel.refit, history, self)
+        self.refit = Refit(self._viewer, self.panel.refit, self._history, self)
         self.refit.changed.connect(self._later)
         self.panel.refit_button.toggled.connect(self._later)
         self._moved, self._watch = Follower(self._later), Follower(self._later)
@@ -105,7 +98,7 @@ class InspectPage(Page):
         spots.replaced.connect(self._on_selection)
         spots.changed.connect(self._later)
         self._keeper.ready.connect(self._refresh)
-        self._keeper.failed.connect(self._on_failed)
+        self._keeper.failed.connect(lambda error: self._show_without_pixels(f"⚠ {error}"))
 
     def go_to(self, row: int | None = None) -> None:
         """Let the viewer show a spot, and show it here.
@@ -182,7 +175,8 @@ class InspectPage(Page):
         if layer is None or layer not in self._viewer.layers:
             self._layer = self._row = self._spot = None
             self._follow(None, None)
-            self._show_nothing()
+            fitted = any(is_result(one) for one in self._viewer.layers)
+            self._show_message(_HOW if fitted else f"{_FIT_FIRST}\n{_HOW}")
         else:
             image = image_of(layer, self._viewer.layers)
             self._follow(layer, image)
@@ -222,7 +216,8 @@ class InspectPage(Page):
                 self._row = selected.row
             elif spot.fitted:
                 place = np.array([spot.values["y"], spot.values["x"]])
-                self._row = nearest_spot(layer, frame, place, half_roi(spot))
+                roi = roi_of(spot.values, spot.settings)
+                self._row = nearest_spot(layer, frame, place, (roi.rows / 2, roi.columns / 2))
         self._frame = frame
 
     def _show(self, layer: Points, image: Image | None) -> None:
@@ -299,16 +294,9 @@ class InspectPage(Page):
         if self._layer is not None and self._spot is not None:
             self._show_spot(self._layer, self._spot, why)
 
-    def _show_nothing(self) -> None:
-        fitted = any(is_result(layer) for layer in self._viewer.layers)
-        self._show_message(_HOW if fitted else f"{_FIT_FIRST}\n{_HOW}")
-
     def _show_message(self, text: str) -> None:
         self._patience.stop()
         self.panel.show_message(text)
-
-    def _on_failed(self, error: Exception) -> None:
-        self._show_without_pixels(f"⚠ {error}")
 
 
 def _why_no_image(layer: Points) -> str:
@@ -348,8 +336,9 @@ class FrameKeeper(QObject):
     def __init__(self, parent: QObject):
         super().__init__(parent)
         self._latest = Latest(self, self._on_done, self._on_failed)
-        self._kept: tuple[Key, FittedFrame] | None = None
-        self._requested: Key | None = None
+        #: The frame that was requested last, and what was read of it.
+        self._key: Key | None = None
+        self._frame: FittedFrame | None = None
 
     def frame(
         self, image: Image, index: tuple[int, ...], settings: Settings, maps: LayerMaps
@@ -381,27 +370,23 @@ class FrameKeeper(QObject):
                 "image again."
             )
         key = Key(array, index, settings, maps.ids)
-        if self._kept is not None and key.is_same(self._kept[0]):
-            self._requested = None
-            self._latest.drop()
-            return self._kept[1]
-        if self._requested is None or not key.is_same(self._requested):
-            self._requested = key
+        if self._key is None or not key.is_same(self._key):
+            self._key, self._frame = key, None
             self._latest.ask(lambda: (key, _read_frame(key, maps)))
-        return None
+        return self._frame
 
     def forget(self) -> None:
         """Drop the frame, and ignore one that is being read."""
-        self._kept = self._requested = None
+        self._key = self._frame = None
         self._latest.drop()
 
     def _on_done(self, result: tuple[Key, FittedFrame]) -> None:
-        if self._requested is not None and self._requested.is_same(result[0]):
-            self._kept, self._requested = result, None
+        if self._key is result[0]:
+            self._frame = result[1]
             self.ready.emit()
 
     def _on_failed(self, error: Exception) -> None:
-        self._requested = None
+        self._key = None
         self.failed.emit(error)
 
 
@@ -418,6 +403,6 @@ def _read_frame(key: Key, maps: LayerMaps) -> FittedFrame:
     # With one offset for all pixels, which is not in the fitted background.
     counts = fitted.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
     if bad is not None:
-        bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
+        bad = frame_of(bad, key.at)
         counts[bad] = np.nan
     return FittedFrame(counts, bad, frame.pixels, fitted, calibration.variance_map())

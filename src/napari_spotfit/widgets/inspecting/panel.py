@@ -23,7 +23,7 @@ from superqt import QElidingLabel
 
 from ...models.estimators import ESTIMATORS
 from ..layers.appearance import good_rows
-from ..parts.layout import Label, button, explain, fill, scroll_upright, sentence
+from ..parts.layout import Label, button, explain, fill, scroll_upright, sentence, show_text
 from ..parts.messages import number
 from ..parts.work import delayed
 from .numbers import Comparison, Numbers, Verdict
@@ -78,12 +78,12 @@ class InspectPanel(QWidget):
         name = "Fit again with other settings"
         self.refit_button = button("Refit", _REFIT_TIP, name=name, checkable=True)
         self.refit, self.comparison = RefitBar(), Comparison()
-        self._new_pictures: Pictures | None = None
         self.verdict, self.numbers = Verdict(), Numbers()
         for low in (self.refit_button, self.numbers.copy_button):
             low.setStyleSheet(_LOW)
             low.setFixedHeight(low.fontMetrics().height())
         self.pictures, self.profiles = Pictures(), Profiles()
+        self._all_pictures = [self.pictures]
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
         self.excluded = _sentence()
         self.excluded.setToolTip(EXCLUDED_TIP)
@@ -91,26 +91,23 @@ class InspectPanel(QWidget):
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._head = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._still = delayed(self._draw, _SETTLING, self)
+        self._still = delayed(lambda: self.setUpdatesEnabled(True), _SETTLING, self)
         self._lay_out(parent)
 
-    @property
+    @cached_property
     def new_pictures(self) -> Pictures:
         """The pictures of a refit, made when there is one."""
-        if self._new_pictures is None:
-            self._new_pictures = Pictures(NEW_TITLES)
-            self._new_pictures.go(below=self.width() < _WIDE)
-            self._views.insertWidget(1, self._new_pictures, 3)
-        return self._new_pictures
+        made = self._more_pictures(NEW_TITLES)
+        self._views.insertWidget(1, made, 3)
+        return made
 
     @cached_property
     def cuts(self) -> tuple[Pictures, Pictures]:
         """The pictures of the cuts along z of a spot in a volume, made for the first one."""
-        made = Pictures(("xz", *NEW_TITLES[1:])), Pictures(("yz", *NEW_TITLES[1:]))
-        for pictures in made:
-            pictures.go(below=self.width() < _WIDE)
+        xz, yz = (self._more_pictures((cut, *NEW_TITLES[1:])) for cut in ("xz", "yz"))
+        for pictures in (xz, yz):
             self._planes.addWidget(pictures, 1)
-        return made
+        return xz, yz
 
     @cached_property
     def curve(self) -> DepthCurve:
@@ -122,7 +119,7 @@ class InspectPanel(QWidget):
     def unbind(self) -> None:
         """Draw at once what still waits for it."""
         self._still.stop()
-        self._draw()
+        self.setUpdatesEnabled(True)
 
     def hold(self) -> None:
         """Draw nothing until the changes are laid out.
@@ -161,11 +158,9 @@ class InspectPanel(QWidget):
         # χ² with weights, or of a likelihood, does not follow from the residual alone.
         plain = ESTIMATORS[spot.settings.get("estimator", "lse")].chi_is_of_residual
         same = chi_square is None or not plain or sample.is_of(chi_square)
-        self.changed.setText("" if same else f"⚠ {_CHANGED}")
-        self.changed.setHidden(same)
+        show_text(self.changed, "" if same else f"⚠ {_CHANGED}")
         words = sample.excluded_in_words
-        self.excluded.setText(f"▨ {words}" if words else "")
-        self.excluded.setHidden(not words)
+        show_text(self.excluded, f"▨ {words}" if words else "")
         self.pixels.setCurrentIndex(0)
 
     def show_refit(
@@ -202,9 +197,14 @@ class InspectPanel(QWidget):
         for box, least in ((self._head, _IN_LINE), (self._body, _BESIDE), (self._views, _WIDE)):
             down = QBoxLayout.Direction.TopToBottom
             box.setDirection(across if self.width() >= least else down)
-        more = [] if self._new_pictures is None else [self._new_pictures]
-        for pictures in (self.pictures, *more, *vars(self).get("cuts", ())):
+        for pictures in self._all_pictures:
             pictures.go(below=not wide)
+
+    def _more_pictures(self, titles: tuple[str, str, str]) -> Pictures:
+        made = Pictures(titles)
+        made.go(below=self.width() < _WIDE)
+        self._all_pictures.append(made)
+        return made
 
     def _show_cuts(self, cuts: tuple[SpotSample, ...]) -> None:
         if cuts or "cuts" in vars(self):
@@ -216,8 +216,8 @@ class InspectPanel(QWidget):
     def _compare(self, both: bool) -> None:
         """Show two fits of the spot, or one."""
         self.comparison.setVisible(both)
-        if self._new_pictures is not None:
-            self._new_pictures.setVisible(both)
+        if both or "new_pictures" in vars(self):
+            self.new_pictures.setVisible(both)
         self.profiles.setVisible(not both)
         self.numbers.setVisible(not both)
         if both:
@@ -226,9 +226,6 @@ class InspectPanel(QWidget):
     def _ask_width(self) -> None:
         if self.minimumSizeHint().width() != self.minimumWidth():
             self.setMinimumWidth(self.minimumSizeHint().width())
-
-    def _draw(self) -> None:
-        self.setUpdatesEnabled(True)
 
     def _lay_out(self, parent: QWidget) -> None:
         buttons = (self.numbers.copy_button, self.refit_button)

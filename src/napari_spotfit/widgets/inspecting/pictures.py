@@ -262,14 +262,11 @@ class Pictures(QWidget):
             self.setMinimumHeight(0)
             self.setMaximumHeight(_NO_LIMIT)
             pictures = rest.width() + 3 * max(int(side), _LEAST)
-            self.setMaximumWidth(max(pictures, self._scales_width()))
+            scales = sum(one.sizeHint().width() for one in (self.counts, self.around_zero))
+            self.setMaximumWidth(max(pictures, scales + _GAP))
 
     def _size(self, side: int) -> QSize:
         return QSize(_LEFT + 3 * side + 2 * _GAP, _TITLE + side + _BOTTOM + _SCALE)
-
-    def _scales_width(self) -> int:
-        scales = (self.counts, self.around_zero)
-        return sum(scale.sizeHint().width() for scale in scales) + _GAP
 
     def _place(self) -> None:
         """Lay the pictures side by side, their pixels square."""

@@ -15,15 +15,16 @@ from ...analysis.spot_sample import settings_of
 from ...engine.select import usable_here
 from ...estimation.image_estimates import MeasuredNoise
 from ...models.calibration import Calibration
+from ...models.estimators import StopCondition
 from ...models.profiles import Profile
-from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
+from ..layers.appearance import Look
 from ..layers.images import full_resolution
 from ..layers.maps import maps_of
 from ..layers.result_layers import Row, put_row
 from ..parts.form import SettingsForm
-from ..parts.layout import button, fill, flow, sentence
+from ..parts.layout import button, fill, flow, sentence, show_text
 from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..picking.picked_layer import FrameSpots, Pick, fitted
@@ -133,7 +134,7 @@ class Refit(QObject):
             return
         self._error = ""
         self._bar.show_state(_FITTING)
-        self._latest.ask(partial(fitted, pick, self._place))
+        self._latest.ask(partial(fitted, pick, self._place, Look()))
 
     def _pick(self, layer: Points, image: Image, old: Row) -> Pick:
         pixels = full_resolution(image)
@@ -221,9 +222,12 @@ class RefitBar(QWidget):
         self.fix = QCheckBox()
         self.keep_new, self.keep_old = button("Keep new", _NEW_TIP), button("Keep old", _OLD_TIP)
         self.text = sentence()
-        self._lay_out()
+        self.fix.setToolTip(_FIX_TIP)
+        settings = ((self.controls.row(name),) for name in _NAMES)
+        controls = flow(*settings, (self.fix, self.keep_new, self.keep_old))
+        fill(QVBoxLayout(self), controls, self.text, spacing=4)
         for rows in (self.controls.first, self.controls.folded):
-            rows.changed.connect(self._on_changed)
+            rows.changed.connect(lambda: self.changed.emit())
         self.fix.toggled.connect(self.changed)
 
     def show_settings(self, settings: Settings) -> None:
@@ -265,25 +269,15 @@ class RefitBar(QWidget):
         bounds = {name: one for name, one in bounds.items() if name not in fixed}
         return self._base.changed(**chosen, fixed=fixed, bounds=bounds)
 
-    def _on_changed(self) -> None:
-        self.changed.emit()
-
     def show_state(self, text: str, *, new: bool = False, old: bool = False) -> None:
         """Show a sentence, and which of the fits can be kept."""
-        self.text.setText(text)
-        self.text.setVisible(bool(text))
+        show_text(self.text, text)
         self.keep_new.setEnabled(new)
         self.keep_old.setEnabled(old)
 
     def _fixed_value(self) -> float | None:
         fixed = (self._base.fixed.get(name) for name in _widths(self._base))
         return next((one for one in fixed if one is not None), self._base.sigma)
-
-    def _lay_out(self) -> None:
-        self.fix.setToolTip(_FIX_TIP)
-        rows = ((self.controls.row(name),) for name in _NAMES)
-        controls = flow(*rows, (self.fix, self.keep_new, self.keep_old))
-        fill(QVBoxLayout(self), controls, self.text, spacing=4)
 
 
 def _widths(settings: Settings) -> list[str]:

@@ -225,12 +225,6 @@ def _roi_sizes(layer: Points, rows: NDArray[np.intp], usual: NDArray[Any]) -> ND
     return sizes
 
 
-def half_roi(spot: Spot) -> tuple[float, float]:
-    """Return half the height and width of a spot's ROI in pixels."""
-    roi = roi_of(spot.values, spot.settings)
-    return roi.rows / 2, roi.columns / 2
-
-
 class SpotClick:
     """Finds the spot that was clicked with the left button, without moving the mouse.
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..napari_compat import draws_hidden_points, follow_no_feature, refreshed_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from napari.layers import Points
 
 #: One fixed border colour per stop condition that is drawn: quiet for fits that

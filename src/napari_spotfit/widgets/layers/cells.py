@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..napari_compat import colored_by
-from .images import matrix_of
+from .images import matrix_of, ratio_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,12 +36,11 @@ def to_labels(points: Points, labels: Labels) -> NDArray[np.float64]:
             f"“{labels.name}” has {labels.ndim} axes, more than “{points.name}” with "
             f"{points.ndim}; choose labels with as many axes or fewer"
         )
+    pairs = zip(points.units[-labels.ndim :], labels.units, strict=True)
+    units = np.diag([*(ratio_of(*pair) or 1.0 for pair in pairs), 1.0])
     world = matrix_of(points.data_to_world, points.ndim)[points.ndim - labels.ndim :]
-    units = [_ratio(*pair) for pair in zip(points.units[-labels.ndim :], labels.units, strict=True)]
-    pixels = matrix_of(labels.world_to_data, labels.ndim)
-    matrix: NDArray[np.float64] = pixels[:, :-1] @ (np.array(units)[:, None] * world)
-    matrix[:, -1] += pixels[:, -1]
-    return matrix
+    matrix: NDArray[np.float64] = matrix_of(labels.world_to_data, labels.ndim) @ units @ world
+    return matrix[:-1]
 
 
 def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None:
@@ -131,14 +130,3 @@ def restore_colors(labels: Labels) -> None:
     if shows_counts(labels):
         labels.colormap = labels.metadata[_EARLIER][0]
     labels.metadata = {name: one for name, one in labels.metadata.items() if name != _EARLIER}
-
-
-def _ratio(unit: Any, other: Any) -> float:
-    """Return a unit in another one; 1 for units of different kinds."""
-    import pint
-
-    registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
-    try:
-        return float(registry.Quantity(1, unit).to(other).magnitude)
-    except pint.DimensionalityError:
-        return 1.0

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.flags import Flag
+from ...engine.flags import Flag
 from ...models.columns import REFIT, index_of, is_index
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.docking import Follower, Keys
 from .appearance import draw_marks, is_marked
@@ -42,8 +42,6 @@ class Change(NamedTuple):
     what: str
     #: Changes in a row with the same one are undone together.
     run: object = None
-    #: The memory that it takes, about.
-    nbytes: int = 0
 
 
 class History(QObject):
@@ -133,8 +131,7 @@ class History(QObject):
             What it is a part of: changes in a row with the same one are undone together.
         """
         self._undone.clear()
-        nbytes = 0 if before is None else before.nbytes
-        self._done.append(Change(layer, before, what, run, nbytes))
+        self._done.append(Change(layer, before, what, run))
         self._limit()
         self.changed.emit()
 
@@ -249,7 +246,7 @@ class History(QObject):
         del self._done[:-_UNDOABLE]
         room = _MOST
         for number, change in enumerate(reversed(self._done)):
-            room -= change.nbytes
+            room -= 0 if change.before is None else change.before.nbytes
             if room < 0 and number:
                 del self._done[: len(self._done) - number]
                 break

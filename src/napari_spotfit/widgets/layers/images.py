@@ -253,7 +253,9 @@ def image_of(points: Points, layers: LayerList) -> Image | None:
 
 def images_for(points: Points, layers: LayerList) -> list[Image]:
     """Return the open images with the shape of the one that spots were fitted in."""
-    return [layer for layer in reversed(layers) if is_image(layer) and _has_shape(layer, points)]
+    shape = points.metadata.get("image_shape")
+    images = (layer for layer in reversed(layers) if is_image(layer) and not layer.rgb)
+    return [image for image in images if list(full_resolution(image).shape) == shape]
 
 
 def bind_image(points: Points, image: Image, layers: LayerList) -> None:
@@ -265,12 +267,6 @@ def bind_image(points: Points, image: Image, layers: LayerList) -> None:
         role: named.get(names.get(role, ""), one) for role, one in known.get("maps", {}).items()
     }
     points.metadata = {**known, **image_link(image), "maps": maps}
-
-
-def _has_shape(image: Image, points: Points) -> bool:
-    """Whether an image has the shape of the one in which spots were fitted."""
-    shape = points.metadata.get("image_shape")
-    return not image.rgb and list(full_resolution(image).shape) == shape
 
 
 def _file_of(layer: Image) -> str:
@@ -305,22 +301,31 @@ def voxel_size(layer: Layer) -> tuple[float, float, float] | None:
 
 def _steps_in_nm(layer: Layer, axes: int) -> tuple[float, ...] | None:
     """Return how far apart pixels are along the last axes, in nm; None without such units."""
+    nm = [ratio_of(unit, "nm") for unit in layer.units[-axes:]]
+    if None in nm:
+        return None
+    matrix = matrix_of(layer.data_to_world, layer.ndim)[-axes - 1 : -1, -axes - 1 : -1]
+    return tuple(np.linalg.norm(matrix * np.array(nm, float)[:, None], axis=0).tolist())
+
+
+def ratio_of(unit: Any, other: Any) -> float | None:
+    """Return a unit in another one; None for units of different kinds."""
     import pint
 
     registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
     try:
-        nm = [registry.Quantity(1, unit).to("nm").magnitude for unit in layer.units[-axes:]]
+        return float(registry.Quantity(1, unit).to(other).magnitude)
     except pint.DimensionalityError:
         return None
-    matrix = matrix_of(layer.data_to_world, layer.ndim)[-axes:, -axes - 1 : -1]
-    return tuple(np.linalg.norm(matrix * np.array(nm)[:, None], axis=0).tolist())
 
 
 def matrix_of(transform: Any, ndim: int) -> NDArray[np.float64]:
-    """Return an affine transform of napari's as a matrix with the translation as last column."""
-    origin = np.asarray(transform(np.zeros(ndim)), float)
-    ends = [np.asarray(transform(end), float) - origin for end in np.eye(ndim)]
-    return np.column_stack([*ends, origin])
+    """Return an affine transform of napari's as one matrix, its last column the translation."""
+    matrix = np.eye(ndim + 1)
+    matrix[:-1, -1] = origin = np.asarray(transform(np.zeros(ndim)), float)
+    for axis, end in enumerate(np.eye(ndim)):
+        matrix[:-1, axis] = np.asarray(transform(end), float) - origin
+    return matrix
 
 
 def events_of(names: Iterable[str], *layers: Layer | None) -> list[Any]:

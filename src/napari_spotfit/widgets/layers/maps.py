@@ -31,7 +31,8 @@ ROLES = {
     "gain": "the camera gain",
     "variance": "the read-out variance",
 }
-_CAMERA = ("offset", "gain", "variance")
+#: Those that stand for a setting of the camera.
+QUANTITIES = ("offset", "gain", "variance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,11 @@ def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
     readers = {role: _reader(role, layer, image) for role, layer in layers.items()}
     ids = {role: str(layer.unique_id) for role, layer in layers.items() if role != "mask"}
     return LayerMaps(partial(_read, readers), ids, {role: one.name for role, one in layers.items()})
+
+
+def frame_of(mask: Any, index: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return the part of a mask that counts for a frame."""
+    return np.asarray(mask if mask.ndim == 2 else mask[index])
 
 
 def maps_of(points: Points, image: Image, layers: LayerList) -> LayerMaps:
@@ -154,7 +160,7 @@ def _not_zero(pixels: Any) -> Any:
 
 def _read(readers: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     maps = {role: read() for role, read in readers.items()}
-    camera = {role: maps.pop(role) for role in _CAMERA if role in maps}
+    camera = {role: maps.pop(role) for role in QUANTITIES if role in maps}
     return maps | ({"camera": Camera(**camera)} if camera else {})
 
 
@@ -196,7 +202,8 @@ def _labels_mask(limit: Labels, image: Image, shape: tuple[int, ...]) -> Callabl
             f"“{limit.name}” has {labels.ndim} axes, more than “{image.name}” with {len(shape)}; "
             "choose labels with as many axes or fewer"
         )
-    to_labels = np.linalg.inv(_to_world(limit)) @ _trailing(_to_world(image), labels.ndim)
+    ours, world = (matrix_of(one.data_to_world, one.ndim) for one in (limit, image))
+    to_labels = np.linalg.inv(ours) @ _trailing(world, labels.ndim)
     same_grid = np.allclose(to_labels, np.eye(labels.ndim + 1), atol=1e-3)
     if same_grid and labels.shape == shape[-labels.ndim :]:
         return lambda: _above_zero(labels, shape)
@@ -232,7 +239,8 @@ def _resampled(
 
 def _polygons(limit: Shapes, image: Image) -> list[NDArray[np.float64]]:
     """Return the closed shapes as corners in the image's pixels."""
-    matrix = np.linalg.inv(_trailing(_to_world(image), 2)) @ _trailing(_to_world(limit), 2)
+    ours, theirs = (_trailing(matrix_of(one.data_to_world, one.ndim), 2) for one in (limit, image))
+    matrix = np.linalg.inv(theirs) @ ours
     polygons = []
     for corners, kind in zip(limit.data, limit.shape_type, strict=True):
         if kind in _CLOSED:
@@ -264,13 +272,6 @@ def _filled(polygons: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDAr
         inside = polygon(corners[:, 0], corners[:, 1], shape)  # type: ignore[no-untyped-call]
         mask[inside] = True
     return mask
-
-
-def _to_world(layer: Layer) -> NDArray[np.float64]:
-    """Return a layer's transform from data to world as one matrix."""
-    matrix = np.eye(layer.ndim + 1)
-    matrix[:-1] = matrix_of(layer.data_to_world, layer.ndim)
-    return matrix
 
 
 def _trailing(matrix: NDArray[np.float64], axes: int) -> NDArray[np.float64]:

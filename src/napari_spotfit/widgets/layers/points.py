@@ -11,25 +11,12 @@ from numpy.typing import NDArray
 
 from ...files.table import steps
 from ...models.columns import IN_PLANE, as_column, index_of
-from ...models.stopping import STOP_NAMES, StopCondition
+from ...models.estimators import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.options import settings_from
 from ...settings.settings import Settings
 from ..napari_compat import follow_no_feature, is_points, refreshed_once, select_points
-from .appearance import (
-    ANTIALIASING,
-    CANVAS_SIZES,
-    FACE_COLORMAP,
-    MARK,
-    STOP_COLORS,
-    color_faces,
-    draw_marks,
-    face_limits,
-    is_marked,
-    mark_arguments,
-    mark_metadata,
-    show_all,
-)
+from . import appearance
 from .images import image_link, transform_arguments
 from .maps import NO_MAPS, LayerMaps
 
@@ -51,7 +38,7 @@ _LOOKED_AT = 1000
 def points_arguments(
     fits: SpotFits,
     face: str | None = None,
-    colormap: str = FACE_COLORMAP,
+    colormap: str = appearance.FACE_COLORMAP,
     maps: LayerMaps = NO_MAPS,
     *,
     everything: bool = False,
@@ -63,7 +50,7 @@ def points_arguments(
     fits : SpotFits
         Fits with their place in an image.
     face : str, optional
-        The column that colours the faces; by default the first of the widths.
+        The column that colours the faces; the first of the widths where there is none of this name.
     colormap : str
         The colour map of the faces of a new layer.
     maps : LayerMaps
@@ -71,26 +58,24 @@ def points_arguments(
     everything : bool
         Draw invalid fits, too: a layer's points that were not fitted have a place of their own.
     """
-    face = face or default_face(fits)
     drawn = fits if everything else fits[fits.valid]
     # As napari colours them: all numbers are floats, not categories. Without attributes, which
     # pandas copies with every column that is read.
     features = drawn.to_dataframe({"b": "float32", "i": "float64", "u": "float64"})
     features.attrs.clear()
-    if face not in features:
-        raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
+    face = face if face in features else default_face(fits)
     good = drawn.accepted
-    marks = mark_metadata(drawn.mean_sigma[good])
+    marks = appearance.mark_metadata(drawn.mean_sigma[good])
     limits = {}
     if face != "stop_condition":
-        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), good)
+        limits["face_contrast_limits"] = appearance.face_limits(features[face].to_numpy(), good)
     return {
         "data": drawn.points(),
         "features": features,
         "face_color": face,
         "face_colormap": colormap,
         **limits,
-        **mark_arguments(good, marks),
+        **appearance.mark_arguments(good, marks),
         "metadata": {
             "units": drawn.units,
             **({} if fits.settings is None else {"settings": fits.settings.to_dict()}),
@@ -112,10 +97,10 @@ def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
         "name": name,
         "ndim": arguments["data"].shape[1],
         "border_color": "stop_condition",
-        "border_color_cycle": STOP_COLORS,
-        "face_color_cycle": STOP_COLORS,
-        "canvas_size_limits": CANVAS_SIZES,
-        "antialiasing": ANTIALIASING,
+        "border_color_cycle": appearance.STOP_COLORS,
+        "face_color_cycle": appearance.STOP_COLORS,
+        "canvas_size_limits": appearance.CANVAS_SIZES,
+        "antialiasing": appearance.ANTIALIASING,
     }
 
 
@@ -136,7 +121,7 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
         place = transform_arguments(image_layer)
     layer = Points(**layer_arguments(arguments, name), **place)
     # What napari's own controls show, and points added by hand get; else a large disc.
-    added = mark_arguments(np.ones(1, bool), layer.metadata)
+    added = appearance.mark_arguments(np.ones(1, bool), layer.metadata)
     layer.current_symbol, layer.current_size = added["symbol"], added["size"]
     layer.current_border_width = added["border_width"]
     return layer
@@ -150,19 +135,23 @@ def update_points_layer(
     What else the user has set (mark, symbol, size, opacity) stays. Then comes
     :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
-    marked = is_marked(layer)
+    marked = appearance.is_marked(layer)
     select_points(layer, set())
     # Any colours first: napari would map the old features' in between.
     with refreshed_once(layer):
         follow_no_feature(layer, "face", "border")
         layer.data = arguments["data"]
         layer.features = arguments["features"]
-        show_all(layer)
-    kept = {MARK: layer.metadata[MARK]} if MARK in layer.metadata else {}
+        appearance.show_all(layer)
+    kept = (
+        {appearance.MARK: layer.metadata[appearance.MARK]}
+        if appearance.MARK in layer.metadata
+        else {}
+    )
     link = {} if image_layer is None else image_link(image_layer)
     layer.metadata = {**layer.metadata, **arguments["metadata"], **link, **kept}
     if marked:
-        draw_marks(layer)
+        appearance.draw_marks(layer)
     if image_layer is not None:
         align(layer, image_layer)
 
@@ -171,7 +160,7 @@ def color_points_layer(layer: Points) -> None:
     """Colour the spots of an updated layer."""
     with refreshed_once(layer, moved=False):
         layer.border_color = "stop_condition"
-        color_faces(layer, layer.metadata["face"])
+        appearance.color_faces(layer, layer.metadata["face"])
 
 
 def align(layer: Points, image_layer: Image) -> None:

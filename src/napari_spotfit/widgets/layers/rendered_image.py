@@ -98,12 +98,6 @@ def _span(key: Any, side: int) -> tuple[tuple[int, int], Any]:
     return (first, last + 1), slice(None) if whole else chosen - first
 
 
-class _Key(NamedTuple):
-    level: int
-    row: int
-    column: int
-
-
 class RenderedImage:
     """A super-resolved image in levels; tiles that were read last are kept.
 
@@ -140,8 +134,9 @@ class RenderedImage:
         #: Height and width of the coarsest level.
         coarse = self.finest / (1 << self.last)
         self.sides = tuple(max(2, math.ceil(one * coarse - 1e-6)) for one in index.shape)
-        self._tiles: OrderedDict[_Key, Pixels] = OrderedDict()
-        self._bytes, self._lock = 0, threading.Lock()
+        #: The tiles that were read last, by level, row and column.
+        self._tiles: OrderedDict[tuple[int, int, int], Pixels] = OrderedDict()
+        self._lock = threading.Lock()
         self.limit = self._brightness()
         self.levels = [Level(self, number) for number in range(self.last + 1)]
 
@@ -152,7 +147,6 @@ class RenderedImage:
             self._reads += 1
             # Tiles that another thread renders at the moment go to the old ones.
             self._tiles = OrderedDict()
-            self._bytes = 0
 
     def read(self, level: int, rows: tuple[int, int], columns: tuple[int, int]) -> Pixels:
         """Return a part of a level, and render those of its tiles that are not kept."""
@@ -194,36 +188,25 @@ class RenderedImage:
         with self._lock:
             tiles, found = self._tiles, {}
             for column in range(first, end):
-                tile = tiles.get(_Key(level, row, column))
-                if tile is not None:
-                    found[column] = tile
-                    tiles.move_to_end(_Key(level, row, column))
+                if (level, row, column) in tiles:
+                    found[column] = tiles[level, row, column]
+                    tiles.move_to_end((level, row, column))
         missing = [column for column in range(first, end) if column not in found]
         if missing:
-            drawn = self._draw(
-                level, (row * TILE, (row + 1) * TILE),
-                (missing[0] * TILE, (missing[-1] + 1) * TILE),
-            )  # fmt: skip
+            scale = self.finest / (1 << level)
+            rows = row * TILE, (row + 1) * TILE
+            columns = missing[0] * TILE, (missing[-1] + 1) * TILE
+            drawn: Pixels = self.index.part((scale, scale), rows, columns, scale * scale)
+            if self.index.channels == 3:
+                drawn = in_colours(drawn, self.limit)
             for column in missing:
                 left = (column - missing[0]) * TILE
-                found[column] = np.ascontiguousarray(drawn[:, left : left + TILE])
-                self._keep(tiles, _Key(level, row, column), found[column])
+                tile = found[column] = np.ascontiguousarray(drawn[:, left : left + TILE])
+                with self._lock:
+                    tiles[level, row, column] = tile
+                    while len(tiles) * tile.nbytes > _MOST_BYTES:  # all are of one size
+                        tiles.popitem(last=False)
         return sorted(found.items())
-
-    def _keep(self, tiles: OrderedDict[_Key, Pixels], key: _Key, tile: Pixels) -> None:
-        with self._lock:
-            if tiles is not self._tiles or key in tiles:
-                return
-            tiles[key] = tile
-            self._bytes += tile.nbytes
-            while self._bytes > _MOST_BYTES:
-                _, oldest = self._tiles.popitem(last=False)
-                self._bytes -= oldest.nbytes
-
-    def _draw(self, level: int, rows: tuple[int, int], columns: tuple[int, int]) -> Pixels:
-        scale = self.finest / (1 << level)
-        drawn = self.index.part((scale, scale), rows, columns, scale * scale)
-        return drawn if self.index.channels == 1 else in_colours(drawn, self.limit)
 
     def _brightness(self) -> float:
         """Return the density up to which nearly all pixels with light are."""
@@ -238,10 +221,8 @@ class RenderedImage:
 def in_colours(light: NDArray[np.float32], limit: float) -> NDArray[np.uint8]:
     """Return colours as bytes: full brightness at a limit, and the same hue beyond."""
     brightest = light.max(axis=2, keepdims=True)
-    shown: NDArray[np.uint8] = np.rint(light * (255 / np.maximum(brightest, limit))).astype(
-        np.uint8
-    )
-    return shown
+    shown = np.rint(light * (255 / np.maximum(brightest, limit)))
+    return np.asarray(shown, np.uint8)
 
 
 class Looks(NamedTuple):
@@ -281,8 +262,7 @@ def affine_of(image: RenderedImage, on: Layer | None) -> NDArray[np.float64]:
     own[:2, 2] = first
     camera = np.eye(3)
     if on is not None:
-        matrix = matrix_of(on.data_to_world, on.ndim)
-        camera[:2] = matrix[-2:, [-3, -2, -1]]
+        camera = matrix_of(on.data_to_world, on.ndim)[-3:, -3:]
     return camera @ own
 
 
@@ -300,11 +280,10 @@ def known_fits(
 ) -> Known:
     """Return the rows with a position, a width and a colour."""
     fits = fits_of_features(features, metadata, ndim)
-    needed = [f"{axis}{STDERR}" for axis in "yx"] if looks.by == "precision" else []
     there = np.isfinite(fits.y) & np.isfinite(fits.x)
     known = there.copy()
-    for name in needed:
-        if name in fits:
+    for name in (f"y{STDERR}", f"x{STDERR}"):
+        if looks.by == "precision" and name in fits:
             known &= fits.columns[name] > 0
     if looks.by == "psf":
         known &= fits.mean_sigma > 0
@@ -354,10 +333,8 @@ class RenderedLayer(QObject):
         self.looks = looks or self.looks
         points = self.points
         shown = np.array(points.shown)
-        job = partial(
-            _indexed, points.features, dict(points.metadata), points.ndim, self.looks, shown
-        )
-        self._work.ask(job)
+        known = points.features, dict(points.metadata), points.ndim
+        self._work.ask(partial(_indexed, *known, self.looks, shown))
 
     def stop(self) -> None:
         """Follow the spots no more; the layer stays as it is."""

@@ -10,23 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analysis.drift import Drift
-from ...analysis.tracks import NO_TRACK
+from ...analysis.linking import NO_TRACK
 from ...models.columns import GROUP, GROUP_SIZE, REFIT, TRACK
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..napari_compat import show_across
+from . import points
 from .cells import LABEL, LABELS, with_unknown_labels
 from .history import history_of
 from .images import transform_arguments
-from .points import (
-    HISTORY,
-    color_points_layer,
-    is_result,
-    layer_name,
-    make_points_layer,
-    settings_of_layer,
-    update_points_layer,
-)
 from .state import LayerState, fit_limits, put_points
 
 if TYPE_CHECKING:
@@ -58,7 +50,7 @@ def unchanged_result(viewer: Viewer, image: Image) -> Points | None:
         for layer in reversed(viewer.layers)
         if _MADE in layer.metadata
         and layer.metadata.get("image") == image.unique_id
-        and is_result(layer)
+        and points.is_result(layer)
         and layer.metadata[_MADE] == _fingerprint(layer)
     )
     return next(made, None)
@@ -93,15 +85,15 @@ def show_result(
     """
     history, before = history_of(viewer), None
     if layer is None:
-        layer = make_points_layer(arguments, image, layer_name(image))
+        layer = points.make_points_layer(arguments, image, points.layer_name(image))
         layer.visible = False
     else:
         before = LayerState.of(layer)
         with history.pause():
-            update_points_layer(layer, with_unknown_labels(arguments, layer), image)
+            points.update_points_layer(layer, with_unknown_labels(arguments, layer), image)
     yield layer
     if layer in viewer.layers:
-        color_points_layer(layer)
+        points.color_points_layer(layer)
     else:
         viewer.add_layer(layer)
     show_depth(viewer, layer)
@@ -114,7 +106,7 @@ def show_result(
 
 def show_depth(viewer: Viewer, layer: Points) -> None:
     """Draw the spots of a volume in the planes beside their own, too."""
-    settings = settings_of_layer(layer.metadata)
+    settings = points.settings_of_layer(layer.metadata)
     if settings is not None and settings.dimensions > 2:
         show_across(viewer, layer, layer.ndim - 3, _SEEN * settings.known_sigma_z)
 
@@ -182,12 +174,11 @@ class Row(NamedTuple):
         if row >= len(layer.data) or not np.array_equal(layer.data[row], self.point):
             return False
         present = layer.features.iloc[row].to_dict()
-        same = (_same(value, present.get(name, np.nan)) for name, value in self._own.items())
-        return all(same)
-
-    @property
-    def _own(self) -> dict[str, Any]:
-        return {name: one for name, one in self.cells.items() if name not in (REFIT, LABEL)}
+        return all(
+            one == (other := present.get(name, np.nan)) or (one != one and other != other)
+            for name, one in self.cells.items()
+            if name not in (REFIT, LABEL)
+        )
 
 
 def settings_of_row(layer: Points, row: int) -> Mapping[str, Any]:
@@ -218,11 +209,6 @@ def put_row(layer: Points, row: int, new: Row, history: History) -> None:
     history : History
         Where it is recorded.
     """
-    with history.change(layer, "the refit of a spot"):
-        _put(layer, row, new)
-
-
-def _put(layer: Points, row: int, new: Row) -> None:
     number, refits = _numbered(layer, new.settings)
     cells = {**new.cells, REFIT: float(number)}
     metadata, old = layer.metadata, layer.features[_STOP].iloc[row]
@@ -233,11 +219,12 @@ def _put(layer: Points, row: int, new: Row) -> None:
         counts[old] -= 1
         counts[cells[_STOP]] = counts.get(cells[_STOP], 0) + 1
     units = {**new.units, **metadata.get("units", {})}
-    layer.metadata = {**metadata, "stop_counts": counts, "units": units, REFITS: refits}
     features, data = _with_cells(layer.features, row, cells), layer.data.copy()
     data[row] = new.point
-    fit_limits(layer, features)
-    put_points(layer, data, features)
+    with history.change(layer, "the refit of a spot"):
+        layer.metadata = {**metadata, "stop_counts": counts, "units": units, REFITS: refits}
+        fit_limits(layer, features)
+        put_points(layer, data, features)
 
 
 def _numbered(layer: Points, settings: Mapping[str, Any]) -> tuple[int, list[Mapping[str, Any]]]:
@@ -262,10 +249,6 @@ def _with_cells(features: pd.DataFrame, row: int, cells: Mapping[str, Any]) -> p
     return changed
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))
-
-
 def put_fits(layer: Points, arguments: dict[str, Any], history: History, what: str) -> None:
     """Replace the spots of a layer by what a step of analysis made of those shown, undoably.
 
@@ -283,14 +266,14 @@ def put_fits(layer: Points, arguments: dict[str, Any], history: History, what: s
         What was done, as in “take back …”.
     """
     # Undo restores what the metadata had; a key that was missing would stay.
-    layer.metadata = {HISTORY: [], **layer.metadata}
+    layer.metadata = {points.HISTORY: [], **layer.metadata}
     run = object()
     history.record_view(layer, what, run=run)
     before = LayerState.of(layer)
     with history.pause():
         layer.metadata = {**layer.metadata, "filters": {}}
-        update_points_layer(layer, with_unknown_labels(arguments, layer), None)
-        color_points_layer(layer)
+        points.update_points_layer(layer, with_unknown_labels(arguments, layer), None)
+        points.color_points_layer(layer)
     history.record(layer, before, what, run)
     history.shown.emit(layer)
 
@@ -327,7 +310,12 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
     inside = np.ones(len(frame), bool)
     if file is not None:
         inside = (layer.features["file"] == file).to_numpy()
-    _refuse_unknown(frame[inside], len(drift))
+    unknown = frame[inside & ((frame < 0) | (frame >= len(drift)))]
+    if len(unknown):
+        raise ValueError(
+            f"Nothing was subtracted: the drift is of {len(drift)} frames, from 0 on, and there "
+            f"are spots in frame {unknown.max()}. Find the drift of all frames."
+        )
     data, features = layer.data.copy(), layer.features.copy()
     for axis, name in ((1, "y"), (2, "x")):
         shift = np.zeros(len(data))
@@ -336,21 +324,11 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
         if name in features:
             features[name] = features[name].to_numpy() - shift
     # Undo restores what the metadata had; a key that was missing would stay.
-    layer.metadata = {HISTORY: [], **layer.metadata}
+    layer.metadata = {points.HISTORY: [], **layer.metadata}
     with history.change(layer, "the subtraction of the drift"):
         put_points(layer, data, features)
-        done = [*layer.metadata[HISTORY], drift.step.plain()]
-        layer.metadata = {**layer.metadata, HISTORY: done}
-
-
-def _refuse_unknown(frame: NDArray[np.int64], known: int) -> None:
-    """Raise ValueError if a drift does not cover all frames that have spots."""
-    unknown = frame[(frame < 0) | (frame >= known)]
-    if len(unknown):
-        raise ValueError(
-            f"Nothing was subtracted: the drift is of {known} frames, from 0 on, and there are "
-            f"spots in frame {unknown.max()}. Find the drift of all frames."
-        )
+        done = [*layer.metadata[points.HISTORY], drift.step.plain()]
+        layer.metadata = {**layer.metadata, points.HISTORY: done}
 
 
 def put_tracks(viewer: Viewer, layer: Points, linked: SpotFits) -> None:

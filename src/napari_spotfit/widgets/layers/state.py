@@ -8,25 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..napari_compat import follow_no_feature, set_points
-from .appearance import (
-    MARK,
-    OWN_COLOR,
-    automatic_limits,
-    color_faces,
-    draw_marks,
-    is_marked,
-    own_symbols,
-    show_all,
-    show_only,
-    sizes_when_shown,
-)
+from . import appearance
 
 if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Points
 
 #: The metadata of how the spots are shown, which the user may have changed since.
-_VIEW = ("face", "face_limits", "filters", MARK)
+_VIEW = ("face", "face_limits", "filters", appearance.MARK)
 
 
 class LayerState(NamedTuple):
@@ -57,7 +46,7 @@ class LayerState(NamedTuple):
             frozenset(int(row) for row in layer.selected_data),
             dict(layer.metadata),
             np.array(layer.shown),
-            sizes_when_shown(layer.size, layer.metadata, len(layer.data)),
+            appearance.sizes_when_shown(layer.size, layer.metadata, len(layer.data)),
             np.array(layer.symbol),
             layer.face_color.copy() if layer.face_color_mode == "direct" else None,
             layer.border_color.copy() if layer.border_color_mode == "direct" else None,
@@ -102,17 +91,17 @@ def put_view(layer: Points, view: LayerView, ndisplay: int) -> None:
     # Without filters in the metadata, widgets would keep theirs.
     layer.metadata = {**others, "filters": {}, **view.metadata}
     face = view.metadata.get("face", "")
-    if face == OWN_COLOR:
-        color_faces(layer, face)
+    if face == appearance.OWN_COLOR:
+        appearance.color_faces(layer, face)
     elif view.face_color is not None and len(view.face_color) == len(layer.data):
         layer.face_color_mode = "direct"
         layer.face_color = view.face_color
     elif face in layer.features and _colors(now) != _colors(view):
-        color_faces(layer, face, view.colormap, view.metadata.get("face_limits"))
-    if now.metadata.get(MARK) != view.metadata.get(MARK):
-        draw_marks(layer)
+        appearance.color_faces(layer, face, view.colormap, view.metadata.get("face_limits"))
+    if now.metadata.get(appearance.MARK) != view.metadata.get(appearance.MARK):
+        appearance.draw_marks(layer)
     if len(view.shown) == len(layer.data) and not np.array_equal(view.shown, now.shown):
-        show_only(layer, view.shown, ndisplay)
+        appearance.show_only(layer, view.shown, ndisplay)
 
 
 def _colors(view: LayerView) -> tuple[Any, ...]:
@@ -137,10 +126,10 @@ def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
     """
     now, was_empty = layer.metadata, not len(layer.data)
     metadata = {**state.metadata, **{name: now[name] for name in _VIEW if name in now}}
-    if metadata.get("face") not in (*state.features, OWN_COLOR):
+    if metadata.get("face") not in (*state.features, appearance.OWN_COLOR):
         metadata |= {name: state.metadata.get(name) for name in ("face", "face_limits")}
-    show_all(layer)
-    marked = not was_empty and is_marked(layer)
+    appearance.show_all(layer)
+    marked = not was_empty and appearance.is_marked(layer)
     sizes, symbols = _alike(layer.size), _alike(layer.symbol)
     layer.metadata = {**layer.metadata, **metadata}
     if len(state.data) < len(layer.data):
@@ -151,22 +140,22 @@ def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
     set_points(layer, state.data, state.features)
     if not marked:
         layer.size = state.size if sizes is None else sizes
-        own = symbols is None or str(symbols) in own_symbols(layer.metadata)
+        own = symbols is None or str(symbols) in appearance.own_symbols(layer.metadata)
         layer.symbol = state.symbol if own else symbols
     _restore_colors(layer, state, chosen=chosen, was_empty=was_empty)
     if marked:
-        draw_marks(layer)
+        appearance.draw_marks(layer)
     if not state.shown.all():
-        show_only(layer, state.shown, ndisplay)
+        appearance.show_only(layer, state.shown, ndisplay)
     layer.selected_data = set(state.selected)
 
 
 def put_points(layer: Points, data: NDArray[np.float64], features: pd.DataFrame) -> None:
     """Replace the points of a layer by as many others; its mark and the selection stay."""
-    marked, selected = is_marked(layer), set(layer.selected_data)
+    marked, selected = appearance.is_marked(layer), set(layer.selected_data)
     set_points(layer, data, features)
     if marked:
-        draw_marks(layer)
+        appearance.draw_marks(layer)
     if set(layer.selected_data) != selected:
         layer.selected_data = selected
 
@@ -175,7 +164,7 @@ def fit_limits(layer: Points, features: pd.DataFrame) -> None:
     """Fit the colour limits to the spots, unless the user has chosen limits."""
     face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")
     if layer.face_color_mode == "colormap" and face in features and chosen is None:
-        limits = automatic_limits(features, face)
+        limits = appearance.automatic_limits(features, face)
         if limits != layer.face_contrast_limits:
             layer.face_contrast_limits = limits
 
@@ -183,12 +172,12 @@ def fit_limits(layer: Points, features: pd.DataFrame) -> None:
 def _restore_colors(layer: Points, state: LayerState, *, chosen: bool, was_empty: bool) -> None:
     """Set the colours that follow from the features, or that the user chose."""
     face = layer.metadata.get("face", "")
-    if face == OWN_COLOR:
-        color_faces(layer, face)
+    if face == appearance.OWN_COLOR:
+        appearance.color_faces(layer, face)
     elif state.face_color is not None and (chosen or was_empty):
         layer.face_color = state.face_color
     elif not chosen and face in state.features:
-        color_faces(layer, face, limits=layer.metadata.get("face_limits"))
+        appearance.color_faces(layer, face, limits=layer.metadata.get("face_limits"))
     if state.border_color is not None:
         layer.border_color = state.border_color
     elif layer.border_color_mode == "direct":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from qtpy.QtCore import QSignalBlocker, QSize, Qt, Signal
-from qtpy.QtGui import QKeyEvent, QResizeEvent, QValidator
-from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QToolTip
+from qtpy.QtGui import QResizeEvent, QValidator
+from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QLineEdit, QToolTip
 
 from ...settings.validation import Parameter
 from .docking import Follower
@@ -87,7 +87,12 @@ class NumberBox(QDoubleSpinBox):
         value: float | None = None,
     ):
         super().__init__()
+        self._edit = cast(QLineEdit, self.lineEdit())
         self._parameter, self._optional, self._whole = parameter, optional, whole
+        low, high = parameter.minimum, parameter.maximum
+        above = parameter.step if parameter.above_minimum else 0
+        self._lowest = -_LARGEST if low is None else low + above
+        self._highest = _LARGEST if high is None else high
         self.begin, self.digits = parameter.automatic, 9
         self._none = parameter.none_means if parameter.automatic is None else AUTOMATIC
         self._none_text = self._none
@@ -95,8 +100,9 @@ class NumberBox(QDoubleSpinBox):
         if sample:
             self.make_narrow()
         self.setDecimals(0 if whole else 12)
-        self.setRange(_NONE if optional else self._lowest(), self._highest())
+        self.setRange(_NONE if optional else self._lowest, self._highest)
         self._show_unit()
+        self.valueChanged.connect(self._show_unit)
         if optional:
             self.setSpecialValueText(self._none)
         if optional or value is not None:
@@ -105,11 +111,9 @@ class NumberBox(QDoubleSpinBox):
         guard_wheel(self)
         if parameter.doc:
             explain(self, parameter.label, f"<p>{parameter.doc}</p>")
-        self.valueChanged.connect(self._show_unit)
         self.valueChanged.connect(lambda: self.changed.emit(self._value()))
         self.editingFinished.connect(self._on_edited)
-        if (edit := self.lineEdit()) is not None:
-            edit.textEdited.connect(self._on_typed)
+        self._edit.textEdited.connect(self._on_typed)
 
     def get(self) -> float | int | None:
         """Return the number, or None where the setting is left open."""
@@ -152,8 +156,7 @@ class NumberBox(QDoubleSpinBox):
             self.begin = float(min(both))
             text = "×".join(self.textFromValue(float(f"{one:.3g}")) for one in both)
             self._none_text = f"{self._none} ({text}{self._unit_of(self.begin)})"
-        edit = self.lineEdit()
-        if edit is not None and not edit.isModified():
+        if not self._edit.isModified():
             self._show_none()
 
     def textFromValue(self, value: float) -> str:
@@ -179,15 +182,16 @@ class NumberBox(QDoubleSpinBox):
             good = self._accepts(float(words))
         except ValueError:
             good = False
-            if re.search(r"[^\d.eE+-]", words) and not self._begins_length(words):
+            converted = self._parameter.unit in _LENGTHS
+            begins_length = converted and _WITH_LENGTH.fullmatch(words) is not None
+            if re.search(r"[^\d.eE+-]", words) and not begins_length:
                 return QValidator.State.Invalid, text or "", position
         state = QValidator.State.Acceptable if good else QValidator.State.Intermediate
         return state, text or "", position
 
     def fixup(self, text: str | None) -> str:
         """Say why a number is refused; the one before comes back."""
-        edit = self.lineEdit()
-        if edit is not None and edit.styleSheet():  # it was typed
+        if self._edit.styleSheet():  # it was typed
             words = f"“{self._words(text)}” is not accepted: {accepted(self._parameter)}"
             QToolTip.showText(self.mapToGlobal(self.rect().bottomLeft()), words, self)
         return text or ""
@@ -198,15 +202,16 @@ class NumberBox(QDoubleSpinBox):
         value = self.begin if own is None else own
         step = self._parameter.step
         if value is None:
-            new = max(self._lowest(), 0.0)
-        elif steps < 0 and self._optional and own == self._lowest():
+            new = max(self._lowest, 0.0)
+        elif steps < 0 and self._optional and own == self._lowest:
             self.setValue(_NONE)
             return
         elif self._parameter.decades:
             new = (value or 1e-7) * 10.0 ** min(max(steps, -30), 30)
         else:
             new = value + steps * (step or 10.0 ** (math.floor(math.log10(abs(value) or 1)) - 1))
-        self.setValue(self._nearest(round(new, 12)))
+        new = min(max(round(new, 12), self._lowest), self._highest)
+        self.setValue(2 * (new // 2) + 1 if self._parameter.odd else new)
         self.selectAll()
 
     def sizeHint(self) -> QSize:
@@ -223,27 +228,22 @@ class NumberBox(QDoubleSpinBox):
         super().resizeEvent(event)
         self._make_room()
 
-    def keyPressEvent(self, event: QKeyEvent | None) -> None:
+    def keyPressEvent(self, event: Any) -> None:
         """Replace the words for None as a whole, as they cannot become a number."""
-        edit = self.lineEdit()
-        assert edit is not None
-        writes = event is not None and (event.text().isprintable() and event.text() != "")
-        deletes = event is not None and event.key() in (Qt.Key.Key_Backspace, Qt.Key.Key_Delete)
-        if (writes or deletes) and self._optional and edit.text() == self.specialValueText():
-            edit.selectAll()
+        writes = event.text().isprintable() and event.text() != ""
+        deletes = event.key() in (Qt.Key.Key_Backspace, Qt.Key.Key_Delete)
+        if (writes or deletes) and self._optional and self._edit.text() == self.specialValueText():
+            self._edit.selectAll()
         super().keyPressEvent(event)
 
     def _on_typed(self) -> None:
         """Colour a number that would be refused."""
-        if (edit := self.lineEdit()) is not None:
-            edit.setStyleSheet("" if self.hasAcceptableInput() else f"color: {_REFUSED}")
+        self._edit.setStyleSheet("" if self.hasAcceptableInput() else f"color: {_REFUSED}")
 
     def _on_edited(self) -> None:
-        edit = self.lineEdit()
-        assert edit is not None
-        edit.setModified(False)
-        if edit.styleSheet():
-            edit.setStyleSheet("")
+        self._edit.setModified(False)
+        if self._edit.styleSheet():
+            self._edit.setStyleSheet("")
         self._show_none()
 
     def _show_none(self) -> None:
@@ -267,9 +267,8 @@ class NumberBox(QDoubleSpinBox):
 
     def _show_start(self) -> None:
         """Scroll to the start of the text, however narrow the box."""
-        edit = self.lineEdit()
-        if edit is not None and not self.hasFocus():
-            edit.home(False)
+        if not self.hasFocus():
+            self._edit.home(False)
 
     def _unit_of(self, value: float) -> str:
         """Return what follows a number: one frame, two frames."""
@@ -305,28 +304,11 @@ class NumberBox(QDoubleSpinBox):
         except ValueError:
             return words
 
-    def _begins_length(self, words: str) -> bool:
-        """Whether a unit of length is being typed where one can be converted."""
-        return self._parameter.unit in _LENGTHS and _WITH_LENGTH.fullmatch(words) is not None
-
-    def _lowest(self) -> float:
-        low = self._parameter.minimum
-        if low is None:
-            return -_LARGEST
-        return low + (self._parameter.step if self._parameter.above_minimum else 0)
-
-    def _highest(self) -> float:
-        return _LARGEST if self._parameter.maximum is None else self._parameter.maximum
-
     def _accepts(self, value: float) -> bool:
         low, parity = self._parameter.minimum, not (self._parameter.odd and value % 2 != 1)
         above = low is None or value > low or (value == low and not self._parameter.above_minimum)
         whole = not self._whole or value == round(value)
-        return above and abs(value) <= self._highest() and parity and whole
-
-    def _nearest(self, value: float) -> float:
-        value = min(max(value, self._lowest()), self._highest())
-        return 2 * (value // 2) + 1 if self._parameter.odd else value
+        return above and abs(value) <= self._highest and parity and whole
 
 
 class Choice(QComboBox):
@@ -416,13 +398,10 @@ class LayerChoice(Choice):
         for layer in layers:
             self.addItem(layer.name, layer)
         stays = any(layer is self._shown for layer in layers)
-        self.layer = self._shown if stays or self._optional else self._first()
+        # Where the chosen one is gone, the topmost takes its place.
+        self.layer = self._shown if stays or self._optional else next(iter(layers), None)
         self.blockSignals(False)
         self._on_index()
-
-    def _first(self) -> Layer | None:
-        """Return the layer to choose where the chosen one is gone; by default the topmost."""
-        return next((layer for layer in reversed(self._layers) if self._accepts(layer)), None)
 
     def _on_index(self) -> None:
         if self.layer is not self._shown:

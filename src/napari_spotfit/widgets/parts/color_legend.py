@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qtpy.QtCore import (
     QEvent,
-    QObject,
     QPoint,
     QRect,
     QRectF,
@@ -58,12 +57,8 @@ class ColorBar(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.low, self.high, self._gradient = (
-            NumberBox(_END, sample=_SAMPLE),
-            NumberBox(_END, sample=_SAMPLE),
-            Gradient(),
-        )
-        self.auto = QCheckBox("auto")
+        self.low, self.high = (NumberBox(_END, sample=_SAMPLE) for _ in range(2))
+        self._gradient, self.auto = Gradient(), QCheckBox("auto")
         for box, name, tip in (
             (self.low, "Lower limit of the face colours", _LOW_TIP),
             (self.high, "Upper limit of the face colours", _HIGH_TIP),
@@ -82,18 +77,13 @@ class ColorBar(QWidget):
         self.setVisible(layer.face_color_mode == "colormap" and limits is not None)
         if limits is None:
             return
-        low, high = limits
-        self._put(float(low), float(high))
+        digits = digits_apart(*map(float, limits))  # enough to distinguish them
+        for box, value in zip((self.low, self.high), limits, strict=True):
+            box.digits = digits
+            box.show_number(float(value))
         with QSignalBlocker(self.auto):
             self.auto.setChecked(layer.metadata.get("face_limits") is None)
         self._gradient.show_map(layer.face_colormap.map)
-
-    def _put(self, low: float, high: float) -> None:
-        """Show two numbers, with enough digits to distinguish them."""
-        digits = digits_apart(low, high)
-        for box, value in ((self.low, low), (self.high, high)):
-            box.digits = digits
-            box.show_number(value)
 
     def _on_low(self, low: float) -> None:
         # The other end steps aside rather than be in the way.
@@ -216,7 +206,8 @@ class CanvasBar(QWidget):
         digits = digits_apart(low, high)
         title = f"{name} [{unit}]" if unit else str(name)
         words = title, f"{low:.{digits}g}", f"{high:.{digits}g}"
-        if self.isVisible() and self._colormap is layer.face_colormap and words == self._words():
+        same = words == (self.title, self.low, self.high)
+        if same and self.isVisible() and self._colormap is layer.face_colormap:
             return  # Qt would draw the whole window
         self.title, self.low, self.high = words
         self._colormap = layer.face_colormap
@@ -225,13 +216,10 @@ class CanvasBar(QWidget):
         self.raise_()
         self.update()
 
-    def _words(self) -> tuple[str, str, str]:
-        return self.title, self.low, self.high
-
-    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+    def eventFilter(self, watched: Any, event: Any) -> bool:
         """Stay in the corner when the canvas, or what lies below the bar, gets another size."""
-        kind = None if event is None else event.type()
-        if kind == (QEvent.Type.LayoutRequest if watched is self.below else QEvent.Type.Resize):
+        resized = QEvent.Type.LayoutRequest if watched is self.below else QEvent.Type.Resize
+        if event.type() == resized:
             self._move()
         return False
 
@@ -241,14 +229,12 @@ class CanvasBar(QWidget):
         painter.fillRect(self.rect(), _PLATE)
         painter.setPen(_INK)
         inner = self.rect().adjusted(_EDGE, _EDGE // 2, -_EDGE, -_EDGE // 2)
-        words = QRect(inner.left(), inner.top(), inner.width(), self._line)
-        elided = self.fontMetrics().elidedText(
-            self.title, Qt.TextElideMode.ElideRight, words.width()
-        )
-        painter.drawText(words, Qt.AlignmentFlag.AlignHCenter, elided)
-        words.moveBottom(inner.bottom())
-        painter.drawText(words, Qt.AlignmentFlag.AlignLeft, self.low)
-        painter.drawText(words, Qt.AlignmentFlag.AlignRight, self.high)
+        line = QRect(inner.topLeft(), QSize(inner.width(), self._line))
+        title = self.fontMetrics().elidedText(self.title, Qt.TextElideMode.ElideRight, line.width())
+        painter.drawText(line, Qt.AlignmentFlag.AlignHCenter, title)
+        line.moveBottom(inner.bottom())
+        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, self.low)
+        painter.drawText(line, Qt.AlignmentFlag.AlignRight, self.high)
 
     def _move(self) -> None:
         canvas = self.parentWidget()
@@ -299,6 +285,11 @@ class Ring(QWidget):
         super().__init__()
         self._color = QColor(color)
         self.setFixedSize(16, 16)
+
+    def show_color(self, color: str) -> None:
+        """Draw the ring in another colour."""
+        self._color = QColor(color)
+        self.update()
 
     def paintEvent(self, event: QPaintEvent | None) -> None:
         """Draw the ring, with a grey edge so that white shows on white."""

@@ -63,7 +63,9 @@ class Docked(QWidget):
         super().__init__()
         # A proxy returns proxies of layers, but events name the layers themselves.
         self._viewer: Viewer = itself(viewer)
-        self._bound = self._closing = self._narrowed = False
+        #: Whether the widget follows the viewer.
+        self.bound = False
+        self._closing = self._narrowed = False
         self._below = below
         self.setStyleSheet(_FOCUS)
         self._placing = qdebounced(self._place, 0, parent=self)
@@ -72,19 +74,14 @@ class Docked(QWidget):
             # Else the window grows where there is less room than the layout asks for.
             self.setMinimumSize(1, 1)
 
-    @property
-    def bound(self) -> bool:
-        """Whether the widget follows the viewer."""
-        return self._bound
-
     def serves(self, viewer: Viewer) -> bool:
         """Whether the widget follows a viewer, also one behind a proxy."""
         return self.bound and self._viewer is itself(viewer)
 
     def bind(self) -> None:
         """Follow the viewer, unless the widget does."""
-        if not self._bound:
-            self._bound, self._closing = True, False
+        if not self.bound:
+            self.bound, self._closing = True, False
             window = main_window(self._viewer)
             if window is not None:
                 window.installEventFilter(self)
@@ -92,8 +89,8 @@ class Docked(QWidget):
 
     def unbind(self) -> None:
         """Stop all work and leave no callback behind."""
-        if self._bound:
-            self._bound = False
+        if self.bound:
+            self.bound = False
             self._placing.cancel()
             self._narrowing.cancel()
             window = main_window(self._viewer)
@@ -161,18 +158,6 @@ def opened(viewer: Viewer, title: str) -> Docked | None:
     return next((one for one in shown if one.title == title and one.serves(viewer)), None)
 
 
-def _bring_up(viewer: Viewer, title: str) -> Any:
-    """Bring a viewer's widget of a title to the front, opened if need be, and return it."""
-    widget = opened(viewer, title)
-    if widget is None or _dock_of(widget) is None:
-        # As napari's own menu does, which then knows that it is open.
-        _, widget = itself(viewer).window.add_plugin_dock_widget(_PLUGIN, title)
-    if (dock := _dock_of(widget)) is not None:
-        dock.show()
-        dock.raise_()
-    return widget
-
-
 def _dock_of(widget: QWidget) -> QDockWidget | None:
     """Return the dock that a widget lies in."""
     dock = widget.parent()
@@ -228,7 +213,14 @@ def _dock_where_there_is_room(widget: QWidget) -> None:
 
 def show_result(viewer: Viewer, layer: Points, page: str = "", row: int | None = None) -> None:
     """Show a layer in *Results*, at a page of this title, and one of its spots."""
-    _bring_up(viewer, RESULTS).go_to(layer, row, page)
+    widget: Any = opened(viewer, RESULTS)
+    if widget is None or _dock_of(widget) is None:
+        # As napari's own menu does, which then knows that it is open.
+        _, widget = itself(viewer).window.add_plugin_dock_widget(_PLUGIN, RESULTS)
+    if (dock := _dock_of(widget)) is not None:
+        dock.show()
+        dock.raise_()
+    widget.go_to(layer, row, page)
 
 
 class Follower:

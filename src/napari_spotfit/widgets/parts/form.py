@@ -128,15 +128,16 @@ class SettingsForm:
     """
 
     def __init__(self, kind: type[Any] = Settings, only: tuple[str, ...] = ()):
-        self._kind = kind
+        self._kind, fields, hints = kind, dataclasses.fields(kind), get_type_hints(kind)
+        self._about: dict[str, Parameter] = {one.name: one.metadata["parameter"] for one in fields}
+        self._defaults = {one.name: one.default for one in fields}
         shown = {
             name: about
-            for name, about in _parameters(kind).items()
+            for name, about in self._about.items()
             if (name in only if only else about.shown != "apart")
         }
-        hints = get_type_hints(kind)
         self.controls = {
-            name: widget_for(name, hints[name], _default(kind, name), about)
+            name: widget_for(name, hints[name], self._defaults[name], about)
             for name, about in shown.items()
         }
         first = [name for name, about in shown.items() if about.shown == "first"]
@@ -155,8 +156,9 @@ class SettingsForm:
             if names:
                 column = self.folded.native.layout()
                 place = column.indexOf(_row(self.controls[names[0]]))
-                self._headings[group] = _heading(GROUPS[group])
-                column.insertWidget(place, self._headings[group])
+                self._headings[group] = title = Label(GROUPS[group])
+                title.setStyleSheet("font-weight: bold; padding-top: 6px")
+                column.insertWidget(place, title)
 
     def __getitem__(self, name: str) -> BaseValueWidget[Any]:
         return self.controls[name]
@@ -193,14 +195,14 @@ class SettingsForm:
     def changes(self) -> list[str]:
         """Return what is not at its default, in words."""
         return [
-            f"{_parameters(self._kind)[name].label} {_shown(control)}"
+            f"{self._about[name].label} {_shown(control)}"
             for name, control in self.controls.items()
-            if control.value != _default(self._kind, name)
+            if control.value != self._defaults[name]
         ]
 
     def reset(self) -> None:
         """Show the defaults."""
-        self.put({name: _default(self._kind, name) for name in self.controls})
+        self.put({name: self._defaults[name] for name in self.controls})
 
     def beside(self, name: str, *widgets: QWidget, stretch: int = 0) -> None:
         """Put widgets beside a setting's control."""
@@ -236,7 +238,7 @@ class SettingsForm:
     def allow(self, name: str, allowed: bool, why_not: str) -> None:
         """Enable a setting's control, or disable it with the reason as its tooltip."""
         control = self.controls[name]
-        about = tooltip(_parameters(self._kind)[name], _default(self._kind, name))
+        about = tooltip(self._about[name], self._defaults[name])
         control.enabled, control.tooltip = allowed, about if allowed else why_not
         for part in (control_of(control), *_labels(control)):
             part.setEnabled(allowed)
@@ -274,14 +276,6 @@ def tooltip(about: Parameter, default: Any) -> str:
     return f"<p>{html.escape(about.doc)}</p><p>{html.escape(words)}</p>"
 
 
-def _parameters(kind: type[Any]) -> dict[str, Parameter]:
-    return {one.name: one.metadata["parameter"] for one in dataclasses.fields(kind)}
-
-
-def _default(kind: type[Any], name: str) -> Any:
-    return next(one.default for one in dataclasses.fields(kind) if one.name == name)
-
-
 def _shown(control: BaseValueWidget[Any]) -> str:
     """Return the value of a control as it is seen."""
     if isinstance(control, Number):
@@ -289,12 +283,6 @@ def _shown(control: BaseValueWidget[Any]) -> str:
     if isinstance(control, ComboBox):
         return str(control.native.currentText())
     return "on" if control.value else "off"
-
-
-def _heading(text: str) -> QLabel:
-    title = Label(text)
-    title.setStyleSheet("font-weight: bold; padding-top: 6px")
-    return title
 
 
 def _row(widget: Widget) -> QWidget:
@@ -334,8 +322,9 @@ def explained_rows(controls: Iterable[Widget]) -> Container[Widget]:
     rows: Container[Widget] = Container(widgets=list(controls))
     rows.margins = (0, 0, 0, 0)
     for row in rows:
-        explain(row.native, row.label, row.tooltip or "")
-        guard_wheel(row.native)
+        control = control_of(row)
+        explain(control, row.label, row.tooltip or "")
+        guard_wheel(control)
     align_labels(rows)
     return rows
 

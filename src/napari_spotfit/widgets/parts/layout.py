@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtGui import QResizeEvent
+from qtpy.QtGui import QAction, QResizeEvent
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFileDialog,
@@ -16,7 +16,6 @@ from qtpy.QtWidgets import (
     QHeaderView,
     QLabel,
     QLayout,
-    QMenu,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -154,9 +153,23 @@ class TwoParts(QSplitter):
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         """Turn where the room has become wide or narrow."""
         super().resizeEvent(event)
+        self._turn()
+
+    def event(self, event: QEvent | None) -> bool:
+        """Turn where a part has come to need more width, or less."""
+        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+            self._turn()
+        return bool(super().event(event))
+
+    def _turn(self) -> None:
         width, height = self.width(), self.height()
+        parts = [cast(QWidget, self.widget(number)) for number in range(self.count())]
+        needed = sum(part.minimumWidth() or part.minimumSizeHint().width() for part in parts)
         across = (width >= _WIDE and width > height) or (width >= _NARROW and height < _LOW)
-        self.setOrientation(Qt.Orientation.Horizontal if across else Qt.Orientation.Vertical)
+        fits = width >= needed + self.handleWidth()
+        turned = Qt.Orientation.Horizontal if across and fits else Qt.Orientation.Vertical
+        if turned != self.orientation():
+            self.setOrientation(turned)
 
 
 class Label(QLabel):
@@ -176,10 +189,16 @@ def sentence(label: QLabel | None = None) -> QLabel:
     return label
 
 
-def add_action(menu: QMenu, text: str, slot: Callable[[], object], tip: str = "") -> None:
-    """Add an entry to a menu; an ampersand in its text is shown."""
-    action = menu.addAction(text.replace("&", "&&"))
-    assert action is not None
+def show_text(widget: QLabel | QPushButton, text: str) -> None:
+    """Show a text on a label or button; hide it without one."""
+    widget.setText(text)
+    widget.setVisible(bool(text))
+
+
+def add_action(menu: QWidget, text: str, slot: Callable[[], object], tip: str = "") -> None:
+    """Add an entry to a menu, or to a widget's context menu; an ampersand in its text is shown."""
+    action = QAction(text.replace("&", "&&"), menu)
+    menu.addAction(action)
     action.setToolTip(tip)
     action.triggered.connect(lambda checked=False: slot())
 
@@ -191,13 +210,11 @@ def explain(widget: QWidget, name: str, tip: str) -> None:
 
 
 class _WheelGuard(QObject):
-    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        if event is not None and event.type() == QEvent.Type.Wheel:
-            assert isinstance(watched, QWidget)
-            if not watched.hasFocus():
-                event.ignore()
-                return True
-        return False
+    def eventFilter(self, watched: Any, event: Any) -> bool:
+        if event.type() != QEvent.Type.Wheel or watched.hasFocus():
+            return False
+        event.ignore()
+        return True
 
 
 def guard_wheel(widget: QWidget) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy
 
-from ...engine.quality.flags import thousands
+from ...engine.flags import thousands
 from ...settings.settings import parameters
 from .layout import sentence
 
@@ -126,10 +126,13 @@ class StatusLine(QLabel):
         self.put(f"⚠ {text}", failed=True)
 
     def listen(self, *parts: Any) -> None:
-        """Show what parts emit as ``said`` and ``failed``."""
+        """Show what parts emit as ``said`` and, in words or as an exception, as ``failed``."""
         for part in parts:
             part.said.connect(self.say)
-            part.failed.connect(self.fail)
+            part.failed.connect(self._on_failed)
+
+    def _on_failed(self, error: Exception | str) -> None:
+        self.fail(report(error) if isinstance(error, Exception) else error)
 
     def changeEvent(self, event: QEvent | None) -> None:
         """Take the colours of another theme."""

@@ -40,13 +40,12 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
     _made = False
 
     def __init__(self, x: str = "", y: str = "", name: str = "", tip: str = "", height: int = 0):
-        super().__init__()
+        super().__init__(enableMenu=False)  # which takes half of the time
         explain(self, name, tip)
         self.setMinimumHeight(height)
         self._painted: tuple[QColor, QColor] | None = None
         self._made = True
         self.setMouseEnabled(False, False)
-        self.setMenuEnabled(False)
         self.hideButtons()
         # Half of the topmost number stands above its axis, and a label's foot below it.
         self.plotItem.layout.setContentsMargins(0, 6, 0, 5)

@@ -10,19 +10,22 @@ import numpy as np
 from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QCheckBox
 
+from ..layers import images
+from ..layers.appearance import Look
+from ..layers.maps import layer_maps
 from ..layers.points import is_result
 from ..napari_compat import camera_of
 from ..parts.docking import Keys
 from ..parts.layout import button, explain
-from .picker import Picker, Press, Source
+from .picked_layer import Pick
+from .picker import Picker, Press
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.layers import Image, Points
+    from napari.layers import Points
 
-    from ...settings.settings import Settings
+    from ..fitting.settings_panel import SettingsPanel
     from ..layers.history import History
-    from ..layers.maps import LayerMaps
     from ..preview.estimates import ImageNoise
 
 _CLICK_TIP = (
@@ -55,17 +58,10 @@ class PickControls(QObject):
     ----------
     viewer : napari.Viewer
         The viewer whose canvas is clicked.
-    image : callable
-        Returns the image that is picked from, or raises a ValueError if there is none.
-    settings : callable
-        Returns the settings of the fits, or raises a ValueError that says why there are none.
-    maps : callable
-        Returns the maps of an image's pixels, or raises a ValueError.
+    settings : SettingsPanel
+        The image that is picked from, the maps of its pixels and the settings of the fits.
     noise : ImageNoise
         The image's noise, measured while the first click is still to come.
-    colors : callable
-        Returns the names of the column that colours the faces of new layers and of the
-        colour map.
     history : History
         What is undone and done again.
     parent : QObject
@@ -75,24 +71,21 @@ class PickControls(QObject):
     def __init__(
         self,
         viewer: Viewer,
-        image: Callable[[], Image],
-        settings: Callable[[], Settings],
-        maps: Callable[[Image], LayerMaps],
+        settings: SettingsPanel,
         noise: ImageNoise,
-        colors: Callable[[], tuple[str, str]],
         history: History,
         parent: QObject,
     ):
         super().__init__(parent)
-        self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
-        self._noise = noise
+        self._viewer, self._settings, self._noise, self._history = viewer, settings, noise, history
+        #: How the spots of new layers are drawn.
+        self.look = Look()
         self.click = button("Fit on click", _CLICK_TIP, name="Fit on click", checkable=True)
         self.snap = QCheckBox("Snap")
         self.snap.setChecked(True)
         explain(self.snap, "Snap to the brightest spot", _SNAP_TIP)
         self.undo = button("Undo", slot=history.undo, name="Undo")
         self.redo = button("Redo", slot=history.redo, name="Redo")
-        self._history = history
         self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.missed.emit)
         self._keys = DeleteKey(viewer, self._remove_selected)
@@ -102,7 +95,7 @@ class PickControls(QObject):
 
     def bind(self) -> None:
         """Take the clicks and keys that are for picking."""
-        self.picker.bind()
+        self.picker.layers.bind()
         self._mouse.bind()
         self._keys.bind()
 
@@ -115,21 +108,24 @@ class PickControls(QObject):
 
     def _begin(self, position: Any, insist: bool) -> Press | None:
         try:
-            snap = self.snap.isChecked()
-            image = self._image()
-            maps = self._maps(image)
-            source = Source(image, self._settings(), maps, self._noise.get(), snap, *self._colors())
-            return self.picker.begin(source, position, insist=insist)
+            image = self._settings.current_image()
+            pick = Pick(
+                image=images.full_resolution(image),
+                index=images.current_frame(self._viewer, image),
+                settings=self._settings.settings(),
+                maps=layer_maps(image, self._settings.layers()),
+                snap=self.snap.isChecked(),
+                noise=self._noise.get(),
+                spots=self.picker.spots,
+            )
         except (TypeError, ValueError) as error:
             self.picker.failed.emit(error)
             return None
+        return self.picker.begin(image, pick, self.look, position, insist=insist)
 
     def _remove_selected(self) -> None:
-        try:
-            image = self._image()
-        except ValueError:
-            return
-        self.picker.remove_selected(image)
+        if (image := self._settings.image.layer) is not None:
+            self.picker.remove_selected(image)
 
     def _on_click(self, pressed: bool) -> None:
         if pressed:

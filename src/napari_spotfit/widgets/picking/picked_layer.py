@@ -5,34 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.verdicts import mean_sigma
+from ...engine.verdicts import mean_sigma
 from ...estimation.image_estimates import MeasuredNoise
 from ...images.frames import HeldFrame, inside
 from ...localization.detect_spots import find, peak_near
 from ...localization.fit_at import fit_at
 from ...models.columns import GROUP, GROUP_SIZE
-from ...models.stopping import STOP_NAMES
+from ...models.estimators import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.appearance import color_faces, draw_marks, is_marked, show_all
+from ..layers import points
+from ..layers.appearance import Look, color_faces, draw_marks, is_marked, show_all
 from ..layers.history import History
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.points import (
-    align,
-    axes_of,
-    default_face,
-    is_result,
-    make_points_layer,
-    points_arguments,
-    settings_of_layer,
-)
 from ..layers.result_layers import show_depth
 from ..layers.state import LayerState, fit_limits
 from ..napari_compat import refreshed_once, select_points, set_points, unlisted
@@ -224,7 +216,7 @@ class PickedLayers(QObject):
         """Return the layer with an image's picked spots, if there is one."""
         made = self._made.get(image)
         layer = None if made is None else made()
-        if layer is None or layer not in self._viewer.layers or not is_result(layer):
+        if layer is None or layer not in self._viewer.layers or not points.is_result(layer):
             return None
         return layer if layer.ndim == image.ndim else None
 
@@ -242,7 +234,7 @@ class PickedLayers(QObject):
         loses its selection, too, which Delete would remove instead. Without a layer it is None.
         """
         layer, active = self.layer_of(image), self._viewer.layers.selection.active
-        if active is not layer and is_result(active):
+        if active is not layer and points.is_result(active):
             select_points(active, set())
         if layer is None:
             return None
@@ -267,21 +259,13 @@ class PickedLayers(QObject):
         if layer is None:
             layer = self._add(image, new)
         else:
-            align(layer, image)
-            none = Picked(new["data"][:0], new["features"].iloc[:0], frozenset(), {})
-            picked = none if before is None else Picked.of(before)
-            self._show(layer, put(picked, new), new["metadata"]["units"], image)
+            points.align(layer, image)
+            self._show(layer, *with_spot(before, new), new["metadata"], image)
         return layer
-
-    def remove_selected(self, image: Image) -> None:
-        """Remove the selected ones of an image's picked spots."""
-        layer = self.layer_of(image)
-        if layer is not None:
-            layer.remove_selected()
 
     def _add(self, image: Image, new: dict[str, Any]) -> Points:
         """Add a new layer; the selected layers stay as they were."""
-        layer = make_points_layer(new, image, f"{image.name} (picked)")
+        layer = points.make_points_layer(new, image, f"{image.name} (picked)")
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)
         show_depth(self._viewer, layer)
@@ -292,30 +276,40 @@ class PickedLayers(QObject):
         self.shown.emit(layer)
         return layer
 
-    def _show(self, layer: Points, picked: Picked, units: dict[str, str], image: Image) -> None:
-        """Show other spots in a layer, with as few events as napari needs."""
+    def _show(
+        self,
+        layer: Points,
+        data: NDArray[np.float64],
+        features: pd.DataFrame,
+        row: int,
+        made_with: dict[str, Any],
+        image: Image,
+    ) -> None:
+        """Show other spots in a layer, one of them selected, with few events of napari."""
         low, high = image.extent.data
-        both = np.vstack([layer.data, picked.data])
+        both = np.vstack([layer.data, data])
+        stops = features[_STOP].cat.codes.to_numpy()
+        counts = np.bincount(stops, minlength=len(STOP_NAMES)).tolist()
         inside = bool(np.all((both >= low) & (both <= high)))
         with self._history.pause(), unlisted(self._viewer, layer, inside=inside):
             layer.metadata = {
                 **layer.metadata,
-                "units": {**layer.metadata.get("units", {}), **units},
-                **picked.made_with,
-                "stop_counts": picked.stop_counts(),
+                **{name: made_with.get(name, {}) for name in ("settings", "maps", "map_names")},
+                "units": {**layer.metadata.get("units", {}), **made_with["units"]},
+                "stop_counts": dict(zip(STOP_NAMES, counts, strict=True)),
             }
             was_empty = not len(layer.data)
-            if len(picked.data) < len(layer.data):
+            if len(data) < len(layer.data):
                 select_points(layer, set())
             with refreshed_once(layer, thumbnail=False):
-                fit_limits(layer, picked.features)
-                set_points(layer, picked.data, picked.features)
+                fit_limits(layer, features)
+                set_points(layer, data, features)
                 show_all(layer)
                 if is_marked(layer):
                     draw_marks(layer)
-                select_points(layer, set(picked.selected))
+                select_points(layer, {row})
             face = layer.metadata.get("face", "")
-            if was_empty and face in picked.features:  # napari has forgotten what colours it
+            if was_empty and face in features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=layer.metadata.get("face_limits"))
         self._known[layer] = LayerState.of(layer)
         self.shown.emit(layer)
@@ -333,7 +327,7 @@ class PickedLayers(QObject):
     def _on_data(self, event: Any) -> None:
         """Remember what the spots were before the user moved some."""
         layer = event.source
-        if self._history.paused or layer not in self._known or not is_result(layer):
+        if self._history.paused or layer not in self._known or not points.is_result(layer):
             return
         known = self._known[layer]
         now = self._known[layer] = LayerState.of(layer)
@@ -344,7 +338,7 @@ class PickedLayers(QObject):
     def _on_features(self, event: Any) -> None:
         """Remember the features, unless this is a move that has not ended yet."""
         layer = event.source
-        if self._history.paused or layer not in self._known or not is_result(layer):
+        if self._history.paused or layer not in self._known or not points.is_result(layer):
             return
         if np.array_equal(self._known[layer].data, layer.data):
             self._known[layer] = LayerState.of(layer)
@@ -361,40 +355,7 @@ class PickedLayers(QObject):
             self._leave(event.value)
 
 
-class Picked(NamedTuple):
-    """The spots of a picked layer as a value."""
-
-    #: Indices along the leading axes, y and x.
-    data: NDArray[np.float64]
-    features: pd.DataFrame
-    #: Rows of the selected spots.
-    selected: frozenset[int]
-    #: Settings and maps of the last pick, as they stand in the layer's metadata.
-    made_with: dict[str, Any]
-
-    @classmethod
-    def of(cls, state: LayerState) -> Picked:
-        """Return the spots of what a layer shows."""
-        return cls(
-            state.data,
-            state.features.reset_index(drop=True),
-            state.selected,
-            _made_with(state.metadata),
-        )
-
-    def stop_counts(self) -> dict[str, int]:
-        """Return how many spots ended under each condition."""
-        codes = self.features[_STOP].cat.codes.to_numpy()
-        return dict(
-            zip(STOP_NAMES, np.bincount(codes, minlength=len(STOP_NAMES)).tolist(), strict=True)
-        )
-
-
-def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {name: metadata.get(name, {}) for name in ("settings", "maps", "map_names")}
-
-
-def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict[str, Any]:
+def arguments(fits: SpotFits, look: Look, maps: LayerMaps) -> dict[str, Any]:
     """Return the arguments of a layer that shows one pick.
 
     The size of its ROI and the camera offset are features here, as picks may differ in them.
@@ -403,14 +364,12 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     ----------
     fits : SpotFits
         One fit.
-    face, colormap : str
-        The column that colours the faces, σ if the fit has no such column, and the
-        colour map.
+    look : Look
+        What colours its face.
     maps : LayerMaps
         The maps of the pixels.
     """
-    face = face if face in fits.columns else default_face(fits)
-    made = points_arguments(fits, face, colormap, maps)
+    made = points.points_arguments(fits, look.face, look.colormap, maps)
     # Numbers of groups are those of one result.
     if GROUP in made["features"]:
         made["features"] = made["features"].drop(columns=[GROUP, GROUP_SIZE])
@@ -423,35 +382,35 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     return made
 
 
-def fitted(
-    pick: Pick, place: NDArray[np.float64], face: str = "", colormap: str = "viridis"
-) -> tuple[SpotFits, dict[str, Any]]:
+def fitted(pick: Pick, place: NDArray[np.float64], look: Look) -> tuple[SpotFits, dict[str, Any]]:
     """Fit the spot at a place; return also the arguments of a layer that shows it."""
     fits = pick.fit(place)
-    return fits, arguments(fits, face, colormap, pick.maps)
+    return fits, arguments(fits, look, pick.maps)
 
 
-def put(picked: Picked, new: dict[str, Any]) -> Picked:
-    """Return the spots with a new one, which replaces the same spot's earlier fit.
+def with_spot(
+    before: LayerState | None, new: dict[str, Any]
+) -> tuple[NDArray[np.float64], pd.DataFrame, int]:
+    """Return points and features with a new spot, which replaces its earlier fit, and its row.
 
     Parameters
     ----------
-    picked : Picked
-        The spots as they were.
+    before : LayerState or None
+        The spots as they were, if there were any.
     new : dict
         From :func:`arguments`.
     """
     one, place = new["features"], new["data"][0]
-    gain = new["metadata"].get("settings", {}).get("gain") or 1.0
-    row = _same_spot(picked, place, float(mean_sigma(one, gain)[0]), gain)
-    data = picked.data.copy()
+    data, features, row = new["data"][:0], one.iloc[:0], None
+    if before is not None:
+        data, features = before.data.copy(), before.features.reset_index(drop=True)
+        row = _same_spot(before, new)
     if row is None:
         row = len(data)
         data = np.vstack([data, place])
     else:
         data[row] = place
-    features = _with_row(picked.features, row, one)
-    return Picked(data, features, frozenset({row}), _made_with(new["metadata"]))
+    return data, _with_row(features, row, one), row
 
 
 def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFrame:
@@ -484,14 +443,15 @@ def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFra
     return pd.DataFrame(columns)
 
 
-def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float, gain: float) -> int | None:
-    """Return the row of the spot within σ, and at least a pixel, of a place in its frame."""
-    if not len(picked.data):
+def _same_spot(before: LayerState, new: dict[str, Any]) -> int | None:
+    """Return the row of the spot within σ, and at least a pixel, of a new one in its frame."""
+    if not len(before.data):
         return None
-    axes = axes_of(settings_of_layer(picked.made_with))
-    distance = np.linalg.norm(picked.data[:, -axes:] - place[-axes:], axis=1)
-    distance[np.any(picked.data[:, :-axes] != place[:-axes], axis=1)] = np.inf
+    place, gain = new["data"][0], new["metadata"].get("settings", {}).get("gain") or 1.0
+    axes = points.axes_of(points.settings_of_layer(before.metadata))
+    distance = np.linalg.norm(before.data[:, -axes:] - place[-axes:], axis=1)
+    distance[np.any(before.data[:, :-axes] != place[:-axes], axis=1)] = np.inf
     row = int(np.argmin(distance))
     # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
-    reach = np.fmax(np.fmin(mean_sigma(picked.features, gain)[row], sigma), 1.0)
-    return row if distance[row] <= reach else None
+    old, own = mean_sigma(before.features, gain)[row], mean_sigma(new["features"], gain)[0]
+    return row if distance[row] <= np.fmax(np.fmin(old, own), 1.0) else None

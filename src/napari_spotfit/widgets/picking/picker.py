@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.flags import NOT_GOOD, RULES, Flag, flags_of
-from ...estimation.image_estimates import MeasuredNoise
-from ...models.stopping import StopCondition
+from ...engine.flags import NOT_GOOD, RULES, Flag, flags_of
+from ...models.estimators import StopCondition
 from ...results.spot_fits import SpotFits
-from ...settings.settings import Settings
-from ..layers import images
+from ..layers.appearance import Look
 from ..layers.history import History
-from ..layers.maps import LayerMaps
 from ..layers.state import LayerState
 from ..parts.work import Latest
 from .picked_layer import FrameSpots, Pick, PickedLayers, fitted
@@ -31,24 +28,13 @@ if TYPE_CHECKING:
 _SPACE = "\u202f"
 
 
-class Source(NamedTuple):
-    """The image of a pick, and the settings."""
-
-    image: Image
-    settings: Settings
-    maps: LayerMaps
-    noise: MeasuredNoise
-    snap: bool
-    #: The column that colours the faces of a new layer, and the colour map.
-    face: str
-    colormap: str
-
-
 class Press:
     """One press of the mouse: its position, and the layer before it."""
 
-    def __init__(self, source: Source, pick: Pick, wake: Callable[[], None], *, insist: bool):
-        self.source, self.pick, self.insist = source, pick, insist
+    def __init__(
+        self, image: Image, pick: Pick, look: Look, wake: Callable[[], None], *, insist: bool
+    ):
+        self.image, self.pick, self.look, self.insist = image, pick, look, insist
         self._position: Any = None
         #: Where a fit is still to be made.
         self.place: NDArray[np.float64] | None = None
@@ -61,7 +47,7 @@ class Press:
     def aim(self, position: Any) -> bool:
         """Remember a position in world coordinates if it is in the image."""
         axes = len(self.pick.frame_shape)
-        place = np.asarray(self.source.image.world_to_data(position))[-axes:]
+        place = np.asarray(self.image.world_to_data(position))[-axes:]
         inside = self.pick.contains(place)
         if inside:
             self.place, self._position = place, position
@@ -110,11 +96,8 @@ class Picker(QObject):
         self._latest = Latest(self, self._on_done, self._on_failed)
         self._presses: deque[Press] = deque()
         self._fitting: Press | None = None
-        self._spots = FrameSpots()
-
-    def bind(self) -> None:
-        """Follow the viewer."""
-        self.layers.bind()
+        #: What earlier presses have found, for the next pick.
+        self.spots = FrameSpots()
 
     def unbind(self) -> None:
         """Drop running fits and stop following the viewer."""
@@ -122,17 +105,23 @@ class Picker(QObject):
         self._presses.clear()
         self._hold()
         self._fitting = None
-        self._spots = FrameSpots()
+        self.spots = FrameSpots()
         self.awaited.emit(False)
         self.layers.unbind()
 
-    def begin(self, source: Source, position: Any, *, insist: bool = False) -> Press | None:
+    def begin(
+        self, image: Image, pick: Pick, look: Look, position: Any, *, insist: bool = False
+    ) -> Press | None:
         """Begin to pick at a position in world coordinates.
 
         Parameters
         ----------
-        source : Source
-            The image and the settings.
+        image : napari.layers.Image
+            The image.
+        pick : Pick
+            What to fit of it.
+        look : Look
+            How the spots of a new layer are drawn.
         position : array
             Where.
         insist : bool
@@ -142,23 +131,8 @@ class Picker(QObject):
         -------
         Press or None
             The press, to follow the mouse; None outside the image.
-
-        Raises
-        ------
-        ValueError
-            If the viewer shows no frame of the image, or it is a colour image.
         """
-        image = source.image
-        pick = Pick(
-            images.full_resolution(image),
-            images.current_frame(self._viewer, image),
-            source.settings,
-            source.maps,
-            source.snap,
-            source.noise,
-            self._spots,
-        )
-        press = Press(source, pick, self._next, insist=insist)
+        press = Press(image, pick, look, self._next, insist=insist)
         if not press.aim(position):
             self.missed.emit(f"The click was outside “{image.name}”: nothing was fitted.")
             return None
@@ -171,21 +145,20 @@ class Picker(QObject):
 
     def remove_selected(self, image: Image) -> None:
         """Remove the selected ones of an image's picked spots."""
-        if not self._presses:
-            self.layers.remove_selected(image)
+        if not self._presses and (layer := self.layers.layer_of(image)) is not None:
+            layer.remove_selected()
 
     def _next(self) -> None:
         """Begin the next fit, unless one is under way."""
         while self._presses and self._fitting is None:
             press = self._presses[0]
-            if press.place is not None and press.source.image in self._viewer.layers:
+            is_there = press.image in self._viewer.layers
+            if press.place is not None and is_there:
                 place, press.place = press.place, None
                 self._fitting = press
                 self.awaited.emit(True)
-                self._latest.ask(
-                    partial(fitted, press.pick, place, press.source.face, press.source.colormap)
-                )
-            elif press.released or press.source.image not in self._viewer.layers:
+                self._latest.ask(partial(fitted, press.pick, place, press.look))
+            elif press.released or not is_there:
                 self._presses.popleft()
                 self._hold()
             else:
@@ -198,7 +171,7 @@ class Picker(QObject):
     def _on_done(self, done: tuple[SpotFits, dict[str, Any]]) -> None:
         press, self._fitting = self._fitting, None
         self.awaited.emit(False)
-        if press is not None and press.source.image in self._viewer.layers:
+        if press is not None and press.image in self._viewer.layers:
             if press.place is not None:  # The next place is fitted while this one is shown.
                 self._next()
             self._show(press, *done)
@@ -219,9 +192,9 @@ class Picker(QObject):
             self.said.emit(_refused(fits, nothing, press.layer is not None))
             return
         self.said.emit(_in_words(fits, nothing))
-        image, first = press.source.image, press.layer is None
+        image, first = press.image, press.layer is None
         if first:
-            self.layers.leave_other_model(image, press.source.settings)
+            self.layers.leave_other_model(image, press.pick.settings)
             press.before = self.layers.begin(image)
         press.layer = self.layers.put(image, press.before, new)
         if first:

@@ -15,7 +15,7 @@ from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QSlider, QVBoxLayout, QWidget
 
-from ...engine.detection.detection_settings import expected_false_spots, score_for
+from ...engine.detection_settings import expected_false_spots, score_for
 from ...estimation.image_estimates import MeasuredNoise
 from ...estimation.psf_width import FALLBACK_SIGMA
 from ...images.frames import HeldFrame
@@ -23,9 +23,9 @@ from ...localization.detect_spots import peak_heights
 from ...localization.localize import localize_parts
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.appearance import FACE_COLORMAP
-from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.points import default_face, points_arguments
+from ..layers.appearance import Look
+from ..layers.maps import NO_MAPS, LayerMaps, frame_of
+from ..layers.points import points_arguments
 from ..parts.form import Number, SettingsForm
 from ..parts.layout import explain, fill, guard_wheel, sentence
 from ..parts.messages import number
@@ -73,8 +73,7 @@ class PreviewJob:
     maps: LayerMaps = NO_MAPS
     #: Replaced whenever the image or its maps change.
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
-    face: str = "sigma"
-    colormap: str = FACE_COLORMAP
+    look: Look = field(default_factory=Look)
 
 
 class Previewed(NamedTuple):
@@ -113,7 +112,7 @@ class Previewer:
         maps = {"frames": job.index or None, **self._maps.get(job.maps, job.maps.read)}
         if "mask" in maps:
             key, whole = (job.maps, job.index), maps["mask"]
-            maps["mask"] = self._mask.get(key, lambda: _of_frame(whole, job.index))
+            maps["mask"] = self._mask.get(key, lambda: frame_of(whole, job.index))
         settings = job.noise.put_into(job.settings, job.image, maps)
         parts = list(localize_parts(frame, settings, **maps))
         maps.pop("weights", None)
@@ -122,21 +121,15 @@ class Previewer:
             (frame_key, job.maps, values), lambda: peak_heights(frame, settings, **maps)
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
-        face = job.face if job.face in fits.columns else default_face(fits)
-        points = points_arguments(fits, face, job.colormap, job.maps)
+        points = points_arguments(fits, job.look.face, job.look.colormap, job.maps)
         return Previewed(job, fits, points, heights, settings.known_sigma, _searched(frame, maps))
 
 
 def _searched(frame: HeldFrame, maps: dict[str, Any]) -> int:
     """Return how many pixels of a frame spots are searched in."""
     bad = maps.get("bad_pixels")
-    good = np.ones(frame.pixels.shape, bool) if bad is None else ~_of_frame(bad, frame.index)
+    good = np.ones(frame.pixels.shape, bool) if bad is None else ~frame_of(bad, frame.index)
     return int(np.count_nonzero(good & maps["mask"] if "mask" in maps else good))
-
-
-def _of_frame(mask: Any, index: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return a mask's frame."""
-    return np.asarray(mask if mask.ndim == 2 else mask[index])
 
 
 class _Kept(Generic[Thing]):
@@ -234,10 +227,10 @@ class DetectionPanel(QWidget):
             angle=90, movable=True, pen=pg.mkPen(_LINE, width=2), hoverPen=pg.mkPen(_HOVER, width=4)
         )
         self._below, self._above = _bars(DIM), _bars(_ABOVE)
-        self.plot.inked.connect(self._on_inked)
+        self.plot.inked.connect(lambda ink: self._below.setBrush(faint(ink, 80)))
         self._lay_out()
         self.slider.valueChanged.connect(self._on_slider)
-        self.line.sigPositionChanged.connect(self._on_line)
+        self.line.sigPositionChanged.connect(lambda: self._choose(float(self.line.value())))
         for axis in (self._scores, self._counts):
             axis.control.changed.connect(self._show_place)
         self.clear()
@@ -321,15 +314,9 @@ class DetectionPanel(QWidget):
     def _on_slider(self, step: int) -> None:
         self._choose(self._first + (self._last - self._first) * step / _STEPS)
 
-    def _on_line(self) -> None:
-        self._choose(float(self.line.value()))
-
     def _choose(self, place: float) -> None:
         value = self._axis.value_at(10.0 ** min(max(place, self._first), self._last))
         self._axis.control.value = float(f"{value:.3g}")
-
-    def _on_inked(self, ink: QColor) -> None:
-        self._below.setBrush(faint(ink, 80))
 
     def _lay_out(self) -> None:
         self.plot.setFixedHeight(_HEIGHT)

@@ -1,4 +1,4 @@
-"""Noise and PSF of the chosen image: measured once for all fits, or estimated by a button."""
+"""Noise, PSF and gain of the chosen image: measured once for all fits, or set by a button."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from qtpy.QtCore import QObject, Signal
 from ...estimation.image_estimates import MeasuredNoise
 from ...estimation.psf_width import PsfWidth, estimate_sigma
 from ...images.frames import HeldFrame
+from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings, parameters
 from ..layers import images
 from ..layers.images import CONTENTS, events_of
-from ..layers.maps import LayerMaps, layer_maps
+from ..layers.maps import LayerMaps, frame_of, layer_maps
+from ..napari_compat import is_image
 from ..parts.docking import Follower
 from ..parts.work import Latest
 
@@ -48,8 +50,7 @@ class ImageNoise(QObject):
         self._settings = settings
         self._known: WeakKeyDictionary[Image, MeasuredNoise] = WeakKeyDictionary()
         self._bound = False
-        self._latest = Latest(self)
-        self._latest.done.connect(lambda done: self.show())
+        self._latest = Latest(self, lambda done: self.show())
         self._watch = Follower(self._renew)
         settings.changed.connect(self.show)
         settings.image.changed.connect(self._on_image)
@@ -144,9 +145,7 @@ class SigmaEstimate(QObject):
         super().__init__(parent)
         self._viewer, self._settings, self._noise = viewer, settings, noise
         self._image: Image | None = None
-        self._latest = Latest(self)
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
+        self._latest = Latest(self, self._on_done, self._on_failed)
         settings.image.changed.connect(self.drop)
         settings.estimate_button.clicked.connect(self.ask)
 
@@ -170,12 +169,7 @@ class SigmaEstimate(QObject):
         self._settings.estimate_button.setEnabled(True)
 
     def _job(self) -> Callable[[], PsfWidth]:
-        image = self._settings.image.layer
-        if image is None:
-            raise ValueError(
-                "there is no image with spots to estimate σ from; open one, or a sample in "
-                "File ▸ Open Sample"
-            )
+        image = self._settings.current_image()
         return partial(
             _estimate,
             images.full_resolution(image),
@@ -187,21 +181,17 @@ class SigmaEstimate(QObject):
 
     def _on_done(self, width: PsfWidth) -> None:
         self._settings.estimate_button.setEnabled(True)
-        about = parameters()["sigma"]
-        assert about.minimum is not None
-        assert about.maximum is not None
+        low, high = parameters()["sigma"].minimum or 0.0, parameters()["sigma"].maximum or np.inf
         sigma = float(f"{width.sigma:.3g}")
-        accepted = min(max(sigma, about.minimum), about.maximum)
+        accepted = min(max(sigma, low), high)
         self._settings.controls.put({"sigma": accepted})
         text = f"PSF σ {sigma:g} px from {width.spots} good fits (scatter {width.scatter:.2g} px)"
         if width.sigma_z is not None:
             self._settings.controls.put({"sigma_z": float(f"{width.sigma_z:.3g}")})
             text += f", σ along z {width.sigma_z:.3g} planes (scatter {width.scatter_z:.2g})"
         if accepted != sigma:
-            text += (
-                f". Detection takes {about.minimum:g} to {about.maximum:g} px, so it is set to "
-                f"{accepted:g} px; σ of the fits is not bound by it"
-            )
+            text += f". Detection takes {low:g} to {high:g} px, so it is set to {accepted:g} px; "
+            text += "σ of the fits is not bound by it"
         self.said.emit(text)
 
     def _on_failed(self, error: Exception) -> None:
@@ -218,10 +208,91 @@ def _estimate(
     mask = known.pop("mask", None)
     settings = noise.put_into(settings, image, known)
     frame = HeldFrame(image, index, settings.dimensions)
-    own = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
+    own = None if mask is None else frame_of(mask, index)
     try:
         return estimate_sigma(frame, frames=index or None, mask=own, settings=settings, **known)
     except ValueError:
         if not index:
             raise
     return estimate_sigma(image, mask=mask, settings=settings, **known)
+
+
+class GainOffer(QObject):
+    """Asks for the chosen image's noise in the background while the camera's controls are shown.
+
+    It is the noise of fits, previews and clicks, measured once. The button is there where the gain
+    is not set and can be estimated; pressed, it sets gain and offset.
+
+    Parameters
+    ----------
+    settings : SettingsPanel
+        The image, and the controls of the camera with the button.
+    noise : ImageNoise
+        The noise of its image.
+    parent : QObject
+        Qt parent.
+    """
+
+    def __init__(self, settings: SettingsPanel, noise: ImageNoise, parent: QObject):
+        super().__init__(parent)
+        self._settings, self._noise = settings, noise
+        self._found: NoiseModel | None = None
+        self._latest = Latest(self, self._on_done)
+        for name in ("gain", "offset", "emccd"):
+            settings.controls[name].changed.connect(self._show)
+        settings.camera.gain_button.clicked.connect(
+            lambda: settings.controls.put(self._suggested())
+        )
+        settings.advanced.toggled.connect(self.ask)
+        noise.renewed.connect(self.ask)
+
+    def ask(self) -> None:
+        """Ask for the noise, if there is something to offer."""
+        self.drop()
+        job = self._job()
+        if job is not None:
+            self._latest.ask(job)
+
+    def drop(self) -> None:
+        """Forget the noise, or that it was asked for."""
+        self._latest.drop()
+        self._found = None
+        self._show()
+
+    def _job(self) -> Callable[[], NoiseModel | None] | None:
+        image, layers = self._settings.image.layer, self._settings.camera.layers()
+        shown = self._settings.advanced.isExpanded()
+        if not is_image(image) or image.rgb or not shown or "gain" in layers:
+            return None
+        try:
+            maps = layer_maps(image, layers)
+            settings = self._settings.settings().changed(gain=None)
+        except (TypeError, ValueError):  # which a fit will report
+            return None
+        pixels, noise = images.full_resolution(image), self._noise.get()
+        return lambda: noise.put_into(settings, pixels, maps.read()).noise
+
+    def _suggested(self) -> dict[str, Any]:
+        """Return the settings that are offered, none where nothing is."""
+        controls, found = self._settings.controls, self._found
+        if found is None or found.gain is None or controls["gain"].value is not None:
+            return {}
+        gain = found.gain / excess_of(controls["emccd"].value)
+        offer: dict[str, Any] = {"gain": float(f"{gain:.3g}")}
+        # A gain alone would take all that the camera adds for light.
+        if controls["offset"].value == 0 and "offset" not in self._settings.camera.layers():
+            offer["offset"] = round(found.offset or 0.0, 1)
+        return offer
+
+    def _on_done(self, found: NoiseModel | None) -> None:
+        self._found = found
+        self._show()
+        self._noise.show()
+
+    def _show(self) -> None:
+        offer, button = self._suggested(), self._settings.camera.gain_button
+        if offer:
+            text = f"Use {offer['gain']:g} counts/e⁻ of the image"
+            button.setText(text)
+            button.setAccessibleName(text)
+        button.setVisible(bool(offer))

@@ -10,17 +10,10 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QSizePolicy
 from superqt.utils import qdebounced
 
-from ..layers import images
-from ..layers.appearance import FACE_COLORMAP, PREVIEW, Look, color_faces, with_look
+from ..layers import images, points
+from ..layers.appearance import PREVIEW, Look, color_faces, with_look
 from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
-from ..layers.points import (
-    PASSING,
-    color_points_layer,
-    is_result,
-    make_points_layer,
-    update_points_layer,
-)
 from ..parts.docking import Follower
 from ..parts.layout import explain
 from ..parts.work import Latest
@@ -86,8 +79,9 @@ class Preview(QObject):
         explain(self.box, "Preview", _TIP)
         self.box.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         #: What colours the faces of a new layer.
-        self.face, self.colormap = "sigma", FACE_COLORMAP
-        self._image: Image | None = None
+        self.look = Look()
+        #: The image whose spots are shown.
+        self.image: Image | None = None
         self._index: tuple[int, ...] | None = None
         self._version = 0
         self._maps: LayerMaps | None = None
@@ -103,11 +97,6 @@ class Preview(QObject):
     def layer(self) -> Points | None:
         """The layer that shows the spots."""
         return self._shown.layer
-
-    @property
-    def image(self) -> Image | None:
-        """The image whose spots are shown."""
-        return self._image
 
     def unbind(self) -> None:
         """Untick the box, which disconnects from the viewer."""
@@ -129,7 +118,9 @@ class Preview(QObject):
             return False
         if math.prod(images.own_pixels(image).shape[-images.spatial_axes(image) :]) > _QUICK:
             return False
-        return not any(is_result(one) and images.image_of(one, layers) is image for one in layers)
+        return not any(
+            points.is_result(one) and images.image_of(one, layers) is image for one in layers
+        )
 
     def _on_ticked(self, ticked: bool) -> None:
         self._settings.detection_panel.setVisible(ticked)
@@ -153,21 +144,21 @@ class Preview(QObject):
         self.latest.drop()
         for follower in (self._pixels, self._place, self._known, self._step, self._gone):
             follower.follow()
-        self._image, self._work = None, Previewer()
+        self.image, self._work = None, Previewer()
         self._settings.detection_panel.clear()
         self._shown.remove()
         self._recover()
 
     def _ask_now(self) -> None:
         """Request the spots of the frame shown now."""
-        if self._shown.image is not self._image:
+        if self._shown.image is not self.image:
             self._shown.remove()
             self._settings.detection_panel.clear()
-        if self._image is None:
+        if self.image is None:
             self._recover()
             return
         try:
-            job = self._job(self._image)
+            job = self._job(self.image)
         except (TypeError, ValueError) as error:
             self._on_failed(error)
             return
@@ -186,15 +177,14 @@ class Preview(QObject):
             settings=self._settings.settings(),
             maps=self._maps,
             noise=self._noise.get(),
-            face=self.face,
-            colormap=self.colormap,
+            look=self.look,
         )
 
     def _on_done(self, result: Previewed) -> None:
         self._patience.cancel()
-        if not self._bound or self._image is None or result.job.version != self._version:
+        if not self._bound or self.image is None or result.job.version != self._version:
             return
-        self._shown.draw(self._image, result.points)
+        self._shown.draw(self.image, result.points)
         self._settings.detection_panel.show_found(result)
         self._recover()
         self.drawn.emit()
@@ -225,13 +215,13 @@ class Preview(QObject):
         if not self._bound:
             self.box.setChecked(self.opens and self._is_quick())
             return
-        if self._image is self._settings.image.layer:
+        if self.image is self._settings.image.layer:
             return
-        self._image = self._settings.image.layer
-        if self._image is None:
+        self.image = self._settings.image.layer
+        if self.image is None:
             self._shown.hide()
-        self._pixels.follow(*events_of(("data",), self._image))
-        self._place.follow(*events_of(PLACE, self._image), self._viewer.layers.events.reordered)
+        self._pixels.follow(*events_of(("data",), self.image))
+        self._place.follow(*events_of(PLACE, self.image), self._viewer.layers.events.reordered)
         self._maps = None
         self._on_pixels()
         self.latest.drop()
@@ -251,9 +241,9 @@ class Preview(QObject):
 
     def _on_step(self, event: Any = None) -> None:
         """Redraw if the image shows another frame."""
-        if self._image is not None:
+        if self.image is not None:
             try:
-                index = images.current_frame(self._viewer, self._image)
+                index = images.current_frame(self._viewer, self.image)
             except ValueError:
                 index = None
             if index is None or index != self._index:
@@ -299,8 +289,8 @@ class PreviewLayer:
         self.image = image
         if self.layer is None:
             arguments = with_look(arguments, Look(mark=PREVIEW))
-            arguments["metadata"][PASSING] = True
-            layer = make_points_layer(arguments, image, f"{image.name} (preview)")
+            arguments["metadata"][points.PASSING] = True
+            layer = points.make_points_layer(arguments, image, f"{image.name} (preview)")
             layer.opacity = _OPACITY
             self._add(layer)
         else:
@@ -339,8 +329,8 @@ class PreviewLayer:
     def _update(self, layer: Points, image: Image, arguments: dict[str, Any]) -> None:
         """Show other spots in the layer; colours that were chosen for it stay."""
         earlier = dict(layer.metadata)
-        update_points_layer(layer, arguments, image)
-        color_points_layer(layer)
+        points.update_points_layer(layer, arguments, image)
+        points.color_points_layer(layer)
         limits = earlier.get("face_limits")
         if limits is not None and earlier.get("face") == layer.metadata["face"]:
             color_faces(layer, layer.metadata["face"], limits=limits)
@@ -350,6 +340,6 @@ class PreviewLayer:
         layers = self._viewer.layers
         if self.layer is not None and self.layer in layers and image in layers:
             place = layers.index(self.layer)
-            below = [i for i, one in enumerate(layers) if one is image or is_result(one)]
+            below = [i for i, one in enumerate(layers) if one is image or points.is_result(one)]
             if place < max(below):
                 layers.move(place, max(below) + 1)

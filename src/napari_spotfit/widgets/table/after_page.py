@@ -16,7 +16,6 @@ from ...analysis.ring_correlation import RingCorrelation
 from ...files.table import steps
 from ...files.writing import write_rendered
 from ...settings.validation import Parameter
-from ..layers.history import History
 from ..layers.points import HISTORY
 from ..layers.rendered_image import Looks, RenderedLayer, rendered_nm
 from ..layers.result_layers import put_fits
@@ -25,12 +24,11 @@ from ..parts.layout import Label, ask_to_save, button, fill, flow
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, GREY, Plot
 from ..parts.work import Latest
-from .after_steps import Taken, as_python, correcting, measuring, merging, take
+from .after_steps import Action, Done, as_python, correct, measure, merge, take
 from .drift_page import DriftPlot
 from .shown_spots import FeatureChoice, Page, ShownSpots
 
 if TYPE_CHECKING:
-    from napari import Viewer
     from napari.layers import Points
 
 _HINT = (
@@ -100,23 +98,27 @@ class AfterPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
-    history : History
-        Where it is recorded that spots have changed.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer, self._history = viewer, history
-        self.merge = _StepRow("Merge blinks", "Merge", _MERGE_TIP, self.take)
+        self.merge = _StepRow(
+            "Merge blinks", "Merge", _MERGE_TIP, self.take,
+            lambda: partial(merge, max_dark_frames=int(self.dark_frames.get() or 0)),
+        )  # fmt: skip
         self.dark_frames = NumberBox(_DARK, whole=True, sample="00 frames", value=1)
-        self.drift = _StepRow("Drift", "Subtract", _DRIFT_TIP, self.take)
+        self.drift = _StepRow(
+            "Drift", "Subtract", _DRIFT_TIP, self.take,
+            lambda: partial(correct, method=_METHODS[self.method.currentText()]),
+        )  # fmt: skip
         self.method = Choice("Method", _METHOD_TIP, _METHODS)
         self.plot = DriftPlot()
-        self.precision = _StepRow("Precision and resolution", "Measure", _PRECISION_TIP, self.take)
+        self.precision = _StepRow(
+            "Precision and resolution", "Measure", _PRECISION_TIP, self.take,
+            lambda: partial(measure, units=spots.units),
+        )  # fmt: skip
         name = "Correlation of two halves"
         self.rings = Plot("periods per px", "correlation", name, _RINGS_TIP)
         self._ring_curve = pg.PlotDataItem(pen=pg.mkPen(BLUE, width=1.5))
@@ -132,7 +134,8 @@ class AfterPage(Page):
         self.run_button = button("Run all", _RUN_TIP, self.run_all)
         self.python_button = button("Copy as Python", _PYTHON_TIP, self.copy_python)
         self.save_button = button("Save image…", _SAVE_TIP, self._ask_where)
-        self.work, self._writing = Latest(self), Latest(self)
+        self.work = Latest(self, self._on_done, self._fail)
+        self._writing = Latest(self, self.hint.say, self._fail)
         self._rendered: dict[Points, RenderedLayer] = {}
         #: The layer that the hint is about.
         self._of: Points | None = None
@@ -168,13 +171,7 @@ class AfterPage(Page):
         layer = self._spots.layer
         if layer is None:
             return
-        actions = []
-        if self.merge in rows:
-            actions.append(merging(int(self.dark_frames.get() or 0)))
-        if self.drift in rows:
-            actions.append(correcting(_METHODS[self.method.currentText()]))
-        if self.precision in rows:
-            actions.append(measuring(self._spots.units))
+        actions, renders = [row.action() for row in rows if row.action], self.image in rows
         if not actions:
             self.render_spots()
             return
@@ -182,12 +179,11 @@ class AfterPage(Page):
             self.hint.fail(_NONE_SHOWN)
             return
         job = partial(
-            take, actions, layer.features, dict(layer.metadata), layer.ndim,
-            np.array(layer.shown), self.image in rows,
+            take, actions, layer.features, dict(layer.metadata), layer.ndim, np.array(layer.shown),
         )  # fmt: skip
         self.hint.say("Working…")
         self._enable(False)
-        self.work.ask(lambda: (layer, job()))
+        self.work.ask(lambda: (layer, renders, *job()))
 
     def copy_python(self) -> None:
         """Copy a script that takes the same steps."""
@@ -233,25 +229,26 @@ class AfterPage(Page):
         index, finer = rendered.image.index, float(self.oversampling.get() or 1)
         nm = rendered_nm(layer, finer)
 
-        def save() -> tuple[Path, tuple[int, ...]]:
+        def save() -> str:
             image = index.render(finer)
             write_rendered(path, image, coloured=index.channels == 3, nm=nm)
-            return path, image.shape
+            rows, columns = image.shape[:2]
+            return f"{path.name} saved: {number(rows)} × {number(columns)} pixels."
 
         self.hint.say(f"Writing {path.name}…")
         self._writing.ask(save)
 
-    def _on_done(self, done: tuple[Points, Taken]) -> None:
-        layer, taken = done
+    def _on_done(self, result: tuple[Points, bool, Done, dict[str, Any] | None]) -> None:
+        layer, renders, done, arguments = result
         self._enable(True)
         if layer not in self._viewer.layers:
             return
-        if taken.arguments is not None:
-            put_fits(layer, taken.arguments, self._history, _WHAT)
-        self._words = " ".join(taken.done.words)
+        if arguments is not None:
+            put_fits(layer, arguments, self._history, _WHAT)
+        self._words = " ".join(done.words)
         self.hint.say(self._words)
-        self._draw(taken.done.drift, taken.done.rings)
-        if taken.renders and layer is self._spots.layer:
+        self._draw(done.drift, done.rings)
+        if renders and layer is self._spots.layer:
             self._spots.read_now()
             self.render_spots()
 
@@ -282,16 +279,9 @@ class AfterPage(Page):
         self._words = ""
         self._show_state()
 
-    def _on_saved(self, saved: tuple[Path, tuple[int, ...]]) -> None:
-        path, shape = saved
-        rows, columns = shape[:2]
-        self.hint.say(f"{path.name} saved: {number(rows)} × {number(columns)} pixels.")
-
     def _enable(self, some: bool) -> None:
-        for one in (
-            *(row.button for row in self._rows), self.run_button,
-            self.python_button,
-        ):  # fmt: skip
+        buttons = [row.button for row in self._rows]
+        for one in (*buttons, self.run_button, self.python_button):
             one.setEnabled(some)
 
     def _show_state(self) -> None:
@@ -301,7 +291,8 @@ class AfterPage(Page):
         self.one_width.setVisible(not _WIDTHS[self.by.currentText()])
         self.colour.setVisible(bool(self.colours.currentIndex()))
 
-    def _on_table(self) -> None:
+    def show_table(self) -> None:
+        """Forget layers that are gone, and say what can be done with another one."""
         gone = [layer for layer in self._rendered if layer not in self._viewer.layers]
         for layer in gone:
             self._rendered.pop(layer).deleteLater()
@@ -330,11 +321,6 @@ class AfterPage(Page):
         self.one_width.changed.connect(self._on_looks)
         self.colours.activated.connect(self._on_looks)
         self.colour.chosen.connect(self._on_looks)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(self._fail)
-        self._writing.done.connect(self._on_saved)
-        self._writing.failed.connect(self._fail)
-        self.table_due.connect(self._on_table)
 
     def _lay_out(self) -> None:
         self.rings.setMinimumSize(*_LEAST)
@@ -357,9 +343,16 @@ class _StepRow(QWidget):
     """A step: its tick, what can be set, and the button that takes it alone."""
 
     def __init__(
-        self, title: str, verb: str, tip: str, take: Callable[[Sequence[_StepRow]], object]
+        self,
+        title: str,
+        verb: str,
+        tip: str,
+        take: Callable[[Sequence[_StepRow]], object],
+        action: Callable[[], Action] | None = None,
     ):
         super().__init__()
+        #: Returns what the step does; None if it only renders.
+        self.action = action
         self.box, self.button = QCheckBox(title), button(verb, tip, lambda: take([self]))
         self.box.setChecked(True)
         self.box.setToolTip(tip)

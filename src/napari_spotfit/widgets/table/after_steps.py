@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...analysis.drift import Drift, subtract_drift
 from ...analysis.drift_estimate import estimate_drift
 from ...analysis.merging import merge_blinks
-from ...analysis.nena import nena
+from ...analysis.precision import nena
 from ...analysis.ring_correlation import RingCorrelation, fourier_ring_correlation
 from ...files.settings_file import literal
 from ...files.table import Step
@@ -57,86 +57,67 @@ def run(actions: Iterable[Action], fits: SpotFits) -> Done:
     return done
 
 
-def merging(max_dark_frames: int) -> Action:
-    """Return the step that merges blinks to events."""
-
-    def merge(fits: SpotFits, _: SpotFits) -> Done:
-        events = merge_blinks(fits, max_dark_frames)
-        return Done(events, (f"{number(len(fits))} spots are {number(len(events))} events.",))
-
-    return merge
+def merge(fits: SpotFits, _: SpotFits, *, max_dark_frames: int) -> Done:
+    """Merge blinks to events."""
+    events = merge_blinks(fits, max_dark_frames)
+    return Done(events, (f"{number(len(fits))} spots are {number(len(events))} events.",))
 
 
-def correcting(method: Literal["aim", "rcc"]) -> Action:
-    """Return the step that estimates the drift and subtracts it."""
-
-    def correct(fits: SpotFits, _: SpotFits) -> Done:
-        drift = estimate_drift(fits, method)
-        known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
-        way, error = drift.extent
-        words = f"A drift over {way:.3g} px, ± {error:.2g} px, is subtracted."
-        return Done(subtract_drift(known, drift), (words,), drift)
-
-    return correct
+def correct(fits: SpotFits, _: SpotFits, *, method: Literal["aim", "rcc"]) -> Done:
+    """Estimate the drift and subtract it."""
+    drift = estimate_drift(fits, method)
+    known = fits.with_columns(fits.columns, Step(_ESTIMATE, {"method": method}))
+    way, error = drift.extent
+    words = f"A drift over {way:.3g} px, ± {error:.2g} px, is subtracted."
+    return Done(subtract_drift(known, drift), (words,), drift)
 
 
-def measuring(units: Units) -> Action:
-    """Return the step that measures precision and resolution, and says both in some units."""
+def measure(fits: SpotFits, before: SpotFits, *, units: Units) -> Done:
+    """Measure precision and resolution, and say both in some units."""
     factor, unit = units.factor("x"), units.unit("x") or "px"
-
-    def measure(fits: SpotFits, before: SpotFits) -> Done:
-        words, rings = [], None
-        try:
-            found = nena(before)
-            words.append(
-                f"Precision {factor * found.precision:.3g} {unit} (NeNA), {found.kappa:.2f} times "
-                "the standard errors."
-            )
-        except ValueError as error:
-            words.append(f"No precision: {error}.")
-        try:
-            rings = fourier_ring_correlation(fits)
-            width, error_ = factor * rings.resolution, factor * rings.resolution_stderr
-            spread = "" if math.isnan(error_) else f" ± {error_:.1g}"
-            words.append(f"Resolution {width:.3g}{spread} {unit} (FRC).")
-        except ValueError as error:
-            words.append(f"No resolution: {error}.")
-        return Done(fits, tuple(words), None, rings)
-
-    return measure
-
-
-class Taken(NamedTuple):
-    """What steps have made of the spots of a layer."""
-
-    #: Of the layer's update; None if no spot has changed.
-    arguments: dict[str, Any] | None
-    done: Done
-    #: Whether the spots are to be rendered next.
-    renders: bool
+    words, rings = [], None
+    try:
+        found = nena(before)
+        words.append(
+            f"Precision {factor * found.precision:.3g} {unit} (NeNA), {found.kappa:.2f} times the "
+            "standard errors."
+        )
+    except ValueError as error:
+        words.append(f"No precision: {error}.")
+    try:
+        rings = fourier_ring_correlation(fits)
+        width, error_ = factor * rings.resolution, factor * rings.resolution_stderr
+        spread = "" if math.isnan(error_) else f" ± {error_:.1g}"
+        words.append(f"Resolution {width:.3g}{spread} {unit} (FRC).")
+    except ValueError as error:
+        words.append(f"No resolution: {error}.")
+    return Done(fits, tuple(words), None, rings)
 
 
 def take(
     actions: Sequence[Action], features: Any, metadata: dict[str, Any], ndim: int,
-    shown: NDArray[np.bool_], renders: bool,
-) -> Taken:  # fmt: skip
-    """Take steps on the spots that are shown."""
+    shown: NDArray[np.bool_],
+) -> tuple[Done, dict[str, Any] | None]:  # fmt: skip
+    """Take steps on the spots that are shown.
+
+    Returns
+    -------
+    Done, dict or None
+        What was done, and the arguments of the layer's update; None if no spot has changed.
+    """
     fits = fits_of_features(features, metadata, ndim)[shown]
     if not shown.all():
         filters = metadata.get("filters") or {_SHOWN: len(fits)}
         fits = fits.with_columns(fits.columns, Step(_FILTER, filters))
     done = run(actions, fits)
+    if done.fits is fits:
+        return done, None
     face = metadata.get("face")
-    arguments = None
-    if done.fits is not fits:
-        arguments = points_arguments(
-            done.fits, face if face in done.fits else None, everything=True
-        )
-        # The maps that described the pixels are the same.
-        arguments["metadata"] |= {
-            name: metadata[name] for name in ("maps", "map_names") if name in metadata
-        }
-    return Taken(arguments, done, renders)
+    arguments = points_arguments(done.fits, face if face in done.fits else None, everything=True)
+    # The maps that described the pixels are the same.
+    maps = {name: metadata[name] for name in ("maps", "map_names") if name in metadata}
+    arguments["metadata"] |= maps
+    return done, arguments
 
 
 def as_python(

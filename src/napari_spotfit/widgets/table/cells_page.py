@@ -38,7 +38,6 @@ from .view import NumbersTable
 
 if TYPE_CHECKING:
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Labels, Points
 
     from ...results.spot_fits import SpotFits
@@ -85,22 +84,20 @@ class CellsPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
+        self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
         title = "Feature that is added up for each cell"
         self.feature = FeatureChoice(spots, "photons", title, _FEATURE_TIP)
         self.hint, self.view = sentence(), NumbersTable("Spots per cell", _TABLE_TIP)
         self.color_button = button("Colour cells by count", _COLOR_TIP, checkable=True)
         self.export = TableExport(self._named, "the table")
         self.work = Latest(self, self._on_done, self._show_nothing)
-        self._places, self._pixels = Follower(self._ask_soon), Follower(self._on_pixels)
+        self._places, self._pixels = Follower(self.show_rows), Follower(self._on_pixels)
         self._colors = Follower(self._on_colormap)
         self._place: _Place | None = None
         self._table: pd.DataFrame | None = None
@@ -114,11 +111,19 @@ class CellsPage(Page):
     def set_on_top(self, on_top: bool) -> None:
         """Do nothing: the page works whether it is seen or not."""
 
+    def show_table(self) -> None:
+        """List the features."""
+        self.feature.show_features()
+
+    def show_rows(self, event: Any = None) -> None:
+        """Count the spots that are shown, soon."""
+        self._soon.start()
+
     def bind(self) -> None:
         """Follow the viewer's layers."""
         self.labels.bind()
         self.choose_cells()
-        self._ask_soon()
+        self.show_rows()
 
     def unbind(self) -> None:
         """Stop following them."""
@@ -133,10 +138,8 @@ class CellsPage(Page):
             self.labels.setCurrentIndex(min(1, self.labels.count() - 1))
 
     def _connect(self) -> None:
-        self.table_due.connect(self.feature.show_features)
-        self.rows_due.connect(self._ask_soon)
         self.labels.changed.connect(self._on_labels)
-        self.feature.chosen.connect(self._ask_soon)
+        self.feature.chosen.connect(self.show_rows)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
         self.color_button.toggled.connect(self._on_color)
@@ -152,20 +155,17 @@ class CellsPage(Page):
             self._place = None
 
     def _on_labels(self) -> None:
-        self._ask_soon()
+        self.show_rows()
         self._on_colormap()
 
     def _on_pixels(self, event: Any = None) -> None:
         self._place = None
-        self._ask_soon()
+        self.show_rows()
 
     def _on_colormap(self, event: Any = None) -> None:
         labels = self.labels.layer
         with QSignalBlocker(self.color_button):
             self.color_button.setChecked(labels is not None and shows_counts(labels))
-
-    def _ask_soon(self, event: Any = None) -> None:
-        self._soon.start()
 
     def _ask(self) -> None:
         points, labels = self._spots.layer, self.labels.layer

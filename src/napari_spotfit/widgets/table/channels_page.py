@@ -34,7 +34,7 @@ from ..parts.layout import Label, TwoParts, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
-from .features import Feature, as_fits, read_columns
+from .features import as_fits, read_columns
 from .shown_spots import Page, ShownSpots
 from .view import NumbersTable
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Points
 
     from ...results.spot_fits import SpotFits
@@ -80,39 +79,39 @@ class ChannelsPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots of the result that is shown.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer = viewer
         self.list, self.register = QListWidget(), QCheckBox("Register")
         self.radius = NumberBox(_RADIUS, value=2.0)
-        self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
+        self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
         self.words, self.view = sentence(), NumbersTable("Cells and channels", _TABLE_TIP)
         self.export = TableExport(self._named, "the table")
-        self.work, self._soon = Latest(self), delayed(self._ask, 0, self)
-        self._layers, self._content = Follower(self._refresh), Follower(self._ask_soon)
+        self.work = Latest(self, self._on_done, lambda error: self._show_nothing(f"⚠ {error}"))
+        self._soon = delayed(self._ask, 0, self)
+        self._layers, self._content = Follower(self._refresh), Follower(self.show_rows)
         self._unticked: set[str] = set()
         self._table: pd.DataFrame | None = None
         self._lay_out()
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
         self.list.itemChanged.connect(self._on_tick)
-        self.radius.changed.connect(self._ask_soon)
-        self.register.toggled.connect(self._ask_soon)
-        self.labels.changed.connect(self._ask_soon)
-        self.rows_due.connect(self._ask_soon)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(f"⚠ {error}"))
+        self.radius.changed.connect(self.show_rows)
+        self.register.toggled.connect(self.show_rows)
+        self.labels.changed.connect(self.show_rows)
 
     def set_on_top(self, on_top: bool) -> None:
         """Count once the page is seen."""
         super().set_on_top(on_top)
-        self._ask_soon()
+        self.show_rows()
+
+    def show_rows(self, *_: Any) -> None:
+        """Count the spots that are shown, soon."""
+        if self._on_top:
+            self._soon.start()
 
     def bind(self) -> None:
         """Follow the viewer's layers."""
@@ -152,16 +151,12 @@ class ChannelsPage(Page):
                 off = layer.name in self._unticked
                 item.setCheckState(Qt.CheckState.Unchecked if off else Qt.CheckState.Checked)
                 self.list.addItem(item)
-        self._ask_soon()
+        self.show_rows()
 
     def _on_tick(self, item: QListWidgetItem) -> None:
         off = item.checkState() == Qt.CheckState.Unchecked
         (self._unticked.add if off else self._unticked.discard)(item.text())
-        self._ask_soon()
-
-    def _ask_soon(self, *_: Any) -> None:
-        if self._on_top:
-            self._soon.start()
+        self.show_rows()
 
     def _ask(self) -> None:
         layers, labels = self.ticked(), self.labels.layer
@@ -190,8 +185,7 @@ class ChannelsPage(Page):
         if self._soon.isActive() or self.work.busy or labels is not self.labels.layer:
             return  # other numbers come
         self._table, self._names = table, names
-        columns = {str(name): Feature(str(name), table[name].to_numpy()) for name in table}
-        self.view.show_numbers(columns)
+        self.view.show_frame(table)
         if doubtful:
             words += f". ⚠ {number(doubtful)} doubtful spots count, too: hide them under Filter"
         self.words.setText(words)

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.drift import Drift, fiducial_drift, save_drift
-from ...analysis.tracks import link_spots
+from ...analysis.linking import link_spots
 from ...files.table import steps
 from ...results.numbers import Units
 from ...settings.validation import Parameter
-from ..layers.history import History
 from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
 from ..parts.boxes import NumberBox
@@ -27,7 +26,6 @@ from ..parts.work import Latest
 from .shown_spots import Page, ShownSpots
 
 if TYPE_CHECKING:
-    from napari import Viewer
     from napari.layers import Points
 
     from ...results.spot_fits import SpotFits
@@ -112,17 +110,12 @@ class DriftPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
-    history : History
-        Where it is recorded that spots have moved.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer, self._history = viewer, history
         self.distance = NumberBox(_DISTANCE, sample="00.0 px", value=1.0)
         self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames", value=5)
         self.share = NumberBox(_SHARE, whole=True, sample="100 %", value=50)
@@ -131,13 +124,12 @@ class DriftPage(Page):
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
         self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
         self.save_button = button("Save…", _SAVE_TIP, self._ask_where)
-        self.work = Latest(self, self._on_done, lambda error: self._fail(error))
+        self.work = Latest(self, self._on_done, self._fail)
         self._found: _Found | None = None
         #: The layer that the page describes, and the checksum of its positions.
         self._of: Points | None = None
         self._positions = 0
         self._lay_out()
-        self._connect()
         self._show_nothing(_HINT)
 
     def unbind(self) -> None:
@@ -196,10 +188,8 @@ class DriftPage(Page):
             return
         self.said.emit(f"The drift of {number(len(self._found.drift))} frames saved as {path}")
 
-    def _connect(self) -> None:
-        self.table_due.connect(self._on_table)
-
-    def _on_table(self) -> None:
+    def show_table(self) -> None:
+        """Forget the drift of other spots; show it in other units."""
         layer = self._spots.layer
         if layer is not self._of:
             self.work.drop()

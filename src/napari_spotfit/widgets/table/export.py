@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtGui import QAction
 from qtpy.QtWidgets import (
     QApplication,
     QHBoxLayout,
@@ -29,7 +29,7 @@ from ...files.writing import publish, scratch, unfinished
 from ...results.numbers import Units
 from ...results.saving import fits_of
 from ..layers.images import full_resolution, image_of
-from ..parts.layout import ask_to_save, button, fill
+from ..parts.layout import add_action, ask_to_save, button, fill
 from ..parts.messages import number
 from ..parts.work import Latest, Steps, Work
 from ..saved_layers import attributes_of, drop_kept, table_of_layer
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 #: Rows that are written between two checks for cancelling.
 _CHUNK = 20_000
 
-Rows = NDArray[np.intp]
 #: More rows than this are too much for a clipboard.
 _MOST_COPIED = 100_000
 _COPY_TIP = (
@@ -103,8 +102,7 @@ class TableExport(QWidget):
         """Put the table on the clipboard."""
         made, clipboard = self._table(), QApplication.clipboard()
         if made is not None and clipboard is not None:
-            table = frame_for_spreadsheets(made.table)
-            clipboard.setText(table.to_csv(sep="\t", index=False, lineterminator="\n"))
+            clipboard.setText(_as_text(made.table))
             self.said.emit(f"{number(len(made.table))} {made.rows} copied.")
 
     def save_to(self, path: Path, *, spreadsheet: bool = False) -> None:
@@ -128,6 +126,12 @@ class TableExport(QWidget):
             self.save_to(chosen[0], spreadsheet=chosen[1] == _FOR_SPREADSHEETS)
 
 
+def _as_text(table: pd.DataFrame) -> str:
+    """Return a table as text that spreadsheets take: tabs between cells, no formulas."""
+    text = frame_for_spreadsheets(table).to_csv(sep="\t", index=False, lineterminator="\n")
+    return str(text)
+
+
 def _write(path: Path, made: NamedTable) -> str:
     """Write a table; the file takes its name when it is complete. Return what happened."""
     with unfinished(path) as part:
@@ -135,26 +139,35 @@ def _write(path: Path, made: NamedTable) -> str:
     return f"{number(len(made.table))} {made.rows} saved as {path}"
 
 
-def as_text(columns: Mapping[str, Feature], units: Units, rows: Rows) -> str:
-    """Return rows with a header, separated by tabs, as spreadsheets take them."""
-    table = frame_for_spreadsheets(_chunk(columns, units, rows))
-    return str(table.to_csv(sep="\t", index=False, lineterminator="\n"))
+def as_text(columns: Mapping[str, Feature], units: Units, rows: NDArray[np.intp]) -> str:
+    """Return rows with a header as text that spreadsheets take."""
+    import pandas as pd
+
+    parts: dict[str, Any] = {}
+    for name, column in columns.items():
+        values, factor = column.values[rows], float(units.factor(name))
+        if not column.is_number:
+            parts[units.title(name)] = pd.Categorical.from_codes(values, list(column.words))
+            continue
+        # A plain number, so that single precision stays single, with its few digits.
+        parts[units.title(name)] = values * factor if factor != 1 else values
+        if factor == 1 and column.whole:
+            with suppress(OverflowError, TypeError, ValueError):  # one is not whole
+                parts[units.title(name)] = pd.Series(values).astype("Int64")
+    return _as_text(pd.DataFrame(parts))
 
 
 @dataclass(frozen=True, eq=False)
-class CsvJob:
-    """What to write; made on the GUI thread, used in the worker."""
+class SomeSpots:
+    """Some spots of a layer; made on the GUI thread, used in the worker."""
 
-    path: Path
     #: The layer's points, and what else is known of it.
     data: NDArray[np.float64]
     attributes: Mapping[str, Any]
     #: The columns in the order of the table, and their units.
     columns: tuple[str, ...]
     units: Units
-    rows: Rows
-    #: Whether no text may be a formula.
-    spreadsheet: bool = False
+    rows: NDArray[np.intp]
 
     def table(self) -> SpotTable:
         """Return the rows as a file holds them, which opens as a layer again."""
@@ -177,17 +190,21 @@ class CsvRun(Work):
 
     Parameters
     ----------
-    job : CsvJob
+    path : Path
+        The file.
+    spots : SomeSpots
         What to write.
+    spreadsheet : bool
+        Whether no text may be a formula.
     parent : QObject
         Qt parent; when it goes, the run is cancelled.
     """
 
-    def __init__(self, job: CsvJob, parent: QObject):
+    def __init__(self, path: Path, spots: SomeSpots, spreadsheet: bool, parent: QObject):
         # Acquired once: by cancel, or by the worker when it gives the file its name.
-        decision = threading.Lock()
-        super().__init__(partial(_write_parts, job, decision), parent)
-        self.job, self._decision = job, decision
+        self._decision = threading.Lock()
+        super().__init__(partial(_write_parts, path, spots, spreadsheet, self._decision), parent)
+        self.path, self.spots, self.spreadsheet = path, spots, spreadsheet
 
     def cancel_in_time(self) -> bool:
         """Cancel the run and leave no file, unless it is too late.
@@ -203,46 +220,19 @@ class CsvRun(Work):
         return in_time
 
 
-def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
+def _write_parts(
+    path: Path, spots: SomeSpots, spreadsheet: bool, decision: threading.Lock
+) -> Steps:
     """Write in parts; the file takes its name when it is complete, unless that was decided against.
 
     If so, or if it fails or is closed before, an earlier file of that name is unchanged.
     """
-    count = len(job.rows)
-    with scratch(job.path) as part:
+    with scratch(path) as part:
         with part.open("wb") as file:
-            for done in csv_parts(file, job.table(), _CHUNK, job.spreadsheet):
-                yield done, count
+            for done in csv_parts(file, spots.table(), _CHUNK, spreadsheet):
+                yield done, len(spots.rows)
         if decision.acquire(blocking=False):
-            publish(part, job.path)
-
-
-def _chunk(columns: Mapping[str, Feature], units: Units, rows: Rows) -> pd.DataFrame:
-    import pandas as pd
-
-    parts: dict[str, Any] = {}
-    for name, column in columns.items():
-        part = Feature(name, column.values[rows], column.words)
-        if not column.is_number:
-            parts[units.title(name)] = pd.Categorical.from_codes(part.values, list(column.words))
-        elif units.factor(name) == 1 and column.whole:
-            parts[units.title(name)] = _whole(part.values)
-        else:
-            # A plain number, so that single precision stays single, with its few digits.
-            parts[units.title(name)] = part.values * float(units.factor(name))
-    return pd.DataFrame(parts)
-
-
-def _whole(values: NDArray[Any]) -> Any:
-    """Return numbers as whole ones, with nothing for NaN, unless one is not whole."""
-    import pandas as pd
-
-    numbers = values.astype(float)
-    finite = np.isfinite(numbers)
-    if not np.array_equal(numbers[finite], np.rint(numbers[finite])):
-        return values
-    whole = np.where(finite, numbers, 0).astype(np.int64)
-    return pd.arrays.IntegerArray(whole, ~finite)
+            publish(part, path)
 
 
 def _report(path: Path, data: Any, attributes: Mapping[str, Any], image: Any) -> str:
@@ -286,14 +276,11 @@ class ExportBar(QStackedWidget):
         tip = "Stop writing; no unfinished file is left."
         self.cancel_button = button("Cancel", tip, self.cancel)
         self.menu = QMenu(self)
-        self.save_shown = QAction("Spots that are shown, as CSV…", self)
-        self.save_all = QAction("All spots, as CSV…", self)
-        self.save_report = QAction("A report of all spots, as HTML…", self)
-        self.menu.addActions([self.save_shown, self.save_all, self.save_report])
+        some, every = (partial(self._ask_where, everything=one) for one in (False, True))
+        add_action(self.menu, "Spots that are shown, as CSV…", some)
+        add_action(self.menu, "All spots, as CSV…", every)
+        add_action(self.menu, "A report of all spots, as HTML…", self._ask_report)
         self._lay_out()
-        self.save_shown.triggered.connect(lambda: self._ask_where(everything=False))
-        self.save_all.triggered.connect(lambda: self._ask_where(everything=True))
-        self.save_report.triggered.connect(self._ask_report)
         self._copying.done.connect(self._on_copied)
         self._copying.failed.connect(lambda error: self.failed.emit(f"Not copied: {error}"))
         self._reporting.done.connect(self.said.emit)
@@ -325,10 +312,8 @@ class ExportBar(QStackedWidget):
             return
         rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
         known = attributes_of(spots.layer)
-        job = CsvJob(
-            path, spots.layer.data, known, tuple(spots.columns), spots.units, rows, spreadsheet
-        )
-        self._run = CsvRun(job, self)
+        job = SomeSpots(spots.layer.data, known, tuple(spots.columns), spots.units, rows)
+        self._run = CsvRun(path, job, spreadsheet, self)
         self._run.progressed.connect(self._on_progress)
         self._run.done.connect(self._on_saved)
         self._run.failed.connect(self._on_failed)
@@ -390,24 +375,24 @@ class ExportBar(QStackedWidget):
         self.progress.setValue(done)
 
     def _on_saved(self) -> None:
-        job = self._end()
-        count = len(job.rows)
-        is_whole = count == len(job.data) and not job.spreadsheet
-        if is_whole and job.path.name.lower().endswith(".spots.csv"):
-            drop_kept(job.attributes["metadata"])
-        self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
+        run = self._end()
+        count = len(run.spots.rows)
+        is_whole = count == len(run.spots.data) and not run.spreadsheet
+        if is_whole and run.path.name.lower().endswith(".spots.csv"):
+            drop_kept(run.spots.attributes["metadata"])
+        self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {run.path}")
         self.finished.emit()
 
     def _on_failed(self, error: Exception) -> None:
-        job = self._end()
-        self.failed.emit(f"{job.path} was not written: {error}. Choose another place.")
+        path = self._end().path
+        self.failed.emit(f"{path} was not written: {error}. Choose another place.")
         self.finished.emit()
 
-    def _end(self) -> CsvJob:
+    def _end(self) -> CsvRun:
         assert self._run is not None
-        job, self._run = self._run.job, None
+        run, self._run = self._run, None
         self.setCurrentIndex(0)
-        return job
+        return run
 
     def _lay_out(self) -> None:
         self.setStyleSheet(_LOW_BUTTONS)

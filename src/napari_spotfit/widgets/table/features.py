@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from ...files.table import steps
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
-from ...models.profiles import ALL_MODELS
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ...results.numbers import Units
 from ...results.spot_fits import SpotFits
-from ...settings.options import settings_from
 from ..layers.images import axis_names, is_number, pixel_size
 from ..layers.points import HISTORY, axes_of, settings_of_layer
 
@@ -82,10 +80,14 @@ class Feature:
 
 def read_columns(layer: Points) -> dict[str, Feature]:
     """Return a layer's features as arrays, in the order of the table."""
-    shape = _shape(layer.metadata.get("settings", {}))
+    settings = settings_of_layer(layer.metadata)
+    shape = () if settings is None else tuple(one.column for one in settings.profile.shape)
     known = {name: describe(str(name), shape) for name in layer.features}
     names = sorted(known, key=lambda name: _rank(known[name], shape))
-    return {str(name): _feature(known[name], layer.features[name]) for name in names}
+    return {
+        str(name): feature_of(str(name), layer.features[name], known[name].meaning)
+        for name in names
+    }
 
 
 def read_units(layer: Points, *, physical: bool) -> Units:
@@ -120,18 +122,6 @@ def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:
     return SpotFits(numbers, index, settings, history=steps(layer.metadata.get(HISTORY)))
 
 
-def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Return the shape parameters of the model that a layer was fitted with; none if unknown."""
-    model = settings.get("model", "")
-    if not isinstance(model, str):
-        profile = settings_from(settings).profile
-    elif model in ALL_MODELS:
-        profile = ALL_MODELS[model]
-    else:
-        return ()
-    return tuple(parameter.column for parameter in profile.shape)
-
-
 def _rank(column: Column, shape: Collection[Column]) -> int:
     """Return a column's rank: position first, then shape, light and stop condition."""
     if column.group == "index":
@@ -141,13 +131,14 @@ def _rank(column: Column, shape: Collection[Column]) -> int:
     return {"photons": 2, STOP: 3}.get(column.name, 4)
 
 
-def _feature(column: Column, values: pd.Series) -> Feature:
+def feature_of(name: str, values: pd.Series, meaning: str = "") -> Feature:
+    """Return a column of a DataFrame; what is not a number is words."""
     import pandas as pd
 
     kind = getattr(values.dtype, "kind", "O")
     if not isinstance(values.dtype, pd.CategoricalDtype) and kind in "fiub":
-        return Feature(column.name, values.to_numpy(), meaning=column.meaning)
+        return Feature(name, values.to_numpy(), meaning=meaning)
     categories = values.astype("category").cat
     words = tuple(str(word) for word in categories.categories)
     # A column of words remains one if all its cells are empty.
-    return Feature(column.name, categories.codes.to_numpy(), words or ("",), column.meaning)
+    return Feature(name, categories.codes.to_numpy(), words or ("",), meaning)

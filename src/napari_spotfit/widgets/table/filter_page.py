@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from qtpy.QtCore import QEvent, QObject, Signal
-from qtpy.QtGui import QAction, QResizeEvent
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
-    QBoxLayout,
     QFileDialog,
     QFrame,
     QHBoxLayout,
@@ -25,7 +24,17 @@ from qtpy.QtWidgets import (
 
 from ...analysis.filters import Filters, read_filters, write_filters
 from ...models.columns import STOP
-from ..parts.layout import Label, Scrolled, ask_to_save, button, explain, fill, scroll_upright
+from ..parts.layout import (
+    Label,
+    Scrolled,
+    TwoParts,
+    add_action,
+    ask_to_save,
+    button,
+    explain,
+    fill,
+    scroll_upright,
+)
 from ..parts.messages import number
 from .histogram import Histogram
 from .legend import Legend
@@ -36,8 +45,6 @@ if TYPE_CHECKING:
 
 _KIND = "Filters of spots (*.json)"
 _NONE = "No filter"
-#: Below this width in pixels, or that which they need, the parts stand one below the other.
-_WIDE = 460
 #: Height of the legend in any case, if it is that high.
 _LEAST = 60
 #: Height of one of the filters in the list, and how many are seen in any case.
@@ -133,14 +140,10 @@ class FilterList(QWidget):
         """List the layers that can have the same filters."""
         self._menu.clear()
         for layer in self._spots.others():
-            # An ampersand would mark a key.
-            action = QAction(layer.name.replace("&", "&&"), self._menu)
-            self._menu.addAction(action)
-            action.triggered.connect(lambda checked=False, layer=layer: self.apply_to(layer))
+            add_action(self._menu, layer.name, partial(self.apply_to, layer))
         if self._menu.isEmpty():
-            nothing = QAction("no other layer of fitted spots", self._menu)
-            nothing.setEnabled(False)
-            self._menu.addAction(nothing)
+            add_action(self._menu, "no other layer of fitted spots", lambda: None)
+            self._menu.actions()[0].setEnabled(False)
 
     def _on_save(self) -> None:
         if chosen := ask_to_save(self, "Save filters", "filters", ".json", _KIND):
@@ -197,22 +200,13 @@ class FilterPage(Page):
         super().__init__(spots)
         self.histogram = Histogram(spots)
         self.legend, self.list = Legend(spots), FilterList(spots)
-        self._words, self._area = QWidget(), QScrollArea()
-        words, inner = self._words, QWidget()
+        words, inner, area = QWidget(), QWidget(), QScrollArea()
         fill(QVBoxLayout(words), (Scrolled(self.legend, _LEAST), 3), (self.list, 1), spacing=4)
-        self._box = fill(
-            QBoxLayout(QBoxLayout.Direction.LeftToRight, inner),
-            (self.histogram, 3),
-            (words, 2),
-            margins=(4, 4, 4, 4),
-        )
-        scroll_upright(self._area, inner)
-        fill(QVBoxLayout(self), self._area)
-        words.installEventFilter(self)
+        TwoParts(inner, (self.histogram,), words, (3, 2))
+        scroll_upright(area, inner)
+        fill(QVBoxLayout(self), area)
         self.list.said.connect(self.said)
         self.list.failed.connect(self.failed)
-        self.table_due.connect(self.show_table)
-        self.rows_due.connect(self.show_rows)
 
     def show_table(self) -> None:
         """Follow another table or other units."""
@@ -224,27 +218,3 @@ class FilterPage(Page):
         self.histogram.show_rows()
         self.legend.show_rows()
         self.list.show_rows()
-
-    def resizeEvent(self, event: QResizeEvent | None) -> None:
-        """Put the parts beside each other where there is room."""
-        super().resizeEvent(event)
-        self._turn()
-
-    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Look again whether there is room when the legend's lines have become longer."""
-        if event is not None and event.type() == QEvent.Type.LayoutRequest:
-            self._turn()
-        return bool(super().eventFilter(watched, event))
-
-    def _turn(self) -> None:
-        direction = QBoxLayout.Direction
-        wide = self.width() >= max(_WIDE, self._width_side_by_side())
-        self._box.setDirection(direction.LeftToRight if wide else direction.TopToBottom)
-
-    def _width_side_by_side(self) -> int:
-        """Return the least width of the parts beside each other, and of a scroll bar."""
-        margins, bar = self._box.contentsMargins(), self._area.verticalScrollBar()
-        items = (self._box.itemAt(place) for place in range(self._box.count()))
-        parts = sum(item.minimumSize().width() for item in items if item is not None)
-        around = margins.left() + margins.right() + self._box.spacing()
-        return parts + around + (0 if bar is None else bar.sizeHint().width())

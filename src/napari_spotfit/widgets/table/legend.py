@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
 
 import numpy as np
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
-from qtpy.QtGui import QAction, QMouseEvent
+from qtpy.QtGui import QMouseEvent
 from qtpy.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -20,28 +19,27 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.filters import FLAGS, GOOD, Filters, flag_bits
-from ...engine.quality.flags import RULES, Flag, reasons_in_words
+from ...engine.flags import RULES, Flag, reasons_in_words
 from ...models.columns import STOP
-from ...models.stopping import StopCondition
+from ...models.estimators import StopCondition
 from ..layers.appearance import STOP_COLORS, good_rows
 from ..layers.points import stop_counts
 from ..parts.color_legend import Cross, Ring
-from ..parts.layout import Label, Scrolled, button, fill
+from ..parts.layout import Label, Scrolled, add_action, button, fill
 from ..parts.messages import number
 from .shown_spots import ShownSpots
 
-#: The conditions in the order in which they are listed: good ones first.
-_STOPS = (
-    StopCondition.MIN_DELTA,
-    StopCondition.MIN_STEP,
-    StopCondition.MAX_ERROR,
-    StopCondition.NO_DECREASE,
-    StopCondition.MAX_ITERATIONS,
-    StopCondition.UNKNOWN,
-    StopCondition.INVALID,
-)
 #: The stop conditions are more specific than NOT_CONVERGED.
 _FLAGS = tuple(flag for flag in RULES if flag is not Flag.NOT_CONVERGED)
+#: The groups of fits, as they are listed, and what these may have.
+_GROUPS = (
+    ("Good", ("MIN_DELTA", "MIN_STEP", "MAX_ERROR"), ()),
+    ("Of these, with a remark", (), [flag for flag in _FLAGS if not RULES[flag].rejects]),
+    (
+        "Doubtful", ("NO_DECREASE", "MAX_ITERATIONS", "UNKNOWN", "INVALID"),
+        [flag for flag in _FLAGS if RULES[flag].rejects],
+    ),
+)  # fmt: skip
 _HOW = (
     "<p>Untick to hide these fits, double-click to show only them; the right button offers more. "
     "Nothing is deleted.</p>"
@@ -77,10 +75,8 @@ class LegendBox(QCheckBox):
     def __init__(self, text: str):
         super().__init__(text)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
-        for words, signal in (("Only this", self.only_asked), ("All but this", self.others_asked)):
-            action = QAction(words, self)
-            action.triggered.connect(lambda checked=False, signal=signal: signal.emit())
-            self.addAction(action)
+        add_action(self, "Only this", self.only_asked.emit)
+        add_action(self, "All but this", self.others_asked.emit)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent | None) -> None:
         """Request these alone; the first click has ticked or unticked the box."""
@@ -132,11 +128,8 @@ class Legend(QWidget):
             reasons = f"<p>{html.escape(reasons_in_words(flag_bits(bits.values)))}.</p>"
         self.good.setEnabled(good is not None)
         self.good.setToolTip(reasons + _GOOD_TIP)
-        self.good.setText(
-            "Good ones"
-            if good is None
-            else f"Good ones ({number(int(np.count_nonzero(good.values > 0)))})"
-        )
+        how_many = "" if good is None else f" ({number(int(np.count_nonzero(good.values > 0)))})"
+        self.good.setText(f"Good ones{how_many}")
         self.all.setEnabled(self._spots.layer is not None)
 
     def show_rows(self) -> None:
@@ -180,15 +173,6 @@ class Legend(QWidget):
             return False
         return bool(np.any(stop.values == stop.words.index(StopCondition.INVALID.name)))
 
-    def _on_toggled(self, name: str, shown: bool) -> None:
-        self._set(self._spots.filters.with_hidden(name, not shown))
-
-    def _on_only(self, name: str) -> None:
-        self._set(self._spots.filters.with_only(name))
-
-    def _on_others(self, name: str) -> None:
-        self._set(self._spots.filters.with_all().with_hidden(name, True))
-
     def _set(self, filters: Filters) -> None:
         self._spots.set_filters(filters.limited_to(self._spots.columns))
         # A click may have changed the box alone.
@@ -202,22 +186,20 @@ class Legend(QWidget):
         grid.setColumnStretch(1, 1)
         buttons = fill(QHBoxLayout(), self.all, (self.good, 1), spacing=4)
         grid.addLayout(buttons, 0, 0, 1, 3)
-        remarks = [flag for flag in _FLAGS if not RULES[flag].rejects]
-        for text, conditions, flags in (
-            ("Good", _STOPS[:3], ()),
-            ("Of these, with a remark", (), remarks),
-            ("Doubtful", _STOPS[3:], [flag for flag in _FLAGS if RULES[flag].rejects]),
-        ):
-            self._add_group(grid, text, conditions, flags)
+        for text, conditions, flags in _GROUPS:
+            self._add_heading(grid, text)
+            for name in conditions:
+                condition, color = StopCondition[name], STOP_COLORS.get(name)
+                words = condition.words if color else f"{condition.words} (not drawn)"
+                meaning = f"{condition.explanation} {condition.advice}"
+                self._add_row(grid, name, words, meaning, Ring(color) if color else QWidget())
+            for flag in flags:
+                rule, symbol = RULES[flag], Cross() if RULES[flag].rejects else QWidget()
+                meaning = f"{rule.sentence} {rule.advice}"
+                self._add_row(grid, str(flag.name), rule.word, meaning, symbol)
 
-    def _add_group(
-        self,
-        grid: QGridLayout,
-        text: str,
-        conditions: Iterable[StopCondition],
-        flags: Iterable[Flag],
-    ) -> None:
-        """Add a heading with the number of its fits, and the rows of what they may have."""
+    def _add_heading(self, grid: QGridLayout, text: str) -> None:
+        """Add a heading with the number of its fits."""
         heading, count = Label(text), Label()
         for label in (heading, count):
             label.setStyleSheet("font-weight: bold; padding-top: 4px")
@@ -227,19 +209,6 @@ class Legend(QWidget):
         row = grid.rowCount()
         grid.addWidget(heading, row, 0, 1, 2)
         grid.addWidget(count, row, 2)
-        for condition in conditions:
-            color = STOP_COLORS.get(condition.name)
-            self._add_row(
-                grid,
-                condition.name,
-                condition.words if color else f"{condition.words} (not drawn)",
-                f"{condition.explanation} {condition.advice}",
-                QWidget() if color is None else Ring(color),
-            )
-        for flag in flags:
-            rule = RULES[flag]
-            symbol = Cross() if rule.rejects else QWidget()
-            self._add_row(grid, str(flag.name), rule.word, f"{rule.sentence} {rule.advice}", symbol)
 
     def _add_row(
         self, grid: QGridLayout, name: str, words: str, meaning: str, symbol: QWidget
@@ -251,9 +220,10 @@ class Legend(QWidget):
         box.setToolTip(tip + _HOW)
         symbol.setToolTip(tip)
         box.setChecked(True)
-        box.toggled.connect(lambda shown: self._on_toggled(name, shown))
-        box.only_asked.connect(lambda: self._on_only(name))
-        box.others_asked.connect(lambda: self._on_others(name))
+        of = self._spots
+        box.toggled.connect(lambda shown: self._set(of.filters.with_hidden(name, not shown)))
+        box.only_asked.connect(lambda: self._set(of.filters.with_only(name)))
+        box.others_asked.connect(lambda: self._set(of.filters.with_all().with_hidden(name, True)))
         self.boxes[name], self.counts[name] = box, count
         self._rows[name] = symbol, box, count
         row = grid.rowCount()

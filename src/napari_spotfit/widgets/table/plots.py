@@ -146,8 +146,6 @@ class ScatterPage(Page):
         self._lay_out()
         self.across.chosen.connect(self.show_rows)
         self.up.chosen.connect(self.show_rows)
-        self.table_due.connect(self.show_table)
-        self.rows_due.connect(self.show_rows)
         spots.selected.connect(self._mark)
         self.plot.getViewBox().sigRangeChanged.connect(self.lasso.cover)
         self.lasso.drawn.connect(self._on_lasso)
@@ -185,21 +183,17 @@ class ScatterPage(Page):
 
     def _collect(self) -> None:
         """Take the two features of the spots that are shown, as far as they are numbers."""
-        columns = self.across.column, self.up.column
+        columns = [one.column for one in (self.across, self.up) if one.column is not None]
         self._rows, self._places = np.zeros(0, np.intp), np.zeros((0, 2))
         self._beyond, filters = np.zeros((0, 2)), self._spots.filters
         gate = filters.gate(self.across.name, self.up.name)
         self.lasso.put(() if gate is None else np.array(gate.corners) * self._factors())
-        if columns[0] is not None and columns[1] is not None:
+        if len(columns) == 2:
             shown = self._spots.shown
             if gate is not None:
                 shown = shown | self._spots.passing(filters.without(Filters(gates=[gate])))
             rows = np.flatnonzero(shown)
-            places = np.empty((len(rows), 2))
-            for axis, column in enumerate(columns):
-                assert column is not None
-                places[:, axis] = column.values[rows]
-            places *= self._factors()
+            places = np.column_stack([one.values[rows] for one in columns]) * self._factors()
             finite, inside = np.isfinite(places).all(axis=1), self._spots.shown[rows]
             self._rows, self._places = rows[finite & inside], places[finite & inside]
             self._beyond = places[finite & ~inside]
@@ -279,7 +273,6 @@ class SubpixelPage(Page):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
         self.fill(self.legend, (self.plot, 1), self.words, spacing=2)
-        self.rows_due.connect(self.show_rows)
 
     def show_rows(self) -> None:
         """Draw the spots that are shown."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.selection import select
 from ..parts.boxes import Choice
+from ..parts.docking import Follower
 from ..parts.layout import LayoutPart, fill
 from ..parts.work import delayed
 from .features import Feature, read_columns, read_units
@@ -57,7 +57,7 @@ class ShownSpots(QObject):
 
     def __init__(self, viewer: Viewer, parent: QObject):
         super().__init__(parent)
-        self._viewer = viewer
+        self.viewer, self.history = viewer, history_of(viewer)
         self.layer: Points | None = None
         self.columns: dict[str, Feature] = {}
         self.units = Units()
@@ -66,15 +66,16 @@ class ShownSpots(QObject):
         self._physical = self._applying = False
         self._apply_soon = delayed(self._apply, 0, self)
         self._read_soon = delayed(lambda: self._read(apply=True), 0, self)
+        slots = self._on_table, self._on_drawn, self._on_selected, self._on_ndisplay
+        self._followers = [Follower(slot) for slot in slots]
 
     def show_layer(self, layer: Points | None) -> None:
         """Follow a layer, or none."""
         self.read_now()
         if layer is self.layer:
             return
-        self._follow(False)
         self.layer = layer
-        self._follow(True)
+        self._follow(layer)
         # A fit while no filter followed the layer has shown all spots, the filtered ones too.
         self._read(apply=layer is not None and bool(np.all(layer.shown)))
 
@@ -83,19 +84,19 @@ class ShownSpots(QObject):
         if self.layer is not None and filters != self.filters:
             if not self._apply_soon.isActive():
                 what, merge = self.filters.difference(filters)
-                history_of(self._viewer).record_view(self.layer, what, merge=merge)
+                self.history.record_view(self.layer, what, merge=merge)
             self.filters = filters
             self._apply_soon.start()
-            self._keep(self.layer)
+            self.layer.metadata = {**self.layer.metadata, "filters": filters.to_dict()}
 
     def apply_to(self, layer: Points, filters: Filters) -> None:
         """Show the spots of any layer that pass filters, whose features it has, and keep them."""
         layer.metadata = {**layer.metadata, "filters": filters.to_dict()}
-        show_only(layer, filters.mask(layer.features), self._viewer.dims.ndisplay)
+        show_only(layer, filters.mask(layer.features), self.viewer.dims.ndisplay)
 
     def others(self) -> list[Points]:
         """Return the viewer's other layers of fitted spots, the topmost first."""
-        layers = reversed(self._viewer.layers)
+        layers = reversed(self.viewer.layers)
         return [layer for layer in layers if is_result(layer) and layer is not self.layer]
 
     def give_filters(self, layer: Points) -> Filters:
@@ -106,9 +107,8 @@ class ShownSpots(QObject):
         Filters
             Those that are left out, as the layer has no such feature.
         """
-        features = layer.features
-        known = self.filters.limited_to([*number_names(features), STOP])
-        history_of(self._viewer).record_view(layer, "the filters")
+        known = self.filters.limited_to([*number_names(layer.features), STOP])
+        self.history.record_view(layer, "the filters")
         self.apply_to(layer, known)
         return self.filters.without(known)
 
@@ -152,19 +152,16 @@ class ShownSpots(QObject):
         elif self._apply_soon.isActive():
             self._apply()
 
-    def _follow(self, follow: bool) -> None:
-        if self.layer is None:
-            return
-        events = self.layer.events
-        ties: list[tuple[Any, Callable[..., None]]] = [
-            (event, self._on_table) for event in (events.features, events.data)
-        ]
-        ties += [(event, self._on_table) for event in (events.scale, events.units)]
-        ties += [(event, self._on_drawn) for event in (events.set_data, events.metadata)]
-        ties += [(self.layer.selected_data.events.items_changed, self._on_selected)]
-        ties += [(self._viewer.dims.events.ndisplay, self._on_ndisplay)]
-        for event, slot in ties:
-            event.connect(slot) if follow else event.disconnect(slot)
+    def _follow(self, layer: Points | None) -> None:
+        for follower in self._followers:
+            follower.follow()
+        if layer is not None:
+            table, drawn, selected, turned = self._followers
+            events = layer.events
+            table.follow(events.features, events.data, events.scale, events.units)
+            drawn.follow(events.set_data, events.metadata)
+            selected.follow(layer.selected_data.events.items_changed)
+            turned.follow(self.viewer.dims.events.ndisplay)
 
     def _on_ndisplay(self, event: Any) -> None:
         if self.filters:
@@ -172,9 +169,6 @@ class ShownSpots(QObject):
 
     def _on_table(self, event: Any = None) -> None:
         # A refit changes points, table and colours one after the other: look afterwards.
-        self._read_when_free()
-
-    def _read_when_free(self) -> None:
         if not self._read_soon.isActive():
             self._read_soon.start(0)
 
@@ -217,16 +211,13 @@ class ShownSpots(QObject):
         finally:
             self._applying = False
 
-    def _keep(self, layer: Points) -> None:
-        layer.metadata = {**layer.metadata, "filters": self.filters.to_dict()}
-
     def _on_drawn(self, event: Any = None) -> None:
         """Update after other code has shown other spots, or set other filters."""
         waiting = self._apply_soon.isActive() or self._read_soon.isActive()
         if self._applying or waiting or self.layer is None:
             return
         if len(self.layer.shown) != len(self.shown):
-            self._read_when_free()
+            self._on_table()
             return
         kept = self.layer.metadata.get("filters", self.filters.to_dict())
         others = kept != self.filters.to_dict()
@@ -242,7 +233,7 @@ class ShownSpots(QObject):
 
 
 class Page(QWidget):
-    """Signals when it must be drawn: when its spots change, or later, when it comes on top.
+    """Is drawn when its spots change, or later, when it comes on top.
 
     Parameters
     ----------
@@ -252,14 +243,10 @@ class Page(QWidget):
 
     #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
-    #: There is another table, or other units; ``rows_due`` comes next.
-    table_due = Signal()
-    #: Other spots are shown.
-    rows_due = Signal()
 
     def __init__(self, spots: ShownSpots):
         super().__init__()
-        self._spots = spots
+        self._spots, self._viewer, self._history = spots, spots.viewer, spots.history
         self._on_top = False
         self._new_table = self._new_rows = True
         spots.replaced.connect(self._on_replaced)
@@ -268,6 +255,12 @@ class Page(QWidget):
     def fill(self, *parts: LayoutPart, spacing: int = 4) -> None:
         """Put parts one below the other, with a margin around all."""
         fill(QVBoxLayout(self), *parts, margins=(6, 6, 6, 6), spacing=spacing)
+
+    def show_table(self) -> None:
+        """Follow another table, or other units; :meth:`show_rows` comes next."""
+
+    def show_rows(self) -> None:
+        """Follow other spots that are shown, or other filters."""
 
     def bind(self) -> None:
         """Follow the viewer."""
@@ -292,8 +285,8 @@ class Page(QWidget):
         if self._on_top and (self._new_table or self._new_rows):
             table, self._new_table, self._new_rows = self._new_table, False, False
             if table:
-                self.table_due.emit()
-            self.rows_due.emit()
+                self.show_table()
+            self.show_rows()
 
 
 class FeatureChoice(Choice):

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtGui import QResizeEvent
-from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QHeaderView, QTableWidgetItem, QVBoxLayout
+from qtpy.QtWidgets import QHBoxLayout, QHeaderView, QTableWidgetItem
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
 from ...results.numbers import Units, decimals_for, number_text
 from ..parts.boxes import Choice
-from ..parts.layout import TextTable, explain, fill, sentence
+from ..parts.layout import TextTable, TwoParts, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from ...results.spot_fits import SpotFits
 
-#: Below this height the plot stands beside the table, from this width on.
-_TALL, _WIDE = 260, 560
 _ERROR, _STDERR = "error", "_stderr"
 _COLUMNS = "median", "spread", _ERROR, "low", "high"
 #: The columns of the table and what they mean.
@@ -82,9 +79,7 @@ class SummaryPage(Page):
         self.work = Latest(self, self._on_done, self._show_nothing)
         self._numbers: _Numbers | None = None
         self._wanted = _COUNT
-        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._lay_out()
-        self.rows_due.connect(self.show_rows)
         self.over.activated.connect(self._on_over)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
@@ -92,13 +87,6 @@ class SummaryPage(Page):
     def unbind(self) -> None:
         """Stop working."""
         self.work.drop()
-
-    def resizeEvent(self, event: QResizeEvent | None) -> None:
-        """Put the plot beside the table where both would be low."""
-        super().resizeEvent(event)
-        low = self.height() < _TALL and self.width() >= _WIDE
-        across, down = QBoxLayout.Direction.LeftToRight, QBoxLayout.Direction.TopToBottom
-        self._body.setDirection(across if low else down)
 
     def show_rows(self) -> None:
         """Work out the numbers of the spots that are shown."""
@@ -130,7 +118,8 @@ class SummaryPage(Page):
         self._draw()
 
     def _fill(self, summary: pd.DataFrame, units: Units) -> None:
-        rows = _rows(summary)
+        # Each quantity with its standard error in the same row.
+        rows = list(dict.fromkeys(str(name).removesuffix(_STDERR) for name in summary.index))
         self.table.setRowCount(len(rows))
         for row, name in enumerate(rows):
             heading = QTableWidgetItem(units.title(name))
@@ -156,7 +145,6 @@ class SummaryPage(Page):
         self.export.offer(frames is not None)
         self.plot.setVisible(several)
         self.over.setVisible(several)
-        self._body.setStretch(1, 2 if several else 0)
         if frames is None or not several:
             return
         name = self.over.currentData()
@@ -199,9 +187,7 @@ class SummaryPage(Page):
         explain(self.table, "Medians and spreads", _TABLE_TIP)
         self.table.setMinimumHeight(60)
         row = fill(QHBoxLayout(), (self.over, 1), 0, self.export)
-        self.fill(self.words, (self._body, 1))
-        drawn = fill(QVBoxLayout(), row, (self.plot, 1), spacing=4)
-        fill(self._body, (self.table, 3), (drawn, 2), spacing=4)
+        TwoParts(self, (self.words, (self.table, 1), row), self.plot, (3, 2))
 
 
 def _numbers(
@@ -212,12 +198,6 @@ def _numbers(
     placed = np.isfinite(fits.points()).all(axis=1)
     chosen = fits[shown & placed]
     return _Numbers(summarize(chosen, names), per_frame(chosen, shape, frames, names))
-
-
-def _rows(summary: pd.DataFrame) -> list[str]:
-    """Return the quantities of a summary, each with its standard error in the same row."""
-    names = [str(name).removesuffix(_STDERR) for name in summary.index]
-    return list(dict.fromkeys(names))
 
 
 def _texts(summary: pd.DataFrame, name: str, factor: float) -> list[str]:
@@ -240,14 +220,8 @@ def _frames(layer: Points, axes: int) -> tuple[Sequence[int] | None, Any]:
         return None, None
     if frames is None or len(frames) != axes:
         return shape, None
-    return shape, tuple(_selection(along) for along in frames)
-
-
-def _selection(along: Any) -> Any:
-    """Return what chooses along an axis, from a plain value that stands for it."""
-    if along is None:
-        return slice(None)
-    return slice(*along) if isinstance(along, (list, tuple)) else along
+    plain = ((None,) if along is None else along for along in frames)
+    return shape, tuple(slice(*one) if isinstance(one, (list, tuple)) else one for one in plain)
 
 
 def _in_words(frames: pd.DataFrame, units: Units) -> str:

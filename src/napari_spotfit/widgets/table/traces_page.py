@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Points
 
 _HINT = (
@@ -61,29 +60,23 @@ class TracesPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
     spots : ShownSpots
         The spots.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots):
+    def __init__(self, spots: ShownSpots):
         super().__init__(spots)
-        self._viewer = viewer
         self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
         self.measure_button = button("Measure", _MEASURE_TIP, self.measure)
         self.hint = StatusLine()
         self.plot = Plot("frame", "", "Light over the frames", _PLOT_TIP, _LEAST)
         self.export = TableExport(self._named, "the light of every place and frame")
-        self.work = Latest(self)
+        self.work = Latest(self, self._on_done, self._fail)
         self._table: pd.DataFrame | None = None
         self._lay_out()
         self.over.activated.connect(self._draw)
         self.export.said.connect(self.said)
         self.export.failed.connect(self.failed)
-        self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(in_words(error), failed=True))
-        self.table_due.connect(self._on_table)
         self._show_nothing(_HINT)
 
     def unbind(self) -> None:
@@ -101,7 +94,7 @@ class TracesPage(Page):
         try:
             job = self._job(layer, rows)
         except ValueError as error:
-            self._show_nothing(str(error), failed=True)
+            self._fail(error)
             return
         self.hint.say(f"Measuring {number(len(rows))} places…")
         self.measure_button.setEnabled(False)
@@ -125,7 +118,8 @@ class TracesPage(Page):
             maps_of(layer, image, self._viewer.layers),
         )  # fmt: skip
 
-    def _on_table(self) -> None:
+    def show_table(self) -> None:
+        """Forget what was measured: the spots are others."""
         self.work.drop()
         self._show_nothing(_HINT)
 
@@ -166,6 +160,9 @@ class TracesPage(Page):
                 pen=pg.mkPen(color, width=1.5), symbol="o" if len(rows) < 2 else None,
             )  # fmt: skip
         self.plot.autoRange()
+
+    def _fail(self, error: Exception) -> None:
+        self._show_nothing(in_words(error), failed=True)
 
     def _show_nothing(self, why: str, *, failed: bool = False) -> None:
         self._table = None

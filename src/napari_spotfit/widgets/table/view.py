@@ -20,7 +20,7 @@ from qtpy.QtCore import (
     Qt,
     Signal,
 )
-from qtpy.QtGui import QAction, QColor, QKeyEvent, QKeySequence
+from qtpy.QtGui import QColor, QKeyEvent, QKeySequence
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -34,14 +34,15 @@ from ...models.columns import STOP
 from ...results.numbers import MISSING, Units, decimals_for, number_text
 from ..layers.appearance import STOP_COLORS
 from ..layers.selection import go_to
-from ..parts.layout import explain, show_whole_rows
+from ..parts.layout import add_action, explain, show_whole_rows
 from ..parts.messages import number
-from .features import Feature
+from .features import Feature, feature_of
 from .shown_spots import MOST_SELECTED, ShownSpots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pandas as pd
     from napari import Viewer
     from qtpy.QtWidgets import QStyleOptionViewItem
 
@@ -218,6 +219,11 @@ class NumbersTable(QTableView):
         self.numbers.show_table(columns, units or Units(), np.ones(count, bool))
         self.resizeColumnsToContents()
 
+    def show_frame(self, table: pd.DataFrame, units: Units | None = None) -> None:
+        """Show a table."""
+        columns = {str(name): feature_of(str(name), values) for name, values in table.items()}
+        self.show_numbers(columns, units)
+
 
 def _decimals(column: Feature, factor: float) -> int:
     """Return how many decimal places a column's numbers deserve."""
@@ -260,10 +266,10 @@ class SpotsTable(QTableView):
         self._heading = cast(QHeaderView, self.horizontalHeader())
         self._set_up()
         self._picked.selectionChanged.connect(self._on_selected)
-        self._heading.sortIndicatorChanged.connect(self._on_sorted)
         self._offer_actions()
+        self.spots_model.modelReset.connect(self._follow_selection)
         spots.replaced.connect(self._on_replaced)
-        spots.changed.connect(self._on_changed)
+        spots.changed.connect(lambda: self.spots_model.show_rows(spots.shown))
         spots.selected.connect(self._follow_selection)
         self.doubleClicked.connect(self._inspect)
 
@@ -304,20 +310,8 @@ class SpotsTable(QTableView):
             self._titles = titles
             self._fit_columns()
         if model.sorted_column() < 0:
-            self._mark_unsorted()
-        self._follow_selection()
-
-    def _on_changed(self) -> None:
-        self.spots_model.show_rows(self._spots.shown)
-        self._follow_selection()
-
-    def _on_sorted(self, column: int, order: Qt.SortOrder) -> None:
-        self.spots_model.sort(column, order)
-        self._follow_selection()
-
-    def _mark_unsorted(self) -> None:
-        with QSignalBlocker(self._heading):
-            self._heading.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+            with QSignalBlocker(self._heading):
+                self._heading.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
 
     def _follow_selection(self) -> None:
         """Select the rows of the spots that are selected in the viewer."""
@@ -369,8 +363,7 @@ class SpotsTable(QTableView):
             go_to(self._viewer, self._spots.layer, row)
 
     def _inspect(self, index: QModelIndex) -> None:
-        row = self._row(index)
-        if row is not None:
+        if (row := self._row(index)) is not None:
             self.inspect_asked.emit(row)
 
     def _row(self, index: QModelIndex) -> int | None:
@@ -393,14 +386,9 @@ class SpotsTable(QTableView):
 
     def _offer_actions(self) -> None:
         """Offer in the context menu what the keys do."""
-        for text, slot in (
-            ("Inspect", self.inspect),
-            ("Centre in the viewer", self._centre),
-            ("Copy", self.copy_asked.emit),
-        ):
-            action = QAction(text, self)
-            action.triggered.connect(lambda checked=False, slot=slot: slot())
-            self.addAction(action)
+        add_action(self, "Inspect", self.inspect)
+        add_action(self, "Centre in the viewer", self._centre)
+        add_action(self, "Copy", self.copy_asked.emit)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
 
     def _set_up(self) -> None:
@@ -414,12 +402,11 @@ class SpotsTable(QTableView):
         rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStyleSheet(_APART)
         header.setResizeContentsPrecision(_LOOKED_AT)
-        header.setSectionsClickable(True)
-        header.setSortIndicatorShown(True)
         header.setHighlightSections(False)
         if hasattr(header, "setSortIndicatorClearable"):  # Qt 6.1
             header.setSortIndicatorClearable(True)
-        self._mark_unsorted()
+        self.setSortingEnabled(True)
+        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
 
 
 class _Selected(QStyledItemDelegate):

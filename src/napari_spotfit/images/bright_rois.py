@@ -1,0 +1,57 @@
+"""Keep the ROIs of the brightest spots of a run, to look at them again at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: How many ROIs are kept.
+MOST = 200
+
+
+class BrightRois:
+    """The brightest of all ROIs that were offered, the brightest first.
+
+    Threads: any number may offer ROIs.
+
+    Examples
+    --------
+    >>> bright = BrightRois()
+    >>> frame = np.arange(100.0).reshape(10, 10)
+    >>> bright.offer(np.array([5.0, np.nan, 8.0]), lambda i: frame[i : i + 2, :2])
+    >>> bright.rois[:, 0, 0]
+    array([20.,  0.])
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._light = np.empty(0)
+        self._rois: list[NDArray[Any]] = []
+
+    @property
+    def rois(self) -> NDArray[Any]:
+        """The ROIs, shape (n, rows, columns)."""
+        return np.stack(self._rois) if self._rois else np.empty((0, 1, 1))
+
+    def offer(self, light: NDArray[np.float64], roi: Callable[[int], NDArray[Any]]) -> None:
+        """Keep the ROIs that are among the brightest until now.
+
+        Parameters
+        ----------
+        light : ndarray, shape (n,)
+            How bright each is; those of NaN are left out.
+        roi : callable
+            Called with the number of a ROI, returns its pixels.
+        """
+        with self._lock:
+            least = self._light[-1] if len(self._light) == MOST else -np.inf
+            rows = np.flatnonzero(light > least)
+            rows = rows[np.argsort(-light[rows], kind="stable")[:MOST]]
+            known = np.concatenate([self._light, light[rows]])
+            rois = self._rois + [roi(row).copy() for row in rows.tolist()]
+            best = np.argsort(-known, kind="stable")[:MOST]
+            self._light, self._rois = known[best], [rois[i] for i in best]
