@@ -20,7 +20,7 @@ struct BandedMatrix {
         over_two_ranges(first, row_end, first > inner() ? first : inner(), size, own, apart, each);
     }
     // Its factor U of U'U, in place, with the inverse of each number on the diagonal; false if it is not positive.
-    bool factor() const { return axes_of(block - 1) == 2 ? factor_of<3>() : factor_of<4>(); }
+    bool factor() const { return axes_of(block - 1) + is_measured_psf(false) == 2 ? factor_of<3>() : factor_of<4>(); }
     // Solves U'U v = v.
     SPOTFIT_NOT_INLINE void solve(double* v) const {
         forward(v, 0);

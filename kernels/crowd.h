@@ -29,9 +29,11 @@ class Crowd : CrowdCount {
             double place[ALL_AXES];
             ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = place_of(i)[axis] - double(corner[axis]);
+            if (has_psf()) place[Z] = f.heights[i];
             add(place, larger(f.light[i], dimmest), i);
         }
         move_all(ROUGH_STEPS, ROUGH);
+        if (has_psf() && find_heights()) move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
         return count;
@@ -41,7 +43,7 @@ class Crowd : CrowdCount {
         const Left left_here = left_over(&pixels);
         share(count, [&](int i) {
             const Spot& s = spots[i];
-            const double z_error = axes() > Z ? s.errors[Z] : 0;
+            const double z_error = places() > Z ? s.errors[Z] : 0;
             found[i] = {s.at[Z] + double(corner[Z]),
                         s.at[Y] + double(corner[Y]),
                         s.at[X] + double(corner[X]),
@@ -50,7 +52,7 @@ class Crowd : CrowdCount {
                         z_error,
                         s.errors[Y],
                         s.errors[X],
-                        s.errors[axes()],
+                        s.errors[places()],
                         level_errors[cell_of(s)],
                         s.wider,
                         s.wider_error,

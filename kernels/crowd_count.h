@@ -1,14 +1,12 @@
 // How many spots a crowd is of: what its residual shows is added, and what the data do not need is dropped.
 #pragma once
-#include "crowd_moves.h"
+#include "crowd_heights.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
-class CrowdCount : protected CrowdMoves {
+class CrowdCount : protected CrowdHeights {
   protected:
-    CrowdCount(const JointFits& fits, long long which, void* work) : CrowdMoves(fits, which, work) {
-        near = memory.take<int>(TOGETHER), places_before = memory.take<Place>(TOGETHER);
-    }
+    using CrowdHeights::CrowdHeights;
 
     SPOTFIT_NOT_INLINE void count_spots() {
         bool is_new = true;
@@ -16,6 +14,7 @@ class CrowdCount : protected CrowdMoves {
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
+            if (is_new && has_psf() && find_heights()) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
             ROLLED
             for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
@@ -29,6 +28,7 @@ class CrowdCount : protected CrowdMoves {
     // Moves spots until they rest; those that are then of no use are dropped.
     SPOTFIT_NOT_INLINE void settle() {
         share(count, [&](int i) { spots[i].stirred = sweep + 1; });
+        set(settles, true);
         ROLLED
         for (int n = 1; n <= DROPS; ++n) {
             move_all(f.max_iterations, FINE, LAST_SWEEPS);
@@ -54,29 +54,28 @@ class CrowdCount : protected CrowdMoves {
     static constexpr double QUADRUPOLE = 11;
     // Spots whose score is above the least by so much are added before others, whose score they may change.
     static constexpr double CLEAR = 2;
-    // How often spots are added, and dropped in between, at most, and steps of those around one that is dropped: bounds
-    // of time.
-    static constexpr int ROUNDS = 4, DROPS = 3, STEPS_WITHOUT = 20;
+    // How often spots are added, and dropped in between, at most: bounds of time.
+    static constexpr int ROUNDS = 4, DROPS = 3;
 
     // In widths of a spot, how near to another one it may be without a maximum of its own: those have been judged by
     // their shape, as texture must be that makes the residual scatter more times than the second.
     static constexpr double HIDES = 3, EVEN = 1.4;
+    // Which share of its light a measured PSF may have elsewhere: beyond 12 pixels, astigmatic ones had 1 to 2.7 %.
+    // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
+    static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
     // Half of noise's scores are within this number of deviations; and the parts of one in which scores are counted.
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
     int errors_found = -1;  // the sweep before
-    // The spots that move where one is tried to be dropped, and where they were.
-    struct Place { double at[ALL_AXES], light; };
-    int* near;
-    Place* places_before;
     int splits = 0;
+    bool settles = false;  // spots are added no more
     // How many times more than noise alone the residual's scores scatter, at least 1: what is hidden in a rough
     // background must stand out of that.
     double roughness = 1;
 
     double least_evidence(const Spot& s) const {
         if (s.candidate >= 0) return square_of(f.least_score) / 2;
-        return may_hide(s.at, &s) ? square_of(f.least_score * roughness) / 2 : double(INFINITE);
+        return may_hide(s.at, s.light, &s) ? square_of(f.least_score * roughness) / 2 : double(INFINITE);
     }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
@@ -94,15 +93,15 @@ class CrowdCount : protected CrowdMoves {
             for (int a = 0; a < moving; ++a) {
                 Spot& s = spots[together[a]];
                 ROLLED
-                for (int k = of_all ? 0 : axes(); k <= axes(); ++k) set(s.errors[k], error(parameters() * a + k));
+                for (int k = of_all ? 0 : places(); k <= places(); ++k) set(s.errors[k], error(parameters() * a + k));
                 alone([&] {
                     s.is_dropped = s.is_tested = false;
-                    s.evidence = square_of(s.light / s.errors[axes()]) / 2;
+                    s.evidence = square_of(s.light / s.errors[places()]) / 2;
                 });
             }
             if (of_all) set(level_errors[cell], error(parameters() * moving));
             if (of_all && is_known) find_width(cell);
-            if (of_all && is_known && f.counts_spots) find_ridge(cell);
+            if (of_all && is_known && f.counts_spots && !has_psf()) find_ridge(cell);
         });
     }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.
@@ -130,16 +129,16 @@ class CrowdCount : protected CrowdMoves {
         find_base(cell);
         const double with = evaluate(cell);
         const Levels ground = levels_of(cell);
-        share(moving, [&](int k) {
-            const Spot& s = spots[together[k]];
-            places_before[k] = {{s.at[X], s.at[Y], s.at[Z]}, s.light};
-        });
+        keep_places();
         set(moving, others);
         if (heir >= 0 && nearest < square_of(HEIR * f.sigma[X])) {
             alone([&] { take_over(spots[heir], own); });
             shape(spots[heir]);
         }
-        const double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
+        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
+        if (has_psf() && heir >= 0 && !(evidence < least_evidence(own)))
+            evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);
+        set(own.is_sure, true);
         const bool is_kept = !(evidence < least_evidence(own));
         alone([&] {
             own.evidence = evidence;
@@ -157,17 +156,36 @@ class CrowdCount : protected CrowdMoves {
             return false;
         }
         set(moving, others + 1);
-        share(moving, [&](int k) {
-            Spot& s = spots[together[k]];
-            ROLLED
-            for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = places_before[k].at[axis];
-            s.light = places_before[k].light;
-        });
+        put_places();
         shape_moving();
         restore(cell, ground);
         evaluate(cell);
         keep_mean();
         return true;
+    }
+    // The deviance / 2 without a spot, of which another one has the light, at another height: of two spots, one may be
+    // what is wrong with the z of the other one. Ends at the first height at which the spot is not needed.
+    SPOTFIT_NOT_INLINE double least_deviance(int cell, const Spot& own, Spot& heir, double with, const Levels& ground) {
+        const auto begin = [&](const Height* height) {
+            put_places();
+            alone([&] {
+                take_over(heir, own);
+                if (height) heir.at[Z] = height->z, heir.light = height->light;
+            });
+            shape_moving();
+            restore(cell, ground);
+            evaluate(cell);
+        };
+        begin(nullptr);
+        Height tried[TRIES];
+        const int some = best_heights(heir.at, &heir, tried);
+        double least = INFINITE;
+        ROLLED
+        for (int k = 0; k < some && !(least - with < least_evidence(own)); ++k) {
+            begin(&tried[k]);
+            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10).deviance);
+        }
+        return least;
     }
     // Gives a spot the light of another one, and a place between both.
     SPOTFIT_NOT_INLINE void take_over(Spot& a, const Spot& b) {
@@ -185,7 +203,11 @@ class CrowdCount : protected CrowdMoves {
             double least = SURE;
             ROLLED
             for (int i = 0; i < count; ++i) {
-                const double own = spots[i].evidence / least_evidence(spots[i]);
+                double own = spots[i].evidence / least_evidence(spots[i]);
+                // What is wrong with the z of another spot may be as bright as any.
+                if (has_psf() && settles && own >= SURE && !spots[i].is_sure &&
+                    is_near_spot(spots[i].at, APART, &spots[i]))
+                    own = SURE * (1 - 1 / own);
                 if (!spots[i].is_tested && own < least) weakest = i, least = own;
             }
             if (weakest < 0 || is_stopped()) break;
@@ -251,8 +273,22 @@ class CrowdCount : protected CrowdMoves {
             store_pixels(weight + k, w), store_pixels(pull + k, w * (load_pixels(data + k) - expected));
         });
     }
-    // How far a spot at each pixel would stand out of the noise, from its light times what `other` has, into `base`.
+    // How far a spot at each pixel would stand out of the noise, into `base`.
     SPOTFIT_NOT_INLINE void find_scores() {
+        float* kernels[ALL_AXES];
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis) {
+            kernels[axis] = spare_lines + 2 * axis * line;
+            share_lines(1, [&](int) {
+                profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
+                             kernels[axis], kernels[axis] + line);
+            });
+        }
+        convolve(kernels, pull, trial);
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis)
+            share(2 * f.reach[axis] + 1, [&](int k) { kernels[axis][k] *= kernels[axis][k]; });
+        convolve(kernels, weight, other);
         over_lines([&](int z, int y) {
             ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
@@ -261,6 +297,41 @@ class CrowdCount : protected CrowdMoves {
                 const Pixels score = light / square_root(select(counts_here, error, Pixels(1.0f)));
                 store_pixels(at(base, z, y) + x, select(counts_here, score, Pixels(-INFINITE)));
             }
+        });
+    }
+    // The same by a measured PSF, at the height at which it is farthest.
+    SPOTFIT_NOT_INLINE void find_scores_of_psf() {
+        over_area([&](long long k) SPOTFIT_INLINE_LAMBDA { store_pixels(base + k, Pixels(-INFINITE)); });
+        const int right = core(X), below = core(Y);
+        double place[] = {double(f.reach[X]), double(f.reach[Y]), 0};
+        const Footprint p = spare_shape(place);
+        over_heights([&](double z) {
+            place[Z] = z;
+            fill_psf<false>(p, place);
+            over_lines([&](int, int y) {
+                const int begin_of_psf = y < below ? -y : -below, end_of_psf = y + below < rows ? below + 1 : rows - y;
+                ROLLED
+                for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
+                    Pixels pulled = 0.0f, squared = 0.0f;
+                    ROLLED
+                    for (int v = begin_of_psf; v < end_of_psf; ++v) {
+                        const float* const own = p.value[X] + (v + f.reach[Y]) * p.pitch + f.reach[X] - right;
+                        const float *const pulls = at(pull, 0, y + v) + x - right, *const weights =
+                                                                                       at(weight, 0, y + v) + x - right;
+                        ROLLED
+                        for (int u = 0; u <= 2 * right; ++u) {
+                            const Pixels light = own[u];
+                            pulled = multiply_add(light, load_pixels(pulls + u), pulled);
+                            squared = multiply_add(light * light, load_pixels(weights + u), squared);
+                        }
+                    }
+                    const auto is_there =
+                        select(squared > 0.0f, load_pixels(at(counts, 0, y) + x), Pixels(0.0f)) > 0.0f;
+                    const Pixels score = pulled / square_root(select(is_there, squared, Pixels(1.0f)));
+                    const Pixels best = load_pixels(at(base, 0, y) + x);
+                    store_pixels(at(base, 0, y) + x, select(is_there & (score > best), score, best));
+                }
+            });
         });
     }
     // By the median of those below 0: hidden spots make others higher.
@@ -300,29 +371,27 @@ class CrowdCount : protected CrowdMoves {
             if (&spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
         return false;
     }
-    // In a rough background, what is not near to another spot would have a maximum of its own.
-    bool may_hide(const double* place, const Spot* own = nullptr) const {
-        return roughness < EVEN || is_near_spot(place, HIDES, own);
+    // In a rough background, what is not near to another spot would have a maximum of its own. A measured PSF is not
+    // known all over: a small share of its light, more where z is at an end, may look like spots. While spots are
+    // added, z may be at an end because of what is hidden.
+    bool may_hide(const double* place, double light, const Spot* own = nullptr) const {
+        if (!has_psf()) return roughness < EVEN || is_near_spot(place, HIDES, own);
+        const double far = square_of(double(f.reach[X] + core(X)));
+        ROLLED
+        for (int i = 0; i < count; ++i) {
+            const Spot& s = spots[i];
+            if (&s == own || square_between(s.at, place) > far) continue;
+            const bool is_at_end = s.at[Z] <= lowest_z() || s.at[Z] >= highest_z();
+            if (light < (settles && is_at_end ? END_ERROR : PSF_ERROR) * s.light) return false;
+        }
+        return true;
     }
 
     // Adds spots where the residual stands out of the noise as one does.
     SPOTFIT_NOT_INLINE bool add_hidden() {
         find_residual();
-        float* kernels[ALL_AXES];
-        ROLLED
-        for (int axis = X; axis < axes(); ++axis) {
-            kernels[axis] = spare_lines + 2 * axis * line;
-            share_lines(1, [&](int) {
-                profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
-                             kernels[axis], kernels[axis] + line);
-            });
-        }
-        convolve(kernels, pull, trial);
-        ROLLED
-        for (int axis = X; axis < axes(); ++axis)
-            share(2 * f.reach[axis] + 1, [&](int k) { kernels[axis][k] *= kernels[axis][k]; });
-        convolve(kernels, weight, other);
-        find_scores();
+        if (has_psf()) find_scores_of_psf();
+        else find_scores();
         if (axes() > Z) find_roughness();
         const int before = count;
         const double lowest = f.least_score * roughness;
@@ -335,10 +404,14 @@ class CrowdCount : protected CrowdMoves {
                     if (!any_pixel(load_pixels(at(base, z, y) + first) > float(bar))) continue;
                     ROLLED
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
-                        const double place[] = {double(x), double(y), double(z)};
-                        if (at(base, z, y)[x] > float(bar) && is_highest(z, y, x) && count < most &&
-                            !is_near_spot(place, ONE_SPOT) && may_hide(place))
-                            add(place, at(trial, z, y)[x] / at(other, z, y)[x], -1);
+                        double place[] = {double(x), double(y), double(z)};
+                        if (!(at(base, z, y)[x] > float(bar)) || !is_highest(z, y, x) || count >= most ||
+                            is_near_spot(place, ONE_SPOT))
+                            continue;
+                        Height found[TRIES] = {};
+                        if (has_psf()) best_heights(place, nullptr, found), place[Z] = found[0].z;
+                        else found[0].light = at(trial, z, y)[x] / at(other, z, y)[x];
+                        if (may_hide(place, found[0].light)) add(place, found[0].light, -1);
                     }
                 }
             }
@@ -362,7 +435,7 @@ class CrowdCount : protected CrowdMoves {
             const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
             ROLLED
             for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
-                const double e = of_line * p.value[X][x - p.first[X]];
+                const double e = of_line * p.value[X][x - p.first[X] + p.pitch * (y - p.first[Y])];
                 const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
                 const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y], (z - s.at[Z]) * scale[Z]};
                 UNROLL

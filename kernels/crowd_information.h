@@ -29,8 +29,9 @@ class CrowdInformation : protected CrowdLight {
     // The Fisher information of the spots that move, and the likelihood's gradient: place and light of each, then the
     // background.
     SPOTFIT_NOT_INLINE void find_normal(int cell) {
-        if (axes() > Z) find_normal_of<3>(cell);
-        else find_normal_of<2>(cell);
+        if (has_psf()) find_normal_of<2, true>(cell);
+        else if (axes() > Z) find_normal_of<3, false>(cell);
+        else find_normal_of<2, false>(cell);
     }
     SPOTFIT_NOT_INLINE bool find_factor(double damping) {
         share_lines(normal.size, [&](int i) {
@@ -49,6 +50,10 @@ class CrowdInformation : protected CrowdLight {
         ROLLED
         for (int a = 0; a < moving; ++a) {
             const Spot& s = spots[together[a]];
+            if (has_psf()) {
+                add_widening(s);
+                continue;
+            }
             ROLLED
             for (double sign = 1; sign >= -1; sign -= 2)
                 add_spare(s.shape, s.at, 1 + sign * SMALL, sign * s.light / (2 * SMALL));
@@ -155,8 +160,8 @@ class CrowdInformation : protected CrowdLight {
         return {pulled.value(), squared.value() - Team::sum(part_of_dot(gradient, step, normal.size))};
     }
 
-    template <int AXES> void find_normal_of(int cell) {
-        constexpr int LIGHT = AXES, PARAMETERS = AXES + 1;
+    template <int AXES, bool HAS_PSF> void find_normal_of(int cell) {
+        constexpr int LIGHT = AXES + HAS_PSF, PARAMETERS = LIGHT + 1;
         const int first = PARAMETERS * moving;
         alone([&] {
             normal.size = normal.room = first + levels, normal.border = levels;
@@ -174,9 +179,9 @@ class CrowdInformation : protected CrowdLight {
                 for (int j = begin_of_spot + Team::column(); j < end_of_row; j += Team::COLUMNS)
                     normal.at(begin_of_spot + i, j) = 0;
             });
-            if (levels > 1) own_sums<AXES, AXES + 1>(s.shape, cell);
-            else if (levels) own_sums<AXES, 1>(s.shape, cell);
-            else own_sums<AXES, 0>(s.shape, cell);
+            if (levels > 1) own_sums<AXES, AXES + 1, HAS_PSF>(s.shape, cell);
+            else if (levels) own_sums<AXES, 1, HAS_PSF>(s.shape, cell);
+            else own_sums<AXES, 0, HAS_PSF>(s.shape, cell);
             share(PARAMETERS, [&](int i) {
                 const double unit = i == LIGHT ? 1 : s.light;
                 gradient[begin_of_spot + i] = unit * sums[triangle(PARAMETERS) + i];
@@ -193,7 +198,8 @@ class CrowdInformation : protected CrowdLight {
             for (int b = a + 1; b <= furthest; ++b) {
                 const Spot& o = spots[together[b]];
                 if (!overlap(s.shape, o.shape)) continue;
-                pair_sums<AXES>(s.shape, o.shape);
+                if constexpr (HAS_PSF) pair_sums_of_maps(s.shape, o.shape);
+                else pair_sums<AXES>(s.shape, o.shape);
                 share(PARAMETERS * PARAMETERS, [&](int k) {
                     const int i = k / PARAMETERS, j = k % PARAMETERS;
                     normal.at(begin_of_spot + i, PARAMETERS * b + j) =
@@ -207,7 +213,7 @@ class CrowdInformation : protected CrowdLight {
     SPOTFIT_NOT_INLINE bool overlap(const Footprint& a, const Footprint& b) const {
         ROLLED
         for (int axis = X; axis < axes(); ++axis) {
-            const int apart = a.first[axis] - b.first[axis], side = 2 * f.reach[axis];
+            const int apart = a.first[axis] - b.first[axis], side = 2 * core(axis);
             if (apart > side || -apart > side) return false;
         }
         return true;
@@ -231,7 +237,88 @@ class CrowdInformation : protected CrowdLight {
         }
     };
 
-    template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE void own_sums(const Footprint& p, int cell) {
+    template <int AXES, int LEVELS, bool HAS_PSF> void own_sums(const Footprint& p, int cell) {
+        if constexpr (HAS_PSF) own_sums_of_maps<LEVELS>(p, cell);
+        else own_sums_of_lines<AXES, LEVELS>(p, cell);
+    }
+    // The derivatives of a spot with a measured PSF by its parameters, at pixels of a line.
+    struct MapsHere {
+        Pixels of[PSF_MAPS];
+        SPOTFIT_INLINE MapsHere(const Footprint& p, int y, int x) {
+            const float* const from = p.slope[X] + (y - p.first[Y]) * p.pitch + (x - p.first[X]);
+            UNROLL
+            for (int k = 0; k < PSF_MAPS; ++k) of[k] = load_pixels(from + k * p.size[Y] * p.pitch);
+        }
+    };
+    template <int LEVELS> SPOTFIT_NOT_INLINE void own_sums_of_maps(const Footprint& p, int cell) {
+        constexpr int P = PSF_MAPS, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
+        const Ground g = ground_of(cell);
+        Pixels own[ALL];
+        UNROLL
+        for (int k = 0; k < ALL; ++k) own[k] = 0.0f;
+        const Range lines = in_part(p, Y);
+        ROLLED
+        for (int x = p.first[X]; x < p.first[X] + p.size[X]; x += SIDE_BY_SIDE) {
+            const Pixels under = LEVELS ? load_pixels(g.x + x) : Pixels(0.0f),
+                         across = LEVELS > 1 ? load_pixels(slopes[X] + x) : Pixels(0.0f);
+            ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const Pixels w = load_pixels(at(weight, 0, y) + x), r = load_pixels(at(pull, 0, y) + x);
+                const Pixels ground[] = {under * (LEVELS ? g.y[y] : 0.0f), LEVELS > 1 ? slopes[Y][y] : 0.0f, across};
+                const MapsHere maps(p, y, x);
+                UNROLL
+                for (int i = 0, k = 0; i < P; ++i) {
+                    const Pixels weighted = maps.of[i] * w;
+                    UNROLL
+                    for (int j = i; j < P; ++j, ++k) own[k] = multiply_add(weighted, maps.of[j], own[k]);
+                    own[PULLS + i] = multiply_add(maps.of[i], r, own[PULLS + i]);
+                    UNROLL
+                    for (int n = 0; n < LEVELS; ++n)
+                        own[GROUND + n * P + i] = multiply_add(weighted, ground[n], own[GROUND + n * P + i]);
+                }
+            }
+        }
+        all_sums(own, sums);
+    }
+    SPOTFIT_NOT_INLINE void pair_sums_of_maps(const Footprint& a, const Footprint& b) {
+        constexpr int P = PSF_MAPS;
+        Pixels own[P * P];
+        UNROLL
+        for (int k = 0; k < P * P; ++k) own[k] = 0.0f;
+        const Range lines = both(in_part(a, Y), in_part(b, Y));
+        const int left = a.first[X] > b.first[X] ? a.first[X] : b.first[X];
+        const int right = (a.first[X] < b.first[X] ? a.first[X] : b.first[X]) + a.size[X];
+        ROLLED
+        for (int x = left; x < right; x += SIDE_BY_SIDE) ROLLED
+        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+            const Pixels w = load_pixels(at(weight, 0, y) + x);
+            const MapsHere first(a, y, x), second(b, y, x);
+            UNROLL
+            for (int i = 0; i < P; ++i) {
+                const Pixels weighted = first.of[i] * w;
+                UNROLL
+                for (int j = 0; j < P; ++j) own[i * P + j] = multiply_add(weighted, second.of[j], own[i * P + j]);
+            }
+        }
+        all_sums(own, sums);
+    }
+    // The derivative of a spot's light by the logarithm of the width of its image, to `other`.
+    SPOTFIT_NOT_INLINE void add_widening(const Spot& s) const {
+        const Footprint& p = s.shape;
+        const Range lines = in_part(p, Y);
+        Team::wait();
+        ROLLED
+        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) ROLLED
+        for (int x = p.first[X]; x < p.first[X] + p.size[X]; x += SIDE_BY_SIDE) {
+            const MapsHere maps(p, y, x);
+            const Pixels across = numbers_of_pixels() + float(x - s.at[X]);
+            const Pixels slope = across * maps.of[X] + float(y - s.at[Y]) * maps.of[Y] - 2.0f * maps.of[LIGHT_MAP];
+            float* const own = at(other, 0, y) + x;
+            store_pixels(own, multiply_add(slope, Pixels(float(s.light)), load_pixels(own)));
+        }
+        Team::wait();
+    }
+    template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE void own_sums_of_lines(const Footprint& p, int cell) {
         constexpr int P = AXES + 1, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
         const Ground g = ground_of(cell);
         Pixels own[ALL];
@@ -341,7 +428,7 @@ class CrowdInformation : protected CrowdLight {
             }
         });
         all_sums(own, sums);
-        const int first = (AXES + 1) * moving;
+        const int first = parameters() * moving;
         share(levels, [&](int i) {
             ROLLED
             for (int j = i; j < levels; ++j) normal.at(first + i, first + j) = sums[in_triangle(i, j, LEVELS)];

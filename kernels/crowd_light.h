@@ -2,6 +2,7 @@
 // straight lines between them. And how likely it makes the pixels around the spots that move together.
 #pragma once
 #include "crowd_pixels.h"
+#include "crowd_psf.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -14,10 +15,11 @@ struct Spot {
     double evidence;
     long long candidate;
     Footprint shape;
-    bool is_dropped, is_tested, rests;
-    int stirred;  // the sweep that last moved it, or added or changed it
-    int half;     // which spot was split into it and another one, from 1 on
-    bool is_one;  // it was split, and the data did not need both halves
+    bool is_dropped, is_tested, rests, moves;
+    int stirred;   // the sweep that last moved it, or added or changed it
+    int half;      // which spot was split into it and another one, from 1 on
+    bool is_sure;  // it was tried without it, with its neighbour at other heights
+    bool is_one;   // it was split, and the data did not need both halves
 };
 
 class CrowdLight : protected CrowdPixels {
@@ -26,6 +28,8 @@ class CrowdLight : protected CrowdPixels {
     // the light of a spot reaches, so that few spots are at borders; and how far from a spot those may be that its
     // light moves, as far as spots are linked to crowds.
     static constexpr double CELL = 16, FAR = 6;
+    // In the same unit, how far from one that was stirred a spot waits, where steps take long.
+    static constexpr double WAITS = 3;
     // Spots that move together at most, as the time of a step grows with their cube. The most spots of a crowd: for
     // each candidate, and besides. No crowd of the densest simulations came to half of that. Where candidates are few,
     // more than MANY for each are something extended.
@@ -66,6 +70,8 @@ class CrowdLight : protected CrowdPixels {
         level = memory.take<double>(cells() + ALL_AXES), level_errors = memory.take<double>(cells());
         spots = memory.take<Spot>(most);
         plane = memory.take<float>(2), spare_lines = memory.take<float>(numbers_of_spot());
+        ones = has_psf() ? memory.take<float>(2 * f.reach[Y] + 1) : nullptr;
+        splines = has_psf() ? memory.take<float>(lines_of_splines(2 * f.reach[Y] + 1) * line) : nullptr;
         lines_of_spots = memory.take<float>(numbers_of_spot() * most);
         by_cell = memory.take<int>(most), first_of_cell = memory.take<int>(cells() + 1);
         is_stirred = memory.take<bool>(cells());
@@ -76,14 +82,17 @@ class CrowdLight : protected CrowdPixels {
     }
 
     int cells() const { return cells_down * cells_across; }
+    // Numbers of a spot's place: with a measured PSF, z in nm is one of them in planes, too.
+    int places() const { return axes() + has_psf(); }
     // Numbers of a spot: its place and its light, the last one.
-    int parameters() const { return axes() + 1; }
+    int parameters() const { return places() + 1; }
     // Numbers of the background that move with the spots of a cell: of one cell, a level and slopes.
     int levels_of_cell() const { return cells() == 1 ? 1 + axes() : 1; }
     bool all_move() const { return cells() == 1 && levels && moving == count; }
 
     SPOTFIT_NOT_INLINE void begin_level() {
         alone([&] { plane[0] = 1, plane[1] = 0; });
+        if (has_psf()) share(2 * f.reach[Y] + 1, [&](int k) { ones[k] = 1; });
         share(rows * cells_down, [&](int k) { cell_y[k] = 0; });
         share(stride * cells_across + margin, [&](long long k) { cell_x[k - margin] = 0; });
         share(stride + margin, [&](long long k) { slopes[X][k - margin] = 0; });
@@ -125,11 +134,30 @@ class CrowdLight : protected CrowdPixels {
             for (int axis = X; axis < axes(); ++axis)
                 s.shape.first[axis] = static_cast<int>(whole(s.at[axis])) - f.reach[axis];
         });
+        if (has_psf()) {
+            ROLLED
+            for (int k = 0; k < some; ++k) fill_psf<true>(spot(k).shape, spot(k).at);
+            return;
+        }
         share_lines(some * axes(), [&](int k) {
             const Spot& s = spot(k / axes());
             fill_line(s.shape, s.at, k % axes(), 1);
         });
     }
+    template <bool HAS_SLOPES> SPOTFIT_NOT_INLINE void fill_psf(const Footprint& p, const double* place) const {
+        const double among_knots[] = {f.psf.x + p.first[X] - place[X], f.psf.y + p.first[Y] - place[Y],
+                                      f.psf.z + place[Z] * f.psf.planes_per_nm};
+        fill_maps<HAS_SLOPES>(f.psf, among_knots, p.size[Y], p.size[X], line, splines, p.slope[X]);
+    }
+    // A footprint of its own, in `spare_lines`, for a spot at a place.
+    Footprint spare_shape(const double* place) const {
+        Footprint p = spots[0].shape;
+        ROLLED
+        for (int axis = X; axis < axes(); ++axis) p.first[axis] = static_cast<int>(whole(place[axis])) - f.reach[axis];
+        p.slope[X] = spare_lines, p.value[X] = map_of(p, LIGHT_MAP);
+        return p;
+    }
+    static float* map_of(const Footprint& p, int map) { return p.slope[X] + map * p.size[Y] * p.pitch; }
     // The line along an axis of a spot that is wider than others by a factor.
     void fill_line(const Footprint& p, const double* place, int axis, double wider) const {
         profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
@@ -145,7 +173,8 @@ class CrowdLight : protected CrowdPixels {
             s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
             is_evaluated = false;
         });
-        share(numbers_of_spot(), [&](long long k) { s.shape.value[X][k] = 0; });
+        float* const own = has_psf() ? s.shape.slope[X] : s.shape.value[X];
+        share(numbers_of_spot(), [&](long long k) { own[k] = 0; });
         shape(s);
         set(count, count + 1);
     }
@@ -195,10 +224,16 @@ class CrowdLight : protected CrowdPixels {
     }
     // Sorts spots by cells, and finds those cells near which spots have been stirred since a sweep.
     SPOTFIT_NOT_INLINE void divide(int since) {
+        share(count, [&](int i) { spots[i].moves = !has_psf() || is_near_stirred(i, since); });
         if (cells() == 1) {
             const bool is_any = Team::last_of(0, count, [&](int i) { return spots[i].stirred >= since; }) >= 0;
-            share(count, [&](int i) { by_cell[i] = i; });
-            alone([&] { first_of_cell[0] = 0, first_of_cell[1] = count, is_stirred[0] = is_any; });
+            alone([&] {
+                int number = 0;
+                ROLLED
+                for (int i = 0; i < count; ++i)
+                    if (spots[i].moves) by_cell[number++] = i;
+                first_of_cell[0] = 0, first_of_cell[1] = number, is_stirred[0] = is_any;
+            });
             return;
         }
         alone([&] {
@@ -209,7 +244,7 @@ class CrowdLight : protected CrowdPixels {
             ROLLED
             for (int i = 0; i < count; ++i) {
                 const Spot& s = spots[i];
-                ++first_of_cell[cell_of(s) + 1];
+                if (s.moves) ++first_of_cell[cell_of(s) + 1];
                 if (s.stirred < since) continue;
                 const double far_y = FAR * f.sigma[Y], far_x = FAR * f.sigma[X];
                 const int low = cell_of(s.at[Y] - far_y, s.at[X] - far_x);
@@ -221,12 +256,27 @@ class CrowdLight : protected CrowdPixels {
             }
             ROLLED
             for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell + 1] += first_of_cell[cell];
+            const int number = first_of_cell[cells()];
             ROLLED
-            for (int i = count - 1; i >= 0; --i) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
+            for (int i = count - 1; i >= 0; --i)
+                if (spots[i].moves) by_cell[--first_of_cell[cell_of(spots[i]) + 1]] = i;
             ROLLED
             for (int cell = 0; cell < cells(); ++cell) first_of_cell[cell] = first_of_cell[cell + 1];
-            first_of_cell[cells()] = count;
+            first_of_cell[cells()] = number;
         });
+    }
+    // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
+    // others wait until the end. Places along y have changed a little since spots were sorted.
+    bool is_near_stirred(int i, int since) const {
+        const double far = WAITS * f.sigma[X], most_far = far + 3;
+        ROLLED
+        for (int step = -1; step <= 1; step += 2)
+            for (int j = i; j >= 0 && j < count; j += step) {
+                const double along = spots[j].at[Y] - spots[i].at[Y];
+                if (along * step > most_far) break;
+                if (spots[j].stirred >= since && square_between(spots[j].at, spots[i].at) < square_of(far)) return true;
+            }
+        return false;
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
     SPOTFIT_NOT_INLINE void choose(int cell, int first) {
@@ -269,8 +319,11 @@ class CrowdLight : protected CrowdPixels {
                 least[axis] = from[axis] > 0 ? from[axis] + reach + 0.5 : -0.5;
                 last[axis] = to[axis] < end_of_axis ? to[axis] - reach - 1.5 : end_of_axis - 0.5;
             }
+            if (has_psf()) from[Z] = 0, to[Z] = 1, least[Z] = lowest_z(), last[Z] = highest_z();
         });
     }
+    double lowest_z() const { return -double(f.psf.z) / f.psf.planes_per_nm; }
+    double highest_z() const { return (f.psf.planes - 3 - double(f.psf.z)) / f.psf.planes_per_nm; }
     void choose_all() {
         set(moving, 0);
         choose_part(EVERYWHERE);
@@ -383,9 +436,10 @@ class CrowdLight : protected CrowdPixels {
             for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const Pixels height = of_plane * along_y[y];
                 float* const own = at(pixels, z, y) + first;
+                const float* const line_here = along_x + p.pitch * (y - p.first[Y]);
                 ROLLED
                 for (int x = 0; x < length; x += SIDE_BY_SIDE)
-                    store_pixels(own + x, multiply_add(load_pixels(along_x + x), height, load_pixels(own + x)));
+                    store_pixels(own + x, multiply_add(load_pixels(line_here + x), height, load_pixels(own + x)));
             }
         }
         Team::wait();
@@ -393,6 +447,7 @@ class CrowdLight : protected CrowdPixels {
 
   private:
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
+    float *ones, *splines;          // along y, of a measured PSF; and what making its maps takes
 
     static int longest_line(const JointFits& fits) {
         int longest = 0;
@@ -401,7 +456,9 @@ class CrowdLight : protected CrowdPixels {
         return static_cast<int>(padded(2 * longest + 1)) + SIDE_BY_SIDE;
     }
     // Of all lines of a spot.
-    long long numbers_of_spot() const { return 2ll * axes() * line; }
+    long long numbers_of_spot() const {
+        return has_psf() ? static_cast<long long>(PSF_MAPS) * (2 * f.reach[Y] + 1) * line : 2ll * axes() * line;
+    }
     // To pixels, into a result that may be they.
     SPOTFIT_NOT_INLINE void add_ground(int cell, float factor, const float* pixels, float* result) const {
         const Ground g = ground_of(cell);
@@ -443,6 +500,11 @@ class CrowdLight : protected CrowdPixels {
         ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) p.first[axis] = 0, p.size[axis] = 2 * f.reach[axis] + 1;
         p.value[Z] = plane, p.slope[Z] = plane + 1;
+        if (has_psf()) {
+            p.pitch = line, p.slope[X] = own, p.value[X] = map_of(p, LIGHT_MAP), p.value[Y] = p.slope[Y] = ones;
+            return;
+        }
+        p.pitch = 0;
         ROLLED
         for (int axis = X; axis < axes(); ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
     }

@@ -102,7 +102,7 @@ class CrowdMoves : protected CrowdInformation {
     // Moves the spots of one cell after the other, until none of them moves those of others.
     SPOTFIT_NOT_INLINE void move_all(int most_steps, double rest, int most_sweeps = SWEEPS) {
         sort();
-        if (cells() > 1 || count > TOGETHER) find_mean();
+        if (cells() > 1 || count > TOGETHER || has_psf()) find_mean();
         bool rests = false;
         ROLLED
         for (int k = 0; k < most_sweeps && !rests; ++k) {
@@ -129,6 +129,8 @@ class CrowdMoves : protected CrowdInformation {
     // The longest step, in pixels along x and as much of the width along other axes: about half a width, as the
     // likelihood is not that of its derivatives beyond.
     static constexpr double LONGEST = 0.7;
+    // The same of z, in nm: a measured PSF is another one a few hundred further on.
+    static constexpr double LONGEST_Z = 100;
     // The least light, as a share of that of a spot at the bar: what has less moves nowhere.
     static constexpr double DIMMEST = 0.05;
 
@@ -142,13 +144,13 @@ class CrowdMoves : protected CrowdInformation {
             const double* const own = step + parameters() * a;
             s.kept_light = s.light;
             ROLLED
-            for (int axis = X; axis < axes(); ++axis) {
-                const double longest = LONGEST / scale[axis];
+            for (int axis = X; axis < places(); ++axis) {
+                const double longest = axis < axes() ? LONGEST / scale[axis] : LONGEST_Z;
                 s.kept_at[axis] = s.at[axis];
                 s.at[axis] = clip(s.at[axis] + clip(own[axis], -longest, longest), least[axis], last[axis]);
             }
             if (!has_pixels(s)) put_back(s);
-            s.light = larger(s.kept_light + own[axes()], dimmest);
+            s.light = larger(s.kept_light + own[places()], dimmest);
         });
         shape_moving();
         alone([&] {
@@ -165,13 +167,13 @@ class CrowdMoves : protected CrowdInformation {
     }
     void put_back(Spot& s) const {
         ROLLED
-        for (int axis = X; axis < axes(); ++axis) s.at[axis] = s.kept_at[axis];
+        for (int axis = X; axis < places(); ++axis) s.at[axis] = s.kept_at[axis];
         s.light = s.kept_light;
     }
     // Whether a spot is at, or beside, a pixel that counts.
     SPOTFIT_NOT_INLINE bool has_pixels(const Spot& s) const {
         const int u = static_cast<int>(whole(s.at[X])), v = static_cast<int>(whole(s.at[Y])),
-                  w = static_cast<int>(whole(s.at[Z]));
+                  w = has_psf() ? 0 : static_cast<int>(whole(s.at[Z]));
         if (v < rows && w < depth && at(counts, w, v)[u] > 0) return true;
         ROLLED
         for (int z = w > 0 ? w - 1 : 0; z <= w + 1 && z < depth; ++z)

@@ -20,6 +20,7 @@ class CrowdPixels {
   protected:
     // The least mean of a pixel, in photo-electrons, so that its inverse is finite.
     static constexpr float LOWEST = 0.05f;
+    static constexpr double CORE = 3.5;  // in widths
 
     const JointFits f;
     const long long begin, end;  // its candidates
@@ -44,6 +45,8 @@ class CrowdPixels {
         : f(fits), begin(fits.first[which]), end(fits.first[which + 1]), memory{static_cast<unsigned char*>(work)} {
         ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) scale[axis] = f.sigma[X] / f.sigma[axis];
+        // Spots with a measured PSF are as near to each other whatever their z.
+        if (has_psf()) scale[Z] = 0;
         find_box();
         float** const planes[] = {&data, &counts, &mean, &base, &trial, &weight, &pull, &other};
         ROLLED
@@ -52,6 +55,12 @@ class CrowdPixels {
     }
 
     int axes() const { return axes_of(f.axes); }
+    // How far most of a spot's light reaches: farther out, a measured PSF is rings, that are of a spot but say little.
+    int core(int axis) const {
+        const int most = static_cast<int>(CORE * f.sigma[axis]);
+        return has_psf() && most < f.reach[axis] ? most : f.reach[axis];
+    }
+    bool has_psf() const { return is_measured_psf(f.heights != nullptr); }
 
     SPOTFIT_NOT_INLINE void find_pixels() {
         const float most_far = float(square_of(f.reach[X] + 0.5));

@@ -73,9 +73,10 @@ SPOTFIT_NOT_INLINE inline void profile_line(double center, double sigma, bool is
 // The axes, the fastest first. A plane is a volume of one plane, whose spots do not move along z.
 enum Axis { X, Y, Z, ALL_AXES };
 
-// Unit light of a spot as a product of lines along each axis, and their slopes by the centre.
+// Unit light of a spot as a product of lines along each axis, and their slopes by the centre. Of a measured PSF there
+// is another line along x for each y, `pitch` behind the last one, and at slope[X] are all maps of the spot.
 struct Footprint {
-    int first[ALL_AXES], size[ALL_AXES];
+    int first[ALL_AXES], size[ALL_AXES], pitch;
     float *value[ALL_AXES], *slope[ALL_AXES];
 };
 

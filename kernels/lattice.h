@@ -9,7 +9,7 @@
 // at some places along z (TemplateLines), and least squares begins at the best two; the better one goes on.
 #pragma once
 #include "initial_values.h"
-#include "layouts/psf_lattice.h"
+#include "splines.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -17,27 +17,6 @@ namespace spotfit::SPOTFIT_ISA {
 // fraction of chi-square; maximum likelihood begins at both ends if the chi-square of one is at most this multiple of
 // the other's, so far apart, as a part of the depth.
 constexpr float LEAST_SECOND = 0.3f, PLACE_DELTA = LIKELIHOOD_DELTA, RIVAL = 1.3f, APART = 0.03f;
-
-// The four B-splines that are not 0 at a fraction t behind a knot, and their derivatives.
-template <class L> struct Taps {
-    L value[4], slope[4];
-
-    SPOTFIT_INLINE explicit Taps(L t) {
-        const L s = 1.0f - t, tt = t * t, ss = s * s;
-        value[0] = ss * s * (1.0f / 6.0f), value[3] = tt * t * (1.0f / 6.0f);
-        value[1] = multiply_add(tt, multiply_add(t, L(0.5f), L(-1.0f)), L(2.0f / 3.0f));
-        value[2] = multiply_add(ss, multiply_add(s, L(0.5f), L(-1.0f)), L(2.0f / 3.0f));
-        slope[0] = ss * -0.5f, slope[3] = tt * 0.5f;
-        slope[1] = t * multiply_add(t, L(1.5f), L(-2.0f));
-        slope[2] = s * multiply_add(s, L(-1.5f), L(2.0f));
-    }
-    SPOTFIT_INLINE L sum(L a, L b, L c, L d) const {
-        return multiply_add(value[3], d, multiply_add(value[2], c, multiply_add(value[1], b, value[0] * a)));
-    }
-    SPOTFIT_INLINE L sum_of_slopes(L a, L b, L c, L d) const {
-        return multiply_add(slope[3], d, multiply_add(slope[2], c, multiply_add(slope[1], b, slope[0] * a)));
-    }
-};
 
 template <class Roi> SPOTFIT_INLINE const PsfLattice& lattice_of(const Roi& roi) {
     return *static_cast<const PsfLattice*>(roi.constants);
@@ -52,13 +31,6 @@ template <class L> struct LatticePlace {
           y(clamp(psf.y - shape[1], L(0.0f), L(float(psf.rows - 3 - roi.lines)))),
           z(clamp(multiply_add(shape[2], L(psf.planes_per_nm), L(psf.z)), L(0.0f), L(float(psf.planes - 3)))) {}
 };
-// The knot before a place; that of no number is the first one.
-SPOTFIT_INLINE int knot_before(float place) { return place > 0.0f ? int(place) : 0; }
-SPOTFIT_INLINE int plane_before(const PsfLattice& psf, float place) {
-    const int knot = knot_before(place);
-    return knot < psf.planes - 4 ? knot : psf.planes - 4;
-}
-
 // The pixel of a template's image at the first pixel of a ROI with the spot's centre at a pixel of it.
 template <class Roi> SPOTFIT_INLINE const float* template_image(const Roi& roi, int number, int row, int column) {
     const int line = (2 * roi.lines + 1) * number + roi.lines - row;

@@ -112,5 +112,7 @@ struct Team {
 
 // Along how many axes spots move.
 constexpr int axes_of(int axes) { return axes; }
+// And whether they have a measured PSF, and so a z, in planes.
+constexpr bool is_measured_psf(bool is_one) { return is_one; }
 
 }  // namespace spotfit::SPOTFIT_ISA

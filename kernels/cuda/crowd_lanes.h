@@ -111,5 +111,6 @@ struct Team {
 };
 
 SPOTFIT_INLINE constexpr int axes_of(int) { return SPOT_AXES; }
+SPOTFIT_INLINE constexpr bool is_measured_psf(bool) { return SPOT_HAS_PSF; }
 
 }  // namespace spotfit::SPOTFIT_ISA

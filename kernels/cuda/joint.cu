@@ -1,6 +1,7 @@
 // Joint fits of crowds: each by a warp, which takes the next one when it is done.
 //
-// Compile-time numbers: SPOT_AXES (along which spots move), THREADS (of a block), BLOCKS (of a multiprocessor).
+// Compile-time numbers: SPOT_AXES (along which spots move), SPOT_HAS_PSF (whether they have a measured PSF), THREADS
+// (of a block), BLOCKS (of a multiprocessor).
 #include "../crowd.h"
 
 namespace spotfit::SPOTFIT_ISA {

@@ -1,5 +1,6 @@
 // Spots whose light overlaps, which are fitted together.
 #pragma once
+#include "psf_lattice.h"
 
 namespace spotfit {
 
@@ -25,6 +26,10 @@ struct JointFits {
     const double* places;  // x, y and z
     const double* light;
     long long count;
+    // In planes with a measured PSF, z of all candidates in nm, or null; and the PSF, whose place among the knots is
+    // that of the first pixel of a spot that is `reach` pixels from it. Searches for z begin at `template_z`.
+    const double* heights;
+    PsfLattice psf;
     // The candidates of crowd c are members[first[c]] ... members[first[c + 1] - 1], in rising order.
     const long long *members, *first;
 };

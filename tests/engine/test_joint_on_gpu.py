@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from crowds_on_host import image_of
 from failing_gpu import FailingGpu, errors
+from psfs import crowd_of_psf, measured_psf
 from same_fits import assert_same
 
 from napari_spotfit import Camera, fit_at, localize
@@ -109,3 +110,13 @@ def test_where_a_gpu_fails_the_cpu_fits_crowds(monkeypatch):
     with pytest.warns(BackendFallbackWarning):
         found = localize(movie, backend="cpu", **KNOWN)
     assert_same(found, expected)
+
+
+@pytest.mark.gpu
+def test_a_measured_psf():
+    psf = measured_psf(side=21)
+    movie = np.stack([crowd_of_psf(psf, 25, side=64, seed=seed)[0] for seed in range(8)])
+    known = {"model": psf, "gain": 1.0, "estimator": "mle", "neighbours": "joint"}
+    ours, theirs = (localize(movie, backend=kind, **known) for kind in ("cuda", "cpu"))
+    assert (theirs.group_size > 1).mean() > 0.5
+    assert_near(ours, theirs, same=0.95)

@@ -47,7 +47,7 @@ class CrowdsOnHost(Cpu):
                 as_argument(given), order, np.int64(len(order)), taken, own, begins, spots,
                 np.int64(room), places,
             )  # fmt: skip
-            on_host.launch(text(given.axes), "fit_crowds", (1,), (crowd_fits.THREADS,), arguments)
+            on_host.launch(text(given), "fit_crowds", (1,), (crowd_fits.THREADS,), arguments)
             return spots, places
 
         return crowd_fits.in_rounds(np.argsort(-size, kind="stable"), self.room, launch)
@@ -68,7 +68,8 @@ def assert_same_spots(found, expected):
         np.testing.assert_allclose(found[name], expected[name], atol=1e-3, err_msg=name)
 
 
-def text(axes):
-    """Return the kernel's text for spots that move along some axes."""
-    macros = "".join(f"#define {name} {value}\n" for name, value in crowd_fits.macros(axes).items())
+def text(given):
+    """Return the kernel's text for some crowds."""
+    own = crowd_fits.macros(given.axes, has_psf=bool(given.heights)).items()
+    macros = "".join(f"#define {name} {value}\n" for name, value in own)
     return macros + source("cuda/joint.cu") + "using spotfit::SPOTFIT_ISA::fit_crowds;\n"

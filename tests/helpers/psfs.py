@@ -31,3 +31,22 @@ def spots_of(psf, count, photons, background, *, reach=600, seed=1, noise=True, 
     light = psf.lattice.sample(z[:, None, None], y - at[:, 0, None, None], x - at[:, 1, None, None])
     expected = photons * np.maximum(light, 0) + background
     return (rng.poisson(expected) if noise else expected).astype(np.float32), z, at
+
+
+def crowd_of_psf(psf, count, photons=4000.0, background=10.0, *, reach=400, side=64, seed=1):
+    """Return an image of spots at random places, and their y, x and z."""
+    rng = np.random.default_rng(seed)
+    truth = np.column_stack(
+        [rng.uniform(3, side - 4, (count, 2)), rng.uniform(-reach, reach, count)]
+    )
+    return rng.poisson(background + light_of(psf, truth, photons, side)).astype(np.uint16), truth
+
+
+def light_of(psf, places, photons, side):
+    """Return the light of spots at y, x and z, as far as the PSF is known."""
+    own, light = np.arange(side), np.zeros((side, side))
+    for y, x, z in places:
+        down, across = own - y, own - x
+        near = abs(down)[:, None] <= psf.lattice.reach, abs(across) <= psf.lattice.reach
+        light += photons * psf.lattice.sample(z, down[:, None], across) * (near[0] & near[1])
+    return np.maximum(light, 0)

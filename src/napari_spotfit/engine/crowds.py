@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from .cpu.layouts import JointFits, JointSpot
 from .kernel_arguments import PIXEL_TYPES, address
 
+#: The arrays of a measured PSF.
+PSF_ARRAYS: Final = ("coefficients", "template_z")
 #: Spots of crowds, as backends return them; of candidates z, y, x, light, candidate and crowd.
 SPOT: Final = np.dtype(JointSpot)
 
@@ -104,5 +106,5 @@ class Crowds:
         own = JointFits.from_buffer_copy(self.how)
         own.frames, own.pixel_type = address(frames), PIXEL_TYPES[frames.dtype.str[1:]]
         for name, array in arrays.items():
-            setattr(own, name, address(array))
+            setattr(own.psf if name in PSF_ARRAYS else own, name, address(array))
         return own

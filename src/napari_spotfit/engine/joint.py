@@ -22,7 +22,7 @@ from .flags import Flag
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .positions import POSITION, link_positions
-from .single_fits import OVERLAP, Singles, distances, singles_of
+from .single_fits import Singles, distances, overlap_of, singles_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
@@ -72,13 +72,18 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
 def _wanting(job: FitJob) -> str:
     """Return what a job wants for joint fits, "" for nothing."""
     settings = job.settings
-    if settings.model not in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS)):
-        return f"one of the models {', '.join(_MODELS)}; got {settings.profile.name!r}"
+    is_gaussian = settings.model in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS))
+    if not is_gaussian and settings.profile.lattice is None:
+        return (
+            f"one of the models {', '.join(_MODELS)}, or a measured PSF, such as calibrate_psf "
+            f"makes of beads; got {settings.profile.name!r}"
+        )
     if unknown := [name for name, width in _widths(job) if not width]:
         return f"the PSF's {unknown[0]}; it is unknown and not fixed"
     if joint_noise(job) is None:
         return "noise that is known; the image shows none"
-    if settings.bounds or set(settings.fixed) - set(settings.profile.widths):
+    widths = settings.profile.widths if is_gaussian else ()
+    if settings.bounds or set(settings.fixed) - set(widths):
         return "no bounds, and no fixed parameter but widths"
     return ""
 
@@ -107,7 +112,8 @@ def fit_crowds(
     if not len(rows):
         return single | {DISTANCE: singles.distance}
     own = Positions(positions.places[rows], positions.frames[rows])
-    fits = {name: columns[name][rows] for name in ("flags", "photons")}
+    names = ("flags", "photons", *(("z",) if job.model.lattice is not None else ()))
+    fits = {name: columns[name][rows] for name in names}
     crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if crowds.are_as_before():
         return single | {DISTANCE: singles.distance}
@@ -181,9 +187,12 @@ class _Crowds:
     ) -> None:  # fmt: skip
         self._job, self._block, self._positions, self._widths = job, block, positions, widths
         self._flags, self._photons = single["flags"], single["photons"]
+        #: Of a measured PSF, in nm.
+        self._z = single.get("z")
         self._backend, self._shape = backend, block.frame_shape
         self._fitter = JointFitter(backend, job, block, widths)
         _, self._linking = reaches(job)
+        self._overlap = overlap_of(job)
         #: Where joint fits begin.
         self._start = singles.places
         self._good = singles.state & SpotState.HAS_FIT != 0
@@ -225,7 +234,7 @@ class _Crowds:
         step = (self._places(self._fitted) - self._start[candidate]) / self._widths
         moved = np.linalg.norm(step, axis=1) * self._widths[-2:].max()
         left = self._distance[candidate] - moved - moved.max(initial=0)
-        return not (left <= OVERLAP * self._widths[-2:].max()).any()
+        return not (left <= self._overlap * self._widths[-2:].max()).any()
 
     def _points(self) -> NDArray[np.void]:
         """Return the candidates, with the crowd of each."""
@@ -233,6 +242,8 @@ class _Crowds:
         light = self._photons * (self._job.settings.gain or 1.0) / self._fitter.scale.unit
         for axis, start in zip(self._job.axes, self._start.T, strict=True):
             points[axis] = start
+        if self._z is not None:
+            points["z"] = np.where(self._good, self._z, 0.0)
         points["light"] = np.where(self._good, light, 0.0)
         points["candidate"], points["crowd"] = np.arange(len(points)), self._crowd
         return points
@@ -304,7 +315,7 @@ class _Crowds:
         rows, places = spots["candidate"], self._start.copy()
         places[rows] = self._places(spots)
         linked = Positions(places, self._positions.frame)
-        group = link_positions(linked, OVERLAP * self._widths, self._shape, self._job.threads)
+        group = link_positions(linked, self._overlap * self._widths, self._shape, self._job.threads)
         every = np.arange(len(places))
         columns = self._joint_columns(spots, rows)
         _, first = np.unique(group, return_index=True)
@@ -330,7 +341,7 @@ class _Crowds:
         order = by_number(frames[position])
         group = np.empty(len(order), np.int64)
         linked = Positions(places[order], frames[position[order]])
-        reach = OVERLAP * self._widths
+        reach = self._overlap * self._widths
         group[order] = link_positions(linked, reach, self._shape, self._job.threads)
         size = np.bincount(group, minlength=1)[group]
         stays = (spot < 0) | (~is_added & self._is_alone[position] & (size == 1))
@@ -381,7 +392,7 @@ class _Crowds:
         # What a width is out of the question for by more than all spots cost, others are, too.
         most = lost + cost * count
         most[one[~is_explained]] = np.inf
-        for width in _WIDER:
+        for width in _WIDER if self._fitter.psf is None else ():
             asked &= ~found
             rows = asked[candidates.points["crowd"]] & is_fitted
             if not rows.any():
@@ -396,7 +407,7 @@ class _Crowds:
     def _long(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which crowds are elongated: a ridge is about as likely as their spots."""
         crowds, one = len(self._frame_of_crowd), spots["crowd"]
-        if len(self._widths) > len(IN_PLANE) or not len(one):
+        if len(self._widths) > len(IN_PLANE) or self._z is not None or not len(one):
             return np.zeros(crowds, np.bool_)
         begun = np.bincount(self._crowd[self._there], minlength=crowds)
         is_long = self._there & (self._flags & int(Flag.ELONGATED) != 0)

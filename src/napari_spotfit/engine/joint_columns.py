@@ -15,6 +15,7 @@ from .backend import Columns
 from .fit_job import FitJob
 from .flags import LEAST_ERRORS, Flag
 from .joint_fits import JointFitter
+from .verdicts import depth_flags
 
 #: How many times the deviance that noise explains that of a blob is.
 BLOB = 1.5
@@ -48,15 +49,18 @@ def columns_of(
     settings, (unit, shift) = job.settings, fitter.scale
     axes, widths = job.axes, fitter.widths
     spread = (2 * math.pi) ** (len(axes) / 2) * math.prod(widths)
+    places = axes
+    if fitter.psf is not None:
+        spread, places = 1 / fitter.psf.height, (*axes, "z")
     per_photon = unit / (settings.gain or 1.0)
-    parameters = len(axes) + 1
+    parameters = len(places) + 1
     degrees = np.maximum(spots["pixels"] - parameters * spots["spots"] - 1, 1)
     chi = spots["squares"] * unit**2
     if settings.estimator_kind.is_likelihood:
         chi = spots["deviance"]
     columns: Columns = {
-        **{axis: spots[axis] for axis in axes},
         **widths_by_name(job, widths),
+        **{axis: spots[axis] for axis in places},
         "amplitude": spots["light"] * unit / spread,
         "background": (spots["background"] - shift) * unit - settings.offset,
         "photons": spots["light"] * per_photon,
@@ -68,8 +72,8 @@ def columns_of(
     }  # fmt: skip
     if settings.errors:
         errors = {
-            **{axis: spots[f"{axis}_error"] for axis in axes},
             **dict.fromkeys(job.model.widths, np.nan),
+            **{axis: spots[f"{axis}_error"] for axis in places},
             "amplitude": spots["light_error"] * unit / spread,
             "background": spots["background_error"] * unit,
             "photons": spots["light_error"] * per_photon,
@@ -84,7 +88,8 @@ def columns_of(
     }
     is_at_edge = np.any([inside[a] < s for a, s in zip(axes, widths, strict=True)], axis=0)
     is_outside = inside.get("z", np.ones(len(spots))) <= 0
-    return columns | {"flags": _flags_of(spots, flags, is_at_edge, is_outside)}
+    found = _flags_of(spots, flags, is_at_edge, is_outside) | depth_flags(columns, settings)
+    return columns | {"flags": found}
 
 
 def widths_by_name(job: FitJob, widths: Sequence[float]) -> dict[str, float]:

@@ -14,10 +14,11 @@ from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import noise_of
 from .backend import Backend, Block
-from .cpu.layouts import JointFits
-from .crowds import Candidates, Crowds, by_number
+from .cpu.layouts import JointFits, PsfLattice
+from .crowds import PSF_ARRAYS, Candidates, Crowds, by_number
 from .detection_settings import score_for
 from .fit_job import FitJob
+from .kernel_arguments import encode_psf, unlike_heights
 
 #: In units of σ: how far the light of a spot counts; spots that are farther apart than the second
 #: are fitted apart, each with the pixels that are nearer to it.
@@ -25,6 +26,9 @@ _REACH, LINKED = 4.5, 6.0
 #: The same of volumes where only what overlaps is fitted together: a plane is the background of
 #: that in cells, too, whose texture hides spots from larger crowds.
 _REACH_IN_CELLS, _LINKED_IN_CELLS = 3.0, 4.0
+#: The same of a measured PSF: out of focus it is wider, and has rings that would look like dim
+#: spots.
+_REACH_OF_PSF, _LINKED_BY_PSF = 6.5, 8.0
 #: Of white noise, a pixel's mean over its deviation.
 _WHITE = 1000.0
 
@@ -66,6 +70,8 @@ def joint_noise(job: FitJob) -> NoiseModel | None:
 
 def reaches(job: FitJob) -> tuple[float, float]:
     """Return how far the light of spots counts, and the distance that links them, in σ."""
+    if job.model.lattice is not None:
+        return _REACH_OF_PSF, _LINKED_BY_PSF
     in_cells = len(job.axes) > len(IN_PLANE) and job.settings.neighbours == "auto"
     return (_REACH_IN_CELLS, _LINKED_IN_CELLS) if in_cells else (_REACH, LINKED)
 
@@ -135,6 +141,12 @@ class JointFitter:
         wider = (widest or self.widths[-1]) / self.widths[-1]
         self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
+        #: Of a measured PSF, which is searched for at some heights.
+        self.psf = job.model.lattice
+        heights = 1.0
+        if self.psf is not None:
+            self._reach = [min(reach, self.psf.reach) for reach in self._reach]
+            heights = unlike_heights(self.psf)
         self._variances = None
         if has_map:
             own = _excess_variances(job, block) / self.scale.unit**2
@@ -143,7 +155,7 @@ class JointFitter:
         in_planes = min(max(self.widths[-1], 0.5), 10.0)
         of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
         #: How far a spot stands out of the noise, as a normal deviate, at least.
-        self.least_score = score_for(job.settings.false_spots, in_planes, *of_volume)
+        self.least_score = score_for(job.settings.false_spots / heights, in_planes, *of_volume)
 
     @property
     def _is_deep(self) -> bool:
@@ -202,11 +214,18 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            None, None, None, None, len(order), None, None,
+            None, None, None, None, len(order), None, PsfLattice(), None, None,
         )  # fmt: skip
         arrays = {
             **candidates.in_order, "members": members, "first": first,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
+        if self.psf is not None:
+            side = 2 * self._reach[0] + 1
+            encoded = encode_psf(self.psf, (side, side), 1)
+            how.psf = encoded.program
+            arrays["heights"] = arrays["places"][:, 2].copy()
+            arrays["places"] = arrays["places"] * (1, 1, 0)
+            arrays |= dict(zip(PSF_ARRAYS, reversed(encoded.arrays[:2]), strict=True))
         made = self._backend.fit_crowds(self._block, Crowds(how, arrays, job.threads))
         is_known = made["candidate"] >= 0
         made["candidate"][is_known] = points["candidate"][order[made["candidate"][is_known]]]

@@ -265,6 +265,19 @@ def templates(
     return places, padded(images.astype(np.float32))
 
 
+@lru_cache(maxsize=16)
+def unlike_heights(psf: Lattice) -> float:
+    """Return at how many heights a PSF looks different: as often noise may look like it.
+
+    Of n images that are all alike it is 1, and n where none is like another.
+    """
+    y, x = np.ogrid[-psf.reach : psf.reach + 1, -psf.reach : psf.reach + 1]
+    images = psf.sample(np.unique(psf.starts[:, 0])[:, None, None], y, x)
+    images /= np.sqrt((images**2).sum(axis=(1, 2), keepdims=True))
+    alike = np.einsum("iyx,jyx->ij", images, images)
+    return float(len(images) ** 2 / (alike**2).sum())
+
+
 def padded(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return numbers in one line, with those behind them that vectors may read."""
     return np.concatenate([numbers.ravel(), np.zeros(_SLACK, np.float32)])

@@ -22,6 +22,8 @@ from .kernel_arguments import address
 #: are looked for. Fits of spots together depend on no others that are farther than the third, and
 #: the fourth in pixels: twice how far their light counts, and how far they may move.
 OVERLAP, _NEAR, _REACH, _PIXELS = 4.0, 10.0, 10.5, 3.5
+#: The first and the third of measured PSFs, which are wider out of focus.
+_OVERLAP_OF_PSF, _REACH_OF_PSF = 6.5, 14.5
 #: A spot alone may be two if it is wider than the PSF by more than these errors and this fraction
 #: together: of 1000 photons, 995 of 1000 pairs 1.5 σ apart are, and 1 of 1500 single spots.
 _ERRORS, _UNEVEN = 3.0, 0.04
@@ -79,7 +81,13 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: Array
         psf_sigma=float(np.ravel(sigma)[-1]), errors=_ERRORS,
         uneven=_UNEVEN * float(np.ravel(sigma)[-1]),
     )  # fmt: skip
-    return _searched(search, positions, sigma, job.threads)
+    reach = _REACH if job.model.lattice is None else _REACH_OF_PSF
+    return _searched(search, positions, sigma, job.threads, overlap_of(job), reach)
+
+
+def overlap_of(job: FitJob) -> float:
+    """Return the distance below which spots overlap, in σ."""
+    return OVERLAP if job.model.lattice is None else _OVERLAP_OF_PSF
 
 
 def distances(
@@ -99,8 +107,9 @@ def distances(
 
 
 def _searched(
-    search: SingleFits, positions: Positions, sigma: ArrayLike, workers: int | None
-) -> Singles:
+    search: SingleFits, positions: Positions, sigma: ArrayLike, workers: int | None,
+    overlap: float = OVERLAP, reach: float = _REACH,
+) -> Singles:  # fmt: skip
     count, axes = positions.places.shape
     widths = np.broadcast_to(np.asarray(sigma, float), axes)
     in_plane, rest = widths[-2:], [1.0] * (3 - axes)
@@ -112,10 +121,10 @@ def _searched(
     )
     search.given, search.frame, search.count = address(places), address(frame), count
     search.axes, search.pixels = axes, (*planes, 1.0, 1.0, *rest)
-    search.overlap = (*(OVERLAP * widths).tolist(), *rest)
+    search.overlap = (*(overlap * widths).tolist(), *rest)
     widest = float(in_plane.max())
     search.farthest, search.near, search.reach = (
-        OVERLAP * widest, _NEAR * widest, _REACH * widest + _PIXELS,
+        overlap * widest, _NEAR * widest, reach * widest + _PIXELS,
     )  # fmt: skip
     search.places, search.state, search.distance, search.evidence = map(address, found)
     if not search.flags:

@@ -109,6 +109,8 @@ class CameraCheck:
         """Count fits of single spots whose residual is more than noise, and those beyond."""
         doubtful = Flag.WEAK | Flag.NEGATIVE | Flag.NEIGHBOUR | Flag.EDGE | Flag.SATURATED
         known = fits.converged & ((fits.flags & int(doubtful)) == 0)
+        if "group_size" in fits.columns:  # χ² of a joint fit is that of all its spots
+            known &= fits.columns["group_size"] == 1
         beyond = fits.converged & ((fits.flags & int(Flag.Z_AT_LIMIT)) != 0)
         self.located += int((known | beyond).sum())
         self.unlike += int((beyond | (known & ((fits.flags & int(Flag.POOR_FIT)) != 0))).sum())

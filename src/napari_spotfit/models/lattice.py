@@ -81,6 +81,12 @@ class Lattice:
         return float(self.voxels.max())
 
     @property
+    def reach(self) -> int:
+        """How many pixels it has on each side of the centre."""
+        sizes = zip((self.y, self.x), self.coefficients.shape[1:], strict=True)
+        return int(min(min(center, size - 3 - center) for center, size in sizes))
+
+    @property
     def voxels(self) -> Array:
         """The fraction of a spot's light in each voxel, (planes, rows, columns)."""
         values: Array = self.coefficients.astype(float)

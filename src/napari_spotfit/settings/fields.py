@@ -135,8 +135,9 @@ class SettingFields:
         "any other detection or given position of the frame. ignore: it uses all of them, so that "
         "a neighbour's light shifts the centre and changes the width. joint: spots whose light "
         "overlaps are fitted together, hidden ones are added, and those that the data do not need "
-        "dropped; for Gaussians of known width, round or elliptical, in planes and volumes, on the "
-        "CPU. auto: joint where spots overlap and the model is one of these, else exclude.",
+        "dropped; for Gaussians of known width, round or elliptical, in planes and volumes, and "
+        "for measured PSFs. auto: joint where spots overlap and the model is one of these, else "
+        "exclude.",
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(

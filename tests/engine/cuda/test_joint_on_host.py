@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from crowds_on_host import CrowdsOnHost, assert_same_spots, image_of
+from psfs import crowd_of_psf, measured_psf
 
 from napari_spotfit import Camera, fit_at, localize
 from napari_spotfit.engine.cpu.backend import Cpu
@@ -75,3 +76,11 @@ def test_each_warp_has_memory_for_all_crowds_that_it_takes():
     assert len(memory_of_warps(size[:3], 64)) == 5
     huge = np.full(100, 300 << 20)
     assert 4 < len(memory_of_warps(huge, 64)) <= 9
+
+
+def test_a_measured_psf(compared):
+    psf = measured_psf(side=21)
+    image, *_ = crowd_of_psf(psf, 14, side=40)
+    known = {"gain": 1.0, "estimator": "mle", "backend": "cpu", "neighbours": "joint"}
+    assert len(localize(image, model=psf, **known)) > 8
+    assert compared

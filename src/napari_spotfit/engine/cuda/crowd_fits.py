@@ -26,9 +26,10 @@ _WARPS = THREADS // 32
 MOST, _MOST_BYTES, _ROOM = 12, 16 << 20, 2 << 30
 
 
-def macros(axes: int) -> dict[str, Any]:
+def macros(axes: int, *, has_psf: bool) -> dict[str, Any]:
     """Return the constants that the kernel is compiled for."""
-    return {"SPOT_AXES": axes, "THREADS": THREADS, "BLOCKS": BLOCKS}
+    own = {"SPOT_AXES": axes, "SPOT_HAS_PSF": int(has_psf)}
+    return own | {"THREADS": THREADS, "BLOCKS": BLOCKS}
 
 
 def fit_crowds(frames: Any, block: Block, crowds: Crowds) -> NDArray[np.void]:
@@ -61,7 +62,8 @@ def _on_gpu(frames: Any, crowds: Crowds, size: NDArray[np.int64]) -> NDArray[np.
     frames = cupy.ascontiguousarray(frames)
     there = {name: cupy.asarray(array) for name, array in crowds.arrays.items()}
     given = crowds.within(frames, there)
-    run = kernel("cuda/joint.cu", "fit_crowds", **macros(given.axes))
+    own = macros(given.axes, has_psf=bool(given.heights))
+    run = kernel("cuda/joint.cu", "fit_crowds", **own)
 
     def launch(order: NDArray[np.int64], room: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         begins = memory_of_warps(size[order], BLOCKS * _WARPS * _multiprocessors(device.id))
