@@ -21,7 +21,7 @@ Numbers = NDArray[np.float64]
 #: The width of the band by which images are judged, whatever spots are looked for, in pixels; the
 #: share of areas that count, whose highest maximum is most like their deepest minimum; and how many
 #: count at least.
-_WIDTH, _MOST_ALIKE, _LEAST_ALIKE = 1.3, 1 / 3, 4
+WIDTH, _MOST_ALIKE, _LEAST_ALIKE = 1.3, 1 / 3, 4
 #: Of maxima, and depths of minima, these quantiles are compared. Where there are spots in most
 #: areas, the low one of minima is higher, by up to the first; in a bright crowd the high one is
 #: lower than that of maxima by more than the second, less the third for each of that difference.
@@ -41,7 +41,7 @@ _TOGETHER, _TOGETHER_WITH_SPOTS = 0.025, 1.5
 _NOT_NORMAL, _ROUNDED = 1.65, 0.2
 
 
-def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
+def looks_denoised(parts: list[Numbers], step: float = 0.0, areas: BandAreas | None = None) -> bool:
     """Whether pixels depend on their neighbours as no camera and no linear filter makes them.
 
     Parameters
@@ -50,6 +50,8 @@ def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
         Parts of frames; NaN where pixels are bad.
     step : float, default 0
         The step between values; 0 if there is none.
+    areas : BandAreas, optional
+        Those of the parts, in a band of about that width, if they are known.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def looks_denoised(parts: list[Numbers], step: float = 0.0) -> bool:
     >>> [looks_denoised([image]) for image in images]
     [False, False, True]
     """
-    areas = BandAreas(parts, _WIDTH)
+    areas = areas or BandAreas(parts, WIDTH)
     alike = _alike(areas)
     return bool(len(alike)) and _is_denoised(areas, alike, step)
 
