@@ -18,10 +18,13 @@ from .second_witness import BandAreas
 
 Numbers = NDArray[np.float64]
 
-#: The width of the band by which images are judged, whatever spots are looked for, in pixels; the
-#: share of areas that count, whose highest maximum is most like their deepest minimum; and how many
-#: count at least.
-WIDTH, _MOST_ALIKE, _LEAST_ALIKE = 1.3, 1 / 3, 4
+#: The width of the band by which images are judged, whatever spots are looked for, in pixels; bands
+#: whose widths differ by less than the factor show the same. There is light in all areas where
+#: those of a wider band differ by more than the last does below.
+_WIDTH, _NEAR, _ALL_LIT = 1.3, 1.35, 1.0
+#: The share of areas that count, whose highest maximum is most like their deepest minimum; and how
+#: many count at least.
+_MOST_ALIKE, _LEAST_ALIKE = 1 / 3, 4
 #: Of maxima, and depths of minima, these quantiles are compared. Where there are spots in most
 #: areas, the low one of minima is higher, by up to the first; in a bright crowd the high one is
 #: lower than that of maxima by more than the second, less the third for each of that difference.
@@ -51,7 +54,7 @@ def looks_denoised(parts: list[Numbers], step: float = 0.0, areas: BandAreas | N
     step : float, default 0
         The step between values; 0 if there is none.
     areas : BandAreas, optional
-        Those of the parts, in a band of about that width, if they are known.
+        Those of the parts in the band of the spots that are looked for, if they are known.
 
     Examples
     --------
@@ -61,9 +64,12 @@ def looks_denoised(parts: list[Numbers], step: float = 0.0, areas: BandAreas | N
     >>> [looks_denoised([image]) for image in images]
     [False, False, True]
     """
-    areas = areas or BandAreas(parts, WIDTH)
-    alike = _alike(areas)
-    return bool(len(alike)) and _is_denoised(areas, alike, step)
+    wider = 1.0 if areas is None else areas.sigma / _WIDTH
+    if areas is not None and wider >= _NEAR and _contrast(areas, _alike(areas))[0] > _ALL_LIT:
+        return False
+    if areas is None or not 1 / _NEAR < wider < _NEAR:
+        areas = BandAreas(parts, _WIDTH)
+    return _is_denoised(areas, _alike(areas), step)
 
 
 def _alike(areas: BandAreas) -> NDArray[np.int64]:
@@ -77,17 +83,14 @@ def _alike(areas: BandAreas) -> NDArray[np.int64]:
 
 def _is_denoised(areas: BandAreas, own: NDArray[np.int64], step: float) -> bool:
     """Whether pixels of some areas depend on each other more than light makes them."""
+    if not len(own):
+        return False
     pixels = areas.pixels[own]
     detail = abs(np.diff(np.diff(pixels, axis=1), axis=2))
     square = np.square(detail).mean(axis=(1, 2)) - _ROUNDED * step**2
     if not float(np.median(square - _NOT_NORMAL * detail.mean(axis=(1, 2)) ** 2)) > 0:
         return False
-    heights = areas.ratio[own][areas.highest[own]]
-    depths = -areas.ratio[own][areas.lowest[own]]
-    if not (len(heights) and len(depths)):
-        return False
-    apart = float(np.quantile(depths, _LOW) - np.quantile(heights, _LOW))
-    over = float(np.quantile(heights, _HIGH) / np.quantile(depths, _HIGH))
+    apart, over = _contrast(areas, own)
     if apart > _SPOTS or _CROWD - _LESS * max(apart, 0.0) < over < (
         _EDGES if apart < _DARK else math.inf
     ):
@@ -98,6 +101,19 @@ def _is_denoised(areas: BandAreas, own: NDArray[np.int64], step: float) -> bool:
     middle = np.median(detail, axis=(1, 2), keepdims=True)
     together = float(np.quantile(_together(detail - middle), _SHARE))
     return together > _TOGETHER + _TOGETHER_WITH_SPOTS * by_spots
+
+
+def _contrast(areas: BandAreas, own: NDArray[np.int64]) -> tuple[float, float]:
+    """Return how much deeper low minima are than low maxima are high; high maxima over minima.
+
+    Without either, that is infinite.
+    """
+    heights = areas.ratio[own][areas.highest[own]]
+    depths = -areas.ratio[own][areas.lowest[own]]
+    if not (len(heights) and len(depths)):
+        return math.inf, math.inf
+    apart = float(np.quantile(depths, _LOW) - np.quantile(heights, _LOW))
+    return apart, float(np.quantile(heights, _HIGH) / np.quantile(depths, _HIGH))
 
 
 def _nearer(pixels: Numbers) -> Numbers:

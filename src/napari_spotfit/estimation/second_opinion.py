@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
-from .denoised import WIDTH, looks_denoised
+from .denoised import looks_denoised
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import (
     is_cut_off,
@@ -48,8 +48,6 @@ _FEW_BLOCKS = 32
 #: Sharp spots have at least this many times as much detail along one axis as along both; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
-#: Bands of spots whose width is the same within this factor show the same.
-_NEAR = 1.35
 #: Beside spots of σ 0.6 px and more, the logarithm of fine detail scatters by more than this only
 #: where there is many times as much along one axis as along both (10⁵ photons: 1.96, 27 times).
 _PATCHY, _PATCHES, _NOT_WHITE = 1.1, 6.0, 1.2
@@ -180,9 +178,8 @@ def second_opinion(
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     is_white = is_white and not is_less
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
-    near = areas if WIDTH / _NEAR < sigma < WIDTH * _NEAR else None
     depends = process is Process.NONE and (
-        _is_patchy(detail, calm) or looks_denoised(parts, detail.step, near)
+        _is_patchy(detail, calm) or looks_denoised(parts, detail.step, areas)
     )
     if calm is not None and is_between and not depends:
         return _between_sharp_spots(noise, calm, detail)

@@ -98,6 +98,8 @@ class BandAreas:
     def __init__(self, parts: list[NDArray[np.float64]], sigma: float) -> None:
         from scipy import ndimage  # takes longer to import than a few fits
 
+        #: The PSF's width.
+        self.sigma = sigma
         self._side = min(_AREA if sigma <= _LARGE_SIGMA else _LARGE_AREA, *parts[0].shape)
         bands, highest, lowest, levels = [], [], [], []
         for part in parts:
