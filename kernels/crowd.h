@@ -8,6 +8,8 @@ class Crowd : CrowdCount {
     // Where points explain the light of a crowd: how far the shape of spots may be off, as a share of their light, as
     // that of a PSF is from a Gaussian, and the deviance from what noise leaves, in its standard deviations.
     static constexpr double SHAPE = 0.05, DEVIATIONS = 5;
+    // The latter of the pixels that are nearest to a spot.
+    static constexpr double OWN_DEVIATIONS = 3;
 
     const long long number;
 
@@ -41,6 +43,7 @@ class Crowd : CrowdCount {
     SPOTFIT_NOT_INLINE void put(JointSpot* found) {
         long long pixels;
         const Left left_here = left_over(&pixels);
+        if (left_here.deviance > left_here.tolerated) find_own();
         share(count, [&](int i) {
             const Spot& s = spots[i];
             const double z_error = places() > Z ? s.errors[Z] : 0;
@@ -61,6 +64,8 @@ class Crowd : CrowdCount {
                         s.evidence,
                         left_here.deviance,
                         left_here.tolerated,
+                        s.deviance,
+                        s.tolerated,
                         left_here.squares,
                         pixels,
                         count,
@@ -85,17 +90,50 @@ class Crowd : CrowdCount {
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const Pixels own = load_pixels(at(data, z, y) + x), expected = load_pixels(at(mean, z, y) + x);
                 const Pixels is_there = load_pixels(at(counts, z, y) + x), inverse = 1.0f / expected;
-                here += is_there, off += is_there * deviance(own, expected, inverse);
-                squares += is_there * square(own - expected);
-                tolerated += is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
+                here += is_there;
+                const Pixels unlike = is_there * deviance(own, expected, inverse);
+                const Pixels shape = is_there * square(float(SHAPE) * load_pixels(at(base, z, y) + x)) * inverse;
+                off += unlike, tolerated += shape, squares += is_there * square(own - expected);
+                store_pixels(at(weight, z, y) + x, unlike), store_pixels(at(pull, z, y) + x, shape);
             }
             number.add(here), deviances.add(off), all_squares.add(squares), all_tolerated.add(tolerated);
         });
         *pixels = static_cast<long long>(number.value());
         const int levels_of_all = cells() == 1 ? levels_of_cell() : cells();
-        const double degrees = larger(double(*pixels - parameters() * count - levels_of_all), 1);
-        const double of_noise = degrees + DEVIATIONS * square_root(2 * degrees);
+        const double of_noise = by_noise(double(*pixels - parameters() * count - levels_of_all), DEVIATIONS);
         return {deviances.value(), all_tolerated.value() + of_noise, all_squares.value()};
+    }
+    // The deviance that noise may leave.
+    static double by_noise(double degrees, double deviations) {
+        const double some = larger(degrees, 1);
+        return some + deviations * square_root(2 * some);
+    }
+
+    // What is left of the pixels that are nearest to each spot, after left_over.
+    SPOTFIT_NOT_INLINE void find_own() {
+        share(area(), [&](long long k) { trial[k] = INFINITE, other[k] = -1; });
+        const auto over_own = [&](int i, auto each) {
+            double place[ALL_AXES];
+            ROLLED
+            for (int axis = X; axis < ALL_AXES; ++axis)
+                place[axis] = double(corner[axis]) + (axis < axes() ? spots[i].at[axis] : 0);
+            over_near(place, each);
+        };
+        ROLLED
+        for (int i = 0; i < count; ++i)
+            over_own(i, [&](long long k, float far) {
+                if (far < trial[k]) trial[k] = far, other[k] = float(i);
+            });
+        ROLLED
+        for (int i = 0; i < count; ++i) {
+            double unlike = 0, shape = 0, pixels = 0;
+            over_own(i, [&](long long k, float) {
+                if (other[k] == float(i)) unlike += weight[k], shape += pull[k], pixels += counts[k];
+            });
+            unlike = Team::sum(unlike), shape = Team::sum(shape);
+            const double by_chance = by_noise(Team::sum(pixels) - parameters(), OWN_DEVIATIONS);
+            alone([&] { spots[i].deviance = unlike, spots[i].tolerated = shape + by_chance; });
+        }
     }
 };
 

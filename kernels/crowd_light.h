@@ -13,6 +13,7 @@ struct Spot {
     double wider, wider_error;    // than `sigma` spots are that moved together, as a fraction
     double ridge, blunt_ridge;    // this one's share of how much likelier ridges are than they are, in nats
     double evidence;
+    double deviance, tolerated;  // of the pixels that are nearest to it
     long long candidate;
     Footprint shape;
     bool is_dropped, is_tested, rests, moves;

@@ -103,6 +103,27 @@ class CrowdPixels {
         }
     }
 
+    // Calls each(number of the pixel, square of the distance) for those around a place in the frame.
+    template <class Function> SPOTFIT_INLINE void over_near(const double* place, Function each) const {
+        long long low[ALL_AXES], high[ALL_AXES];
+        ROLLED
+        for (int axis = X; axis < ALL_AXES; ++axis) {
+            const long long middle = whole(place[axis]) - corner[axis], last = middle + f.reach[axis] + 1;
+            low[axis] = middle > f.reach[axis] ? middle - f.reach[axis] : 0;
+            high[axis] = last < size(axis) ? last : size(axis);
+        }
+        const int lines = static_cast<int>(high[Y] - low[Y]), planes = static_cast<int>(high[Z] - low[Z]);
+        share_lines(lines > 0 ? lines * planes : 0, [&](int k) {
+            const int w = static_cast<int>(low[Z]) + k / lines, v = static_cast<int>(low[Y]) + k % lines;
+            const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
+                                   square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
+            const long long first = at(data, w, v) - data;
+            ROLLED
+            for (long long u = low[X] + Team::column(); u < high[X]; u += Team::COLUMNS)
+                each(first + u, float(of_line + square_of(double(u + corner[X]) - place[X])));
+        });
+    }
+
     // All pixels, and those beside the box, side by side.
     template <class Function> SPOTFIT_INLINE void over_area(Function each) const {
         Team::wait();
@@ -189,24 +210,8 @@ class CrowdPixels {
 
     // Marks the pixels around places that are nearer to them than what is there.
     SPOTFIT_NOT_INLINE void mark_near(float* distances, const double* place) const {
-        long long low[ALL_AXES], high[ALL_AXES];
-        ROLLED
-        for (int axis = X; axis < ALL_AXES; ++axis) {
-            const long long middle = whole(place[axis]) - corner[axis], last = middle + f.reach[axis] + 1;
-            low[axis] = middle > f.reach[axis] ? middle - f.reach[axis] : 0;
-            high[axis] = last < size(axis) ? last : size(axis);
-        }
-        const int lines = static_cast<int>(high[Y] - low[Y]), planes = static_cast<int>(high[Z] - low[Z]);
-        share_lines(lines > 0 ? lines * planes : 0, [&](int k) {
-            const int w = static_cast<int>(low[Z]) + k / lines, v = static_cast<int>(low[Y]) + k % lines;
-            const double of_line = square_of((double(v + corner[Y]) - place[Y]) * scale[Y]) +
-                                   square_of((double(w + corner[Z]) - place[Z]) * scale[Z]);
-            ROLLED
-            for (long long u = low[X] + Team::column(); u < high[X]; u += Team::COLUMNS) {
-                const float far = float(of_line + square_of(double(u + corner[X]) - place[X]));
-                float& own = at(distances, w, v)[u];
-                if (far < own) own = far;
-            }
+        over_near(place, [&](long long k, float far) {
+            if (far < distances[k]) distances[k] = far;
         });
     }
 };

@@ -42,6 +42,8 @@ struct JointSpot {
     double ridge, blunt_ridge;   // its share of how much likelier ridges are than the spots that moved together
     double evidence;             // the logarithm of how much likelier the data are with it
     double deviance, tolerated;  // of the crowd, and what noise and a slightly different shape explain
+    // The same of the pixels that are nearest to it, 0 where the crowd's deviance is tolerated.
+    double own_deviance, own_tolerated;
     double squares;              // of the crowd's residual
     long long pixels, spots;     // of the crowd
     long long crowd, candidate;  // the candidate it began as, -1 for one that was hidden

@@ -285,6 +285,32 @@ def test_blobs_are_no_good_points_and_clusters_are(width, photons):
         assert np.bincount(found.frame[found.good], minlength=8).mean() > 3
 
 
+@pytest.mark.parametrize("density", [0.02, 0.04])
+@pytest.mark.parametrize("odd", ["hot pixels", "blob"])
+def test_what_is_odd_does_not_spoil_its_crowd(density, odd):
+    movie, _ = random_spots(2, density, 13, 80)
+    seen = movie.copy()
+    if odd == "hot pixels":
+        at = np.array([[40, 40], [12, 70], [66, 15]])
+        seen[0][tuple(at.T)] += 3000
+    else:
+        at = np.array([[40, 40]])
+        y, x = np.indices(movie.shape[1:])
+        light = 4000 * np.exp(-((y - 40) ** 2 + (x - 40) ** 2) / (2 * (2 * SIGMA) ** 2))
+        seen[0] += np.random.default_rng(14).poisson(light).astype(np.uint16)
+
+    def good(image):
+        fits = localize(image, **KNOWN, neighbours="joint")
+        places = np.column_stack([fits.y, fits.x])[:, np.newaxis]
+        is_far = np.linalg.norm(places - at, axis=2).min(axis=1) > 8 * SIGMA
+        return int((fits.good & is_far & (fits.frame == 0)).sum()), fits[~is_far]
+
+    undisturbed, _ = good(movie)
+    found, beside = good(seen)
+    assert found > 0.95 * undisturbed > 40
+    assert not beside.good[(beside.frame == 0) & (beside.photons > 3000)].any()
+
+
 def test_saturated_blob_is_left_as_it_is():
     y, x = np.indices((40, 40))
     light = 3000 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * SIGMA**2))

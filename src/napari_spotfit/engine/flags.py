@@ -189,7 +189,6 @@ RULES = {
         True,
         "joint fits",
         "Leave it out; if most spots are flagged, check the PSF's σ, the gain and the offset.",
-        of_fit=True,
     ),
     Flag.WIDE: Rule(
         "too wide",
@@ -252,7 +251,6 @@ RULES = {
         f"estimator {_JUDGED}, a built-in model, and 3 photo-electrons of background or read-out "
         "variance per pixel",
         "Look for a neighbour or another shape in the residual, and check gain and offset.",
-        of_fit=True,
     ),
     Flag.NEIGHBOUR: Rule(
         "neighbour",

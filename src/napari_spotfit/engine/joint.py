@@ -364,7 +364,8 @@ class _Crowds:
         is_line = self._is_line() | self._is_long
         for flag, of_crowd in ((Flag.ELONGATED, is_line), (Flag.BLOB, self._is_blob)):
             flags |= np.where(of_crowd[spots["crowd"]], np.uint32(flag), np.uint32(0))
-        columns = columns_of(self._fitter, self._job, self._shape, spots, flags)
+        frame = self._frame_of_crowd[spots["crowd"]]
+        columns = columns_of(self._fitter, self._job, self._shape, spots, frame, flags)
         return columns | {EVIDENCE: spots["evidence"]}
 
     def _blobs(

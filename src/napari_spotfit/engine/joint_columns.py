@@ -19,6 +19,10 @@ from .verdicts import depth_flags
 
 #: How many times the deviance that noise explains that of a blob is.
 BLOB = 1.5
+#: Light counts as far as this, in units of σ: spots are wrong that are as near to a wrong one.
+_BESIDE = 4.5
+#: Points of something extended are as near to the next ones.
+_NEXT = 2.0
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
 #: Edges and uneven light are made up of points only as they are, too wide.
 _OFF, _SURE = 0.25, 2.0
@@ -29,6 +33,7 @@ def columns_of(
     job: FitJob,
     shape: tuple[int, ...],
     spots: NDArray[np.void],
+    frame: NDArray[np.int64],
     flags: NDArray[Any],
 ) -> Columns:
     """Return the columns of spots that were fitted together.
@@ -43,6 +48,8 @@ def columns_of(
         That of a frame.
     spots : ndarray of SPOT
         The spots.
+    frame : ndarray of int
+        The frame of each.
     flags : ndarray of int
         Those of the positions that they began at.
     """
@@ -88,7 +95,9 @@ def columns_of(
     }
     is_at_edge = np.any([inside[a] < s for a, s in zip(axes, widths, strict=True)], axis=0)
     is_outside = inside.get("z", np.ones(len(spots))) <= 0
-    found = _flags_of(spots, flags, is_at_edge, is_outside) | depth_flags(columns, settings)
+    scaled = [spots[axis] / width for axis, width in zip(axes, widths, strict=True)]
+    apart = np.column_stack([*scaled, frame * (2 * _BESIDE)])
+    found = _flags_of(spots, apart, flags, is_at_edge, is_outside) | depth_flags(columns, settings)
     return columns | {"flags": found}
 
 
@@ -100,6 +109,7 @@ def widths_by_name(job: FitJob, widths: Sequence[float]) -> dict[str, float]:
 
 def _flags_of(
     spots: NDArray[np.void],
+    places: NDArray[np.float64],
     before: NDArray[Any],
     is_at_edge: NDArray[np.bool_],
     is_outside: NDArray[np.bool_],
@@ -109,6 +119,10 @@ def _flags_of(
     flags: NDArray[Any] = before & np.uint32(kept)
     wider = np.where(abs(spots["wider"]) > _SURE * spots["wider_error"], spots["wider"], 0.0)
     moves = spots["is_settled"] == 0
+
+    def near(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return _with_near_ones(found, spots["candidate"] < 0, places)
+
     of_crowd = np.bincount(spots["crowd"], moves) > np.bincount(spots["crowd"]) / 2
     for flag, where in (
         (Flag.EDGE, is_at_edge),
@@ -117,8 +131,51 @@ def _flags_of(
         (Flag.NARROW, wider < -_OFF),
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
         (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
-        (Flag.BLOB, spots["deviance"] > BLOB * spots["tolerated"]),
-        (Flag.POOR_FIT, spots["deviance"] > spots["tolerated"]),
+        (Flag.BLOB, near(_unexplained(spots, BLOB) | (before & int(Flag.BLOB) != 0))),
+        (Flag.POOR_FIT, near(_unexplained(spots, 1.0))),
     ):
         flags |= np.where(where, np.uint32(flag), np.uint32(0))
     return flags
+
+
+def _unexplained(spots: NDArray[np.void], times: float) -> NDArray[np.bool_]:
+    """Return which spots several times the tolerated deviance does not explain.
+
+    Where that is so of a crowd, it is of all its spots, unless the others are explained without
+    those whose own pixels are not: a hot pixel does not spoil a crowd.
+    """
+    one, own = spots["crowd"], spots["own_tolerated"]
+    found: NDArray[np.bool_] = spots["deviance"] > times * spots["tolerated"]
+    is_odd = found & (spots["own_deviance"] > times * own)
+    left = np.bincount(one, np.where(is_odd, 0.0, spots["own_deviance"]))
+    part = np.bincount(one, np.where(is_odd, 0.0, own)) / np.maximum(np.bincount(one, own), 1.0)
+    is_any = np.bincount(one, is_odd) > 0
+    are_others = ~is_any[one] | (left[one] > times * spots["tolerated"] * part[one])
+    found &= is_odd | are_others
+    return found
+
+
+def _with_near_ones(
+    found: NDArray[np.bool_], is_hidden: NDArray[np.bool_], places: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return some spots, hidden ones that follow each other from these, and all beside them.
+
+    Parameters
+    ----------
+    found, is_hidden : ndarray of bool, shape (n,)
+        The spots, and which are hidden.
+    places : ndarray, shape (n, axes + 1)
+        Their places in units of the PSF's widths; frames are far from each other.
+    """
+    if found.all() or not found.any():
+        return found
+    from scipy.sparse.csgraph import connected_components  # takes longer to import than many fits
+    from scipy.spatial import cKDTree
+
+    which = np.flatnonzero(found | is_hidden)
+    tree = cKDTree(places[which])
+    thing = connected_components(tree.sparse_distance_matrix(tree, _NEXT).tocsr())[1]
+    own = which[(np.bincount(thing, found[which]) > 0)[thing]]
+    far, _ = cKDTree(places[own]).query(places, distance_upper_bound=_BESIDE)
+    near: NDArray[np.bool_] = np.isfinite(far)
+    return near
