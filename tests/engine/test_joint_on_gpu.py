@@ -113,7 +113,7 @@ def test_where_a_gpu_fails_the_cpu_fits_crowds(monkeypatch):
 
 
 @pytest.mark.gpu
-def test_a_measured_psf():
+def test_a_measured_psf(gpu):
     psf = measured_psf(side=21)
     movie = np.stack([crowd_of_psf(psf, 25, side=64, seed=seed)[0] for seed in range(8)])
     known = {"model": psf, "gain": 1.0, "estimator": "mle", "neighbours": "joint"}

@@ -18,6 +18,7 @@ from ..models.bounds import number
 from ..models.columns import STDERR
 from ..results.spot_fits import SpotFits
 from ..settings.bounds import optics_of
+from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..simulate_pupil import simulate_psf
 from .bead_fits import bead_places
@@ -204,7 +205,8 @@ def _theory(settings: Settings, planes: int, diameter: float) -> dict[str, float
     )  # fmt: skip
     perfect = (_LIGHT * psf).astype(np.float32)
     center = [middle, rows // 2, columns // 2]
-    fit = fit_at(perfect, [center], settings=settings.changed(gain=None, offset=0.0, noise=None))
+    no_noise = settings.changed(gain=None, offset=0.0, noise=NoiseModel.of_camera(1.0, 0.0, 1.0))
+    fit = fit_at(perfect, [center], settings=no_noise)
     return {
         axis: _FWHM * math.hypot(
             size * float(fit.columns[f"sigma_{axis}"][0]), math.sqrt(_BALL) * diameter

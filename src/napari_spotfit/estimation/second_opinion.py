@@ -165,8 +165,9 @@ def second_opinion(
     """
     parts = some_parts(frames)
     counts_photons = _grows_by_steps(noise, detail)
+    is_bare = usual_is_lowest(parts[0])
     # Most pixels without any: single photons scatter like nothing else.
-    if counts_photons and usual_is_lowest(parts[0]):
+    if counts_photons and is_bare:
         return noise
     is_explained = counts_photons or _has_none_in_the_dark(noise, detail)
     process = _process(parts[0], detail, may_be_cut=not is_explained)
@@ -178,8 +179,10 @@ def second_opinion(
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     is_white = is_white and not is_less
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
-    depends = process is Process.NONE and (
-        _is_patchy(detail, calm) or looks_denoised(parts, detail.step, areas)
+    depends = (
+        process is Process.NONE
+        and not is_bare
+        and (_is_patchy(detail, calm) or looks_denoised(parts, detail.step, areas))
     )
     if calm is not None and is_between and not depends:
         return _between_sharp_spots(noise, calm, detail)
@@ -196,7 +199,7 @@ def second_opinion(
     if band is None:
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
-    is_rounded = is_smooth and band.tail > _WARNS and not usual_is_lowest(parts[0])
+    is_rounded = is_smooth and band.tail > _WARNS and not is_bare
     is_coarse = min(detail.along) > _WHITE[1] and not is_white
     over_light = _over_light(band, detail, parts)
     if process is Process.NONE and is_coarse and over_light > _MORE_THAN_LIGHT:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -253,7 +254,10 @@ def shift_after_jump(frame: Any, references: Floats, settings: Settings) -> Floa
     settings : Settings
         Settings of detection.
     """
-    fits = localize(frame, settings=settings)
+    with warnings.catch_warnings():
+        # So do beads that are beyond a calibration's range.
+        warnings.filterwarnings("ignore", "the brightest spots look as if the image were")
+        fits = localize(frame, settings=settings)
     fits = fits[fits.good]
     if not len(fits):
         return None
