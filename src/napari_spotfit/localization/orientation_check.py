@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 _LOOKS, _FEWEST = ((8, 2.0), (24, 1.0), (72, 0.5), (MOST, 0.0)), 5
 #: By how much twice the logarithm of the likelihood is greater, at least, where another orientation
 #: suits better; by how many standard errors of its sum over the spots; and by which part of it
-#: those differ that look the same. No spot counts more than so much: it may be two.
+#: those differ that look the same. No spot counts more than the last: it may be two.
 _BETTER, _SURE, _SAME, _OF_ONE = 20.0, 4.5, 0.2, 10.0
 #: Flags of fits that say nothing of the orientation.
 _USELESS = (
