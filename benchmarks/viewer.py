@@ -281,7 +281,7 @@ def preview(options: argparse.Namespace) -> None:
         viewer.add_image(movie, name="movie")
         canvas, drawn = Canvas(viewer), []
         widget.preview.drawn.connect(lambda: drawn.append(True))
-        widget.preview.box.click()
+        widget.preview.box.setChecked(True)  # as it does by itself, once the image has been seen
         wait_until(lambda: bool(drawn), settle=500)
         for name, setting, values in (
             ("false spots", "false_spots", (20.0, 5.0)), ("σ", "sigma", (1.4, 1.3)),
