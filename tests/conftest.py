@@ -20,7 +20,7 @@ os.environ["NAPARI_CONFIG"] = ""
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Look for no garbage while tests are collected, all of which stay: a seventh of the time."""
+    """Look for no garbage while tests are collected, which all stay: a seventh of the time."""
     gc.disable()
     try:
         return (yield)

@@ -6,10 +6,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from noisy_scenes import noisy_scenes
+from crowd_scenes import (
+    BACKGROUND,
+    KNOWN,
+    SIGMA,
+    joint_reach,
+    light_of,
+    pairs_of,
+    random_spots,
+    shares,
+)
 from same_fits import assert_same
 from scipy.optimize import minimize
-from scipy.special import erf, ndtr
 
 from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
 from napari_spotfit.engine.backend import Block, Positions
@@ -20,46 +28,6 @@ from napari_spotfit.engine.joint import fit_crowds
 from napari_spotfit.engine.single_fits import distances, singles_of
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.pixel_calibration import PixelCalibration
-
-SIGMA, BACKGROUND = 1.3, 10.0
-KNOWN = {
-    "sigma": SIGMA, "pixel": "integrated", "gain": 1.0, "estimator": "mle", "backend": "cpu",
-}  # fmt: skip
-
-
-def shares(places, side, pixel="integrated"):
-    """Return the light of spots of unit light in the rows and the columns of an image."""
-    places = np.asarray(places, float)[..., np.newaxis]
-    if pixel == "sampled":
-        apart = np.arange(side) - places
-        return np.exp(-(apart**2) / (2 * SIGMA**2)) / (SIGMA * np.sqrt(2 * np.pi))
-    edges = np.arange(side + 1) - 0.5
-    return np.diff(0.5 * erf((edges - places) / (SIGMA * 2**0.5)), axis=2)
-
-
-def light_of(places, photons, side=32, pixel="integrated"):
-    """Return the mean of an image of spots."""
-    own = shares(places, side, pixel)
-    return BACKGROUND + np.einsum("n,ny,nx->yx", np.broadcast_to(photons, len(own)),
-                                  own[:, 0], own[:, 1])  # fmt: skip
-
-
-def random_spots(frames, density, seed, side=64, photons=1000.0):
-    """Return a movie of spots at random places, and these by frame."""
-    rng = np.random.default_rng(seed)
-    places = [rng.uniform(2, side - 3, (rng.poisson(density * side**2), 2)) for _ in range(frames)]
-    movie = [rng.poisson(light_of(own, photons, side)) for own in places]
-    return np.stack(movie).astype(np.uint16), places
-
-
-def pairs_of(apart, count, seed):
-    """Return a movie with two spots in each frame, a distance in σ apart."""
-    rng, movie = np.random.default_rng(seed), []
-    for _ in range(count):
-        angle, middle = rng.uniform(0, np.pi), rng.uniform(14, 17, 2)
-        step = apart * SIGMA / 2 * np.array([np.sin(angle), np.cos(angle)])
-        movie.append(rng.poisson(light_of([middle + step, middle - step], 1000.0)))
-    return np.stack(movie).astype(np.uint16)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
@@ -111,11 +79,6 @@ def test_joint_fits_are_scipys_joint_optimum(count, pixel):
     np.testing.assert_allclose(columns["y_stderr"], errors[0 : 2 * count : 2], rtol=0.01)
     np.testing.assert_allclose(columns["x_stderr"], errors[1 : 2 * count : 2], rtol=0.01)
     np.testing.assert_allclose(columns["photons_stderr"], 1000 * errors[2 * count : -3], rtol=0.01)
-
-
-def joint_reach():
-    """Return how far a spot's light counts, as engine/joint_fits.py has it."""
-    return 4.5 * SIGMA + 1
 
 
 @pytest.mark.parametrize("neighbours", ["joint", "auto"])
@@ -242,85 +205,6 @@ def test_white_noise_and_no_gain():
     np.testing.assert_allclose(fits.photons, 20000, rtol=0.15)
 
 
-def test_sloping_background_is_no_spots():
-    rng, x = np.random.default_rng(16), np.arange(96)
-    places = [rng.uniform(2, 93, (80, 2)) for _ in range(3)]
-    movie = [rng.poisson(light_of(own, 1000.0, 96) + 20 + 100 * (x / 96) ** 2) for own in places]
-    fits = localize(np.stack(movie).astype(np.uint16), **KNOWN, neighbours="joint")
-    fits = fits[fits.good]
-    apart = [
-        np.hypot(own.y[:, np.newaxis] - truth[:, 0], own.x[:, np.newaxis] - truth[:, 1]).min(axis=1)
-        for own, truth in ((fits[fits.frame == k], truth) for k, truth in enumerate(places))
-    ]
-    assert (np.concatenate(apart) > 3).mean() < 0.01
-
-
-def test_an_extended_blob_is_no_crowd_of_good_points():
-    y, x = np.indices((64, 64))
-    ring = 400 * np.exp(-((np.hypot(y - 32, x - 32) - 9) ** 2) / 8)
-    blob = 600 * np.exp(-((y - 32) ** 2 + (x - 32) ** 2) / (2 * 5.0**2))
-    for light in (blob, ring + blob):
-        image = np.random.default_rng(10).poisson(BACKGROUND + light).astype(np.uint16)
-        fits = localize(image, **KNOWN, neighbours="joint")
-        assert len(fits) < 60
-        assert fits.good.sum() <= localize(image, **KNOWN).good.sum() + 1
-
-
-@pytest.mark.parametrize("width", [1.8, 2.5, 3.0])
-@pytest.mark.parametrize("photons", [3000, 30_000, 200_000])
-def test_blobs_are_no_good_points_and_clusters_are(width, photons):
-    y, x = np.indices((40, 40))
-    light = np.exp(-((y - 20.2) ** 2 + (x - 19.7) ** 2) / (2 * width**2)) / (2 * np.pi * width**2)
-    blobs = np.random.default_rng(11).poisson(BACKGROUND + photons * light, (8, 40, 40))
-    blobs = blobs.astype(np.uint16)
-    together = localize(blobs, **KNOWN, neighbours="joint")
-    assert not together.good[together.group_size > 1].any()
-    single, auto = (localize(blobs, **KNOWN, neighbours=n) for n in ("exclude", "auto"))
-    assert auto.good.sum() == single.good.sum()
-    rng = np.random.default_rng(12)
-    places = 20 + rng.normal(0, 1.5 * SIGMA, (8, 8, 2))
-    movie = np.stack([rng.poisson(light_of(own, photons / 8, 40)) for own in places])
-    if photons > 3000:
-        found = localize(movie.astype(np.uint16), **KNOWN, neighbours="auto")
-        assert np.bincount(found.frame[found.good], minlength=8).mean() > 3
-
-
-@pytest.mark.parametrize("density", [0.02, 0.04])
-@pytest.mark.parametrize("odd", ["hot pixels", "blob"])
-def test_what_is_odd_does_not_spoil_its_crowd(density, odd):
-    movie, _ = random_spots(2, density, 13, 80)
-    seen = movie.copy()
-    if odd == "hot pixels":
-        at = np.array([[40, 40], [12, 70], [66, 15]])
-        seen[0][tuple(at.T)] += 3000
-    else:
-        at = np.array([[40, 40]])
-        y, x = np.indices(movie.shape[1:])
-        light = 4000 * np.exp(-((y - 40) ** 2 + (x - 40) ** 2) / (2 * (2 * SIGMA) ** 2))
-        seen[0] += np.random.default_rng(14).poisson(light).astype(np.uint16)
-
-    def good(image):
-        fits = localize(image, **KNOWN, neighbours="joint")
-        places = np.column_stack([fits.y, fits.x])[:, np.newaxis]
-        is_far = np.linalg.norm(places - at, axis=2).min(axis=1) > 8 * SIGMA
-        return int((fits.good & is_far & (fits.frame == 0)).sum()), fits[~is_far]
-
-    undisturbed, _ = good(movie)
-    found, beside = good(seen)
-    assert found > 0.95 * undisturbed > 40
-    assert not beside.good[(beside.frame == 0) & (beside.photons > 3000)].any()
-
-
-def test_saturated_blob_is_left_as_it_is():
-    y, x = np.indices((40, 40))
-    light = 3000 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * SIGMA**2))
-    image = np.minimum(np.random.default_rng(11).poisson(10 + light), 255).astype(np.uint8)
-    fits = localize(image, **KNOWN, neighbours="joint")
-    centre = np.hypot(fits.y - 20, fits.x - 20) < 4
-    assert centre.sum() == 1
-    assert (fits.flags[centre] & Flag.SATURATED).all()
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -396,27 +280,6 @@ def test_crowds_of_spots_are_as_wide_as_the_psf(factor):
     assert not (fits.flags & int(Flag.WIDE | Flag.NARROW)).any()
 
 
-def test_points_that_make_up_smooth_light_are_too_wide():
-    scene = next(one for one in noisy_scenes(SIGMA, 512, 1, spots=0) if one.name == "nuclei")
-    fits = localize(scene.frames[0], sigma=SIGMA, neighbours="auto", backend="cpu")
-    is_wide = fits.flags & int(Flag.WIDE) != 0
-    assert is_wide[fits.group_size > 1].mean() > 0.8
-    assert fits.good.sum() <= 5
-
-
-@pytest.mark.parametrize("shape", ["ring", "filament"])
-def test_points_that_make_up_a_line_are_elongated(shape):
-    y, x = np.mgrid[:128, :128] - 64.0
-    off = np.hypot(y, x) - 12 if shape == "ring" else y - 0.3 * x
-    rng = np.random.default_rng(33)
-    line = 80 * np.exp(-(off**2) / (2 * SIGMA**2))
-    image = rng.poisson(BACKGROUND + line).astype(np.uint16)
-    fits = localize(image, **KNOWN, neighbours="auto")
-    assert (fits.group_size > 1).sum() > 10
-    assert (fits.flags & int(Flag.ELONGATED) != 0).mean() > 0.8
-    assert fits.good.sum() <= 1
-
-
 def test_crowds_stay_as_they_are_once_their_fits_are_cancelled(monkeypatch):
     movie, _ = random_spots(1, 0.02, seed=1)
     settings, iterations, fit = Settings(neighbours="joint", **KNOWN), [], crowd_fits.fit_crowds
@@ -440,108 +303,3 @@ def test_crowds_stay_as_they_are_once_their_fits_are_cancelled(monkeypatch):
     monkeypatch.setattr(crowd_fits, "threads", of_crowds)
     localize(movie, settings=settings)
     assert max(iterations) == 0
-
-
-@pytest.mark.parametrize(("height", "times", "most"), [(150, 2, 6), (600, 1.5, 6), (150, 3, 6)])
-@pytest.mark.parametrize("neighbours", ["auto", "joint"])
-def test_granules_are_no_groups_of_spots(height, times, most, neighbours):
-    rng = np.random.default_rng(35)
-    y, x = np.mgrid[:256, :256]
-    light = np.zeros((256, 256))
-    for middle_y, middle_x in np.mgrid[16:256:32, 16:256:32].reshape(2, -1).T:
-        angle = rng.uniform(0, np.pi)
-        along = (x - middle_x) * np.cos(angle) + (y - middle_y) * np.sin(angle)
-        across = (y - middle_y) * np.cos(angle) - (x - middle_x) * np.sin(angle)
-        light += height * np.exp(-((along / times) ** 2 + across**2) / (2 * SIGMA**2))
-    image = rng.poisson(20 + light).astype(np.uint16)
-    fits = localize(image, sigma=SIGMA, neighbours=neighbours, backend="cpu")
-    assert (fits.good & (fits.group_size > 1)).sum() <= most
-
-
-@pytest.mark.parametrize("neighbours", ["auto", "joint"])
-def test_pieces_of_dim_lines_are_no_groups_of_spots(neighbours):
-    rng = np.random.default_rng(36)
-    y, x = np.mgrid[:512, :512]
-    off = (y + 14 * np.sin(x / 23) + 0.2 * x) % 32 - 16
-    image = rng.poisson(20 + 10 * np.exp(-(off**2) / (2 * SIGMA**2))).astype(float)
-    fits = localize(image, sigma=SIGMA, neighbours=neighbours, backend="cpu")
-    assert fits.good.sum() <= 40
-
-
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_ridges_are_as_likely_as_their_pixels_say(is_closed, monkeypatch):
-    side, taken, fit = 40, [], crowd_fits.fit_crowds
-
-    def fitted(block, crowds):
-        taken.append((crowds.how, fit(block, crowds)))
-        return taken[-1][1]
-
-    monkeypatch.setattr(crowd_fits, "fit_crowds", fitted)
-    angles = np.arange(6 if is_closed else 4) * np.pi / 3
-    truth = 19.6 + 3.4 * np.column_stack([np.sin(angles), np.cos(angles)])
-    image = np.random.default_rng(41).poisson(light_of(truth, 1500.0, side))
-    localize(image.astype(np.uint16), **KNOWN, neighbours="joint")
-    how, spots = taken[0]
-    assert len(spots) == len(truth)
-    places = np.column_stack([spots["y"], spots["x"]])
-    at = np.indices(image.shape).reshape(2, -1).T
-    apart = np.hypot(*(at[:, np.newaxis] - places).transpose(2, 0, 1))
-    near = (apart <= joint_reach()).any(axis=1)
-
-    def light(where, photons):
-        return (light_of(where, photons, side) - BACKGROUND).ravel()[near]
-
-    ground = np.column_stack([np.ones(len(at)), at])
-    pixels = np.column_stack([np.ones(len(spots)), np.rint(places)])
-    plane = np.linalg.lstsq(pixels, spots["background"], rcond=None)[0]
-    mean = light(places, spots["light"]) + (ground @ plane)[near]
-    slopes, step = [*ground[near].T.astype(float)], 1e-3
-    for own, amount in zip(places, spots["light"], strict=True):
-        slopes.append(light([own], 1.0))
-        for by in step * np.eye(2):
-            slopes.append(light([own + by], amount) - light([own - by], amount))
-    # From one spot to the next one around the middle.
-    around = np.argsort(np.unwrap(np.arctan2(*(places - 19.6).T) % (2 * np.pi)))
-    chain, amounts = places[around], spots["light"][around]
-    after = np.roll(np.arange(len(chain)), -1)[: len(chain) if is_closed else -1]
-    before = np.arange(len(after))
-    blunt = light((chain[before] + chain[after]) / 2, (amounts[before] + amounts[after]) / 4)
-    ends = 1.5 * chain[[0, -1]] - 0.5 * chain[[1, -2]]
-    whole = blunt if is_closed else blunt + light(ends, amounts[[0, -1]] / 4)
-    data = image.ravel()[near] * how.scale + how.shift
-    for name, ridge in (("blunt_ridge", blunt), ("ridge", whole)):
-        weighted = np.array(slopes) / mean
-        across = weighted @ ridge
-        own = ridge @ (ridge / mean) - across @ np.linalg.solve(
-            weighted @ np.transpose(slopes), across
-        )
-        likelier = ridge @ ((data - mean) / mean) - own / 2
-        np.testing.assert_allclose(spots[name].sum(), likelier, rtol=0.05, err_msg=name)
-        assert likelier < -5  # of spots that are no ridge
-
-
-@pytest.mark.parametrize("radius", [4, 6, 10])
-def test_rings_are_no_groups_of_spots(radius):
-    y, x = np.mgrid[:64, :64] - 31.7
-    light = 80 * np.exp(-((np.hypot(y, x) - radius) ** 2) / (2 * SIGMA**2))
-    movie = np.random.default_rng(42).poisson(20 + light, (20, 64, 64)).astype(np.uint16)
-    single, auto = (
-        localize(movie, sigma=SIGMA, neighbours=one, backend="cpu") for one in ("exclude", "auto")
-    )
-    assert auto.good.sum() <= single.good.sum() + 8
-
-
-@pytest.mark.parametrize("apart", [1.5, 2.0, 2.5])
-@pytest.mark.parametrize("share", [1.0, 1 / 3])
-def test_pairs_are_nothing_elongated(apart, share):
-    rng = np.random.default_rng(37)
-    middle = np.mgrid[16:256:32, 16:256:32].reshape(2, -1).T + rng.uniform(-0.5, 0.5, (64, 2))
-    angle = rng.uniform(0, np.pi, 64)
-    half = apart * SIGMA / 2 * np.column_stack([np.sin(angle), np.cos(angle)])
-    edges = np.arange(257) - 0.5
-    light = np.full((256, 256), float(BACKGROUND))
-    for places, photons in ((middle + half, 3000.0), (middle - half, 3000 * share)):
-        shares = np.diff(ndtr((edges - places[..., np.newaxis]) / SIGMA), axis=2)
-        light += photons * np.einsum("ny,nx->yx", shares[:, 0], shares[:, 1])
-    fits = localize(rng.poisson(light).astype(np.uint16), **KNOWN, neighbours="auto")
-    assert fits.good.sum() >= 0.97 * 128
