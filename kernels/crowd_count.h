@@ -163,7 +163,7 @@ class CrowdCount : protected CrowdHeights {
         keep_mean();
         return true;
     }
-    // The deviance / 2 without a spot, of which another one has the light, at another height: of two spots, one may be
+    // The deviance / 2 without a spot, whose light another one has, at another height: of two spots, one may be
     // what is wrong with the z of the other one. Ends at the first height at which the spot is not needed.
     SPOTFIT_NOT_INLINE double least_deviance(int cell, const Spot& own, Spot& heir, double with, const Levels& ground) {
         const auto begin = [&](const Height* height) {

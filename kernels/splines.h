@@ -1,4 +1,4 @@
-// Cubic B-splines, of which measured PSFs are made.
+// Cubic B-splines: measured PSFs are sums of them.
 #pragma once
 #include "functions.h"
 #include "layouts/psf_lattice.h"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .bounds import number
 from .calibration import TABLE, Calibration, Curve, unique_range
 from .columns import COLUMNS, STDERR, Column
-from .orientation import named
+from .orientation import Orientation
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
 
 Array = NDArray[np.float64]
@@ -248,27 +248,7 @@ class AstigmatismCalibration(Calibration):
         """
         return replace(self, index_factor=factor)
 
-    def oriented(self, orientation: str) -> AstigmatismCalibration:
-        """Return the same of a camera whose rows and columns lie otherwise than the beads' did.
-
-        Parameters
-        ----------
-        orientation : str
-            What became of images since: "flipped_y", "flipped_x", "rotated_180", "transposed",
-            "rotated_90" and "rotated_270" (as :func:`numpy.rot90`), or "antitransposed".
-
-        Examples
-        --------
-        >>> from napari_spotfit.models.astigmatism import AstigmatismCalibration
-        >>> from napari_spotfit.models.calibration import Curve
-        >>> x, y = (Curve("huang", (1.3, focus, 400.0, 0.0, 0.0)) for focus in (250.0, -250.0))
-        >>> lens = AstigmatismCalibration(x, y, -400.0, 400.0, angle=10.0)
-        >>> turned = lens.oriented("transposed")
-        >>> turned.x == y, turned.angle
-        (True, -10.0)
-        """
-        how = named(orientation)
-
+    def _turned(self, how: Orientation) -> AstigmatismCalibration:
         def turned(part: Any) -> dict[str, Any]:
             x, y, wobble_x, wobble_y = part.x, part.y, part.wobble_x, part.wobble_y
             if how.exchanged:

@@ -20,13 +20,14 @@ from dataclasses import fields
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..version import __version__
 from .columns import Column
+from .orientation import Orientation, named
 from .profiles import Profile
 
 #: The format of the file, and its name; a change that an older version would misread makes it one
@@ -76,6 +77,36 @@ class Calibration:
     def range(self) -> tuple[float, float] | None:
         """The least and the largest z of results, in nm, where fits with it have a z."""
         return None
+
+    def oriented(self, orientation: str) -> Self:
+        """Return the same of a camera whose rows and columns lie otherwise than the beads' did.
+
+        Parameters
+        ----------
+        orientation : str
+            What became of images since: "flipped_y", "flipped_x", "rotated_180", "transposed",
+            "rotated_90" and "rotated_270" (as :func:`numpy.rot90`), or "antitransposed".
+
+        Raises
+        ------
+        ValueError
+            If it is none of these.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from napari_spotfit import MeasuredPsf
+        >>> psf = MeasuredPsf(np.arange(512.0).reshape(8, 8, 8), 50.0, 2, y=3.0, x=2.0)
+        >>> turned = psf.oriented("rotated_90")
+        >>> turned.y, turned.x
+        (3.0, 3.0)
+        >>> turned.oriented("rotated_270") == psf
+        True
+        """
+        return self._turned(named(orientation))
+
+    def _turned(self, how: Orientation) -> Self:
+        raise NotImplementedError
 
     @property
     def columns(self) -> tuple[Column, ...]:

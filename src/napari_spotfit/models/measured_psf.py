@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .calibration import Calibration, read_only
 from .columns import COLUMNS
 from .lattice import Lattice, spline_coefficients
-from .orientation import named
+from .orientation import Orientation
 from .profiles import YX, Profile, ShapeParameter
 
 Array = NDArray[np.float64]
@@ -178,25 +178,7 @@ class MeasuredPsf(Calibration):
         """Return the same with another refractive-index factor, see above."""
         return replace(self, index_factor=factor)
 
-    def oriented(self, orientation: str) -> MeasuredPsf:
-        """Return the PSF of a camera whose rows and columns lie otherwise than the beads' did.
-
-        Parameters
-        ----------
-        orientation : str
-            What became of images since: "flipped_y", "flipped_x", "rotated_180", "transposed",
-            "rotated_90" and "rotated_270" (as :func:`numpy.rot90`), or "antitransposed".
-
-        Examples
-        --------
-        >>> psf = MeasuredPsf(np.arange(512.0).reshape(8, 8, 8), 50.0, 2, y=3.0, x=2.0)
-        >>> turned = psf.oriented("rotated_90")
-        >>> turned.y, turned.x
-        (3.0, 3.0)
-        >>> turned.oriented("rotated_270") == psf
-        True
-        """
-        how = named(orientation)
+    def _turned(self, how: Orientation) -> MeasuredPsf:
         y, x = (self.x, self.y) if how.exchanged else (self.y, self.x)
         turned = how.of(self.coefficients)
         y = turned.shape[1] - 3 - y if how.flipped_y else y

@@ -94,7 +94,7 @@ def fits_of(
 ) -> list[LayerFit]:
     """Return the fits of images, each with a look of its own.
 
-    An image of which ``make`` makes no job is skipped, with the reason as its error, or that is
+    An image that ``make`` makes no job of is skipped, with the reason as its error, or that is
     raised.
     """
     fits = []
