@@ -9,6 +9,8 @@ from typing import Any, SupportsFloat
 
 #: The largest number of single precision, in which fits compute.
 LARGEST = 3.4028234663852886e38
+#: Characters of a value in a message.
+LONGEST_SHOWN = 80
 
 Bounds = tuple[float | None, float | None]
 
@@ -19,6 +21,19 @@ def as_float(value: SupportsFloat) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array of any library, with axes."""
+    return hasattr(value, "dtype") and len(value.shape) > 0
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages show it: of an array what it is, of long texts the beginning."""
+    if is_array(value):
+        return f"an array of {value.dtype}, shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def finite(what: str, value: Any, accepted: str = "a finite number or None") -> float | None:
@@ -32,10 +47,10 @@ def finite(what: str, value: Any, accepted: str = "a finite number or None") -> 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+        raise TypeError(f"{what} must be {accepted}; got {shown(value)}")
     number = as_float(value)
     if not abs(number) <= LARGEST:
-        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+        raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return number
 
 
@@ -54,7 +69,7 @@ def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = Fa
     if given is None:
         raise TypeError(f"{what} must be {accepted}; got None")
     if given < lowest or (above and given == lowest):
-        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+        raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return given
 
 
@@ -68,9 +83,9 @@ def whole(what: str, value: Any, lowest: int = 0) -> int:
     """
     accepted = f"a whole number from {lowest}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+        raise TypeError(f"{what} must be {accepted}; got {shown(value)}")
     if value < lowest:
-        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+        raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return int(value)
 
 
