@@ -16,6 +16,8 @@ from .library import load
 
 #: Crowds of a thread's share, at least and at most.
 _LEAST, _SHARE = 8, 64
+#: Spots that one thread fits in the time that it takes to hand some to another, or not much more.
+_FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
 _LONG = 1000
 #: The largest memory of a crowd.
@@ -66,6 +68,6 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
         stop.value = 1
 
     is_long = int(sizes.max(initial=0)) > _LONG
-    share = min(max(each, _LEAST), _SHARE)
+    share = min(max(each, _LEAST), _SHARE) if sizes.sum() > _FEW else len(crowds)
     threads.in_pieces(work, len(crowds), share, crowds.threads, end if is_long else None)
     return joined(part for begin in sorted(parts) for part in parts[begin])
