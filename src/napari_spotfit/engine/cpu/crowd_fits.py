@@ -20,6 +20,8 @@ _LEAST, _SHARE = 8, 64
 _FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
 _LONG = 1000
+#: Bytes of a line of the cache, by which kernels divide memory.
+_LINE = 64
 #: The largest memory of a crowd.
 _MOST_BYTES = 2 << 30
 
@@ -49,7 +51,9 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
                 f"other, takes {size >> 20} MB to fit together, more than {_MOST_BYTES >> 20}: "
                 "allow fewer false spots, give parts of the image, or neighbours='exclude'"
             )
-        memory = np.empty(size, np.uint8)
+        # Lines of pixels begin where those of the cache do.
+        memory = np.empty(size + _LINE, np.uint8)
+        memory = memory[-address(memory) % _LINE :]
         room = functions.spotfit_most_joint_spots(library.index, int(sizes[begin:end].max()))
         room = max(room, 2 * int(sizes[begin:end].sum()))
         found, count, own = np.empty(room, SPOT), ctypes.c_longlong(), []
