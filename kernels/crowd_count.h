@@ -135,13 +135,15 @@ class CrowdCount : protected CrowdHeights {
             alone([&] { take_over(spots[heir], own); });
             shape(spots[heir]);
         }
-        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        if (has_psf() && heir >= 0 && !(evidence < least_evidence(own)))
+        const double bar = least_evidence(own), wanted = has_psf() ? with + SURE * bar : double(INFINITE);
+        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted).deviance - with;
+        if (has_psf() && heir >= 0 && !(evidence < bar))
             evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);
         set(own.is_sure, true);
-        const bool is_kept = !(evidence < least_evidence(own));
+        const bool is_kept = !(evidence < bar);
         alone([&] {
-            own.evidence = evidence;
+            // Of what is needed beyond doubt it is not known to the end.
+            own.evidence = evidence < wanted - with ? evidence : smaller(evidence, own.evidence);
             if (!is_kept) own.is_dropped = true, own.light = 0;
         });
         if (!is_kept) {
@@ -183,7 +185,7 @@ class CrowdCount : protected CrowdHeights {
         ROLLED
         for (int k = 0; k < some && !(least - with < least_evidence(own)); ++k) {
             begin(&tried[k]);
-            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10).deviance);
+            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, with + SURE * least_evidence(own)).deviance);
         }
         return least;
     }
