@@ -12,9 +12,10 @@ class CrowdCount : protected CrowdHeights {
         bool is_new = true;
         ROLLED
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
+            const int since = sweep + 1;
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
-            if (is_new && has_psf() && find_heights()) move_all(ROUGH_STEPS, ROUGH);
+            if (is_new && has_psf() && find_heights(since)) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
             ROLLED
             for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
@@ -142,8 +143,8 @@ class CrowdCount : protected CrowdHeights {
         set(own.is_sure, true);
         const bool is_kept = !(evidence < bar);
         alone([&] {
-            // Of what is needed beyond doubt it is not known to the end.
-            own.evidence = evidence < wanted - with ? evidence : smaller(evidence, own.evidence);
+            // What is needed beyond doubt was not tried to the end.
+            own.evidence = evidence < wanted - with ? evidence : larger(own.evidence, wanted - with);
             if (!is_kept) own.is_dropped = true, own.light = 0;
         });
         if (!is_kept) {

@@ -11,7 +11,7 @@ class CrowdMoves : protected CrowdInformation {
     // those of a large crowd to be settled.
     static constexpr double ROUGH = 0.2, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
     // A wanted change of it that is so many times what a step makes of it does not come.
-    static constexpr double HOPELESS = 0.125;
+    static constexpr double HOPELESS = 0.03;
     // Steps and sweeps at most while spots are counted, and sweeps in the end. What does not rest by then is moved
     // again in the next round or, in the end, flagged.
     static constexpr int ROUGH_STEPS = 12, SWEEPS = 6, LAST_SWEEPS = 20;
@@ -116,7 +116,7 @@ class CrowdMoves : protected CrowdInformation {
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
-                const bool rest_here = cells() == 1 ? own.rests : own.gained < STILL;
+                const bool rest_here = cells() == 1 ? own.rests : own.gained < (has_psf() ? larger(rest, STILL) : STILL);
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
                 share(moving, [&](int a) {
                     spots[together[a]].rests = settled;
