@@ -439,6 +439,11 @@ class CrowdCount : protected CrowdHeights {
                     }
                 }
             }
+        if (has_psf() && count > before) {
+            find_mean();
+            ROLLED
+            for (int i = before; i < count; ++i) move_alone(i);
+        }
         return count > before;
     }
 

@@ -86,6 +86,13 @@ class CrowdHeights : protected CrowdMoves {
             if (peak.gain > LEAST_GAIN * peaks[0].gain) found[count++] = peak;
         return count;
     }
+    // Moves one spot, the others and the background as they are.
+    SPOTFIT_NOT_INLINE void move_alone(int i) {
+        alone([&] { near[0] = i, together = near, moving = 1, levels = 0; });
+        choose_part(NOWHERE);
+        find_base(cell_of(spots[i]));
+        move(cell_of(spots[i]), STEPS_WITHOUT, ROUGH);
+    }
     // Moves each spot near those stirred since a sweep to another height where that makes the pixels likelier, the
     // others as they are; returns whether there was any.
     SPOTFIT_NOT_INLINE bool find_heights(int since) {
