@@ -86,12 +86,20 @@ class CrowdHeights : protected CrowdMoves {
             if (peak.gain > LEAST_GAIN * peaks[0].gain) found[count++] = peak;
         return count;
     }
-    // Moves each spot to another height where that makes the pixels likelier, the others as they are; returns whether
-    // there was any.
-    SPOTFIT_NOT_INLINE bool find_heights() {
+    // Moves one spot, the others and the background as they are.
+    SPOTFIT_NOT_INLINE void move_alone(int i) {
+        alone([&] { near[0] = i, together = near, moving = 1, levels = 0; });
+        choose_part(NOWHERE);
+        find_base(cell_of(spots[i]));
+        move(cell_of(spots[i]), STEPS_WITHOUT, ROUGH);
+    }
+    // Moves each spot near those stirred since a sweep to another height where that makes the pixels likelier, the
+    // others as they are; returns whether there was any.
+    SPOTFIT_NOT_INLINE bool find_heights(int since) {
         bool any = false;
         ROLLED
-        for (int i = 0; i < count && !is_stopped(); ++i) any |= find_height(i);
+        for (int i = 0; i < count && !is_stopped(); ++i)
+            if (is_near_stirred(i, since, FAR)) any |= find_height(i);
         return any;
     }
 

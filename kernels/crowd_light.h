@@ -268,8 +268,8 @@ class CrowdLight : protected CrowdPixels {
     }
     // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
     // others wait until the end. Places along y have changed a little since spots were sorted.
-    bool is_near_stirred(int i, int since) const {
-        const double far = WAITS * f.sigma[X], most_far = far + 3;
+    bool is_near_stirred(int i, int since, double widths = WAITS) const {
+        const double far = widths * f.sigma[X], most_far = far + 3;
         ROLLED
         for (int step = -1; step <= 1; step += 2)
             for (int j = i; j >= 0 && j < count; j += step) {

@@ -10,6 +10,8 @@ class CrowdMoves : protected CrowdInformation {
     // that a spot adds; in the end, so that places are off by less than 2 % of their errors; between sweeps; and for
     // those of a large crowd to be settled.
     static constexpr double ROUGH = 0.2, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
+    // A wanted change of it that is so many times what a step makes of it does not come.
+    static constexpr double HOPELESS = 0.03;
     // Steps and sweeps at most while spots are counted, and sweeps in the end. What does not rest by then is moved
     // again in the next round or, in the end, flagged.
     static constexpr int ROUGH_STEPS = 12, SWEEPS = 6, LAST_SWEEPS = 20;
@@ -47,8 +49,9 @@ class CrowdMoves : protected CrowdInformation {
         bool rests;
     };
     // Levenberg-Marquardt of the spots that move, until a further step would change the likelihood by less than `rest`:
-    // as much less than the last one as that changed it less than the one before.
-    SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest) {
+    // as much less than the last one as that changed it less than the one before; or until the deviance / 2 would not
+    // come to one by steps that gain less and less.
+    SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest, double wanted = INFINITE) {
         double now = is_evaluated && all_move() ? evaluated : evaluate(cell), damping = 1e-2, gained = 0, last_gain = 0;
         bool rests = false, is_current = true;
         ROLLED
@@ -68,7 +71,8 @@ class CrowdMoves : protected CrowdInformation {
                 is_better = is_current = then <= now * (1 + 3e-7) + 1e-6;
                 if (is_better) {
                     const double gain = now - then;
-                    rests = gain < rest || (n > 0 && gain * gain < rest * last_gain);
+                    rests = gain < rest || (n > 0 && gain * gain < rest * last_gain) ||
+                            (n > 0 && gain < HOPELESS * (then - wanted));
                     gained += gain, now = then, last_gain = gain;
                     damping = larger(damping / 10, 1e-5);
                 } else {
@@ -112,7 +116,7 @@ class CrowdMoves : protected CrowdInformation {
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
-                const bool rest_here = cells() == 1 ? own.rests : own.gained < STILL;
+                const bool rest_here = cells() == 1 ? own.rests : own.gained < (has_psf() ? larger(rest, STILL) : STILL);
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
                 share(moving, [&](int a) {
                     spots[together[a]].rests = settled;
