@@ -224,15 +224,7 @@ class RenderIndex:
         axes = (*IN_PLANE, "z") if volume else IN_PLANE
         positions = [_column(fits, axis, np.float64) for axis in axes]
         there = np.logical_and.reduce([np.isfinite(one) for one in positions])
-        if not there.any():
-            if len(fits):
-                raise ValueError(
-                    "these localisations have no positions: there is nothing to render"
-                )
-            raise ValueError(
-                "the table is empty: there is nothing to render. Spots of other programs have no "
-                "verdict, so none is good: choose them by fits[fits.accepted]"
-            )
+        _check_any(there)
         if volume:  # rows without z are left out like those without y
             positions[0] = np.where(there, positions[0], np.nan)
         sigma = _widths(fits, axes, by, there)
@@ -243,14 +235,7 @@ class RenderIndex:
             _extent(positions[k][there], sigma[k][there] if sigma else None, most[k] if most else 0)
             for k in range(len(axes))
         ]
-        self.shape = (0.5 + extents[0].last, 0.5 + extents[1].last)
-        if sides is not None:
-            self.shape = (float(sides[-2]), float(sides[-1]))
-        elif max(self.shape) > _MOST_PIXELS:
-            raise ValueError(
-                f"there are localisations {max(self.shape):.3g} camera pixels away from the first "
-                "pixel: pass the shape of the fitted image, or leave them out"
-            )
+        self.shape = _field_shape(extents, sides)
         self._depth = None
         if volume:
             per_unit, first, last = _depth(fits, extents[2], sides, self._pixel_size)
@@ -384,6 +369,30 @@ class _Extent(NamedTuple):
     highest: float
     first: float
     last: float
+
+
+def _check_any(there: NDArray[np.bool_]) -> None:
+    """Raise a ValueError if no localisation has a position."""
+    if not len(there):
+        raise ValueError(
+            "the table is empty: there is nothing to render. Spots of other programs have no "
+            "verdict, so none is good: choose them by fits[fits.accepted]"
+        )
+    if not there.any():
+        raise ValueError("these localisations have no positions: there is nothing to render")
+
+
+def _field_shape(extents: Sequence[_Extent], sides: Sequence[int] | None) -> tuple[float, float]:
+    """Return height and width of the field, by default as far as there are localisations."""
+    if sides is not None:
+        return float(sides[-2]), float(sides[-1])
+    shape = (0.5 + extents[0].last, 0.5 + extents[1].last)
+    if max(shape) > _MOST_PIXELS:
+        raise ValueError(
+            f"there are localisations {max(shape):.3g} camera pixels away from the first "
+            "pixel: pass the shape of the fitted image, or leave them out"
+        )
+    return shape
 
 
 def _extent(place: NDArray[np.float64], sigma: Floats | None, most: float) -> _Extent:

@@ -158,8 +158,8 @@ def _start(
     """Start to fit layers; skip those that cannot be fitted, or raise what is wrong."""
     from qtpy.QtWidgets import QApplication
 
-    from .fitting.job import Job
-    from .fitting.layer_fit import FitRun, fits_of, job_of
+    from .fitting.image_fit import FitRequest
+    from .fitting.layer_fit import FitRun, fits_of, request_of
     from .layers.appearance import Look
     from .layers.history import history_of
     from .layers.images import in_its_axes
@@ -167,10 +167,10 @@ def _start(
 
     known = {role: itself(one) for role, one in (maps or {}).items()}
 
-    def make(layer: Image, look: Look) -> Job:
+    def make(layer: Image, look: Look) -> FitRequest:
         # Whether spots are in volumes, the layer says.
         in_dimensions(in_its_axes(settings, layer), None, {"sigma_z": settings.sigma_z})
-        return job_of(layer, settings, known, frames, look=look)
+        return request_of(layer, settings, known, frames, look=look)
 
     fits = fits_of(layers, viewer, Look.of(remember.load("fit_spots")), make, skip=skip)
     # With Qt's application as its parent it goes on although no name refers to it.

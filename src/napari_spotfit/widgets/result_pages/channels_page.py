@@ -36,7 +36,7 @@ from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import as_fits, read_columns
 from .shown_spots import Page, ShownSpots
-from .view import NumbersTable
+from .tables import NumbersTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
