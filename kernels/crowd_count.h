@@ -179,9 +179,9 @@ class CrowdCount : protected CrowdHeights {
             });
             shape_moving();
             restore(cell, ground);
-            evaluate(cell);
         };
         begin(nullptr);
+        evaluate(cell);
         Height tried[TRIES];
         const int some = best_heights(heir.at, &heir, tried);
         double least = INFINITE;
