@@ -67,6 +67,10 @@ class CrowdMoves : protected CrowdInformation {
                     damping *= 10;
                     continue;
                 }
+                share(normal.size, [&](int i) { step[i] = gradient[i]; });
+                factor.solve(step);
+                // What the step would gain, nearly.
+                if (Team::sum(part_of_dot(gradient, step, normal.size)) / 2 < rest) break;
                 take_step(cell, before);
                 const double then = evaluate(cell);
                 is_better = is_current = then <= now * (1 + 3e-7) + 1e-6;
@@ -81,7 +85,7 @@ class CrowdMoves : protected CrowdInformation {
                     damping *= 10;
                 }
             }
-            if (!is_better) rests = true;  // no step is better: it is the best there is
+            if (!is_better) rests = true;  // no step is better, or by much: it is the best there is
         }
         if (!is_current) evaluate(cell);
         if (!is_evaluated) keep_mean();
@@ -141,8 +145,6 @@ class CrowdMoves : protected CrowdInformation {
 
     static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
     SPOTFIT_NOT_INLINE void take_step(int cell, const Levels& before) {
-        share(normal.size, [&](int i) { step[i] = gradient[i]; });
-        factor.solve(step);
         const double dimmest = DIMMEST * least_light(level[cell]);
         share(moving, [&](int a) {
             Spot& s = spots[together[a]];
