@@ -32,7 +32,7 @@ class CrowdCount : protected CrowdHeights {
         set(settles, true);
         ROLLED
         for (int n = 1; n <= DROPS; ++n) {
-            move_all(f.max_iterations, FINE, LAST_SWEEPS);
+            move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
             if (!is_last && merge()) continue;
             find_errors(true);
