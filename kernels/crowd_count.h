@@ -307,7 +307,7 @@ class CrowdCount : protected CrowdHeights {
     // How far along an axis a measured PSF is bright.
     SPOTFIT_NOT_INLINE int bright_reach(const Footprint& p, Axis axis) const {
         const int far = core(axis), wide = core(axis == X ? Y : X);
-        const float* const middle = p.value[X] + f.reach[Y] * p.pitch + f.reach[X];
+        const float* const middle = p.value[X] + core(Y) * p.pitch + core(X);
         const auto brightest = [&](int from, int end) {
             float most_light = 0;
             ROLLED
@@ -339,7 +339,7 @@ class CrowdCount : protected CrowdHeights {
                     Pixels pulled = 0.0f, squared = 0.0f;
                     ROLLED
                     for (int v = begin_of_psf; v < end_of_psf; ++v) {
-                        const float* const own = p.value[X] + (v + f.reach[Y]) * p.pitch + f.reach[X] - right;
+                        const float* const own = p.value[X] + (v + core(Y)) * p.pitch + core(X) - right;
                         const float *const pulls = at(pull, 0, y + v) + x - right, *const weights =
                                                                                        at(weight, 0, y + v) + x - right;
                         ROLLED

@@ -47,6 +47,8 @@ class CrowdHeights : protected CrowdMoves {
     SPOTFIT_NOT_INLINE int best_heights(const double* place, const Spot* own, Height* found) const {
         const Footprint p = spare_shape(place);
         const Range lines = in_part(p, Y);
+        const float* const own_light =
+            own ? own->shape.value[X] + (f.reach[Y] - core(Y)) * p.pitch + f.reach[X] - core(X) : nullptr;
         double x_y_z[] = {place[X], place[Y], 0};
         Height last = {}, peaks[TRIES] = {};
         double before = 0;
@@ -72,7 +74,7 @@ class CrowdHeights : protected CrowdMoves {
                 const int k = (y - p.first[Y]) * p.pitch + x;
                 const Pixels light = load_pixels(p.value[X] + k), w = load_pixels(at(weight, 0, y) + p.first[X] + x);
                 Pixels r = load_pixels(at(pull, 0, y) + p.first[X] + x);
-                if (own) r = multiply_add(w * float(own->light), load_pixels(own->shape.value[X] + k), r);
+                if (own) r = multiply_add(w * float(own->light), load_pixels(own_light + k), r);
                 pulled.add(light * r), squared.add(light * light * w);
             }
             const double sum = pulled.value(), square = squared.value();
