@@ -64,6 +64,8 @@ class CrowdCount : protected CrowdHeights {
     // Which share of its light a measured PSF may have elsewhere: beyond 12 pixels, astigmatic ones had 1 to 2.7 %.
     // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
     static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
+    // A spot is seen with a measured PSF of a height between two of those at which its z is searched for, too.
+    static constexpr int SKIPS = 2;
     // Light of a measured PSF that is dimmer, as a share of its brightest, says little of where spots are.
     static constexpr double DIM = 0.1;
     // Half of noise's scores are within this number of deviations; and the parts of one in which scores are counted.
@@ -328,7 +330,7 @@ class CrowdCount : protected CrowdHeights {
         over_area([&](long long k) SPOTFIT_INLINE_LAMBDA { store_pixels(base + k, Pixels(-INFINITE)); });
         double place[] = {double(f.reach[X]), double(f.reach[Y]), 0};
         const Footprint p = spare_shape(place);
-        over_heights([&](double z) {
+        over_heights(SKIPS, [&](double z) {
             place[Z] = z;
             fill_psf<false>(p, place);
             const int below = bright_reach(p, Y), right = bright_reach(p, X);

@@ -35,11 +35,13 @@ class CrowdHeights : protected CrowdMoves {
         share(moving, [&](int k) { put(spots[together[k]], places_before[k]); });
     }
 
-    template <class Function> void over_heights(Function each) const {
+    // Of the heights at which searches begin, each `step`-th one.
+    template <class Function> void over_heights(int step, Function each) const {
         ROLLED
-        for (int k = 0; k < f.psf.template_count; ++k) {
+        for (int k = 0, number = 0; k < f.psf.template_count; ++k) {
             const double z = f.psf.template_z[3 * k];
-            if (!k || z != double(f.psf.template_z[3 * k - 3])) each(z);
+            if (k && z == double(f.psf.template_z[3 * k - 3])) continue;
+            if (number++ % step == 0) each(z);
         }
     }
     // At which z a spot at a place explains most of the residual, with its own light, if it has some, added to that:
@@ -64,7 +66,7 @@ class CrowdHeights : protected CrowdMoves {
             }
             before = last.gain, last = next;
         };
-        over_heights([&](double z) {
+        over_heights(1, [&](double z) {
             x_y_z[Z] = z;
             fill_psf<false>(p, x_y_z);
             Total pulled, squared;
