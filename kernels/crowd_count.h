@@ -32,7 +32,7 @@ class CrowdCount : protected CrowdHeights {
         set(settles, true);
         ROLLED
         for (int n = 1; n <= DROPS; ++n) {
-            move_all(f.max_iterations, FINE, LAST_SWEEPS);
+            move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
             if (!is_last && merge()) continue;
             find_errors(true);
@@ -64,6 +64,8 @@ class CrowdCount : protected CrowdHeights {
     // Which share of its light a measured PSF may have elsewhere: beyond 12 pixels, astigmatic ones had 1 to 2.7 %.
     // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
     static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
+    // A spot is seen with a measured PSF of a height between two of those at which its z is searched for, too.
+    static constexpr int SKIPS = 2;
     // Light of a measured PSF that is dimmer, as a share of its brightest, says little of where spots are.
     static constexpr double DIM = 0.1;
     // Half of noise's scores are within this number of deviations; and the parts of one in which scores are counted.
@@ -179,9 +181,9 @@ class CrowdCount : protected CrowdHeights {
             });
             shape_moving();
             restore(cell, ground);
-            evaluate(cell);
         };
         begin(nullptr);
+        evaluate(cell);
         Height tried[TRIES];
         const int some = best_heights(heir.at, &heir, tried);
         double least = INFINITE;
@@ -307,7 +309,7 @@ class CrowdCount : protected CrowdHeights {
     // How far along an axis a measured PSF is bright.
     SPOTFIT_NOT_INLINE int bright_reach(const Footprint& p, Axis axis) const {
         const int far = core(axis), wide = core(axis == X ? Y : X);
-        const float* const middle = p.value[X] + f.reach[Y] * p.pitch + f.reach[X];
+        const float* const middle = p.value[X] + core(Y) * p.pitch + core(X);
         const auto brightest = [&](int from, int end) {
             float most_light = 0;
             ROLLED
@@ -328,7 +330,7 @@ class CrowdCount : protected CrowdHeights {
         over_area([&](long long k) SPOTFIT_INLINE_LAMBDA { store_pixels(base + k, Pixels(-INFINITE)); });
         double place[] = {double(f.reach[X]), double(f.reach[Y]), 0};
         const Footprint p = spare_shape(place);
-        over_heights([&](double z) {
+        over_heights(SKIPS, [&](double z) {
             place[Z] = z;
             fill_psf<false>(p, place);
             const int below = bright_reach(p, Y), right = bright_reach(p, X);
@@ -339,7 +341,7 @@ class CrowdCount : protected CrowdHeights {
                     Pixels pulled = 0.0f, squared = 0.0f;
                     ROLLED
                     for (int v = begin_of_psf; v < end_of_psf; ++v) {
-                        const float* const own = p.value[X] + (v + f.reach[Y]) * p.pitch + f.reach[X] - right;
+                        const float* const own = p.value[X] + (v + core(Y)) * p.pitch + core(X) - right;
                         const float *const pulls = at(pull, 0, y + v) + x - right, *const weights =
                                                                                        at(weight, 0, y + v) + x - right;
                         ROLLED
