@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..files.table import Step
-from ..models.bounds import whole
 from ..models.columns import CLUSTER, numbered
+from ..models.number_checks import whole
 from ..results.spot_fits import SpotFits, on_host
 from .linking import movies_of
 

@@ -15,9 +15,9 @@ from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
+from .drift_overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .events import event_means, link_events
 from .linking import frames_of, of_one_channel
-from .overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .shifts import spans
 from .summary import in_field, taken
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.cpu import layouts
 from ..engine.flags import Flag
-from ..models.bounds import number
+from ..models.number_checks import number
 from .fiducials import HALF_OF_DEVIATES, Scatter
 
 Floats = NDArray[np.float64]

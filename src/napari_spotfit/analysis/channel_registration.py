@@ -18,8 +18,8 @@ from ..models.columns import IN_PLANE, REGISTERED, STDERR
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
+from .channel_matching import Fit, Matches, Model, Spots, find_matches
 from .linking import Floats, common_frames, of_one_channel
-from .matching import Fit, Matches, Model, Spots, find_matches
 
 Kind = Literal["translation", "affine", "polynomial"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
