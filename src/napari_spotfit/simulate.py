@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .models.bounds import accepted, as_numbers, is_wrong, number, one_of, rising, whole
 from .models.columns import IN_PLANE
+from .models.number_checks import accepted, as_numbers, is_wrong, number, one_of, rising, whole
 from .settings.fields import Pixel
 from .simulate_pupil import Optics, add_points, finite_array, points_at, sides
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .models.bounds import as_numbers, number, whole
+from .models.number_checks import as_numbers, number, whole
 
 if TYPE_CHECKING:
     import pandas as pd

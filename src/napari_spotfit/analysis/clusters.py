@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..files.table import Step
-from ..models import bounds
+from ..models import number_checks
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits, on_host
 from .linking import movies_of
@@ -66,14 +66,14 @@ def cluster(
     >>> fits = cluster(load_fits("merged.spots.parquet"), radius=0.3)  # doctest: +SKIP
     """
     fits = on_host(fits)
-    bounds.one_of("method", method, ("dbscan", "hdbscan"))
+    number_checks.one_of("method", method, ("dbscan", "hdbscan"))
     if method == "dbscan":
         if radius is None:
             raise ValueError('"dbscan" needs a radius in pixels: pass radius=…')
-        radius = bounds.number("radius", radius, 0, above=True, unit="pixels")
+        radius = number_checks.number("radius", radius, 0, above=True, unit="pixels")
     elif radius is not None:
         raise ValueError('"hdbscan" has no radius: leave it out, or take "dbscan"')
-    least = bounds.whole("least", least, 2)
+    least = number_checks.whole("least", least, 2)
     try:
         from sklearn import cluster as methods
     except ImportError:
@@ -226,7 +226,7 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
     track, frame, places = columns["track"][rows], columns["frame"][rows], places[rows]
     numbers, own = np.unique(track, return_inverse=True)
     if most is not None:
-        bounds.whole("most", most, 1)
+        number_checks.whole("most", most, 1)
     else:
         most = int(np.bincount(own).max()) // 4 if len(rows) else 0
     sums: dict[int, list[NDArray[Any]]] = {}

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..engine import threads
-from ..models.bounds import one_of, whole
 from ..models.columns import STDERR
+from ..models.number_checks import one_of, whole
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
+from .drift_overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .events import event_means, link_events
 from .linking import frames_of, of_one_channel
-from .overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .shifts import spans
 from .summary import in_field, taken
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..models.bounds import as_numbers
 from ..models.columns import CHANNEL, PLANE
+from ..models.number_checks import as_numbers
 from ..results.spot_fits import SpotFits, on_host
 from .summary import check_columns, finite
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..files.table import Step
-from ..models import bounds
+from ..models import number_checks
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
 from ..results.spot_fits import SpotFits
@@ -220,8 +220,8 @@ def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str
         )
     if DETECTIONS in fits:
         raise ValueError("these are events, which were merged before: merge the fits themselves")
-    bounds.whole("max_dark_frames", max_dark_frames)
-    bounds.one_of("rule", rule, ("nearest", "picasso"))
+    number_checks.whole("max_dark_frames", max_dark_frames)
+    number_checks.one_of("rule", rule, ("nearest", "picasso"))
     if radius is None:
         if rule == "picasso":
             raise ValueError("Picasso's rule needs a radius in pixels: pass radius=…")
@@ -232,4 +232,4 @@ def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str
                     "molecule follows: fit with errors=True, or pass radius=… in pixels"
                 )
     else:
-        bounds.number("radius", radius, 0, above=True, unit="pixels")
+        number_checks.number("radius", radius, 0, above=True, unit="pixels")

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine import threads
 from ..files.exchange.image_info import as_shape
-from ..models.bounds import number
 from ..models.columns import IN_PLANE, STDERR
+from ..models.number_checks import number
 from ..results.spot_fits import SpotFits
 from .labels import label_spots, sizes_and_planes
 from .linking import (

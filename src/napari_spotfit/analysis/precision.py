@@ -10,9 +10,9 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..models.bounds import as_numbers, one_of
 from ..models.columns import CHANNEL, DETECTIONS, IN_PLANE, STDERR, STOP
 from ..models.estimators import ESTIMATORS, EstimatorName
+from ..models.number_checks import as_numbers, one_of
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from ..settings.fields import Pixel

@@ -15,8 +15,8 @@ from ..engine.backend import BackendFallbackWarning, BackendUnavailableError, cu
 from ..engine.cell_index import CUT, Field, Floats, Part, SpotIndex
 from ..engine.cuda.devices import first_line
 from ..files.exchange.image_info import as_pixel_size, as_shape
-from ..models.bounds import number
 from ..models.columns import IN_PLANE, PLANES, STDERR
+from ..models.number_checks import number
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:

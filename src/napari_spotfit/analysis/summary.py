@@ -13,8 +13,8 @@ from ..caller import warn_caller
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..files.exchange.image_info import as_shape
 from ..images.frames import FrameSelection, indices_along
-from ..models.bounds import shown
 from ..models.columns import AXES, GROUP, GROUP_SIZE, IN_PLANE, STDERR, describe
+from ..models.number_checks import shown
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader
 from ..localization.fit_at import fit_at
-from ..models.bounds import as_numbers
 from ..models.columns import CHANNEL, STDERR
+from ..models.number_checks import as_numbers
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from ..models.bounds import number, one_of
+from ..models.number_checks import number, one_of
 from .displacement import Displacement
 from .stage import Stage, StageCalibration
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.cpu import layouts
 from ..engine.flags import Flag
-from ..models.bounds import as_numbers, number
+from ..models.number_checks import as_numbers, number
 from .fiducials import HALF_OF_DEVIATES, Scatter
 
 Floats = NDArray[np.float64]

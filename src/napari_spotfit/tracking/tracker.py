@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..analysis.shifts import Similarity, similarity
 from ..images.arrays import as_array, to_host
 from ..localization.fitter import Fitter
-from ..models.bounds import as_numbers
 from ..models.calibration import Calibration
+from ..models.number_checks import as_numbers
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..images.frames import FrameSelection
-from ..models.bounds import shown
+from ..models.number_checks import shown
 from ..results.spot_fits import SpotFits, on_host
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...models.bounds import shown
+from ...models.number_checks import shown
 from ..table import SpotTable, UnreadableFileError
 
 #: Units of layers in nm.

@@ -19,8 +19,8 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.cells import named_channels, table_of_cells
+from ...analysis.channel_registration import register_channels
 from ...analysis.pairs import pair_spots
-from ...analysis.registration import register_channels
 from ...models.columns import CHANNEL
 from ...settings.validation import Parameter
 from ..inspecting.panel import doubtful_shown

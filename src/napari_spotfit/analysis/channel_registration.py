@@ -14,13 +14,13 @@ import numpy as np
 from ..caller import warn_caller
 from ..files.table import UnreadableFileError, check_format
 from ..files.writing import unfinished
-from ..models.bounds import one_of
 from ..models.columns import IN_PLANE, REGISTERED, STDERR
+from ..models.number_checks import one_of
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
+from .channel_matching import Fit, Matches, Model, Spots, find_matches
 from .linking import Floats, common_frames, of_one_channel
-from .matching import Fit, Matches, Model, Spots, find_matches
 
 Kind = Literal["translation", "affine", "polynomial"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -1,4 +1,4 @@
-"""Check bounds and other numbers that users give."""
+"""Check numbers that users give: finite, whole, in range, rising; and names of parameters."""
 
 from __future__ import annotations
 
