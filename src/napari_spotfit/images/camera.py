@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.bounds import accepted, as_float, is_wrong, shown
+from ..models.number_checks import accepted, as_float, is_wrong, shown
 from .arrays import as_array, check_real, is_on_device, known_shape, to_native
 from .frames import FrameReader
 

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from ..models.astigmatism import AstigmatismCalibration as AstigmatismCalibration  # a kind
-from ..models.bounds import LARGEST, as_float, finite, is_array, number, rising, shown
 from ..models.calibration import Calibration
 from ..models.columns import AXES, IN_PLANE
 from ..models.measured_psf import MeasuredPsf as MeasuredPsf  # a kind
+from ..models.number_checks import LARGEST, as_float, finite, is_array, number, rising, shown
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 

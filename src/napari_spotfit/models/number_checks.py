@@ -1,4 +1,4 @@
-"""Check bounds and other numbers that users give."""
+"""Check numbers that users give: finite, whole, in range, rising; and names of parameters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat
+
+import numpy as np
+from numpy.typing import NDArray
 
 #: The largest number of single precision, in which fits compute.
 LARGEST = 3.4028234663852886e38
@@ -54,7 +57,9 @@ def finite(what: str, value: Any, accepted: str = "a finite number or None") -> 
     return number
 
 
-def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = False) -> float:
+def number(
+    what: str, value: Any, lowest: float = -math.inf, *, above: bool = False, unit: str = ""
+) -> float:
     """Return a finite number that is not below the lowest, or with ``above`` only above it.
 
     Raises
@@ -62,7 +67,7 @@ def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = Fa
     TypeError, ValueError
         If it is anything else; the message says what is accepted.
     """
-    accepted = "a finite number"
+    accepted = f"a finite number of {unit}" if unit else "a finite number"
     if lowest > -math.inf:
         accepted += f" {'above' if above else 'from'} {lowest:g}"
     given = finite(what, value, accepted)
@@ -89,6 +94,21 @@ def whole(what: str, value: Any, lowest: int = 0) -> int:
     return int(value)
 
 
+def one_of(what: str, value: Any, words: Sequence[str]) -> None:
+    """Raise a ValueError, which lists what is accepted, if a value is none of the words."""
+    if not isinstance(value, str) or value not in words:
+        *others, last = map(repr, words)
+        raise ValueError(f"{what} must be {', '.join(others)} or {last}; got {shown(value)}")
+
+
+def as_numbers(what: str, values: Any) -> NDArray[np.float64]:
+    """Return an array of numbers in double precision; a TypeError if they are none."""
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{what} must be numbers; got {shown(values)}") from None
+
+
 def rising(what: str, ends: Any) -> Bounds:
     """Return a lower and an upper bound, None for an open end.
 
@@ -98,7 +118,7 @@ def rising(what: str, ends: Any) -> Bounds:
         If they are no two finite numbers, or do not rise.
     """
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-        raise TypeError(f"{what} must be (lowest, highest); got {ends!r}")
+        raise TypeError(f"{what} must be (lowest, highest); got {shown(ends)}")
     low, high = (finite(what, end) for end in ends)
     if low is not None and high is not None and low >= high:
         raise ValueError(f"{what} must rise; got {low:g} and {high:g}")
