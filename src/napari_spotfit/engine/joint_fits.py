@@ -62,8 +62,9 @@ class Scale(NamedTuple):
 @lru_cache(maxsize=16)
 def _search(job: FitJob, roi_shape: tuple[int, ...]) -> FitJob:
     """Return the job of ROIs that are searched for pixels to leave out."""
-    model = "gaussian_3d" if len(roi_shape) > len(IN_PLANE) else "gaussian"
-    settings = Settings(model=model, neighbours="ignore", threads=1)
+    settings = Settings(neighbours="ignore", threads=1)
+    if len(roi_shape) > len(IN_PLANE):
+        settings = settings.changed(model="gaussian_3d")
     return FitJob(settings, roi_shape, job.pixel_type, None, job.detection)
 
 
