@@ -32,8 +32,8 @@ from .parts.form import Number, explained_rows, put_beside
 from .parts.layout import Label, button, explain, fill
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
+from .result_pages.tables import NumbersTable
 from .saved_layers import name_of_layer, pixel_size_of_images
-from .table.view import NumbersTable
 
 if TYPE_CHECKING:
     import napari

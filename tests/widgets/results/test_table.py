@@ -13,7 +13,7 @@ from spot_table import add_spots, click_header, click_row, dock, selected_texts,
 from napari_spotfit import Profile, StopCondition, fit_spots, simulate_spots, to_points_layer
 from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.results.spot_fits import SpotFits
-from napari_spotfit.widgets.table import shown_spots
+from napari_spotfit.widgets.result_pages import shown_spots
 
 
 def test_the_table_shows_the_features(spots, layer):

@@ -102,7 +102,7 @@ def in_its_axes(settings: Settings, layer: Image) -> Settings:
     Raises
     ------
     ValueError
-        If the model has no twin in volumes, or is a calibration of other pixels than the layer's.
+        If the model has no counterpart in volumes, or is a calibration of other pixels.
     """
     if not is_volume(layer):
         if isinstance(settings.model, Calibration) and (pixel := _steps_in_nm(layer, 2)):

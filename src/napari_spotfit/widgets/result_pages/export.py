@@ -35,7 +35,7 @@ from ..parts.work import Latest, Steps, Work
 from ..saved_layers import attributes_of, drop_kept, table_of_layer
 from .features import Feature
 from .shown_spots import ShownSpots
-from .view import SpotsTable
+from .tables import SpotsTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,7 +34,7 @@ from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import Feature, as_fits
 from .shown_spots import FeatureChoice, Page, ShownSpots
-from .view import NumbersTable
+from .tables import NumbersTable
 
 if TYPE_CHECKING:
     import pandas as pd
