@@ -124,7 +124,7 @@ class CrowdMoves : protected CrowdInformation {
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
-                const bool rest_here = cells() == 1 ? own.rests : own.gained < (has_psf() ? larger(rest, STILL) : STILL);
+                const bool rest_here = cells() == 1 ? own.rests : own.gained < larger(rest, STILL);
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
                 share(moving, [&](int a) {
                     spots[together[a]].rests = settled;
