@@ -1,7 +1,8 @@
 """z from astigmatic widths against its bound: matched spots, a lens with coma, and real beads.
 
 Spots of a Gaussian whose widths are those of the calibration show what the search for z loses.
-The lens with coma is a scalar pupil; it is calibrated on noisy beads, and judged on other spots.
+The lens with coma is a scalar pupil; it is calibrated on noisy beads, and judged on other spots, by
+the beads' image as fits are, and by widths alone.
 ``real`` needs a stack of beads, ``--beads``.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,13 +104,16 @@ def with_coma(options: argparse.Namespace) -> None:
             lens = spotfit.calibrate_astigmatism(stack, 10.0, settings=settings)
         seconds = time.perf_counter() - begun
         print(f"\n{count} beads × {len(planes)} planes in {seconds:.1f} s: {lens.words}")
-        print("z nm   good   z: bias    rms  stderr  spread   x: bias   sd nm")
+        print("z nm   good   z: bias    rms  stderr  spread   x: bias   sd nm   sd by widths: z, x")
+        widths = replace(lens, psf=None)
+        alone = {z: errors_of(widths, z, *cut_outs[z])[0] for z in heights}
         found = {z: errors_of(lens, z, *cut_outs[z]) for z in heights}
         for z, (own, share) in found.items():
             print(
                 f"{z:5.0f} {share:6.3f} {own.z.mean():9.2f} {own.z.std():6.2f} "
                 f"{own.z_stderr.mean():7.2f} {np.std(own.z / own.z_stderr):7.2f} "
-                f"{own.x.mean():9.2f} {own.x.std():7.2f}"
+                f"{own.x.mean():9.2f} {own.x.std():7.2f} {alone[z].z.std():15.2f} "
+                f"{alone[z].x.std():6.2f}"
             )
         parts = [own for own, _ in found.values()]
         zero = np.median(np.concatenate([own.z for own in parts]))

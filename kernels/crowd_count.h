@@ -12,9 +12,10 @@ class CrowdCount : protected CrowdHeights {
         bool is_new = true;
         ROLLED
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
+            const int since = sweep + 1;
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
-            if (is_new && has_psf() && find_heights()) move_all(ROUGH_STEPS, ROUGH);
+            if (is_new && has_psf() && find_heights(since)) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
             ROLLED
             for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
@@ -31,7 +32,7 @@ class CrowdCount : protected CrowdHeights {
         set(settles, true);
         ROLLED
         for (int n = 1; n <= DROPS; ++n) {
-            move_all(f.max_iterations, FINE, LAST_SWEEPS);
+            move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
             if (!is_last && merge()) continue;
             find_errors(true);
@@ -63,6 +64,10 @@ class CrowdCount : protected CrowdHeights {
     // Which share of its light a measured PSF may have elsewhere: beyond 12 pixels, astigmatic ones had 1 to 2.7 %.
     // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
     static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
+    // A spot is seen with a measured PSF of a height between two of those at which its z is searched for, too.
+    static constexpr int SKIPS = 2;
+    // Light of a measured PSF that is dimmer, as a share of its brightest, says little of where spots are.
+    static constexpr double DIM = 0.1;
     // Half of noise's scores are within this number of deviations; and the parts of one in which scores are counted.
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
@@ -135,13 +140,15 @@ class CrowdCount : protected CrowdHeights {
             alone([&] { take_over(spots[heir], own); });
             shape(spots[heir]);
         }
-        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        if (has_psf() && heir >= 0 && !(evidence < least_evidence(own)))
+        const double bar = least_evidence(own), wanted = has_psf() ? with + SURE * bar : double(INFINITE);
+        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted).deviance - with;
+        if (has_psf() && heir >= 0 && !(evidence < bar))
             evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);
         set(own.is_sure, true);
-        const bool is_kept = !(evidence < least_evidence(own));
+        const bool is_kept = !(evidence < bar);
         alone([&] {
-            own.evidence = evidence;
+            // What is needed beyond doubt was not tried to the end.
+            own.evidence = evidence < wanted - with ? evidence : larger(own.evidence, wanted - with);
             if (!is_kept) own.is_dropped = true, own.light = 0;
         });
         if (!is_kept) {
@@ -174,16 +181,16 @@ class CrowdCount : protected CrowdHeights {
             });
             shape_moving();
             restore(cell, ground);
-            evaluate(cell);
         };
         begin(nullptr);
+        evaluate(cell);
         Height tried[TRIES];
         const int some = best_heights(heir.at, &heir, tried);
         double least = INFINITE;
         ROLLED
         for (int k = 0; k < some && !(least - with < least_evidence(own)); ++k) {
             begin(&tried[k]);
-            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10).deviance);
+            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, with + SURE * least_evidence(own)).deviance);
         }
         return least;
     }
@@ -299,15 +306,34 @@ class CrowdCount : protected CrowdHeights {
             }
         });
     }
+    // How far along an axis a measured PSF is bright.
+    SPOTFIT_NOT_INLINE int bright_reach(const Footprint& p, Axis axis) const {
+        const int far = core(axis), wide = core(axis == X ? Y : X);
+        const float* const middle = p.value[X] + core(Y) * p.pitch + core(X);
+        const auto brightest = [&](int from, int end) {
+            float most_light = 0;
+            ROLLED
+            for (int along = from; along < end; ++along)
+                for (int across = -wide; across <= wide; ++across) {
+                    const int v = axis == Y ? along : across, u = axis == Y ? across : along;
+                    const float here = middle[v * p.pitch + u], there = middle[-v * p.pitch - u];
+                    most_light = here > most_light ? here : most_light;
+                    most_light = there > most_light ? there : most_light;
+                }
+            return most_light;
+        };
+        const float dim = float(DIM) * brightest(0, far + 1);
+        return Team::last_of(1, far + 1, [&](int k) { return brightest(k, k + 1) > dim; });
+    }
     // The same by a measured PSF, at the height at which it is farthest.
     SPOTFIT_NOT_INLINE void find_scores_of_psf() {
         over_area([&](long long k) SPOTFIT_INLINE_LAMBDA { store_pixels(base + k, Pixels(-INFINITE)); });
-        const int right = core(X), below = core(Y);
         double place[] = {double(f.reach[X]), double(f.reach[Y]), 0};
         const Footprint p = spare_shape(place);
-        over_heights([&](double z) {
+        over_heights(SKIPS, [&](double z) {
             place[Z] = z;
             fill_psf<false>(p, place);
+            const int below = bright_reach(p, Y), right = bright_reach(p, X);
             over_lines([&](int, int y) {
                 const int begin_of_psf = y < below ? -y : -below, end_of_psf = y + below < rows ? below + 1 : rows - y;
                 ROLLED
@@ -315,7 +341,7 @@ class CrowdCount : protected CrowdHeights {
                     Pixels pulled = 0.0f, squared = 0.0f;
                     ROLLED
                     for (int v = begin_of_psf; v < end_of_psf; ++v) {
-                        const float* const own = p.value[X] + (v + f.reach[Y]) * p.pitch + f.reach[X] - right;
+                        const float* const own = p.value[X] + (v + core(Y)) * p.pitch + core(X) - right;
                         const float *const pulls = at(pull, 0, y + v) + x - right, *const weights =
                                                                                        at(weight, 0, y + v) + x - right;
                         ROLLED
@@ -415,6 +441,11 @@ class CrowdCount : protected CrowdHeights {
                     }
                 }
             }
+        if (has_psf() && count > before) {
+            find_mean();
+            ROLLED
+            for (int i = before; i < count; ++i) move_alone(i);
+        }
         return count > before;
     }
 

@@ -150,11 +150,12 @@ class CrowdLight : protected CrowdPixels {
                                       f.psf.z + place[Z] * f.psf.planes_per_nm};
         fill_maps<HAS_SLOPES>(f.psf, among_knots, p.size[Y], p.size[X], line, splines, p.slope[X]);
     }
-    // A footprint of its own, in `spare_lines`, for a spot at a place.
+    // A footprint of its own, in `spare_lines`, for most of the light of a spot at a place.
     Footprint spare_shape(const double* place) const {
         Footprint p = spots[0].shape;
         ROLLED
-        for (int axis = X; axis < axes(); ++axis) p.first[axis] = static_cast<int>(whole(place[axis])) - f.reach[axis];
+        for (int axis = X; axis < axes(); ++axis)
+            p.first[axis] = static_cast<int>(whole(place[axis])) - core(axis), p.size[axis] = 2 * core(axis) + 1;
         p.slope[X] = spare_lines, p.value[X] = map_of(p, LIGHT_MAP);
         return p;
     }
@@ -268,8 +269,8 @@ class CrowdLight : protected CrowdPixels {
     }
     // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
     // others wait until the end. Places along y have changed a little since spots were sorted.
-    bool is_near_stirred(int i, int since) const {
-        const double far = WAITS * f.sigma[X], most_far = far + 3;
+    bool is_near_stirred(int i, int since, double widths = WAITS) const {
+        const double far = widths * f.sigma[X], most_far = far + 3;
         ROLLED
         for (int step = -1; step <= 1; step += 2)
             for (int j = i; j >= 0 && j < count; j += step) {

@@ -106,6 +106,7 @@ bool place_rois(const BlockFits& b) {
         }
         for (int j = axes; j < b.shape; ++j) start[j] = float(UNKNOWN);
         if (is_held(b, i)) start[b.held.place] = b.held.sigma_z;
+        if (b.z) start[b.shape - 1] = b.z[i];
     }
     return true;
 }

@@ -49,6 +49,7 @@ struct BlockFits {
     FlatAreaRule areas;
     SpotCells spots;         // the positions; with no row of cells, pixels of other spots count
     const long long* frame;  // of each position; null: the first
+    const float* z;          // of each: where the search of a measured PSF begins; null: where its templates say
     long long first_row;     // of a frame, if only some rows, or planes of volumes, are here,
     long long frame_rows;    // and how many it has
     double* highest;         // the largest number of each frame, NaN until it is needed

@@ -12,9 +12,12 @@ from real_files import FOLDER
 from napari_spotfit import (
     AstigmatismCalibration,
     Camera,
+    Fitter,
     Settings,
     calibrate_astigmatism,
+    fit_at,
     fit_spots,
+    load_calibration,
     localize,
     simulate_beads,
     simulate_movie,
@@ -103,13 +106,78 @@ def test_z_of_other_spots_is_right_and_so_is_its_error(lens, photons, background
 def test_without_the_correction_coma_moves_the_spots(lens):
     flat = Curve("polynomial", (0.0,))
     dimmer = tuple(one._replace(wobble_x=flat) for one in lens.dimmer)
-    still = replace(lens, wobble_x=None, dimmer=dimmer)
+    still = replace(lens, wobble_x=None, dimmer=dimmer, psf=None)
     means = []
     for z in (-350, 0):
         rois, _, x = spots(z, 200)
         fits = fit_spots(rois, model=still, gain=1.0)
         means.append(np.mean((fits.x - x)[fits.good]))
     assert abs(means[0] - means[1]) > 0.15
+
+
+def test_the_beads_image_says_more_than_widths(lens):
+    widths, squares, ratios = replace(lens, psf=None), [], []
+    for z in (-350, -200, 0, 200, 350):
+        rois, _, x = spots(z, 400)
+        by_image, alone = (fit_spots(rois, model=one, gain=1.0) for one in (lens, widths))
+        assert by_image.z_p_value == pytest.approx(alone.z_p_value)
+        good = by_image.good
+        assert good.mean() > 0.98
+        errors = [[(fits.z - z)[good], (fits.x - x)[good]] for fits in (by_image, alone)]
+        squares.append(np.var(errors, axis=2))
+        for name, error in zip("zx", errors[0], strict=True):
+            stderr = by_image.columns[f"{name}_stderr"][good]
+            ratios.append((error - error.mean()) / stderr)
+    better = np.sqrt(np.mean(squares, axis=0))
+    assert (better[0] < 0.85 * better[1]).all()
+    assert np.concatenate(ratios).std() == pytest.approx(1, abs=0.05)
+
+
+def test_the_image_counts_by_every_door(lens, tmp_path):
+    rois, _, _ = spots(-200, 40)
+    cut_outs = fit_spots(rois, model=lens, gain=1.0)
+    alone = fit_spots(rois, model=replace(lens, psf=None), gain=1.0)
+    assert np.abs(cut_outs.z - alone.z).max() > 3
+    frames = np.pad(rois, [(0, 0), (7, 7), (7, 7)], mode="edge")
+    at = np.column_stack([np.arange(40), np.full((40, 2), 13)])
+    known = {"model": lens, "gain": 1.0, "neighbours": "ignore"}
+    in_frames = fit_at(frames, at, **known)
+    by_fitter = [Fitter(**known).fit_at(frame, [[13, 13]]).z[0] for frame in frames]
+    for z in (in_frames.z, by_fitter):
+        assert z == pytest.approx(cut_outs.z, abs=0.2)
+    assert in_frames.x - 7 == pytest.approx(cut_outs.x, abs=2e-3)
+    # One position outside leaves the others as they are.
+    out = fit_at(frames[0], [[13, 13], [-5, 2]], **known)
+    assert out.z[0] == pytest.approx(cut_outs.z[0], abs=0.2)
+    assert np.isnan(out.z[1])
+    lens.save(tmp_path / "lens.h5")
+    loaded = load_calibration(tmp_path / "lens.h5")
+    assert loaded == lens
+    assert fit_spots(rois, model=loaded, gain=1.0).z.tolist() == cut_outs.z.tolist()
+    turned = fit_spots(rois.swapaxes(1, 2), model=lens.oriented("transposed"), gain=1.0)
+    assert turned.z == pytest.approx(cut_outs.z, abs=0.2)
+    assert turned.y == pytest.approx(cut_outs.x, abs=2e-3)
+
+
+def test_errors_grow_by_how_beads_differ(lens):
+    rois, _, _ = spots(100, 40, photons=50_000)
+    one, unlike = (
+        fit_spots(rois, model=replace(lens, unlike=Curve("polynomial", (by,))), gain=1.0)
+        for by in (0.0, 12.0)
+    )
+    assert unlike.z_stderr == pytest.approx(np.hypot(one.z_stderr, 12), rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:the calibration is of 1 bead only")
+def test_without_room_for_the_image_widths_find_z():
+    stack, _ = beads(count=1, shape=(64, 64), photons=20_000)
+    top, left = np.argwhere(stack.max(0) == stack.max())[0] - 7
+    with pytest.warns(UserWarning, match="the beads' image is not known"):
+        lens = calibrate_astigmatism(
+            stack[:, top : top + 15, left : left + 15], 20.0, settings=CAMERA
+        )
+    assert lens.psf is None
+    assert fit_spots(spots(0, 20)[0], model=lens, gain=1.0).good.mean() > 0.8
 
 
 def test_movies_have_z(lens):

@@ -15,6 +15,7 @@ from ..caller import warn_caller
 from ..files.table import UnreadableFileError, check_format
 from ..files.writing import unfinished
 from ..models.columns import IN_PLANE, REGISTERED, STDERR
+from ..models.number_checks import one_of
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
@@ -131,8 +132,7 @@ class ChannelRegistration:
         ValueError
             If some are outside, unless they are dropped, or the fits are registered already.
         """
-        if outside not in ("raise", "drop"):
-            raise ValueError(f"outside must be 'raise' or 'drop'; got {outside!r}")
+        one_of("outside", outside, ("raise", "drop"))
         fits = on_host(fits)
         if REGISTERED in fits and fits.columns[REGISTERED].any():
             raise ValueError("these fits are registered already: pass the original fits")

@@ -429,6 +429,9 @@ def _widths(
     fits: SpotFits, axes: tuple[str, ...], by: str | float, there: NDArray[np.bool_]
 ) -> list[Floats]:
     """Return the width of each localisation along each axis; none for a histogram."""
+    if not isinstance(by, str):
+        width = np.full(len(fits), number("by", by, 0, above=True), np.float32)
+        return [width] * len(axes)
     if by == "histogram":
         return []
     if by == "precision":
@@ -443,13 +446,10 @@ def _widths(
         names = [f"sigma_{axis}" for axis in axes]
         if "angle" in fits or not {*names[:2]} <= fits.columns.keys():
             names[:2] = ["mean_sigma"] * 2
-    elif isinstance(by, str):
+    else:
         raise ValueError(
             f"by must be 'precision', 'histogram', 'psf' or a width in pixels; got {by!r}"
         )
-    else:
-        width = np.full(len(fits), number("by", by, 0, above=True), np.float32)
-        return [width] * len(axes)
     widths = []
     for name in names:
         values = fits.mean_sigma if name == "mean_sigma" else _column(fits, name, np.float32)

@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from ..caller import warn_caller
 from ..engine.depth import located
 from ..images.camera import Camera
+from ..localization.fit_spots import fit_spots
 from ..models.astigmatism import AstigmatismCalibration, Bead, Level, Quality
 from ..models.calibration import Calibration, Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
 from ..settings.settings import Settings
 from .bead_fits import BeadFits, fit_beads
+from .bead_image import BeadImages
 from .bead_stack import LEAST_PLANES, checked_heights, checked_stack, warn_one_sided
 from .curves import smooth_curve
 from .heights import FEW, WIDTHS, Alignment, no_beads, wobble_of
@@ -148,7 +150,7 @@ def _calibration(found: Alignment, given: Settings) -> AstigmatismCalibration:
         pixel_size=None if voxel is None else voxel[-1], roi_size=fits.settings.roi_shape,
         pixel=fits.settings.pixel, beads=beads, points=_mean_points(found),
     )  # fmt: skip
-    return _with_errors(found, calibration)
+    return _with_image(found, _with_errors(found, calibration), places)
 
 
 def _levels(level: float) -> list[float]:
@@ -234,6 +236,44 @@ def _errors_of_beads(
         errors[bead, there] = (apart - np.median(apart[there]))[there]
         stderr[bead, there] = error[there]
     return found.z, errors, stderr
+
+
+def _with_image(
+    found: Alignment, calibration: AstigmatismCalibration, places: Array
+) -> AstigmatismCalibration:
+    """Return the calibration with the mean image of the beads, and the errors of z by it."""
+    try:
+        images = BeadImages(found, places)
+    except ValueError as why:
+        warn_caller(
+            f"the beads' image is not known ({why}): fits find z by widths alone, which scatters "
+            "by a third more"
+        )
+        return calibration
+    errors, stderr = np.full(found.z.shape, np.nan), np.full(found.z.shape, np.nan)
+    for bead in images.beads:
+        own = replace(calibration, psf=images.psf(bead if len(images.beads) > 1 else None))
+        settings = found.fits.settings.changed(model=own, fixed={})
+        fits = fit_spots(found.fits.rois(bead), settings=settings)
+        there = found.inside[bead] & np.isfinite(fits.z_stderr)
+        apart = np.where(there, fits.z - found.z[bead], np.nan)
+        errors[bead], stderr[bead] = apart - np.nanmedian(apart), fits.z_stderr
+    return replace(
+        calibration,
+        psf=images.psf(),
+        unlike=_unlike(found.z, errors, stderr),
+        quality=_quality(found, errors, stderr),
+    )
+
+
+def _unlike(z: Array, errors: Array, stderr: Array) -> Curve | None:
+    """Return by how much errors of z are more than their standard errors, in nm, against z."""
+    known = np.isfinite(errors)
+    if known.sum() < _LEAST_RATIOS:
+        return None
+    limited = np.minimum(errors[known] ** 2, (_LARGEST_RATIO * stderr[known]) ** 2)
+    curve, _ = smooth_curve(z[known], limited - stderr[known] ** 2, np.ones(known.sum()))
+    return curve._replace(numbers=tuple(np.sqrt(np.maximum(curve.numbers, 0)).tolist()))
 
 
 def _quality(found: Alignment, errors: Array, stderr: Array) -> Quality:

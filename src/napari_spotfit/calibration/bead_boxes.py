@@ -125,6 +125,7 @@ def _background(
         free &= ~near[window]
     if free.sum() < _FEWEST_AROUND:  # the border is better than nothing
         free = np.maximum(np.abs(rows - y), np.abs(columns - x))[window] == half
+        free |= ~free.any()  # nor is there one in an image as small as the box
     around = (stack[(slice(None), *window)][:, free] - offset[window][free]) / gain[window][free]
     return float(np.median(around))
 

@@ -91,10 +91,7 @@ class BeadFits:
         used, columns = np.flatnonzero(self.used), self.columns
         light, background = (np.nan_to_num(one[used])[..., None, None] for one in self._light())
         sides, count = self.settings.roi_shape, len(self.planes)
-        corners = np.rint(self.places[used]).astype(int) - np.array(sides) // 2
-        rois = np.stack(
-            [self.planes[:, y : y + sides[0], x : x + sides[1]] for y, x in corners]
-        ).astype(np.float32)
+        rois = np.stack([self.rois(int(bead)) for bead in used]).astype(np.float32)
         if rng is None:
             rois += np.maximum(level * light - background, 0).astype(np.float32)
         else:
@@ -111,9 +108,22 @@ class BeadFits:
             full = np.full(columns[name].shape, np.nan)
             full[used] = np.where(np.isfinite(columns["photons"][used]), values, np.nan)
             fits[name] = full
-        for axis, first in zip(IN_PLANE, corners.T, strict=True):
+        for axis, first in zip(IN_PLANE, self._corners[used].T, strict=True):
             fits[axis][used] += first[:, None]
         return fits
+
+    def rois(self, bead: int) -> NDArray[Any]:
+        """Return the ROI of a bead in all planes."""
+        y, x = self._corners[bead]
+        rows, columns = self.settings.roi_shape
+        return self.planes[:, y : y + rows, x : x + columns]
+
+    @property
+    def _corners(self) -> NDArray[np.int64]:
+        """The first pixel of each bead's ROI."""
+        half = np.array(self.settings.roi_shape) // 2
+        corners: NDArray[np.int64] = np.rint(self.places).astype(np.int64) - half
+        return corners
 
     def why(self) -> str:
         """Return in words how many beads were left out, and why."""

@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 _PLANES, _MOST_DRIFT = 3, 1.5
 
 #: Pixels of the PSF beyond the ROI on each side.
-_MARGIN = 4
+MARGIN = 4
 #: Fewer beads do not show how they differ.
 _FEW = 3
 #: How much distances of planes may differ, as a part of them.
@@ -119,7 +119,7 @@ def calibrate_psf(
     planes = checked_stack(stack)
     step = _step_of(checked_heights(dz, len(planes), settings))
     roi_size = ROI_OF_BOUND if settings.roi_size is None else max(settings.roi_shape)
-    cut = cut_beads(planes, roi_size + 2 * _MARGIN, camera, settings, beads)
+    cut = cut_beads(planes, roi_size + 2 * MARGIN, camera, settings, beads)
     registered = _registered(cut, step)
     sharpest = _focus(registered.mean)
     focus = sharpest if reference is None else reference - registered.first
@@ -130,8 +130,8 @@ def calibrate_psf(
             f"got {reference:g}"
         )
     pixel_size = None if settings.voxel_size is None else float(settings.voxel_size[-1])
-    known = _Known(step, focus, pixel_size, index_factor)
-    psf = _psf_of(registered.mean, known)
+    known = Known(step, focus, pixel_size, index_factor)
+    psf = psf_of(registered.mean, known)
     bias, scatter = _quality(cut, registered, known, roi_size, has_gain=settings.gain is not None)
     count, light = len(registered.shifts), registered.weights.sum()
     below, above = sharpest * psf.nm_per_plane, (len(registered.mean) - 1) * psf.nm_per_plane
@@ -212,7 +212,7 @@ def _step_of(heights: Array) -> float:
     return step
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """What a PSF is made of besides its voxels."""
 
     dz: float
@@ -295,7 +295,7 @@ def _focus(mean: Array) -> float:
     return float(top + 0.5 * (before - after) / (before - 2 * middle + after))
 
 
-def _psf_of(mean: Array, known: _Known) -> MeasuredPsf:
+def psf_of(mean: Array, known: Known) -> MeasuredPsf:
     """Return the PSF of the mean of beads: smooth along z, with the light of a spot of 1."""
     smooth = _smooth(mean)
     center = round(known.plane)
@@ -338,7 +338,7 @@ def _modes(count: int) -> tuple[Array, Array]:
 
 
 def _quality(
-    cut: BeadBoxes, registered: _Registered, known: _Known, roi_size: int, *, has_gain: bool
+    cut: BeadBoxes, registered: _Registered, known: Known, roi_size: int, *, has_gain: bool
 ) -> tuple[Array | None, Array | None]:
     """Return bias and scatter of z by planes, each bead fitted with the PSF of the others."""
     count, planes = len(registered.shifts), len(registered.mean)
@@ -349,7 +349,7 @@ def _quality(
     half = cut.boxes.shape[-1] // 2
     for i, (box, shift) in enumerate(zip(registered.boxes, registered.shifts, strict=True)):
         others = (total - registered.aligned[i]) / (light - registered.weights[i])
-        psf = _psf_of(others, known)
+        psf = psf_of(others, known)
         middle = half + np.rint(shift[1:]).astype(int)
         low = np.clip(middle - roi_size // 2, 0, 2 * half + 1 - roi_size)
         spots = (

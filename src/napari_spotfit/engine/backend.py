@@ -39,6 +39,8 @@ class Positions(NamedTuple):
     places: NDArray[np.float64]
     #: The frame of each by its place in the block, in rising order; None: all are in the first.
     frame: NDArray[np.int64] | None = None
+    #: Where the search for each begins along z, in nm, in float32; None: a measured PSF finds out.
+    z: NDArray[np.float32] | None = None
 
     @property
     def frames(self) -> NDArray[np.int64]:

@@ -1,14 +1,15 @@
 """Find z from the fitted widths: a backend around the one that fits.
 
 The fits are those of an elliptical Gaussian, rotated as the lens is; the calibration turns both
-widths into z, and removes the shift of the centre with z.
+widths into z, and removes the shift of the centre with z. Where it has the beads' image, a fit of
+this measured PSF goes on from there, and gives x, y and z and their errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +37,8 @@ _LARGEST_ROI = 33
 #: Fits whose last step changed χ² by less rest: with 1e-6, z is up to 0.15 nm from where it would
 #: settle, and so is that of two machines whose fits end a step apart; so it is 0.05 nm.
 _MIN_DELTA = 1e-7
+#: Standard errors by which z of the beads' image may differ from that of widths.
+_FAR = 6.0
 
 
 class DepthBackend:
@@ -67,7 +70,12 @@ class DepthBackend:
         """Fit, as :class:`~napari_spotfit.engine.backend.Backend` says; with z."""
         own = job_of_widths(job)
         columns = self._backend.fit(own, block, positions, start, on_device=on_device)
-        return with_depth(columns, job)
+
+        def go_on(places: Positions | None, begin: Any) -> Columns:
+            own = job_of_image(job)
+            return self._backend.fit(own, block, places, begin, on_device=on_device)
+
+        return with_depth(columns, job, positions, go_on)
 
     def fit_crowds(self, block: Block, crowds: Crowds) -> NDArray[np.void]:
         """Fit the spots of crowds together, as their own backend does."""
@@ -75,24 +83,35 @@ class DepthBackend:
 
     def fitter(self, job: FitJob) -> BlockFitter:
         """Prepare fits of one job that are made again and again."""
-        return _DepthFitter(self._backend.fitter(job_of_widths(job)), job)
+        return _DepthFitter(self._backend, job)
 
 
 class _DepthFitter:
     """Repeats fits of one job."""
 
-    def __init__(self, fitter: BlockFitter, job: FitJob) -> None:
-        self._fitter, self._job = fitter, job
+    def __init__(self, backend: Backend, job: FitJob) -> None:
+        self._job, self._fitter = job, backend.fitter(job_of_widths(job))
+        if _lens(job).psf is not None:
+            self._last = backend.fitter(job_of_image(job))
 
     def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
-        return with_depth(self._fitter.fit(block, positions, start), self._job)
+        columns = self._fitter.fit(block, positions, start)
+        return with_depth(columns, self._job, positions, partial(self._last_fit, block))
+
+    def _last_fit(self, block: Block, places: Positions | None, begin: Any) -> Columns:
+        return self._last.fit(block, places, begin)
+
+
+def _lens(job: FitJob) -> AstigmatismCalibration:
+    model = job.settings.model
+    assert isinstance(model, AstigmatismCalibration)
+    return model
 
 
 @lru_cache(maxsize=64)
 def job_of_widths(job: FitJob) -> FitJob:
     """Return the job of the elliptical fits, whose standard errors weigh both widths."""
-    model = job.settings.model
-    assert isinstance(model, AstigmatismCalibration)
+    model = _lens(job)
     fixed = {**job.settings.fixed, **({"angle": model.angle} if model.angle else {})}
     settings = job.settings.changed(
         model=model.profile.name, fixed=fixed, errors=True,
@@ -101,23 +120,53 @@ def job_of_widths(job: FitJob) -> FitJob:
     return replace(job, settings=settings, of_widths=True)
 
 
-def with_depth(columns: Columns, job: FitJob) -> Columns:
-    """Return the columns of elliptical fits with z in nm, and centres as at z = 0."""
-    settings = job.settings
-    model = settings.model
-    assert isinstance(model, AstigmatismCalibration)
+@lru_cache(maxsize=64)
+def job_of_image(job: FitJob) -> FitJob:
+    """Return the job of the fits of the beads' image."""
+    settings = job.settings.changed(
+        model=_lens(job).psf, errors=True, pixel="sampled",
+        min_delta=min(job.settings.min_delta, _MIN_DELTA),
+    )  # fmt: skip
+    return replace(job, settings=settings)
+
+
+def with_depth(
+    columns: Columns,
+    job: FitJob,
+    positions: Positions | None,
+    go_on: Callable[[Positions | None, Any], Columns],
+) -> Columns:
+    """Return the columns of elliptical fits with z in nm, and centres as at z = 0.
+
+    Parameters
+    ----------
+    columns : dict of str to array
+        Those of the fits.
+    job : FitJob
+        Theirs, with the calibration as model.
+    positions : Positions, optional
+        Where they are; None: they are of cut-outs.
+    go_on : callable
+        Fits the beads' image to the same spots, at positions with z, or of cut-outs from start
+        values.
+    """
+    settings, model = job.settings, _lens(job)
     host = {name: to_host(column) for name, column in columns.items()}
     z, error, p_value = located(host, model, settings, job.roi_shape)
+    places: dict[str, Array] = {}
+    for axis, (shift, slope) in model.shift(z, _levels(host, settings)).items():
+        places[axis] = host[axis] - shift
+        places[axis + STDERR] = np.hypot(host[axis + STDERR], slope * np.nan_to_num(error))
+    if model.psf is not None and not {*IN_PLANE} & {*settings.fixed, *settings.bounds}:
+        z, error = _with_image(z, error, places, model, positions, go_on)
+    for name, values in places.items():
+        columns[name][:] = like(values.astype(host[name].dtype), columns[name])
     made = {
         name: like(values.astype(kind), columns["y"])
         for name, values, kind in zip(
             DEPTH_COLUMNS, (z, p_value, error), ("f8", "f4", "f4"), strict=True
         )
     }
-    for axis, (shift, slope) in model.shift(z, _levels(host, settings)).items():
-        columns[axis] -= like(shift, columns[axis])
-        own = np.hypot(host[axis + STDERR], slope * np.nan_to_num(error))
-        columns[axis + STDERR][:] = like(own.astype(np.float32), columns[axis])
     if "flags" in columns:
         columns["flags"] |= depth_flags({"z": z, STOP: host[STOP]}, settings)
     # z stands with y and x, its error with theirs.
@@ -134,6 +183,45 @@ def with_depth(columns: Columns, job: FitJob) -> Columns:
     if not settings.errors:
         placed.pop(DEPTH_COLUMNS[2])
     return placed
+
+
+def _with_image(
+    z: Array,
+    error: Array,
+    places: dict[str, Array],
+    model: AstigmatismCalibration,
+    positions: Positions | None,
+    go_on: Callable[[Positions | None, Any], Columns],
+) -> tuple[Array, Array]:
+    """Return z and its error by the beads' image, and put y, x and their errors in their places.
+
+    Where z of widths is no number, at an end, or far from that of the image, it stays.
+    """
+    begin = (np.nan_to_num(z) / model.index_factor).astype(np.float32)
+    if positions is None:
+        start = np.column_stack([*(places[axis] for axis in IN_PLANE), begin])
+        found = go_on(None, start.astype(np.float32))
+    else:
+        found = go_on(positions._replace(z=begin), None)
+    own = {
+        name + kind: to_host(found[name + kind]).astype(float)
+        for name in ("z", *IN_PLANE)
+        for kind in ("", STDERR)
+    }
+    if model.unlike is not None:
+        beside = model.unlike(np.clip(own["z"], model.low, model.high))
+        own["z" + STDERR] = np.hypot(own["z" + STDERR], beside)
+    own_z, own_error = model.index_factor * own["z"], model.index_factor * own["z" + STDERR]
+    with np.errstate(invalid="ignore"):
+        taken = np.isfinite(own_error) & (np.abs(own_z - z) < _FAR * error)
+    for name, values in places.items():
+        values[taken] = own[name][taken]
+    low, high = model.range
+    inside = (own_z > low) & (own_z < high)
+    return (
+        np.where(taken, np.clip(own_z, low, high), z),
+        np.where(taken, np.where(inside, own_error, np.nan), error),
+    )
 
 
 def located(

@@ -186,6 +186,7 @@ class _Crowds:
         positions: Positions, single: Columns, singles: Singles,
     ) -> None:  # fmt: skip
         self._job, self._block, self._positions, self._widths = job, block, positions, widths
+        self._widest = float(widths[-2:].max())
         self._flags, self._photons = single["flags"], single["photons"]
         #: Of a measured PSF, in nm.
         self._z = single.get("z")
@@ -206,7 +207,7 @@ class _Crowds:
 
     def _begin(self) -> None:
         """Link positions to crowds, and fit for the first time those that are fitted together."""
-        near = self._distance <= self._linking * self._widths[-2:].max()
+        near = self._distance <= self._linking * self._widest
         self._crowd = self._linked(self._linking) if near.any() else np.arange(len(near))
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
@@ -232,9 +233,9 @@ class _Crowds:
             return False
         # Nor has one come near another: in the pixels of distances, along x.
         step = (self._places(self._fitted) - self._start[candidate]) / self._widths
-        moved = np.linalg.norm(step, axis=1) * self._widths[-2:].max()
+        moved = np.sqrt((step * step).sum(axis=1)) * self._widest
         left = self._distance[candidate] - moved - moved.max(initial=0)
-        return not (left <= self._overlap * self._widths[-2:].max()).any()
+        return not (left <= self._overlap * self._widest).any()
 
     def _points(self) -> NDArray[np.void]:
         """Return the candidates, with the crowd of each."""

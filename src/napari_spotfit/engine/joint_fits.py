@@ -136,7 +136,7 @@ class JointFitter:
         noise = noise_of(job.settings) if is_known else joint_noise(job)
         assert noise is not None
         #: Along each axis of the image.
-        self.widths: list[float] = np.broadcast_to(sigma, len(job.axes)).tolist()
+        self.widths: list[float] = np.ravel(sigma).tolist() * (len(job.axes) // np.size(sigma))
         self.scale = Scale.of(noise)
         wider = (widest or self.widths[-1]) / self.widths[-1]
         self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]

@@ -3,6 +3,9 @@
 A cylindrical lens makes the two widths of a spot depend on its height z. z is found by generalised
 least squares: with r = σ - σ(z) and C the covariance of both widths, it minimises r' C⁻¹ r. Its
 variance is 1 / (a' C⁻¹ a), a = dσ/dz, and the minimum follows χ² with one degree of freedom.
+
+Widths say less than the image. Where the calibration has that of the beads, a measured PSF, fits go
+on with it from there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 
 from .calibration import TABLE, Calibration, Curve, unique_range
 from .columns import COLUMNS, STDERR, Column
+from .measured_psf import MeasuredPsf
 from .number_checks import number
 from .orientation import Orientation
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
@@ -115,6 +119,12 @@ class AstigmatismCalibration(Calibration):
         Errors of z by leaving out each bead in turn.
     beads : tuple of Bead
         Every bead that was found.
+    psf : MeasuredPsf, optional
+        Their mean image, by heights of the stage, with y, x and z of a spot where the curves have
+        them: by it, fits that have found z by their widths go on.
+    unlike : Curve, optional
+        How far z of a bead by the image of the others is off, beyond noise, in nm: real beads are
+        not alike, and neither are spots.
 
     Examples
     --------
@@ -147,9 +157,11 @@ class AstigmatismCalibration(Calibration):
     points: tuple[tuple[float, ...], ...] = ()
     quality: Quality | None = None
     beads: tuple[Bead, ...] = ()
+    psf: MeasuredPsf | None = None
+    unlike: Curve | None = None
 
     def __post_init__(self) -> None:
-        for name in ("x", "y", "wobble_x", "wobble_y", "excess"):
+        for name in ("x", "y", "wobble_x", "wobble_y", "excess", "unlike"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, Curve(*value).checked(name))
@@ -259,6 +271,7 @@ class AstigmatismCalibration(Calibration):
 
         own = turned(self)
         own["dimmer"] = tuple(one._replace(**turned(one)) for one in self.dimmer)
+        own["psf"] = self.psf and self.psf._turned(how)
         if (how.exchanged + how.flipped_y + how.flipped_x) % 2:
             own["angle"] = -self.angle
         if how.exchanged:

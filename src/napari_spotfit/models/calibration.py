@@ -252,6 +252,8 @@ def _plain(value: Any) -> Any:
         little = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
         text = base64.b64encode(zlib.compress(little.tobytes())).decode()
         return {"dtype": little.dtype.str, "shape": list(little.shape), "zlib": text}
+    if isinstance(value, Calibration):
+        return value.to_dict()
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -264,6 +266,8 @@ def _plain(value: Any) -> Any:
 def _restored(value: Any) -> Any:
     """Return a plain value as a field has it: lists as tuples, arrays as such."""
     if isinstance(value, Mapping):
+        if _KIND in value:
+            return Calibration.from_dict(value)
         if value.keys() != _ARRAY:
             return {name: _restored(one) for name, one in value.items()}
         kind, shape = np.dtype(value["dtype"]), tuple(map(int, value["shape"]))

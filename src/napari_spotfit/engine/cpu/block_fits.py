@@ -187,6 +187,8 @@ class CpuFitter:
         if self._frame is not None:
             self._frame = np.ascontiguousarray(self._frame, np.int64)
         given.frame, given.first_row = address(self._frame), first_row
+        self._z = positions.z
+        given.z = address(self._z)
         if self._hot_source is not None:
             self._hot_source.frames = self._source.frames
         if block.bad is not self._bad or first_row != self._first_row:
@@ -199,7 +201,8 @@ class CpuFitter:
         there = inside(positions.places, block.frame_shape)
         others = outside(int((~there).sum()), self._job.settings)
         fitter = type(self)(self._library, self._job)
-        columns = fitter.fit(block, Positions(positions.places[there]))
+        z = None if positions.z is None else positions.z[there]
+        columns = fitter.fit(block, Positions(positions.places[there], z=z))
         order = np.argsort(there, kind="stable")
         return {name: in_order([others[name], column], order) for name, column in columns.items()}
 
