@@ -24,9 +24,9 @@ _BESIDE = 4.5
 #: Points of something extended are as near to the next ones.
 _NEXT = 2.0
 #: Parts of a crowd are extended where the shares of spots that would rather be wider, by this many
-#: of their errors, add up to so much within _BESIDE. Hidden spots belong to them that are as near as
-#: the third, in units of σ, and so on for as many steps; and they are less than this share of their crowd, which
-#: has been looked at as a whole.
+#: of their errors, add up to so much within _BESIDE. Hidden spots belong to them that are as near
+#: as the third, in units of σ, and so on for as many steps; and they are less than this share of
+#: their crowd, which has been looked at as a whole.
 _BLURRED, _MANY, _PART, _STEPS, _WHOLE = 3.0, 2.25, 3.0, 2, 0.75
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
 #: Edges and uneven light are made up of points only as they are, too wide.
