@@ -17,7 +17,8 @@ struct Spot {
     double deviance, tolerated;  // of the pixels that are nearest to it
     long long candidate;
     Footprint shape;
-    bool is_dropped, is_tested, rests, moves;
+    double strength;  // its evidence, in units of the least
+    bool is_dropped, rests, moves;
     int stirred;   // the sweep that last moved it, or added or changed it
     int half;      // which spot was split into it and another one, from 1 on
     bool is_sure;  // it was tried without it, with its neighbour at other heights
@@ -32,6 +33,8 @@ class CrowdLight : protected CrowdPixels {
     static constexpr double CELL = 16, FAR = 6;
     // In the same unit, how far from one that was stirred a spot waits, where steps take long.
     static constexpr double WAITS = 3;
+    // How far spots may have moved along y since they were sorted, in pixels: what moves farther may be overlooked.
+    static constexpr double SLACK = 3;
     // Spots that move together at most, as the time of a step grows with their cube. The most spots of a crowd: for
     // each candidate, and besides. No crowd of the densest simulations came to half of that. Where candidates are few,
     // more than MANY for each are something extended.
@@ -185,14 +188,15 @@ class CrowdLight : protected CrowdPixels {
     SPOTFIT_NOT_INLINE bool remove_dropped() {
         if (Team::last_of(0, count, [&](int i) { return spots[i].is_dropped; }) < 0) return false;
         alone([&] {
-            int kept = 0;
+            int kept = 0, kept_sorted = 0;
             ROLLED
             for (int i = 0; i < count; ++i) {
                 if (spots[i].is_dropped) continue;
                 spots[kept] = spots[i];
                 give_lines(kept++);
+                if (i < sorted) kept_sorted = kept;
             }
-            count = kept, is_evaluated = false;
+            count = kept, sorted = kept_sorted, is_evaluated = false;
         });
         shape_all();
         return true;
@@ -213,6 +217,7 @@ class CrowdLight : protected CrowdPixels {
                 for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
                 spots[k] = own;
             }
+            sorted = count;
         });
     }
 
@@ -268,18 +273,22 @@ class CrowdLight : protected CrowdPixels {
             first_of_cell[cells()] = number;
         });
     }
-    // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
-    // others wait until the end. Places along y have changed a little since spots were sorted.
-    bool is_near_stirred(int i, int since, double widths = WAITS) const {
-        const double far = widths * f.sigma[X], most_far = far + 3;
+    // Whether something is true of any spot that may be within a distance of a place along y.
+    template <class Function> SPOTFIT_INLINE bool any_near(double y, double far, Function is_true) const {
         ROLLED
-        for (int step = -1; step <= 1; step += 2)
-            for (int j = i; j >= 0 && j < count; j += step) {
-                const double along = spots[j].at[Y] - spots[i].at[Y];
-                if (along * step > most_far) break;
-                if (spots[j].stirred >= since && square_between(spots[j].at, spots[i].at) < square_of(far)) return true;
-            }
+        for (int j = first_near(y, far); j < count; ++j) {
+            if (j < sorted && spots[j].at[Y] > y + far + SLACK) j = sorted - 1;
+            else if (is_true(j)) return true;
+        }
         return false;
+    }
+    // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
+    // others wait until the end.
+    SPOTFIT_NOT_INLINE bool is_near_stirred(int i, int since, double widths = WAITS) const {
+        const double far = widths * f.sigma[X];
+        return any_near(spots[i].at[Y], far, [&](int j) {
+            return spots[j].stirred >= since && square_between(spots[j].at, spots[i].at) < square_of(far);
+        });
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
     SPOTFIT_NOT_INLINE void choose(int cell, int first) {
@@ -449,9 +458,21 @@ class CrowdLight : protected CrowdPixels {
     }
 
   private:
+    int sorted = 0;                 // spots, the first ones, others have been added since
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
     float *ones, *splines;          // along y, of a measured PSF; and what making its maps takes
 
+    // The first of them that may be within a distance of a place along y: they have moved a little.
+    SPOTFIT_NOT_INLINE int first_near(double y, double far) const {
+        int low = 0, high = sorted;
+        ROLLED
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (spots[middle].at[Y] < y - far - SLACK) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
     static int longest_line(const JointFits& fits) {
         int longest = 0;
         ROLLED
