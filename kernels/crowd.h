@@ -61,6 +61,8 @@ class Crowd : CrowdCount {
                         s.wider_error,
                         s.ridge,
                         s.blunt_ridge,
+                        s.blurred,
+                        s.blurred_error,
                         s.evidence,
                         left_here.deviance,
                         left_here.tolerated,

@@ -38,6 +38,7 @@ class CrowdCount : protected CrowdHeights {
             find_errors(true);
             if (is_last || !drop()) break;
         }
+        if (f.counts_spots && !has_psf() && axes() == Z) find_blurred();
     }
 
   private:
@@ -47,6 +48,10 @@ class CrowdCount : protected CrowdHeights {
     static constexpr double ONE_SPOT = 0.6, HALF_APART = 0.6, APART = 3;
     // In the same unit: a neighbour as near begins with the light of one that is dropped.
     static constexpr double HEIR = 2;
+    // In the same unit, how far around a spot others are part of something extended, if it is; and of how many at
+    // least.
+    static constexpr double AROUND = 3;
+    static constexpr int FEWEST = 3;
     // Evidence, in units of the least, above which a spot is needed beyond doubt: a margin, as that of a light over its
     // error is only near that of fits with and without the spot.
     static constexpr double SURE = 2.5;
@@ -108,6 +113,37 @@ class CrowdCount : protected CrowdHeights {
             if (of_all && is_known) find_width(cell);
             if (of_all && is_known && f.counts_spots && !has_psf()) find_ridge(cell);
         });
+    }
+    // Which share of the light around each would rather be wider; spots are in the order of y.
+    SPOTFIT_NOT_INLINE void find_blurred() {
+        bool is_ready = false;
+        ROLLED
+        for (int i = 0; i < count; ++i) {
+            const int some = add_near(i, 0, AROUND, 0);
+            if (some < FEWEST) continue;
+            if (!is_ready) find_residual();
+            is_ready = true;
+            const int all = add_near(i, AROUND, FAR, some);
+            alone([&] { together = near, moving = all, levels = levels_of_cell(); });
+            find_blur(spots[i], some);
+        }
+    }
+    // Lists further spots that are farther from one than some widths, and nearer than others; returns how many there
+    // are then.
+    SPOTFIT_NOT_INLINE int add_near(int i, double from, double to, int some) {
+        const double low = square_of(from * f.sigma[X]), high = square_of(to * f.sigma[X]);
+        Team::wait();
+        ROLLED
+        for (int step = -1; step <= 1; step += 2)
+            for (int j = step < 0 ? i : i + 1; j >= 0 && j < count && some < TOGETHER; j += step) {
+                const double apart = square_between(spots[j].at, spots[i].at);
+                if (square_of((spots[j].at[Y] - spots[i].at[Y]) * scale[Y]) > high) break;
+                if (apart < low || apart >= high) continue;
+                if (Team::lane() == 0) near[some] = j;
+                ++some;
+            }
+        Team::wait();
+        return some;
     }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.
     SPOTFIT_NOT_INLINE bool is_needed(int i) {

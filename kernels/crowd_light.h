@@ -9,9 +9,10 @@ namespace spotfit::SPOTFIT_ISA {
 struct Spot {
     double at[ALL_AXES], light;  // from the first pixel of the crowd's box
     double kept_at[ALL_AXES], kept_light;
-    double errors[ALL_AXES + 1];  // of its parameters
-    double wider, wider_error;    // than `sigma` spots are that moved together, as a fraction
-    double ridge, blunt_ridge;    // this one's share of how much likelier ridges are than they are, in nats
+    double errors[ALL_AXES + 1];    // of its parameters
+    double wider, wider_error;      // than `sigma` spots are that moved together, as a fraction
+    double ridge, blunt_ridge;      // this one's share of how much likelier ridges are than they are, in nats
+    double blurred, blurred_error;  // the share of the light around it that would rather be wider
     double evidence;
     double deviance, tolerated;  // of the pixels that are nearest to it
     long long candidate;

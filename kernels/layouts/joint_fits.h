@@ -38,10 +38,11 @@ struct JointFits {
 struct JointSpot {
     double z, y, x, light, background;
     double z_error, y_error, x_error, light_error, background_error;
-    double wider, wider_error;   // than they should be all spots that moved together, as a fraction
-    double ridge, blunt_ridge;   // its share of how much likelier ridges are than the spots that moved together
-    double evidence;             // the logarithm of how much likelier the data are with it
-    double deviance, tolerated;  // of the crowd, and what noise and a slightly different shape explain
+    double wider, wider_error;      // than they should be all spots that moved together, as a fraction
+    double ridge, blunt_ridge;      // its share of how much likelier ridges are than the spots that moved together
+    double blurred, blurred_error;  // the share of the light around it that would rather be wider; NaN if not known
+    double evidence;                // the logarithm of how much likelier the data are with it
+    double deviance, tolerated;     // of the crowd, and what noise and a slightly different shape explain
     // The same of the pixels that are nearest to it, 0 where the crowd's deviance is tolerated.
     double own_deviance, own_tolerated;
     double squares;              // of the crowd's residual

@@ -23,6 +23,11 @@ BLOB = 1.5
 _BESIDE = 4.5
 #: Points of something extended are as near to the next ones.
 _NEXT = 2.0
+#: Parts of a crowd are extended where the shares of spots that would rather be wider, by this many
+#: of their errors, add up to so much within _BESIDE. Hidden spots belong to them that are as near
+#: as the third, in units of σ, and so on for as many steps; and they are less than this share of
+#: their crowd, which has been looked at as a whole.
+_BLURRED, _MANY, _PART, _STEPS, _WHOLE = 3.0, 2.25, 3.0, 2, 0.75
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
 #: Edges and uneven light are made up of points only as they are, too wide.
 _OFF, _SURE = 0.25, 2.0
@@ -132,6 +137,7 @@ def _flags_of(
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
         (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
         (Flag.BLOB, near(_unexplained(spots, BLOB) | (before & int(Flag.BLOB) != 0))),
+        (Flag.BLOB, _extended(spots, places)),
         (Flag.POOR_FIT, near(_unexplained(spots, 1.0))),
     ):
         flags |= np.where(where, np.uint32(flag), np.uint32(0))
@@ -152,6 +158,33 @@ def _unexplained(spots: NDArray[np.void], times: float) -> NDArray[np.bool_]:
     is_any = np.bincount(one, is_odd) > 0
     are_others = ~is_any[one] | (left[one] > times * spots["tolerated"] * part[one])
     found &= is_odd | are_others
+    return found
+
+
+def _extended(spots: NDArray[np.void], places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which spots make up something extended that is a part of their crowd.
+
+    ``places`` are as those of :func:`_with_near_ones`.
+    """
+    is_sure = spots["blurred"] > _BLURRED * spots["blurred_error"]
+    found = np.zeros(len(spots), np.bool_)
+    if spots["blurred"][is_sure].sum() <= _MANY:
+        return found
+    from scipy.spatial import cKDTree  # as above
+
+    which = np.flatnonzero(is_sure)
+    near = cKDTree(places[which]).query_pairs(_BESIDE, output_type="ndarray")
+    share = np.minimum(spots["blurred"][which], 1.0)
+    total = share.copy()
+    for one, other in (near.T, near.T[::-1]):
+        np.add.at(total, one, share[other])
+    found[which[total > _MANY]] = True
+    for _ in range(_STEPS if found.any() else 0):
+        far, _ = cKDTree(places[found]).query(places, distance_upper_bound=_PART)
+        found |= np.isfinite(far) & (spots["candidate"] < 0)
+    one = spots["crowd"]
+    is_part = np.bincount(one, found) < _WHOLE * np.bincount(one)
+    found &= is_part[one]
     return found
 
 
