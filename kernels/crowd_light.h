@@ -117,13 +117,14 @@ class CrowdLight : protected CrowdPixels {
             pixel[axis] = static_cast<int>(x < 0 ? 0 : x > end_of_axis ? end_of_axis : x + 0.5);
         }
         double value = 0;
+        const int middle = cell_of(pixel[Y], pixel[X]), v = middle / cells_across, u = middle % cells_across;
         ROLLED
-        for (int cell = 0; cell < cells(); ++cell) {
-            const Ground g = ground_of(cell);
-            value +=
-                g.level * g.y[pixel[Y]] * g.x[pixel[X]] + g.down * slopes[Y][pixel[Y]] + g.across * slopes[X][pixel[X]];
-            value += g.through * slopes[Z][pixel[Z]];
-        }
+        for (int down = v > 0 ? v - 1 : 0; down <= v + 1 && down < cells_down; ++down)
+            for (int across = u > 0 ? u - 1 : 0; across <= u + 1 && across < cells_across; ++across) {
+                const Ground g = ground_of(down * cells_across + across);
+                value += g.level * g.y[pixel[Y]] * g.x[pixel[X]] + g.down * slopes[Y][pixel[Y]] +
+                         g.across * slopes[X][pixel[X]] + g.through * slopes[Z][pixel[Z]];
+            }
         return value;
     }
 
@@ -297,17 +298,21 @@ class CrowdLight : protected CrowdPixels {
             moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
             together = by_cell + first_of_cell[cell] + first;
         });
+        choose_part(part_of(cell));
+    }
+    struct Bounds { double low[ALL_AXES], high[ALL_AXES]; };
+    static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
+    static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
+    // The pixels under which a cell's background is.
+    Bounds part_of(int cell) const {
         Bounds part = EVERYWHERE;
         if (cells() > 1) {
             const int v = cell / cells_across, u = cell % cells_across;
             part.low[Y] = (v - 0.5) * cell_rows - 1, part.high[Y] = (v + 1.5) * cell_rows + 2;
             part.low[X] = (u - 0.5) * cell_columns - 1, part.high[X] = (u + 1.5) * cell_columns + 2;
         }
-        choose_part(part);
+        return part;
     }
-    struct Bounds { double low[ALL_AXES], high[ALL_AXES]; };
-    static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
-    static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
     // The part of the box with these pixels, and those that the spots may reach that move.
     SPOTFIT_NOT_INLINE void choose_part(const Bounds& part) {
         alone([&] {
@@ -387,7 +392,11 @@ class CrowdLight : protected CrowdPixels {
         if (is_evaluated) return;
         copy_part(variances, mean);
         ROLLED
-        for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean, mean);
+        for (int cell = 0; cell < cells(); ++cell) {
+            if (cells() > 1) choose_part(part_of(cell));
+            add_ground(cell, 1, mean, mean);
+        }
+        choose_all();
         add_lights(nullptr, count, 1, mean);
         over_part([&](int k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
     }
