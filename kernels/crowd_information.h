@@ -174,6 +174,7 @@ class CrowdInformation : protected CrowdLight {
         Added found = {pulled.value(), squared.value()};
         if (!has_factor && found.pulled < larger(LEAST_BLURRED, LEAST_SHARE * found.information)) return found;
         over_part([&](int k) { store_pixels(pull + k, load_pixels(weight + k) * load_pixels(other + k)); });
+        set(is_evaluated, false);
         find_normal(cell);
         if (has_factor || find_factor(1e-9)) {
             share(normal.size, [&](int i) { step[i] = gradient[i]; });
