@@ -168,28 +168,24 @@ class CrowdInformation : protected CrowdLight {
     SPOTFIT_NOT_INLINE Added find_added(int cell, bool has_factor = true) {
         Total pulled, squared;
         over_part([&](int k) {
-            const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
-            pulled.add(load_pixels(pull + k) * slope), squared.add(weighted * slope);
-            store_pixels(trial + k, weighted);
+            const Pixels slope = load_pixels(other + k);
+            pulled.add(load_pixels(pull + k) * slope), squared.add(load_pixels(weight + k) * slope * slope);
         });
         Added found = {pulled.value(), squared.value()};
         if (!has_factor && found.pulled < larger(LEAST_BLURRED, LEAST_SHARE * found.information)) return found;
-        swap_pulls();
+        over_part([&](int k) { store_pixels(pull + k, load_pixels(weight + k) * load_pixels(other + k)); });
+        set(is_evaluated, false);
         find_normal(cell);
         if (has_factor || find_factor(1e-9)) {
             share(normal.size, [&](int i) { step[i] = gradient[i]; });
             factor.solve(step);
             found.information -= Team::sum(part_of_dot(gradient, step, normal.size));
         }
-        swap_pulls();
-        return found;
-    }
-    // What find_normal has the gradient of: the residual's pulls, or what is in `trial`.
-    void swap_pulls() {
-        alone([&] {
-            float* const pulls = pull;
-            pull = trial, trial = pulls;
+        over_part([&](int k) {
+            const Pixels off = load_pixels(data + k) - load_pixels(mean + k);
+            store_pixels(pull + k, load_pixels(weight + k) * off);
         });
+        return found;
     }
 
     template <int AXES, bool HAS_PSF> void find_normal_of(int cell) {

@@ -9,7 +9,7 @@ class CrowdMoves : protected CrowdInformation {
     // Changes of the logarithm of the likelihood below which spots rest: while they are counted, much less than the 9.2
     // that a spot adds; in the end, so that places are off by less than 2 % of their errors; between sweeps; and for
     // those of a large crowd to be settled.
-    static constexpr double ROUGH = 0.5, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
+    static constexpr double ROUGH = 0.2, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
     // In the end, of measured PSFs, whose steps take longer: places are off by less than 5 % of their errors.
     static constexpr double FINE_OF_PSF = 1e-3;
     // What is wanted does not come where a step gains less than this share of what is left, nor from so many times the
@@ -124,7 +124,8 @@ class CrowdMoves : protected CrowdInformation {
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
-                const bool rest_here = cells() == 1 ? own.rests : own.gained < larger(rest, STILL);
+                const bool rest_here =
+                    cells() == 1 ? own.rests : own.gained < (has_psf() ? larger(rest, STILL) : STILL);
                 const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
                 share(moving, [&](int a) {
                     spots[together[a]].rests = settled;

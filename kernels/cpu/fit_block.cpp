@@ -417,6 +417,17 @@ class Range {
         }
     }
 
+    // Lists the ROIs of a range some of whose pixels are excluded; returns how many.
+    long long list_excluded(long long first, long long last, long long* listed) const {
+        long long count = 0;
+        for (long long begin = first; begin < last; begin += BATCH) {
+            const long long end = begin + BATCH < last ? begin + BATCH : last;
+            find_cut(begin, end);
+            for (long long i = begin; i < end; ++i)
+                if (is_cut[i - begin] == IS_CUT) listed[count++] = i;
+        }
+        return count;
+    }
     // Why each pixel of a ROI is excluded.
     void explain(long long i, unsigned char* reasons) {
         find_cut(i, i + 1);
@@ -467,6 +478,12 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
 SPOTFIT_EXPORT void spotfit_mark_rois(int index, BlockFits* fits, long long first, long long last, float* masks,
                                       void* work) {
     Range(*fits, *instruction_set(index).functions, work).mark_listed(first, last, masks);
+}
+
+// Lists the ROIs of a range some of whose pixels are excluded; returns how many.
+SPOTFIT_EXPORT long long spotfit_list_excluded(int index, BlockFits* fits, long long first, long long last,
+                                               long long* rois, void* work) {
+    return Range(*fits, *instruction_set(index).functions, work).list_excluded(first, last, rois);
 }
 
 // Why the pixels of a ROI are excluded from its fit.

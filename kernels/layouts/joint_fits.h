@@ -30,6 +30,9 @@ struct JointFits {
     // that of the first pixel of a spot that is `reach` pixels from it. Searches for z begin at `template_z`.
     const double* heights;
     PsfLattice psf;
+    // Pixels that count in no fit: their numbers among those of all frames, in rising order.
+    const long long* lost;
+    long long lost_count;
     // The candidates of crowd c are members[first[c]] ... members[first[c + 1] - 1], in rising order.
     const long long *members, *first;
 };

@@ -214,6 +214,10 @@ class _Crowds:
         self._is_blob, self._is_long = np.zeros((2, len(self._frame_of_crowd)), np.bool_)
         self._in_crowd = self._fitted_crowds()[self._crowd] & self._there
         self._first = Candidates(self._points(), self._positions.frames)
+        if self._in_crowd.any():
+            places, frames = self._positions.places, self._positions.frames
+            own = Positions(places[self._in_crowd], frames[self._in_crowd])
+            self._fitter.leave_out(own)
         self._fitted = self._fitter.fit(self._first, self._in_crowd, counts_spots=self._adds)
 
     def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
@@ -401,6 +405,7 @@ class _Crowds:
                 break
             sigma, own = width * self._widths, self._widths[-1]
             fitter = JointFitter(self._backend, self._job, self._block, sigma, widest=own)
+            fitter.lost = self._fitter.lost
             wide = np.pad(fitter.loss(candidates, rows, cost), (0, crowds))[:crowds]
             found |= asked & (wide <= lost)
             asked &= wide < most

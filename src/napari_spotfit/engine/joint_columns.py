@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..models.columns import STDERR, STOP
 from ..models.estimators import StopCondition
 from .backend import Columns
+from .cpu.layouts import HOT_PIXEL, PADDING_PIXEL, SATURATED_PIXEL
 from .fit_job import FitJob
 from .flags import LEAST_ERRORS, Flag
 from .joint_fits import JointFitter
@@ -24,10 +25,12 @@ _BESIDE = 4.5
 #: Points of something extended are as near to the next ones.
 _NEXT = 2.0
 #: Parts of a crowd are extended where the shares of spots that would rather be wider, by this many
-#: of their errors, add up to so much within _BESIDE. Hidden spots belong to them that are as near
-#: as the third, in units of σ, and so on for as many steps; and they are less than this share of
+#: of their errors, add up to so much within _BESIDE. Hidden spots that are nearer to them than the
+#: third, in units of σ, belong to them, and so on for some steps. They are less than a share of
 #: their crowd, which has been looked at as a whole.
 _BLURRED, _MANY, _PART, _STEPS, _WHOLE = 3.0, 2.25, 3.0, 2, 0.75
+#: Of the 3×3 pixels in a spot's middle, how many must be saturated.
+_FULL = 2
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
 #: Edges and uneven light are made up of points only as they are, too wide.
 _OFF, _SURE = 0.25, 2.0
@@ -102,6 +105,7 @@ def columns_of(
     is_outside = inside.get("z", np.ones(len(spots))) <= 0
     scaled = [spots[axis] / width for axis, width in zip(axes, widths, strict=True)]
     apart = np.column_stack([*scaled, frame * (2 * _BESIDE)])
+    flags = flags | _flags_of_pixels(fitter, spots, frame, axes)
     found = _flags_of(spots, apart, flags, is_at_edge, is_outside) | depth_flags(columns, settings)
     return columns | {"flags": found}
 
@@ -110,6 +114,21 @@ def widths_by_name(job: FitJob, widths: Sequence[float]) -> dict[str, float]:
     """Return the parameters of a model that are widths, given those along each axis."""
     along = {f"sigma_{axis}": width for axis, width in zip(job.axes, widths, strict=True)}
     return {name: along.get(name, widths[-1]) for name in job.model.widths}
+
+
+def _flags_of_pixels(
+    fitter: JointFitter, spots: NDArray[np.void], frame: NDArray[np.int64], axes: Sequence[str]
+) -> NDArray[np.uint32]:
+    """Return the flags of spots in whose middle pixels are left out, as single fits have them."""
+    flags = np.zeros(len(spots), np.uint32)
+    if not len(fitter.lost):
+        return flags
+    places = np.column_stack([frame, *(np.rint(spots[axis]) for axis in axes)]).astype(np.int64)
+    is_full = fitter.lost_around(places, SATURATED_PIXEL)
+    is_bad = fitter.lost_around(places, HOT_PIXEL | PADDING_PIXEL)
+    flags[is_full[:, 4] & (is_full.sum(axis=1) >= _FULL)] |= np.uint32(Flag.SATURATED)
+    flags[is_bad.any(axis=1)] |= np.uint32(Flag.BAD_PIXELS)
+    return flags
 
 
 def _flags_of(

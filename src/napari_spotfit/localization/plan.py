@@ -32,8 +32,6 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
 #: less often, in movies with enough of them; the last number is the most bytes of one in memory.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
-#: The least bytes of a block whose spots are fitted together.
-_SMALL_BLOCK = 1 << 17
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
 
@@ -118,10 +116,6 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     load = backend.load
     if not reader.is_lazy:
         load = _for_movies_in_memory(backend, total)
-        if backend.kind == "cpu" and plan.settings.neighbours == "joint":
-            # These take so long that smaller blocks pay, too, if each core has several.
-            each = max(total // (_SIDE_BY_SIDE * cores), _SMALL_BLOCK)
-            load = load._replace(block_bytes=min(load.block_bytes, each))
     suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
     parts = [cut(reader, numbers, load, suited) for numbers in ranges]
     job = FitJob.of(calibration, reader.dtype, detection, one_row_per_position=False)
