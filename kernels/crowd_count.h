@@ -194,8 +194,21 @@ class CrowdCount : protected CrowdHeights {
         for (int axis = X; axis < axes(); ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
     }
+    // The brighter half is the spot that was split: the other one was found in what it leaves, and is judged so.
+    SPOTFIT_NOT_INLINE void name_halves() {
+        alone([&] {
+            ROLLED
+            for (int i = 0; i < count; ++i)
+                for (int j = 0; j < count && spots[i].half && spots[i].candidate >= 0; ++j) {
+                    Spot &own = spots[i], &other = spots[j];
+                    if (other.half != own.half || other.candidate >= 0 || !(other.light > own.light)) continue;
+                    other.candidate = own.candidate, own.candidate = -1;
+                }
+        });
+    }
     // Drops what is not needed, the weakest first.
     SPOTFIT_NOT_INLINE bool drop() {
+        name_halves();
         bool any = false;
         ROLLED
         for (;;) {
