@@ -35,7 +35,7 @@ class Crowd : CrowdCount {
             add(place, larger(f.light[i], dimmest), i);
         }
         move_all(ROUGH_STEPS, ROUGH);
-        if (has_psf() && find_heights()) move_all(ROUGH_STEPS, ROUGH);
+        if (has_psf() && find_heights(0)) move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
         return count;
@@ -61,6 +61,8 @@ class Crowd : CrowdCount {
                         s.wider_error,
                         s.ridge,
                         s.blunt_ridge,
+                        s.blurred,
+                        s.blurred_error,
                         s.evidence,
                         left_here.deviance,
                         left_here.tolerated,

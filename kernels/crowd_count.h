@@ -12,9 +12,10 @@ class CrowdCount : protected CrowdHeights {
         bool is_new = true;
         ROLLED
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
+            const int since = sweep + 1;
             is_new = add_hidden();
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
-            if (is_new && has_psf() && find_heights()) move_all(ROUGH_STEPS, ROUGH);
+            if (is_new && has_psf() && find_heights(since)) move_all(ROUGH_STEPS, ROUGH);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
             ROLLED
             for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
@@ -31,12 +32,13 @@ class CrowdCount : protected CrowdHeights {
         set(settles, true);
         ROLLED
         for (int n = 1; n <= DROPS; ++n) {
-            move_all(f.max_iterations, FINE, LAST_SWEEPS);
+            move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
             if (!is_last && merge()) continue;
             find_errors(true);
             if (is_last || !drop()) break;
         }
+        if (f.counts_spots && !has_psf() && axes() == Z) find_blurred();
     }
 
   private:
@@ -46,6 +48,10 @@ class CrowdCount : protected CrowdHeights {
     static constexpr double ONE_SPOT = 0.6, HALF_APART = 0.6, APART = 3;
     // In the same unit: a neighbour as near begins with the light of one that is dropped.
     static constexpr double HEIR = 2;
+    // In the same unit, how far around a spot others are part of something extended, if it is; and of how many at
+    // least.
+    static constexpr double AROUND = 3;
+    static constexpr int FEWEST = 3;
     // Evidence, in units of the least, above which a spot is needed beyond doubt: a margin, as that of a light over its
     // error is only near that of fits with and without the spot.
     static constexpr double SURE = 2.5;
@@ -63,6 +69,10 @@ class CrowdCount : protected CrowdHeights {
     // Which share of its light a measured PSF may have elsewhere: beyond 12 pixels, astigmatic ones had 1 to 2.7 %.
     // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
     static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
+    // A spot is seen with a measured PSF of a height between two of those at which its z is searched for, too.
+    static constexpr int SKIPS = 2;
+    // Light of a measured PSF that is dimmer, as a share of its brightest, says little of where spots are.
+    static constexpr double DIM = 0.1;
     // Half of noise's scores are within this number of deviations; and the parts of one in which scores are counted.
     static constexpr double HALF = 0.6745, FINENESS = 16;
 
@@ -95,7 +105,7 @@ class CrowdCount : protected CrowdHeights {
                 ROLLED
                 for (int k = of_all ? 0 : places(); k <= places(); ++k) set(s.errors[k], error(parameters() * a + k));
                 alone([&] {
-                    s.is_dropped = s.is_tested = false;
+                    s.is_dropped = false;
                     s.evidence = square_of(s.light / s.errors[places()]) / 2;
                 });
             }
@@ -104,6 +114,37 @@ class CrowdCount : protected CrowdHeights {
             if (of_all && is_known && f.counts_spots && !has_psf()) find_ridge(cell);
         });
     }
+    // Which share of the light around each would rather be wider; spots are in the order of y.
+    SPOTFIT_NOT_INLINE void find_blurred() {
+        bool is_ready = false;
+        ROLLED
+        for (int i = 0; i < count; ++i) {
+            const int some = add_near(i, 0, AROUND, 0);
+            if (some < FEWEST) continue;
+            if (!is_ready) find_residual();
+            is_ready = true;
+            const int all = add_near(i, AROUND, FAR, some);
+            alone([&] { together = near, moving = all, levels = levels_of_cell(); });
+            find_blur(spots[i], some);
+        }
+    }
+    // Lists further spots that are farther from one than some widths, and nearer than others; returns how many there
+    // are then.
+    SPOTFIT_NOT_INLINE int add_near(int i, double from, double to, int some) {
+        const double low = square_of(from * f.sigma[X]), high = square_of(to * f.sigma[X]);
+        Team::wait();
+        ROLLED
+        for (int step = -1; step <= 1; step += 2)
+            for (int j = step < 0 ? i : i + 1; j >= 0 && j < count && some < TOGETHER; j += step) {
+                const double apart = square_between(spots[j].at, spots[i].at);
+                if (square_of((spots[j].at[Y] - spots[i].at[Y]) * scale[Y]) > high) break;
+                if (apart < low || apart >= high) continue;
+                if (Team::lane() == 0) near[some] = j;
+                ++some;
+            }
+        Team::wait();
+        return some;
+    }
     // Whether the data are as much likelier with a spot as they must be, its neighbours fitted without it, too.
     SPOTFIT_NOT_INLINE bool is_needed(int i) {
         Spot& own = spots[i];
@@ -111,14 +152,14 @@ class CrowdCount : protected CrowdHeights {
         const double apart = square_of(APART * f.sigma[X]);
         double nearest = apart;
         int heir = -1, others = 0;
-        ROLLED
-        for (int j = 0; j < count && others < TOGETHER - 1; ++j) {
+        any_near(own.at[Y], APART * f.sigma[Y], [&](int j) {
             const double far = square_between(spots[j].at, own.at);
-            if (j == i || spots[j].is_dropped || far > apart) continue;
+            if (j == i || spots[j].is_dropped || far > apart) return false;
             if (Team::lane() == 0) near[others] = j;
             ++others;
             if (far < nearest) nearest = far, heir = j;
-        }
+            return others == TOGETHER - 1;
+        });
         alone([&] {
             near[others] = i;
             together = near, moving = others + 1, levels = levels_of_cell();
@@ -135,20 +176,22 @@ class CrowdCount : protected CrowdHeights {
             alone([&] { take_over(spots[heir], own); });
             shape(spots[heir]);
         }
-        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10).deviance - with;
-        if (has_psf() && heir >= 0 && !(evidence < least_evidence(own)))
+        const double bar = least_evidence(own), wanted = has_psf() ? with + SURE * bar : double(INFINITE);
+        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted).deviance - with;
+        if (has_psf() && heir >= 0 && !(evidence < bar))
             evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);
         set(own.is_sure, true);
-        const bool is_kept = !(evidence < least_evidence(own));
+        const bool is_kept = !(evidence < bar);
         alone([&] {
-            own.evidence = evidence;
+            // What is needed beyond doubt was not tried to the end.
+            own.evidence = evidence < wanted - with ? evidence : larger(own.evidence, wanted - with);
             if (!is_kept) own.is_dropped = true, own.light = 0;
         });
         if (!is_kept) {
             // Its other half is what it was.
-            share(count, [&](int j) {
+            share(own.half ? count : 0, [&](int j) {
                 Spot& s = spots[j];
-                if (j == i || !own.half || s.half != own.half) return;
+                if (j == i || s.half != own.half) return;
                 s.is_one = true;
                 if (s.candidate < 0) s.candidate = own.candidate;
             });
@@ -174,16 +217,16 @@ class CrowdCount : protected CrowdHeights {
             });
             shape_moving();
             restore(cell, ground);
-            evaluate(cell);
         };
         begin(nullptr);
+        evaluate(cell);
         Height tried[TRIES];
         const int some = best_heights(heir.at, &heir, tried);
         double least = INFINITE;
         ROLLED
         for (int k = 0; k < some && !(least - with < least_evidence(own)); ++k) {
             begin(&tried[k]);
-            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10).deviance);
+            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, with + SURE * least_evidence(own)).deviance);
         }
         return least;
     }
@@ -206,26 +249,52 @@ class CrowdCount : protected CrowdHeights {
                 }
         });
     }
+    double strength_of(int i) const {
+        const double own = spots[i].evidence / least_evidence(spots[i]);
+        // What is wrong with the z of another spot may be as bright as any.
+        const bool may_be_wrong = has_psf() && settles && own >= SURE && !spots[i].is_sure;
+        return may_be_wrong && is_near_spot(spots[i].at, APART, &spots[i]) ? SURE * (1 - 1 / own) : own;
+    }
+    // Of spots in a heap, the weakest first, moves one behind those that are weaker.
+    SPOTFIT_NOT_INLINE void sift(int* heap, int at, int size) const {
+        const auto is_weaker = [&](int a, int b) {
+            return spots[a].strength < spots[b].strength || (spots[a].strength == spots[b].strength && a < b);
+        };
+        ROLLED
+        for (int weakest = at;; at = weakest) {
+            ROLLED
+            for (int k = 2 * at + 1; k <= 2 * at + 2 && k < size; ++k)
+                if (is_weaker(heap[k], heap[weakest])) weakest = k;
+            if (weakest == at) return;
+            const int own = heap[at];
+            heap[at] = heap[weakest], heap[weakest] = own;
+        }
+    }
     // Drops what is not needed, the weakest first.
     SPOTFIT_NOT_INLINE bool drop() {
+        sort();
         name_halves();
+        share(count, [&](int i) { spots[i].strength = strength_of(i); });
+        int* const weak = by_cell;
+        int left = 0;
+        ROLLED
+        for (int i = 0; i < count; ++i) left += spots[i].strength < SURE;
+        alone([&] {
+            int number = 0;
+            ROLLED
+            for (int i = 0; i < count; ++i)
+                if (spots[i].strength < SURE) weak[number++] = i;
+            ROLLED
+            for (int k = number / 2; k >= 0; --k) sift(weak, k, number);
+        });
         bool any = false;
         ROLLED
-        for (;;) {
-            int weakest = -1;
-            double least = SURE;
-            ROLLED
-            for (int i = 0; i < count; ++i) {
-                double own = spots[i].evidence / least_evidence(spots[i]);
-                // What is wrong with the z of another spot may be as bright as any.
-                if (has_psf() && settles && own >= SURE && !spots[i].is_sure &&
-                    is_near_spot(spots[i].at, APART, &spots[i]))
-                    own = SURE * (1 - 1 / own);
-                if (!spots[i].is_tested && own < least) weakest = i, least = own;
-            }
-            if (weakest < 0 || is_stopped()) break;
-            set(spots[weakest].is_tested, true);
-            any |= !is_needed(weakest);
+        while (left > 0 && !is_stopped()) {
+            const int weakest = weak[0];
+            --left;
+            alone([&] { weak[0] = weak[left], sift(weak, 0, left); });
+            // Those dropped before it may have changed what it must be.
+            if (strength_of(weakest) < SURE) any |= !is_needed(weakest);
         }
         if (any) remove_dropped();
         return any;
@@ -312,15 +381,34 @@ class CrowdCount : protected CrowdHeights {
             }
         });
     }
+    // How far along an axis a measured PSF is bright.
+    SPOTFIT_NOT_INLINE int bright_reach(const Footprint& p, Axis axis) const {
+        const int far = core(axis), wide = core(axis == X ? Y : X);
+        const float* const middle = p.value[X] + core(Y) * p.pitch + core(X);
+        const auto brightest = [&](int from, int end) {
+            float most_light = 0;
+            ROLLED
+            for (int along = from; along < end; ++along)
+                for (int across = -wide; across <= wide; ++across) {
+                    const int v = axis == Y ? along : across, u = axis == Y ? across : along;
+                    const float here = middle[v * p.pitch + u], there = middle[-v * p.pitch - u];
+                    most_light = here > most_light ? here : most_light;
+                    most_light = there > most_light ? there : most_light;
+                }
+            return most_light;
+        };
+        const float dim = float(DIM) * brightest(0, far + 1);
+        return Team::last_of(1, far + 1, [&](int k) { return brightest(k, k + 1) > dim; });
+    }
     // The same by a measured PSF, at the height at which it is farthest.
     SPOTFIT_NOT_INLINE void find_scores_of_psf() {
         over_area([&](long long k) SPOTFIT_INLINE_LAMBDA { store_pixels(base + k, Pixels(-INFINITE)); });
-        const int right = core(X), below = core(Y);
         double place[] = {double(f.reach[X]), double(f.reach[Y]), 0};
         const Footprint p = spare_shape(place);
-        over_heights([&](double z) {
+        over_heights(SKIPS, [&](double z) {
             place[Z] = z;
             fill_psf<false>(p, place);
+            const int below = bright_reach(p, Y), right = bright_reach(p, X);
             over_lines([&](int, int y) {
                 const int begin_of_psf = y < below ? -y : -below, end_of_psf = y + below < rows ? below + 1 : rows - y;
                 ROLLED
@@ -328,7 +416,7 @@ class CrowdCount : protected CrowdHeights {
                     Pixels pulled = 0.0f, squared = 0.0f;
                     ROLLED
                     for (int v = begin_of_psf; v < end_of_psf; ++v) {
-                        const float* const own = p.value[X] + (v + f.reach[Y]) * p.pitch + f.reach[X] - right;
+                        const float* const own = p.value[X] + (v + core(Y)) * p.pitch + core(X) - right;
                         const float *const pulls = at(pull, 0, y + v) + x - right, *const weights =
                                                                                        at(weight, 0, y + v) + x - right;
                         ROLLED
@@ -379,29 +467,27 @@ class CrowdCount : protected CrowdHeights {
         return true;
     }
     SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
-        ROLLED
-        for (int i = 0; i < count; ++i)
-            if (&spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
-        return false;
+        return any_near(place[Y], widths * f.sigma[Y], [&](int i) {
+            return &spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X]);
+        });
     }
     // In a rough background, what is not near to another spot would have a maximum of its own. A measured PSF is not
     // known all over: a small share of its light, more where z is at an end, may look like spots. While spots are
     // added, z may be at an end because of what is hidden.
     bool may_hide(const double* place, double light, const Spot* own = nullptr) const {
         if (!has_psf()) return roughness < EVEN || is_near_spot(place, HIDES, own);
-        const double far = square_of(double(f.reach[X] + core(X)));
-        ROLLED
-        for (int i = 0; i < count; ++i) {
+        const double far = f.reach[X] + core(X);
+        return !any_near(place[Y], far, [&](int i) {
             const Spot& s = spots[i];
-            if (&s == own || square_between(s.at, place) > far) continue;
+            if (&s == own || square_between(s.at, place) > square_of(far)) return false;
             const bool is_at_end = s.at[Z] <= lowest_z() || s.at[Z] >= highest_z();
-            if (light < (settles && is_at_end ? END_ERROR : PSF_ERROR) * s.light) return false;
-        }
-        return true;
+            return light < (settles && is_at_end ? END_ERROR : PSF_ERROR) * s.light;
+        });
     }
 
     // Adds spots where the residual stands out of the noise as one does.
     SPOTFIT_NOT_INLINE bool add_hidden() {
+        sort();
         find_residual();
         if (has_psf()) find_scores_of_psf();
         else find_scores();
@@ -428,6 +514,11 @@ class CrowdCount : protected CrowdHeights {
                     }
                 }
             }
+        if (has_psf() && count > before) {
+            find_mean();
+            ROLLED
+            for (int i = before; i < count; ++i) move_alone(i);
+        }
         return count > before;
     }
 

@@ -35,11 +35,13 @@ class CrowdHeights : protected CrowdMoves {
         share(moving, [&](int k) { put(spots[together[k]], places_before[k]); });
     }
 
-    template <class Function> void over_heights(Function each) const {
+    // Of the heights at which searches begin, each `step`-th one.
+    template <class Function> void over_heights(int step, Function each) const {
         ROLLED
-        for (int k = 0; k < f.psf.template_count; ++k) {
+        for (int k = 0, number = 0; k < f.psf.template_count; ++k) {
             const double z = f.psf.template_z[3 * k];
-            if (!k || z != double(f.psf.template_z[3 * k - 3])) each(z);
+            if (k && z == double(f.psf.template_z[3 * k - 3])) continue;
+            if (number++ % step == 0) each(z);
         }
     }
     // At which z a spot at a place explains most of the residual, with its own light, if it has some, added to that:
@@ -47,6 +49,8 @@ class CrowdHeights : protected CrowdMoves {
     SPOTFIT_NOT_INLINE int best_heights(const double* place, const Spot* own, Height* found) const {
         const Footprint p = spare_shape(place);
         const Range lines = in_part(p, Y);
+        const float* const own_light =
+            own ? own->shape.value[X] + (f.reach[Y] - core(Y)) * p.pitch + f.reach[X] - core(X) : nullptr;
         double x_y_z[] = {place[X], place[Y], 0};
         Height last = {}, peaks[TRIES] = {};
         double before = 0;
@@ -62,7 +66,7 @@ class CrowdHeights : protected CrowdMoves {
             }
             before = last.gain, last = next;
         };
-        over_heights([&](double z) {
+        over_heights(1, [&](double z) {
             x_y_z[Z] = z;
             fill_psf<false>(p, x_y_z);
             Total pulled, squared;
@@ -72,7 +76,7 @@ class CrowdHeights : protected CrowdMoves {
                 const int k = (y - p.first[Y]) * p.pitch + x;
                 const Pixels light = load_pixels(p.value[X] + k), w = load_pixels(at(weight, 0, y) + p.first[X] + x);
                 Pixels r = load_pixels(at(pull, 0, y) + p.first[X] + x);
-                if (own) r = multiply_add(w * float(own->light), load_pixels(own->shape.value[X] + k), r);
+                if (own) r = multiply_add(w * float(own->light), load_pixels(own_light + k), r);
                 pulled.add(light * r), squared.add(light * light * w);
             }
             const double sum = pulled.value(), square = squared.value();
@@ -86,12 +90,20 @@ class CrowdHeights : protected CrowdMoves {
             if (peak.gain > LEAST_GAIN * peaks[0].gain) found[count++] = peak;
         return count;
     }
-    // Moves each spot to another height where that makes the pixels likelier, the others as they are; returns whether
-    // there was any.
-    SPOTFIT_NOT_INLINE bool find_heights() {
+    // Moves one spot, the others and the background as they are.
+    SPOTFIT_NOT_INLINE void move_alone(int i) {
+        alone([&] { near[0] = i, together = near, moving = 1, levels = 0; });
+        choose_part(NOWHERE);
+        find_base(cell_of(spots[i]));
+        move(cell_of(spots[i]), STEPS_WITHOUT, ROUGH);
+    }
+    // Moves each spot near those stirred since a sweep to another height where that makes the pixels likelier, the
+    // others as they are; returns whether there was any.
+    SPOTFIT_NOT_INLINE bool find_heights(int since) {
         bool any = false;
         ROLLED
-        for (int i = 0; i < count && !is_stopped(); ++i) any |= find_height(i);
+        for (int i = 0; i < count && !is_stopped(); ++i)
+            if (is_near_stirred(i, since, FAR)) any |= find_height(i);
         return any;
     }
 

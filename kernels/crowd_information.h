@@ -90,7 +90,6 @@ class CrowdInformation : protected CrowdLight {
             if (!links) break;
             likelier[with_ends] = likelier[0];
             if (with_ends && !ends) break;
-            evaluate(cell);
             const Added own = find_added(cell);
             likelier[with_ends] = own.pulled - own.information / 2;
         }
@@ -100,7 +99,27 @@ class CrowdInformation : protected CrowdLight {
         });
     }
 
+    // Which share of the light of the first of the spots that move would rather be that of wider ones, and its error:
+    // half of it or more, if they make up something extended. The mean, weights and pulls are those of all pixels.
+    SPOTFIT_NOT_INLINE void find_blur(Spot& own, int some) {
+        choose_part(NOWHERE);
+        copy_part(nullptr, other);
+        ROLLED
+        for (int a = 0; a < some; ++a) {
+            const Spot& s = spots[together[a]];
+            add_spare(s.shape, s.at, BLUR, s.light);
+        }
+        add_lights(together, some, -1, other);
+        const Added found = find_added(cell_of(own), false);
+        alone([&] {
+            own.blurred = found.pulled / found.information, own.blurred_error = 1 / square_root(found.information);
+        });
+    }
+
   private:
+    // How many times as wide spots of something extended are; below which pull, in nats, and as a share of the
+    // information with nothing else moving, these are out of the question.
+    static constexpr double BLUR = 1.5, LEAST_BLURRED = 8, LEAST_SHARE = 0.02;
     // How far apart the spots of a ridge are at most, in widths of a spot, and how many times nearer others may not be.
     static constexpr double NEXT = 4.5, MUCH = 1.5;
 
@@ -144,20 +163,29 @@ class CrowdInformation : protected CrowdLight {
         add_light(light, float(amount), other);
     }
     // What pulls at the light in `other`, and the information about how much of it there is, as spots and background
-    // move with it.
+    // move with it; `factor` is that of their Fisher information, unless it has to be found.
     struct Added { double pulled, information; };
-    SPOTFIT_NOT_INLINE Added find_added(int cell) {
+    SPOTFIT_NOT_INLINE Added find_added(int cell, bool has_factor = true) {
         Total pulled, squared;
         over_part([&](int k) {
-            const Pixels slope = load_pixels(other + k), weighted = load_pixels(weight + k) * slope;
-            pulled.add(load_pixels(pull + k) * slope), squared.add(weighted * slope);
-            store_pixels(pull + k, weighted);
+            const Pixels slope = load_pixels(other + k);
+            pulled.add(load_pixels(pull + k) * slope), squared.add(load_pixels(weight + k) * slope * slope);
         });
+        Added found = {pulled.value(), squared.value()};
+        if (!has_factor && found.pulled < larger(LEAST_BLURRED, LEAST_SHARE * found.information)) return found;
+        over_part([&](int k) { store_pixels(pull + k, load_pixels(weight + k) * load_pixels(other + k)); });
         set(is_evaluated, false);
         find_normal(cell);
-        share(normal.size, [&](int i) { step[i] = gradient[i]; });
-        factor.solve(step);
-        return {pulled.value(), squared.value() - Team::sum(part_of_dot(gradient, step, normal.size))};
+        if (has_factor || find_factor(1e-9)) {
+            share(normal.size, [&](int i) { step[i] = gradient[i]; });
+            factor.solve(step);
+            found.information -= Team::sum(part_of_dot(gradient, step, normal.size));
+        }
+        over_part([&](int k) {
+            const Pixels off = load_pixels(data + k) - load_pixels(mean + k);
+            store_pixels(pull + k, load_pixels(weight + k) * off);
+        });
+        return found;
     }
 
     template <int AXES, bool HAS_PSF> void find_normal_of(int cell) {

@@ -101,6 +101,7 @@ class CrowdPixels {
             case 3: load(static_cast<const float*>(f.frames) + first); break;
             default: load(static_cast<const double*>(f.frames) + first);
         }
+        if (f.lost_count) leave_out(first);
     }
 
     // Calls each(number of the pixel, square of the distance) for those around a place in the frame.
@@ -179,9 +180,28 @@ class CrowdPixels {
         stride = margin + static_cast<int>(padded(columns));
     }
     // The line of the box in the numbers of a frame.
-    template <class T> const T* line_of(const T* frame, int z, int y) const {
+    template <class T> const T* line_of(const T* frame, int z, int y) const { return frame + number_of_line(z, y); }
+    long long number_of_line(int z, int y) const {
         const long long line = (corner[Z] - f.first_plane + z) * f.height + corner[Y] - f.first_row + y;
-        return frame + line * f.width + corner[X];
+        return line * f.width + corner[X];
+    }
+    // The pixels of a frame that count in no fit, given the number of its first one.
+    SPOTFIT_NOT_INLINE void leave_out(long long frame) {
+        share_lines(depth * rows, [&](int k) {
+            const int z = k / rows, y = k % rows;
+            const long long first = frame + number_of_line(z, y);
+            long long low = 0, high = f.lost_count;
+            while (low < high) {
+                const long long middle = (low + high) / 2;
+                if (f.lost[middle] < first) low = middle + 1;
+                else high = middle;
+            }
+            ROLLED
+            for (; low < f.lost_count && f.lost[low] < first + columns; ++low) {
+                const int x = static_cast<int>(f.lost[low] - first);
+                if (x % Team::COLUMNS == Team::column()) at(data, z, y)[x] = at(counts, z, y)[x] = 0;
+            }
+        });
     }
     template <class T> SPOTFIT_NOT_INLINE void load(const T* frame) {
         share_lines(depth * rows, [&](int k) {

@@ -119,7 +119,7 @@ def test_movies_have_molecules_at_heights():
     ("arguments", "error", "words"),
     [
         ({"z": []}, ValueError, "z must be heights, a list of at least one"),
-        ({"z": "low"}, TypeError, "z must be a number or a list of numbers; got 'low'"),
+        ({"z": "low"}, TypeError, "z must be numbers; got 'low'"),
         ({"z": [0, np.nan]}, ValueError, "z must be finite; got nan"),
         ({"x": np.inf}, ValueError, "x must be finite; got inf"),
         ({"numerical_aperture": 1.6}, ValueError, "must be below the refractive_index 1.518; got"),

@@ -30,6 +30,9 @@ struct JointFits {
     // that of the first pixel of a spot that is `reach` pixels from it. Searches for z begin at `template_z`.
     const double* heights;
     PsfLattice psf;
+    // Pixels that count in no fit: their numbers among those of all frames, in rising order.
+    const long long* lost;
+    long long lost_count;
     // The candidates of crowd c are members[first[c]] ... members[first[c + 1] - 1], in rising order.
     const long long *members, *first;
 };
@@ -38,10 +41,11 @@ struct JointFits {
 struct JointSpot {
     double z, y, x, light, background;
     double z_error, y_error, x_error, light_error, background_error;
-    double wider, wider_error;   // than they should be all spots that moved together, as a fraction
-    double ridge, blunt_ridge;   // its share of how much likelier ridges are than the spots that moved together
-    double evidence;             // the logarithm of how much likelier the data are with it
-    double deviance, tolerated;  // of the crowd, and what noise and a slightly different shape explain
+    double wider, wider_error;      // than they should be all spots that moved together, as a fraction
+    double ridge, blunt_ridge;      // its share of how much likelier ridges are than the spots that moved together
+    double blurred, blurred_error;  // the share of the light around it that would rather be wider; NaN if not known
+    double evidence;                // the logarithm of how much likelier the data are with it
+    double deviance, tolerated;     // of the crowd, and what noise and a slightly different shape explain
     // The same of the pixels that are nearest to it, 0 where the crowd's deviance is tolerated.
     double own_deviance, own_tolerated;
     double squares;              // of the crowd's residual

@@ -1,6 +1,8 @@
 """The public names; ``__init__.py`` imports each from here when it is first used."""
 
 from .analysis.cells import cells_by_channel as cells_by_channel
+from .analysis.channel_registration import ChannelRegistration as ChannelRegistration
+from .analysis.channel_registration import register_channels as register_channels
 from .analysis.clusters import cluster as cluster
 from .analysis.clusters import mean_square_displacements as mean_square_displacements
 from .analysis.clusters import summarize_clusters as summarize_clusters
@@ -19,8 +21,6 @@ from .analysis.pairs import pair_spots as pair_spots
 from .analysis.precision import LocalizationPrecision as LocalizationPrecision
 from .analysis.precision import localization_precision as localization_precision
 from .analysis.precision import nena as nena
-from .analysis.registration import ChannelRegistration as ChannelRegistration
-from .analysis.registration import register_channels as register_channels
 from .analysis.render import render as render
 from .analysis.report import save_report as save_report
 from .analysis.ring_correlation import RingCorrelation as RingCorrelation

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .models.bounds import accepted, is_wrong, number, rising, whole
 from .models.columns import IN_PLANE
+from .models.number_checks import accepted, as_numbers, is_wrong, number, one_of, rising, whole
 from .settings.fields import Pixel
 from .simulate_pupil import Optics, add_points, finite_array, points_at, sides
 
@@ -94,7 +94,7 @@ def simulate_spots(
     count, roi = whole("count", count), sides("roi_size", roi_size)
     photons = number("photons", photons, 0)
     background, jitter = number("background", background, 0), number("jitter", jitter, 0)
-    _check_pixel(pixel)
+    one_of("pixel", pixel, get_args(Pixel))
     rng = np.random.default_rng(seed)
     shape = {
         axis: (side - 1) / 2 + rng.uniform(-jitter, jitter, count)
@@ -189,7 +189,7 @@ def simulate_movie(
     sigma = number("sigma", sigma, 0, above=True)
     offset, gain = _map("offset", offset, shape), _map("gain", gain, shape)
     variance = _map("variance", variance, shape)
-    _check_pixel(pixel)
+    one_of("pixel", pixel, get_args(Pixel))
     rng = np.random.default_rng(seed)
     count = frames * spots_per_frame
     truth = pd.DataFrame(
@@ -283,7 +283,7 @@ def simulate_beads(
     at = (cells + 0.5 + rng.uniform(-0.15, 0.15, cells.shape)) * pitch - 0.5
     heights = rng.normal(0, number("height", height, 0), count)
     light = np.full((len(planes), *shape), background)
-    moved = np.linspace(-0.5, 0.5, len(planes))[:, None] * np.asarray(drift, float)
+    moved = np.linspace(-0.5, 0.5, len(planes))[:, None] * as_numbers("drift", drift)
     for place, own in zip(at, heights, strict=True):
         spots = points_at(place + moved, planes - own, shape, optics)
         for plane, (into, psf) in zip(light, spots, strict=True):
@@ -368,11 +368,6 @@ def _map(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floa
     if wrong.any():
         raise ValueError(f"{name} must be {accepted(name)}; got {values[wrong].flat[0]:g}")
     return each
-
-
-def _check_pixel(pixel: str) -> None:
-    if pixel not in get_args(Pixel):
-        raise ValueError(f"pixel must be 'sampled' or 'integrated'; got {pixel!r}")
 
 
 def _light(

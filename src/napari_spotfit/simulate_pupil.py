@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .models.bounds import number, whole
+from .models.number_checks import as_numbers, number, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,10 +192,7 @@ def _light(field: NDArray[np.complex128], shape: tuple[int, int]) -> Array:
 
 def finite_array(name: str, values: ArrayLike) -> Array:
     """Return finite numbers as an array of at least one axis."""
-    try:
-        given = np.atleast_1d(np.asarray(values, float))
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or a list of numbers; got {values!r}") from None
+    given = np.atleast_1d(as_numbers(name, values))
     if not np.isfinite(given).all():
         raise ValueError(f"{name} must be finite; got {given[~np.isfinite(given)].flat[0]}")
     return given

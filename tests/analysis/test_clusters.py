@@ -66,7 +66,7 @@ def test_a_table_of_known_clusters() -> None:
     ("arguments", "message"),
     [
         ({}, "needs a radius"),
-        ({"radius": -1}, "needs a radius"),
+        ({"radius": -1}, "radius must be a finite number of pixels above 0; got -1"),
         ({"method": "kmeans"}, "method must be"),
         ({"method": "hdbscan", "radius": 1}, "has no radius"),
         ({"radius": 1, "least": 1}, "least must be"),

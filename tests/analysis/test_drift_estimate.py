@@ -263,8 +263,8 @@ def test_what_is_missing_is_named(fits: SpotFits, message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "ai"}, 'method must be "aim" or "rcc"'),
-        ({"segment": 0}, "segment must be a number of frames"),
+        ({"method": "ai"}, "method must be 'aim' or 'rcc'"),
+        ({"segment": 0}, "segment must be a whole number from 1; got 0"),
         ({"frames": 100}, "a drift has one number"),
     ],
 )

@@ -28,7 +28,7 @@ from napari_spotfit import NoiseModel
 from napari_spotfit.engine.candidates import choose_spots, in_order, strips_in_order
 from napari_spotfit.engine.cpu.layouts import DetectionSettings, Mark
 from napari_spotfit.engine.detection_settings import MAXIMUM, score_for
-from napari_spotfit.models.bounds import LARGEST
+from napari_spotfit.models.number_checks import LARGEST
 from napari_spotfit.settings.settings import Settings
 
 
@@ -223,7 +223,7 @@ def test_a_map_of_variances_counts(detect):
     known = Settings(sigma=1.3, noise=NoiseModel(0.0, 1e-3, 1e-3))
     variances = np.ascontiguousarray(deviation**2, np.float32)
     with_map = detect(frames, known, None, variances)
-    # Some are lone pixels, which count for the mean of their neighbours.
+    # Some are hot pixels, which count for the mean of their neighbours.
     assert len(with_map.y) <= 10 * frames.size / 1e6 * 3
     without = detect(frames, known.changed(noise=NoiseModel(0.0, 4.0, 4.0)))
     assert len(without.y) > 20 * max(len(with_map.y), 1)

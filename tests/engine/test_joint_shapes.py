@@ -55,6 +55,46 @@ def test_blobs_are_no_good_points_and_clusters_are(width, photons):
         assert np.bincount(found.frame[found.good], minlength=8).mean() > 3
 
 
+@pytest.mark.parametrize(("width", "times"), [(2, 1), (3, 2), (4, 5)])
+@pytest.mark.parametrize("neighbours", ["auto", "joint"])
+def test_a_blob_within_a_crowd_is_no_good_points(width, times, neighbours):
+    movie, places = random_spots(6, 0.02, 15, 72, 2000.0)
+    y, x = np.indices(movie.shape[1:])
+    far = np.hypot(y - 36, x - 36)
+    height = times * 2000 / (2 * np.pi * SIGMA**2)
+    light = height * np.exp(-(far**2) / (2 * (width * SIGMA) ** 2))
+    seen = movie + np.random.default_rng(16).poisson(light, movie.shape).astype(np.uint16)
+    inner = 2 * width * SIGMA
+    true = sum((np.hypot(*(own - 36).T) < inner).sum() for own in places)
+
+    def good(image):
+        fits = localize(image, **KNOWN, neighbours=neighbours)
+        is_within = np.hypot(fits.y - 36, fits.x - 36) < inner
+        is_beside = np.hypot(fits.y - 36, fits.x - 36) > inner + 5 * SIGMA
+        return (fits.good & is_within).sum(), (fits.good & is_beside).sum()
+
+    (within, beside), (_, undisturbed) = good(seen), good(movie)
+    assert within < 0.7 * true + 6
+    assert beside > 0.96 * undisturbed > 100
+
+
+@pytest.mark.parametrize("density", [0.01, 0.02, 0.04])
+def test_hot_and_dead_pixels_count_in_no_joint_fit(density):
+    movie, _ = random_spots(2, density, 17, 80)
+    seen, at = movie.copy(), np.random.default_rng(18).integers(2, 78, (2, 20))
+    seen[:, *at[:, :14]] += 3000
+    seen[:, *at[:, 14:]] = 0
+    clean, fits = (localize(image, **KNOWN, neighbours="joint") for image in (movie, seen))
+    assert fits.good.sum() > 0.95 * clean.good.sum() > 80
+    own, other = (np.column_stack([one.frame * 1e3, one.y, one.x]) for one in (fits, clean))
+    apart = np.linalg.norm(own[fits.good][:, np.newaxis] - other, axis=2).min(axis=1)
+    assert (apart > 2).sum() <= 1
+    for frame, y, x in zip(clean.frame, clean.y, clean.x, strict=True):
+        on_hot = (abs(np.rint(y) - at[0, :14]) <= 1) & (abs(np.rint(x) - at[1, :14]) <= 1)
+        here = (fits.frame == frame) & (np.hypot(fits.y - y, fits.x - x) < 0.1)
+        assert not on_hot.any() or (fits.flags[here] & int(Flag.BAD_PIXELS)).all()
+
+
 @pytest.mark.parametrize("density", [0.02, 0.04])
 @pytest.mark.parametrize("odd", ["hot pixels", "blob"])
 def test_what_is_odd_does_not_spoil_its_crowd(density, odd):

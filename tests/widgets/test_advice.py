@@ -7,7 +7,7 @@ import pytest
 
 from napari_spotfit import Settings, simulate_movie
 from napari_spotfit.engine.flags import Flag
-from napari_spotfit.widgets.fitting.job import advice
+from napari_spotfit.widgets.fitting.image_fit import advice
 from napari_spotfit.widgets.layers.appearance import is_marked
 
 

@@ -23,8 +23,8 @@ from spot_table import dock, make_fits
 from napari_spotfit import SpotFits, widgets
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.import_localisations import ImportDialog
+from napari_spotfit.widgets.result_pages.legend import CanvasLegend
 from napari_spotfit.widgets.saved_layers import read_layer, read_localisations
-from napari_spotfit.widgets.table.legend import CanvasLegend
 
 #: As Qt would draw it: a picture of this machine, and a word in bold.
 EVIL = '<img src="file:///tmp/evil.png"><b>evil</b>'
@@ -177,4 +177,4 @@ def test_labels_are_plain_text():
         if re.search(r"(?<!\w)QLabel\(", path.read_text(encoding="utf-8"))
     }
     # The verdict escapes, the legend of histograms has none but our own words.
-    assert made == {"numbers.py", "plots.py"}
+    assert made == {"numbers.py", "plot_pages.py"}

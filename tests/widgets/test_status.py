@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import SpotFits
-from napari_spotfit.widgets.fitting.job import summary
+from napari_spotfit.widgets.fitting.image_fit import summary
 from napari_spotfit.widgets.parts.messages import number, time_left
 
 THIN = "\u202f"

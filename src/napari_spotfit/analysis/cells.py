@@ -110,15 +110,15 @@ def table_of_cells(
     """Return the table of :func:`cells_by_channel` from known pairs."""
     import pandas as pd
 
-    names: list[str] = list(columns)
     table: dict[str, Any] = {}
     for name, fits in channels.items():
         # The channel is in the names of columns already.
         of_spots = {one: values for one, values in fits.columns.items() if one != CHANNEL}
         fits = SpotFits(of_spots, fits.index_names, fits.settings)
+        names = check_columns(fits, columns)
         if labels is None:
             everywhere = np.ones(len(fits), np.int64)
-            own = table_of_labels(everywhere, {1: 0}, fits.columns, check_columns(fits, names))
+            own = table_of_labels(everywhere, {1: 0}, fits.columns, names)
         else:
             own = per_label(fits, labels, names, to_labels)
         shared = [one for one in ("label", "pixels", COUNTED) if one in own and labels is not None]

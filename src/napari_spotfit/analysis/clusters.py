@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..files.table import Step
-from ..models.bounds import whole
+from ..models import number_checks
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits, on_host
 from .linking import movies_of
@@ -65,13 +65,15 @@ def cluster(
     >>> from napari_spotfit import cluster, load_fits
     >>> fits = cluster(load_fits("merged.spots.parquet"), radius=0.3)  # doctest: +SKIP
     """
-    if method not in ("dbscan", "hdbscan"):
-        raise ValueError(f'method must be "dbscan" or "hdbscan"; got {method!r}')
-    if method == "dbscan" and not (radius is not None and 0 < radius < np.inf):
-        raise ValueError(f'"dbscan" needs a radius in pixels above 0; got radius={radius!r}')
-    if method == "hdbscan" and radius is not None:
+    fits = on_host(fits)
+    number_checks.one_of("method", method, ("dbscan", "hdbscan"))
+    if method == "dbscan":
+        if radius is None:
+            raise ValueError('"dbscan" needs a radius in pixels: pass radius=…')
+        radius = number_checks.number("radius", radius, 0, above=True, unit="pixels")
+    elif radius is not None:
         raise ValueError('"hdbscan" has no radius: leave it out, or take "dbscan"')
-    least = whole("least", least, 2)
+    least = number_checks.whole("least", least, 2)
     try:
         from sklearn import cluster as methods
     except ImportError:
@@ -79,7 +81,6 @@ def cluster(
             "clustering needs scikit-learn, which is missing: pip install "
             '"napari-spotfit[analysis]"'
         ) from None
-    fits = on_host(fits)
     if "z" in fits and "z" not in fits.axes:
         depth = fits.columns["z"]
         if np.unique(depth[np.isfinite(depth)]).size > 1:
@@ -224,7 +225,9 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
     rows = rows[np.lexsort((columns["frame"][rows], columns["track"][rows]))]
     track, frame, places = columns["track"][rows], columns["frame"][rows], places[rows]
     numbers, own = np.unique(track, return_inverse=True)
-    if most is None:
+    if most is not None:
+        number_checks.whole("most", most, 1)
+    else:
         most = int(np.bincount(own).max()) // 4 if len(rows) else 0
     sums: dict[int, list[NDArray[Any]]] = {}
     for apart in range(1, len(rows)):

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..engine import threads
 from ..models.columns import STDERR
+from ..models.number_checks import one_of, whole
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import Drift, refuse_several_movies
 from .drift_jumps import has_jumps, jumps
+from .drift_overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .events import event_means, link_events
 from .linking import frames_of, of_one_channel
-from .overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
 from .shifts import spans
 from .summary import in_field, taken
 
@@ -124,8 +125,7 @@ def estimate_drift(
     >>> bool(abs(drift.y[-1] - 0.999) < 0.05), bool(abs(drift.x[-1]) < 0.05)
     (True, True)
     """
-    if method not in ("aim", "rcc"):
-        raise ValueError(f'method must be "aim" or "rcc"; got {method!r}')
+    one_of("method", method, ("aim", "rcc"))
     fits = of_one_channel(gathered(fits, _NEEDED))
     count = _check(fits, frames, segment)
     if method == "rcc" and segment is None:
@@ -145,15 +145,15 @@ def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
         if name not in fits:
             raise ValueError(f"these fits have no column {name}: {how}")
     refuse_several_movies(fits)
-    if segment is not None and segment < 1:
-        raise ValueError(f"segment must be a number of frames, 1 or above; got {segment!r}")
+    if segment is not None:
+        whole("segment", segment, 1)
     if not len(fits):
         raise ValueError("there are no fits, so their drift is unknown")
     frame = frames_of(fits)
     first, last = int(frame.min()), int(frame.max())
     if first == last:
         raise ValueError(f"all fits are of frame {first}, but drift is that of several frames")
-    count = last + 1 if frames is None else frames
+    count = last + 1 if frames is None else whole("frames", frames, 1)
     if first < 0 or count <= last or count > _MOST_FRAMES:
         raise ValueError(
             f"the fits are of frames {first} to {last}, but a drift has one number for each frame "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.threads import available
-from .overlap import WINDOW, Groups, Singles, start_drift, without_drift
+from .drift_overlap import WINDOW, Groups, Singles, start_drift, without_drift
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

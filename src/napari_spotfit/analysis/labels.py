@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import CHANNEL, PLANE
+from ..models.number_checks import as_numbers
 from ..results.spot_fits import SpotFits, on_host
 from .summary import check_columns, finite
 
@@ -277,7 +278,7 @@ def _matrix(to_labels: ArrayLike | None, ndim: int, axes: int) -> NDArray[np.flo
                 "choose one plane of them, labels[…]"
             )
         return np.eye(axes + 1)[axes - ndim : axes]
-    matrix = np.asarray(to_labels, float)
+    matrix = as_numbers("to_labels", to_labels)
     if matrix.shape not in ((ndim, axes + 1), (ndim + 1, axes + 1)):
         raise ValueError(
             f"to_labels must have the shape {(ndim, axes + 1)} for spots with {axes} coordinates "

@@ -12,6 +12,7 @@ from ..engine.cpu.layouts import PairedSpots
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..files.table import Step
+from ..models import number_checks
 from ..models.columns import CHANNEL, TRACK
 from ..results.fit_parts import refuse_parts
 from ..results.spot_fits import SpotFits, on_host
@@ -79,15 +80,11 @@ def link_spots(
         raise ValueError(
             "these fits have no column frame: spots are linked over the frames of a movie"
         )
-    if not 0 < max_distance < _FARTHEST:
-        raise ValueError(
-            f"max_distance must be above 0 and below {_FARTHEST:g} px; got {max_distance!r}"
-        )
-    if memory < 0 or least_frames < 1:
-        raise ValueError(
-            f"memory must be 0 or above, and least_frames 1 or above; got {memory!r} and "
-            f"{least_frames!r}"
-        )
+    number_checks.number("max_distance", max_distance, 0, above=True, unit="pixels")
+    if max_distance >= _FARTHEST:
+        raise ValueError(f"max_distance must be below {_FARTHEST:g} px; got {max_distance!r}")
+    memory = number_checks.whole("memory", memory)
+    least_frames = number_checks.whole("least_frames", least_frames, 1)
     rows = np.flatnonzero(fits.accepted)
     number = np.full(len(fits), NO_TRACK, np.int64)
     if len(rows):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, overload
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..files.table import Step
+from ..models import number_checks
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
 from ..results.spot_fits import SpotFits
@@ -220,12 +220,8 @@ def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str
         )
     if DETECTIONS in fits:
         raise ValueError("these are events, which were merged before: merge the fits themselves")
-    if not isinstance(max_dark_frames, (int, np.integer)) or max_dark_frames < 0:
-        raise ValueError(
-            f"max_dark_frames must be a whole number, 0 or above; got {max_dark_frames!r}"
-        )
-    if rule not in ("nearest", "picasso"):
-        raise ValueError(f'rule must be "nearest" or "picasso"; got {rule!r}')
+    number_checks.whole("max_dark_frames", max_dark_frames)
+    number_checks.one_of("rule", rule, ("nearest", "picasso"))
     if radius is None:
         if rule == "picasso":
             raise ValueError("Picasso's rule needs a radius in pixels: pass radius=…")
@@ -235,5 +231,5 @@ def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str
                     f"these fits have no column {name}, from which the distance of fits of one "
                     "molecule follows: fit with errors=True, or pass radius=… in pixels"
                 )
-    elif not (radius > 0 and math.isfinite(radius)):
-        raise ValueError(f"radius must be a number of pixels above 0; got {radius!r}")
+    else:
+        number_checks.number("radius", radius, 0, above=True, unit="pixels")

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine import threads
+from ..files.exchange.image_info import as_shape
 from ..models.columns import IN_PLANE, STDERR
+from ..models.number_checks import number
 from ..results.spot_fits import SpotFits
 from .labels import label_spots, sizes_and_planes
 from .linking import (
@@ -158,8 +160,8 @@ def pair_spots(
     >>> pairs.to_dataframe()[["a", "b", "distance"]].values.tolist()
     [[1.0, 0.0, 0.0]]
     """
-    if not (radius > 0 and math.isfinite(radius)):
-        raise ValueError(f"radius must be a number of pixels above 0; got {radius!r}")
+    shape = as_shape(shape)
+    radius = number("radius", radius, 0, above=True, unit="pixels")
     channels = [of_one_channel(fits) for fits in (a, b)]
     axes = _axes(channels[0], channels[1], z_scale)
     scale = 1.0 if z_scale is None else z_scale
@@ -180,7 +182,7 @@ def pair_spots(
 
     return SpotPairs(
         one.row[paired], other.row[partner], distance, errors, region.label[one.cell[paired]],
-        float(radius), len(paired), *sums,
+        radius, len(paired), *sums,
         pd.DataFrame({"label": region.label, "pixels": region.pixels, **counts}),
     )  # fmt: skip
 

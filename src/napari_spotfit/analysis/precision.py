@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import CHANNEL, DETECTIONS, IN_PLANE, STDERR, STOP
 from ..models.estimators import ESTIMATORS, EstimatorName
+from ..models.number_checks import as_numbers, one_of
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from ..settings.fields import Pixel
@@ -348,18 +350,16 @@ def localization_precision(
     >>> round(float(localization_precision(400, 1.3, 2, estimator="mle")), 4)
     0.0798
     """
-    n, width, b = (np.asarray(value, float) for value in (photons, sigma, background))
+    given = {"photons": photons, "sigma": sigma, "background": background}
+    n, width, b = (as_numbers(name, values) for name, values in given.items())
     for name, values, right in (
         ("photons", n, n > 0), ("sigma", width, width > 0), ("background", b, b >= 0),
     ):  # fmt: skip
         if not np.all(right | np.isnan(values)):
             lowest = "0 or more" if name == "background" else "above 0"
             raise ValueError(f"{name} must be {lowest}; got {values[~right].flat[0]:g}")
-    known = [repr(name) for name, one in ESTIMATORS.items() if not one.needs_weights]
-    if repr(estimator) not in known:
-        raise ValueError(f"estimator must be {' or '.join(known)}; got {estimator!r}")
-    if pixel not in ("sampled", "integrated"):
-        raise ValueError(f"pixel must be 'sampled' or 'integrated'; got {pixel!r}")
+    one_of("estimator", estimator, [n for n, one in ESTIMATORS.items() if not one.needs_weights])
+    one_of("pixel", pixel, get_args(Pixel))
     square = width**2 + (1 / 12 if pixel == "integrated" else 0)
     tau = 2 * math.pi * square * b / n
     if not ESTIMATORS[estimator].is_likelihood:

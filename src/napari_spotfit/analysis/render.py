@@ -15,8 +15,8 @@ from ..engine.backend import BackendFallbackWarning, BackendUnavailableError, cu
 from ..engine.cell_index import CUT, Field, Floats, Part, SpotIndex
 from ..engine.cuda.devices import first_line
 from ..files.exchange.image_info import as_pixel_size, as_shape
-from ..models.bounds import number
 from ..models.columns import IN_PLANE, PLANES, STDERR
+from ..models.number_checks import number
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
@@ -224,15 +224,7 @@ class RenderIndex:
         axes = (*IN_PLANE, "z") if volume else IN_PLANE
         positions = [_column(fits, axis, np.float64) for axis in axes]
         there = np.logical_and.reduce([np.isfinite(one) for one in positions])
-        if not there.any():
-            if len(fits):
-                raise ValueError(
-                    "these localisations have no positions: there is nothing to render"
-                )
-            raise ValueError(
-                "the table is empty: there is nothing to render. Spots of other programs have no "
-                "verdict, so none is good: choose them by fits[fits.accepted]"
-            )
+        _check_any(there)
         if volume:  # rows without z are left out like those without y
             positions[0] = np.where(there, positions[0], np.nan)
         sigma = _widths(fits, axes, by, there)
@@ -243,14 +235,7 @@ class RenderIndex:
             _extent(positions[k][there], sigma[k][there] if sigma else None, most[k] if most else 0)
             for k in range(len(axes))
         ]
-        self.shape = (0.5 + extents[0].last, 0.5 + extents[1].last)
-        if sides is not None:
-            self.shape = (float(sides[-2]), float(sides[-1]))
-        elif max(self.shape) > _MOST_PIXELS:
-            raise ValueError(
-                f"there are localisations {max(self.shape):.3g} camera pixels away from the first "
-                "pixel: pass the shape of the fitted image, or leave them out"
-            )
+        self.shape = _field_shape(extents, sides)
         self._depth = None
         if volume:
             per_unit, first, last = _depth(fits, extents[2], sides, self._pixel_size)
@@ -386,6 +371,30 @@ class _Extent(NamedTuple):
     last: float
 
 
+def _check_any(there: NDArray[np.bool_]) -> None:
+    """Raise a ValueError if no localisation has a position."""
+    if not len(there):
+        raise ValueError(
+            "the table is empty: there is nothing to render. Spots of other programs have no "
+            "verdict, so none is good: choose them by fits[fits.accepted]"
+        )
+    if not there.any():
+        raise ValueError("these localisations have no positions: there is nothing to render")
+
+
+def _field_shape(extents: Sequence[_Extent], sides: Sequence[int] | None) -> tuple[float, float]:
+    """Return height and width of the field, by default as far as there are localisations."""
+    if sides is not None:
+        return float(sides[-2]), float(sides[-1])
+    shape = (0.5 + extents[0].last, 0.5 + extents[1].last)
+    if max(shape) > _MOST_PIXELS:
+        raise ValueError(
+            f"there are localisations {max(shape):.3g} camera pixels away from the first "
+            "pixel: pass the shape of the fitted image, or leave them out"
+        )
+    return shape
+
+
 def _extent(place: NDArray[np.float64], sigma: Floats | None, most: float) -> _Extent:
     ends = float(place.min()), float(place.max())
     if sigma is None:
@@ -420,6 +429,9 @@ def _widths(
     fits: SpotFits, axes: tuple[str, ...], by: str | float, there: NDArray[np.bool_]
 ) -> list[Floats]:
     """Return the width of each localisation along each axis; none for a histogram."""
+    if not isinstance(by, str):
+        width = np.full(len(fits), number("by", by, 0, above=True), np.float32)
+        return [width] * len(axes)
     if by == "histogram":
         return []
     if by == "precision":
@@ -434,13 +446,10 @@ def _widths(
         names = [f"sigma_{axis}" for axis in axes]
         if "angle" in fits or not {*names[:2]} <= fits.columns.keys():
             names[:2] = ["mean_sigma"] * 2
-    elif isinstance(by, str):
+    else:
         raise ValueError(
             f"by must be 'precision', 'histogram', 'psf' or a width in pixels; got {by!r}"
         )
-    else:
-        width = np.full(len(fits), number("by", by, 0, above=True), np.float32)
-        return [width] * len(axes)
     widths = []
     for name in names:
         values = fits.mean_sigma if name == "mean_sigma" else _column(fits, name, np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -261,69 +262,98 @@ def sample_spot(
     window = tuple(slice(at, at + side) for at, side in zip(first, shape, strict=True))
     bad = None if frame.bad is None else np.broadcast_to(frame.bad, frame.pixels.shape)[window]
     data = _pixels_of(frame.pixels, window, False if bad is None else bad)
-    # Own models may know x and y themselves, which count from the ROI's first pixel.
-    apparent = {**values, **apparent_places(values, known)}
-    moved = {axis: float(apparent[axis]) - at for axis, at in zip(axes, first, strict=True)}
-    own = {**values, **moved}
-
-    def model_at(*places: Array) -> Array:
-        moved = tuple(place - at for place, at in zip(places, first, strict=True))
-        return np.asarray(known.profile.evaluate(moved, own, known.pixel) + known.offset, float)
-
     counted = counted_pixels(values, known, data.size)
     if positions is None:
         positions = np.array([[values[axis] for axis in axes]])
     detection = without_map(known, frame.variances)
     not_finite = ~np.isfinite(data) if bad is None else bad
     excluded, unknown = _excluded((first, shape), not_finite, frame, detection, positions, counted)
-    lines = [np.arange(part.start, part.stop, dtype=float) for part in window]
-    model = model_at(*np.meshgrid(*lines, indexing="ij", sparse=True))
-    at = [
-        min(max(round(values[axis]), part.start), part.stop - 1)
-        for axis, part in zip(axes, window, strict=True)
-    ]
-    gain = known.gain or 1.0
-
-    def cut(down: int, right: int) -> SpotSample:
-        """Return the pixels along two axes, through the pixel nearest to the centre."""
-        here = tuple(
-            slice(None) if axis in (down, right) else at[axis] - first[axis]
-            for axis in range(len(axes))
-        )
-
-        def line(along: int, other: int) -> Line:
-            fine = _fine(lines[along])
-            places = [np.full_like(fine, at[axis]) for axis in range(len(axes))]
-            places[along] = fine
-            through = data[
-                tuple(
-                    slice(None) if axis == along else at[axis] - first[axis]
-                    for axis in range(len(axes))
-                )
-            ]
-            return Line(at[other], lines[along], through, fine, model_at(*places))
-
-        planes = ExcludedPixels(excluded.corner, *(mask[here] for mask in excluded[1:]))
-        return SpotSample(
-            roi=Roi(first[down], first[right], shape[down], shape[right]),
-            data=data[here],
-            model=model[here],
-            residual=(data - model)[here],
-            row=line(right, down),
-            column=line(down, right),
-            y=values[axes[down]],
-            x=values[axes[right]],
-            width=outline(values, gain, (axes[down], axes[right])),
-            counted=counted,
-            excluded=planes,
-            unknown=unknown,
-        )
-
-    sample = cut(len(axes) - 2, len(axes) - 1)
+    region = _Region(values, known, first, data, counted, excluded, unknown)
+    sample = region.cut(len(axes) - 2, len(axes) - 1)
     if len(axes) == 2:
         return sample
-    whole = (data - model)[~excluded.pixels]
-    return replace(sample, cuts=(cut(0, 2), cut(0, 1)), whole=whole)
+    whole = (data - region.model)[~excluded.pixels]
+    return replace(sample, cuts=(region.cut(0, 2), region.cut(0, 1)), whole=whole)
+
+
+@dataclass(frozen=True)
+class _Region:
+    """The pixels of a ROI along all axes of the model, which is evaluated in it."""
+
+    values: Mapping[str, float]
+    settings: Settings
+    first: tuple[int, ...]
+    data: Array
+    counted: int
+    excluded: ExcludedPixels
+    unknown: int
+
+    @cached_property
+    def model(self) -> Array:
+        """The model of every pixel."""
+        return self.model_at(*np.meshgrid(*self._lines, indexing="ij", sparse=True))
+
+    @cached_property
+    def _lines(self) -> list[Array]:
+        sides = zip(self.first, self.data.shape, strict=True)
+        return [np.arange(at, at + side, dtype=float) for at, side in sides]
+
+    @cached_property
+    def _nearest(self) -> list[int]:
+        """The pixel nearest to the centre, from the ROI's first one."""
+        axes, sides = self.settings.profile.axes, self.data.shape
+        return [
+            min(max(round(self.values[axis]) - at, 0), side - 1)
+            for axis, at, side in zip(axes, self.first, sides, strict=True)
+        ]
+
+    @cached_property
+    def _own(self) -> dict[str, float]:
+        # Own models may know x and y themselves, which count from the ROI's first pixel.
+        apparent = {**self.values, **apparent_places(self.values, self.settings)}
+        moved = zip(self.settings.profile.axes, self.first, strict=True)
+        return {**self.values, **{axis: float(apparent[axis]) - at for axis, at in moved}}
+
+    def model_at(self, *places: Array) -> Array:
+        """Return the model at places in the image, along each axis."""
+        known = self.settings
+        moved = tuple(place - at for place, at in zip(places, self.first, strict=True))
+        light = known.profile.evaluate(moved, self._own, known.pixel)
+        return np.asarray(light + known.offset, float)
+
+    def _through(self, *along: int) -> tuple[Any, ...]:
+        """Return the index of all pixels along some axes, through the nearest one."""
+        return tuple(slice(None) if k in along else at for k, at in enumerate(self._nearest))
+
+    def line(self, along: int, other: int) -> Line:
+        """Return the pixels along an axis, through the one nearest to the centre."""
+        fine = _fine(self._lines[along])
+        nearest = [at + first for at, first in zip(self._nearest, self.first, strict=True)]
+        places = [np.full_like(fine, at) for at in nearest]
+        places[along] = fine
+        through = self.data[self._through(along)]
+        return Line(nearest[other], self._lines[along], through, fine, self.model_at(*places))
+
+    def cut(self, down: int, right: int) -> SpotSample:
+        """Return the pixels along two axes, through the one nearest to the centre."""
+        here, axes = self._through(down, right), self.settings.profile.axes
+        excluded = ExcludedPixels(self.excluded.corner, *(mask[here] for mask in self.excluded[1:]))
+        return SpotSample(
+            roi=Roi(
+                self.first[down], self.first[right], self.data.shape[down], self.data.shape[right]
+            ),
+            data=self.data[here],
+            model=self.model[here],
+            residual=(self.data - self.model)[here],
+            row=self.line(right, down),
+            column=self.line(down, right),
+            y=self.values[axes[down]],
+            x=self.values[axes[right]],
+            width=outline(self.values, self.settings.gain or 1.0, (axes[down], axes[right])),
+            counted=self.counted,
+            excluded=excluded,
+            unknown=self.unknown,
+        )
 
 
 def _excluded(

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..estimation.noise_line import SIGMA_PER_MAD
+from ..files.exchange.image_info import as_shape
 from ..images.frames import FrameSelection, indices_along
 from ..models.columns import AXES, GROUP, GROUP_SIZE, IN_PLANE, STDERR, describe
+from ..models.number_checks import shown
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
@@ -168,12 +170,14 @@ def _robust(values: NDArray[Any]) -> tuple[float, ...]:
 
 def check_columns(fits: SpotFits, columns: Iterable[str]) -> list[str]:
     """Check that columns are numeric, and return their names."""
+    if not isinstance(columns, Iterable):
+        raise TypeError(f"columns must be names of columns; got {shown(columns)}")
     names = [columns] if isinstance(columns, str) else list(columns)
+    numbers = [name for name, values in fits.columns.items() if values.dtype.kind in "fiub"]
     for name in names:
-        if name not in fits or fits.columns[name].dtype.kind not in "fiub":
-            numbers = [one for one, values in fits.columns.items() if values.dtype.kind in "fiub"]
+        if not isinstance(name, str) or name not in numbers:
             raise ValueError(
-                f"columns must be columns of numbers, {', '.join(numbers)}; got {name!r}"
+                f"columns must be columns of numbers, {', '.join(numbers)}; got {shown(name)}"
             )
     return names
 
@@ -188,7 +192,7 @@ def _frames_of(
     fits: SpotFits, shape: Sequence[int] | None, frames: FrameSelection
 ) -> list[NDArray[np.int64]]:
     """Return the indices of the listed frames along each leading axis."""
-    axes = len(fits.index_names)
+    axes, shape = len(fits.index_names), as_shape(shape)
     if shape is None:
         lengths = [fits.columns[name].max(initial=-1) + 1 for name in fits.index_names]
     elif len(shape) != axes + len(fits.axes):

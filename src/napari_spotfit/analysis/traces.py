@@ -15,6 +15,7 @@ from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader
 from ..localization.fit_at import fit_at
 from ..models.columns import CHANNEL, STDERR
+from ..models.number_checks import as_numbers
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
@@ -102,7 +103,7 @@ def trace(
 def _places(positions: ArrayLike | SpotFits) -> NDArray[np.float64]:
     if isinstance(positions, SpotFits):
         return np.column_stack([positions.to_host().y, positions.to_host().x])
-    places = np.asarray(positions, float)
+    places = as_numbers("positions", positions)
     if places.ndim != 2 or places.shape[1] != 2:
         raise ValueError(
             f"positions must be y and x in pixels, of shape (n, 2); got shape {places.shape}"

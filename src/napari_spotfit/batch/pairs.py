@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..analysis.cells import table_of_cells
+from ..analysis.channel_registration import ChannelRegistration
 from ..analysis.linking import of_one_channel, split_channels
 from ..analysis.pairs import SpotPairs, pair_spots
-from ..analysis.registration import ChannelRegistration
 from ..files.table import as_text
 from ..files.writing import unfinished
 from ..images.channels import NO_MAPS, channels_of

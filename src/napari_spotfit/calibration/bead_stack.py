@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..caller import warn_caller
 from ..images.arrays import as_array, to_host
 from ..images.files.opening import opened
-from ..models.bounds import number
+from ..models.number_checks import number
 from ..settings.settings import Settings
 from .plane_order import check_order
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ..files.exchange.hdf5 import MAGIC, MATLAB_BLOCK, Hdf5, opened
 from ..files.table import UnreadableFileError, check_format
-from ..models.bounds import number
 from ..models.calibration import FORMAT, FORMAT_NAME, Calibration, need_h5py
 from ..models.measured_psf import MeasuredPsf
+from ..models.number_checks import number
 from ..untrusted import named
 from . import astigmatism_files
 

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..caller import warn_caller
 from ..images.camera import Camera
 from ..localization.fit_spots import fit_spots
-from ..models.bounds import number
 from ..models.lattice import spline_coefficients
 from ..models.measured_psf import (
     LEAST_PLANES,
@@ -22,6 +21,7 @@ from ..models.measured_psf import (
     PsfBead,
     share_mirrored,
 )
+from ..models.number_checks import number
 from ..settings.settings import Settings
 from .bead_boxes import BeadBoxes, cut_beads
 from .bead_stack import checked_heights, checked_stack, warn_one_sided

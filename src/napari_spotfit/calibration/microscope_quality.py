@@ -14,8 +14,8 @@ from ..engine.flags import RULES, Flag
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
 from ..localization.fit_at import fit_at
-from ..models.bounds import number
 from ..models.columns import STDERR
+from ..models.number_checks import number
 from ..results.spot_fits import SpotFits
 from ..settings.bounds import optics_of
 from ..settings.noise_model import NoiseModel

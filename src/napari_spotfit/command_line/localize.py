@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from ..analysis.registration import ChannelRegistration
+from ..analysis.channel_registration import ChannelRegistration
 from ..batch.pairs import PairsOutcome, PairsRequest, cells_of_all, pair_files
 from ..batch.request import (
     DONE,

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
+from ..analysis.drift import Drift, fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.drift_estimate import estimate_drift
 from ..analysis.linking import link_spots
 from ..analysis.merging import merge_blinks
@@ -173,13 +173,7 @@ def drift(
         )
     refuse_equal_paths(source, {"-o": output, "--save-drift": target})
     if known is not None:
-        source_of = click.get_current_context().get_parameter_source
-        for name in ("method", "segment", "max_distance", "memory", "least_share"):
-            if source_of(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(
-                    f"--{name.replace('_', '-')} says how to find a drift, but --drift gives one: "
-                    "leave one of them out"
-                )
+        _refuse_search()
     fits, image = read_table(source, pixel_size)
     if known is not None:
         found = load_drift(known, pixel_size=pixel_size)
@@ -187,16 +181,8 @@ def drift(
         with warnings_written(source):
             if method != "fiducials":
                 found = estimate_drift(fits, method, segment=segment)
-            elif isinstance(fits, SpotFits):
-                linked = link_spots(fits, max_distance, memory=memory)
-                try:
-                    found = fiducial_drift(linked, least_share=least_share)
-                except ValueError as cause:
-                    raise click.ClickException(
-                        f"{cause}. Without beads, measure the drift by molecules: --method aim"
-                    ) from None
             else:
-                raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
+                found = _by_fiducials(fits, max_distance, memory, least_share)
         what = "fiducials" if method == "fiducials" else "molecules of a segment"
         used = f"{np.median(found.used):g} {what} in most frames"
         way, error = found.extent
@@ -207,6 +193,32 @@ def drift(
         with warnings_written(source):
             count = save_table(subtract_drift(fits, found), output, image)
         write_message(f"{output}: {count} spots", USUAL)
+
+
+def _refuse_search() -> None:
+    """Raise a UsageError if options say how to find the drift that another one gives."""
+    source_of = click.get_current_context().get_parameter_source
+    for name in ("method", "segment", "max_distance", "memory", "least_share"):
+        if source_of(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} says how to find a drift, but --drift gives one: "
+                "leave one of them out"
+            )
+
+
+def _by_fiducials(
+    fits: SpotFits | FitParts, max_distance: float, memory: int, least_share: float
+) -> Drift:
+    """Return the drift by fiducials, which are linked in one table."""
+    if not isinstance(fits, SpotFits):
+        raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
+    linked = link_spots(fits, max_distance, memory=memory)
+    try:
+        return fiducial_drift(linked, least_share=least_share)
+    except ValueError as cause:
+        raise click.ClickException(
+            f"{cause}. Without beads, measure the drift by molecules: --method aim"
+        ) from None
 
 
 @click.command()

@@ -183,7 +183,8 @@ RULES = {
         "Points do not explain the light here: something extended, or out of focus.",
         "the deviance of the spots that were fitted together is more than 1.5 times what noise and "
         "5 % of the spots' own shape explain; or fewer points 1.35 to 2 times as wide explain the "
-        "light as well; or 8 points were hidden for each detection. Where it is so of some spots' "
+        "light as well; or 8 points were hidden for each detection; or, in a part of them, much of "
+        "the light would rather be that of wider points. Where it is so of some spots' "
         "own pixels alone, as of hot ones, these count, and spots within 4.5 σ of them",
         "of something extended any number of points is as wrong as the next, and points in a crowd "
         "that are not merged show maxima",

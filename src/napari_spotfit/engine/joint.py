@@ -186,6 +186,7 @@ class _Crowds:
         positions: Positions, single: Columns, singles: Singles,
     ) -> None:  # fmt: skip
         self._job, self._block, self._positions, self._widths = job, block, positions, widths
+        self._widest = float(widths[-2:].max())
         self._flags, self._photons = single["flags"], single["photons"]
         #: Of a measured PSF, in nm.
         self._z = single.get("z")
@@ -206,13 +207,17 @@ class _Crowds:
 
     def _begin(self) -> None:
         """Link positions to crowds, and fit for the first time those that are fitted together."""
-        near = self._distance <= self._linking * self._widths[-2:].max()
+        near = self._distance <= self._linking * self._widest
         self._crowd = self._linked(self._linking) if near.any() else np.arange(len(near))
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
         self._is_blob, self._is_long = np.zeros((2, len(self._frame_of_crowd)), np.bool_)
         self._in_crowd = self._fitted_crowds()[self._crowd] & self._there
         self._first = Candidates(self._points(), self._positions.frames)
+        if self._in_crowd.any():
+            places, frames = self._positions.places, self._positions.frames
+            own = Positions(places[self._in_crowd], frames[self._in_crowd])
+            self._fitter.leave_out(own)
         self._fitted = self._fitter.fit(self._first, self._in_crowd, counts_spots=self._adds)
 
     def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
@@ -232,9 +237,9 @@ class _Crowds:
             return False
         # Nor has one come near another: in the pixels of distances, along x.
         step = (self._places(self._fitted) - self._start[candidate]) / self._widths
-        moved = np.linalg.norm(step, axis=1) * self._widths[-2:].max()
+        moved = np.sqrt((step * step).sum(axis=1)) * self._widest
         left = self._distance[candidate] - moved - moved.max(initial=0)
-        return not (left <= self._overlap * self._widths[-2:].max()).any()
+        return not (left <= self._overlap * self._widest).any()
 
     def _points(self) -> NDArray[np.void]:
         """Return the candidates, with the crowd of each."""
@@ -400,6 +405,7 @@ class _Crowds:
                 break
             sigma, own = width * self._widths, self._widths[-1]
             fitter = JointFitter(self._backend, self._job, self._block, sigma, widest=own)
+            fitter.lost = self._fitter.lost
             wide = np.pad(fitter.loss(candidates, rows, cost), (0, crowds))[:crowds]
             found |= asked & (wide <= lost)
             asked &= wide < most

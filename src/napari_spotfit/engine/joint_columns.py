@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..models.columns import STDERR, STOP
 from ..models.estimators import StopCondition
 from .backend import Columns
+from .cpu.layouts import HOT_PIXEL, PADDING_PIXEL, SATURATED_PIXEL
 from .fit_job import FitJob
 from .flags import LEAST_ERRORS, Flag
 from .joint_fits import JointFitter
@@ -23,6 +24,13 @@ BLOB = 1.5
 _BESIDE = 4.5
 #: Points of something extended are as near to the next ones.
 _NEXT = 2.0
+#: Parts of a crowd are extended where the shares of spots that would rather be wider, by this many
+#: of their errors, add up to so much within _BESIDE. Hidden spots that are nearer to them than the
+#: third, in units of σ, belong to them, and so on for some steps. They are less than a share of
+#: their crowd, which has been looked at as a whole.
+_BLURRED, _MANY, _PART, _STEPS, _WHOLE = 3.0, 2.25, 3.0, 2, 0.75
+#: Of the 3×3 pixels in a spot's middle, how many must be saturated.
+_FULL = 2
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
 #: Edges and uneven light are made up of points only as they are, too wide.
 _OFF, _SURE = 0.25, 2.0
@@ -97,6 +105,7 @@ def columns_of(
     is_outside = inside.get("z", np.ones(len(spots))) <= 0
     scaled = [spots[axis] / width for axis, width in zip(axes, widths, strict=True)]
     apart = np.column_stack([*scaled, frame * (2 * _BESIDE)])
+    flags = flags | _flags_of_pixels(fitter, spots, frame, axes)
     found = _flags_of(spots, apart, flags, is_at_edge, is_outside) | depth_flags(columns, settings)
     return columns | {"flags": found}
 
@@ -105,6 +114,21 @@ def widths_by_name(job: FitJob, widths: Sequence[float]) -> dict[str, float]:
     """Return the parameters of a model that are widths, given those along each axis."""
     along = {f"sigma_{axis}": width for axis, width in zip(job.axes, widths, strict=True)}
     return {name: along.get(name, widths[-1]) for name in job.model.widths}
+
+
+def _flags_of_pixels(
+    fitter: JointFitter, spots: NDArray[np.void], frame: NDArray[np.int64], axes: Sequence[str]
+) -> NDArray[np.uint32]:
+    """Return the flags of spots in whose middle pixels are left out, as single fits have them."""
+    flags = np.zeros(len(spots), np.uint32)
+    if not len(fitter.lost):
+        return flags
+    places = np.column_stack([frame, *(np.rint(spots[axis]) for axis in axes)]).astype(np.int64)
+    is_full = fitter.lost_around(places, SATURATED_PIXEL)
+    is_bad = fitter.lost_around(places, HOT_PIXEL | PADDING_PIXEL)
+    flags[is_full[:, 4] & (is_full.sum(axis=1) >= _FULL)] |= np.uint32(Flag.SATURATED)
+    flags[is_bad.any(axis=1)] |= np.uint32(Flag.BAD_PIXELS)
+    return flags
 
 
 def _flags_of(
@@ -132,6 +156,7 @@ def _flags_of(
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
         (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
         (Flag.BLOB, near(_unexplained(spots, BLOB) | (before & int(Flag.BLOB) != 0))),
+        (Flag.BLOB, _extended(spots, places)),
         (Flag.POOR_FIT, near(_unexplained(spots, 1.0))),
     ):
         flags |= np.where(where, np.uint32(flag), np.uint32(0))
@@ -152,6 +177,33 @@ def _unexplained(spots: NDArray[np.void], times: float) -> NDArray[np.bool_]:
     is_any = np.bincount(one, is_odd) > 0
     are_others = ~is_any[one] | (left[one] > times * spots["tolerated"] * part[one])
     found &= is_odd | are_others
+    return found
+
+
+def _extended(spots: NDArray[np.void], places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which spots make up something extended that is a part of their crowd.
+
+    ``places`` are as those of :func:`_with_near_ones`.
+    """
+    is_sure = spots["blurred"] > _BLURRED * spots["blurred_error"]
+    found = np.zeros(len(spots), np.bool_)
+    if spots["blurred"][is_sure].sum() <= _MANY:
+        return found
+    from scipy.spatial import cKDTree  # as above
+
+    which = np.flatnonzero(is_sure)
+    near = cKDTree(places[which]).query_pairs(_BESIDE, output_type="ndarray")
+    share = np.minimum(spots["blurred"][which], 1.0)
+    total = share.copy()
+    for one, other in (near.T, near.T[::-1]):
+        np.add.at(total, one, share[other])
+    found[which[total > _MANY]] = True
+    for _ in range(_STEPS if found.any() else 0):
+        far, _ = cKDTree(places[found]).query(places, distance_upper_bound=_PART)
+        found |= np.isfinite(far) & (spots["candidate"] < 0)
+    one = spots["crowd"]
+    is_part = np.bincount(one, found) < _WHOLE * np.bincount(one)
+    found &= is_part[one]
     return found
 
 

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from ..images.arrays import to_host
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
-from ..settings.settings import noise_of
-from .backend import Backend, Block
+from ..settings.settings import Settings, noise_of
+from .backend import Backend, Block, Positions
+from .cpu.block_fits import CpuFitter
 from .cpu.layouts import JointFits, PsfLattice
+from .cpu.library import load
 from .crowds import PSF_ARRAYS, Candidates, Crowds, by_number
 from .detection_settings import score_for
 from .fit_job import FitJob
@@ -55,6 +57,15 @@ class Scale(NamedTuple):
         if unit > slope:  # white noise, or nearly
             intercept = max(intercept, least)
         return cls(unit, intercept / unit**2)
+
+
+@lru_cache(maxsize=16)
+def _search(job: FitJob, roi_shape: tuple[int, ...]) -> FitJob:
+    """Return the job of ROIs that are searched for pixels to leave out."""
+    settings = Settings(neighbours="ignore", threads=1)
+    if len(roi_shape) > len(IN_PLANE):
+        settings = settings.changed(model="gaussian_3d")
+    return FitJob(settings, roi_shape, job.pixel_type, None, job.detection)
 
 
 @lru_cache(maxsize=64)
@@ -136,11 +147,13 @@ class JointFitter:
         noise = noise_of(job.settings) if is_known else joint_noise(job)
         assert noise is not None
         #: Along each axis of the image.
-        self.widths: list[float] = np.broadcast_to(sigma, len(job.axes)).tolist()
+        self.widths: list[float] = np.ravel(sigma).tolist() * (len(job.axes) // np.size(sigma))
         self.scale = Scale.of(noise)
         wider = (widest or self.widths[-1]) / self.widths[-1]
         self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
+        #: Pixels that count in no fit, in rising order, as JointFits has them; and why.
+        self.lost, self.reasons = np.empty(0, np.int64), np.empty(0, np.uint8)
         #: Of a measured PSF, which is searched for at some heights.
         self.psf = job.model.lattice
         heights = 1.0
@@ -156,6 +169,31 @@ class JointFitter:
         of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
         #: How far a spot stands out of the noise, as a normal deviate, at least.
         self.least_score = score_for(job.settings.false_spots / heights, in_planes, *of_volume)
+
+    def leave_out(self, positions: Positions) -> None:
+        """Leave saturated, hot and dead pixels and padding around positions out of all fits."""
+        sides = self._block.pixels.shape[1:]
+        own = tuple(
+            min(2 * reach + 1, side) for reach, side in zip(self._reach, sides, strict=True)
+        )
+        search = CpuFitter(load(), _search(self._job, own))
+        self.lost, self.reasons = search.excluded(self._block, positions)
+
+    def lost_around(self, places: NDArray[np.int64], reason: int) -> NDArray[np.bool_]:
+        """Return which of the 3×3 pixels around places, in all frames, are left out for a reason.
+
+        ``places`` are frames and (z,) y and x in the image; the middle is the fifth one.
+        """
+        numbers = self.lost[self.reasons & reason != 0]
+        first = (0, self._block.first_row, *[0] * (places.shape[1] - 2))
+        beside = np.stack(np.divmod(np.arange(9), 3), axis=-1) - 1
+        around = np.repeat((places - first)[:, np.newaxis], 9, axis=1)
+        around[..., -2:] += beside
+        shape = self._block.pixels.shape
+        is_inside = ((around >= 0) & (around < shape)).all(axis=2)
+        own = np.ravel_multi_index(tuple(np.moveaxis(around, 2, 0)), shape, mode="clip")
+        found: NDArray[np.bool_] = np.isin(own, numbers) & is_inside
+        return found
 
     @property
     def _is_deep(self) -> bool:
@@ -214,10 +252,11 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            None, None, None, None, len(order), None, PsfLattice(), None, None,
+            None, None, None, None, len(order), None, PsfLattice(),
+            None, len(self.lost), None, None,
         )  # fmt: skip
         arrays = {
-            **candidates.in_order, "members": members, "first": first,
+            **candidates.in_order, "members": members, "first": first, "lost": self.lost,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip
         if self.psf is not None:
             side = 2 * self._reach[0] + 1

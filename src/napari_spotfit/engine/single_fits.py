@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..models.columns import STDERR, STOP
+from ..models.columns import IN_PLANE, STDERR, STOP
 from ..models.estimators import StopCondition
 from . import threads
 from .backend import Columns, Positions
@@ -27,8 +28,13 @@ _OVERLAP_OF_PSF, _REACH_OF_PSF = 6.5, 14.5
 #: A spot alone may be two if it is wider than the PSF by more than these errors and this fraction
 #: together: of 1000 photons, 995 of 1000 pairs 1.5 σ apart are, and 1 of 1500 single spots.
 _ERRORS, _UNEVEN = 3.0, 0.04
-#: Positions of one thread's share.
-_SHARE = 1 << 12
+#: The columns of fits that are read, and their types.
+_READ: Final = {
+    **dict.fromkeys(("z", "y", "x"), "f8"), "flags": "u4", STOP: "u1",
+    **dict.fromkeys(("amplitude", "amplitude" + STDERR, "sigma", "sigma" + STDERR), "f4"),
+}  # fmt: skip
+#: Positions of one thread's share: to hand one over takes as long as 4000.
+_SHARE = 1 << 14
 
 
 class Singles(NamedTuple):
@@ -59,30 +65,34 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: Array
 
     ``sigma`` is their width, or one for each axis.
     """
-    settings = job.settings
-    adds = not job.one_row_per_position
-    kinds = {**dict.fromkeys(job.axes, "f8"), "flags": "u4", STOP: "u1"}
-    names = [*kinds, "amplitude", "amplitude" + STDERR, "sigma", "sigma" + STDERR]
+    search = SingleFits.from_buffer_copy(_asked(job, _along_axes(sigma, positions)))
     own = {
-        name: np.ascontiguousarray(columns[name], kinds.get(name, "f4"))
-        for name in names
+        name: np.ascontiguousarray(columns[name], kind)
+        for name, kind in _READ.items()
         if name in columns
     }
-    at = {name: address(own.get(name)) for name in names}
-    may_be_two = adds and "sigma" not in settings.fixed
-    fitted = [at[axis] or 0 for axis in job.axes]
-    doubtful = Flag.ELONGATED | Flag.POOR_FIT | Flag.WIDE if adds else 0
-    search = SingleFits(
-        fitted=(*fitted, *[0] * (3 - len(fitted))), flags=at["flags"], stop=at[STOP],
-        amplitude=at["amplitude"], amplitude_error=at["amplitude" + STDERR],
-        sigma=(at["sigma"] or 0) if may_be_two else 0, sigma_error=at["sigma" + STDERR],
-        not_good=int(NOT_GOOD), left_out=int(Flag.SATURATED), doubtful=int(doubtful),
-        invalid=int(StopCondition.INVALID), takes_all=adds and settings.neighbours == "joint",
-        psf_sigma=float(np.ravel(sigma)[-1]), errors=_ERRORS,
-        uneven=_UNEVEN * float(np.ravel(sigma)[-1]),
-    )  # fmt: skip
+    at = {name: address(column) for name, column in own.items()}
+    search.fitted = tuple(at[axis] for axis in job.axes)
+    search.flags, search.stop = at["flags"], at[STOP]
+    search.amplitude, search.amplitude_error = at["amplitude"], at.get("amplitude" + STDERR)
+    if not job.one_row_per_position and "sigma" not in job.settings.fixed:
+        search.sigma = at.get("sigma")
+    search.sigma_error = at.get("sigma" + STDERR)
+    return _searched(search, positions, job.threads)
+
+
+@lru_cache(maxsize=64)
+def _asked(job: FitJob, widths: tuple[float, ...]) -> SingleFits:
+    """Return what is asked of fits of a job; it is shared."""
+    adds = not job.one_row_per_position
     reach = _REACH if job.model.lattice is None else _REACH_OF_PSF
-    return _searched(search, positions, sigma, job.threads, overlap_of(job), reach)
+    doubtful = Flag.ELONGATED | Flag.POOR_FIT | Flag.WIDE if adds else 0
+    search = _around(widths, overlap_of(job), reach)
+    search.not_good, search.left_out = int(NOT_GOOD), int(Flag.SATURATED)
+    search.doubtful, search.invalid = int(doubtful), int(StopCondition.INVALID)
+    search.takes_all = adds and job.settings.neighbours == "joint"
+    search.psf_sigma, search.errors, search.uneven = widths[-1], _ERRORS, _UNEVEN * widths[-1]
+    return search
 
 
 def overlap_of(job: FitJob) -> float:
@@ -103,29 +113,34 @@ def distances(
     >>> distances(Positions(places), 1.0)
     array([ 2.,  2., nan], dtype=float32)
     """
-    return _searched(SingleFits(), positions, sigma, workers).distance
+    search = _around(_along_axes(sigma, positions), OVERLAP, _REACH)
+    return _searched(search, positions, workers).distance
 
 
-def _searched(
-    search: SingleFits, positions: Positions, sigma: ArrayLike, workers: int | None,
-    overlap: float = OVERLAP, reach: float = _REACH,
-) -> Singles:  # fmt: skip
+def _along_axes(sigma: ArrayLike, positions: Positions) -> tuple[float, ...]:
+    widths = np.ravel(sigma).tolist()
+    return tuple(widths * positions.places.shape[1] if len(widths) == 1 else widths)
+
+
+def _around(widths: tuple[float, ...], overlap: float, reach: float) -> SingleFits:
+    """Return what is asked of the spots around each."""
+    widest, rest = max(widths[-2:]), [1.0] * (3 - len(widths))
+    planes = [widths[0] / widths[-1]] if len(widths) > len(IN_PLANE) else []
+    return SingleFits(
+        axes=len(widths), pixels=(*planes, 1.0, 1.0, *rest),
+        overlap=(*[overlap * width for width in widths], *rest),
+        farthest=overlap * widest, near=_NEAR * widest, reach=reach * widest + _PIXELS,
+    )  # fmt: skip
+
+
+def _searched(search: SingleFits, positions: Positions, workers: int | None) -> Singles:
     count, axes = positions.places.shape
-    widths = np.broadcast_to(np.asarray(sigma, float), axes)
-    in_plane, rest = widths[-2:], [1.0] * (3 - axes)
-    planes = [widths[0] / widths[-1]] if axes > len(in_plane) else []
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
     found = Singles(
         np.empty((count, axes)), np.zeros(count, np.uint8), *np.empty((2, count), np.float32)
     )
     search.given, search.frame, search.count = address(places), address(frame), count
-    search.axes, search.pixels = axes, (*planes, 1.0, 1.0, *rest)
-    search.overlap = (*(overlap * widths).tolist(), *rest)
-    widest = float(in_plane.max())
-    search.farthest, search.near, search.reach = (
-        overlap * widest, _NEAR * widest, reach * widest + _PIXELS,
-    )  # fmt: skip
     search.places, search.state, search.distance, search.evidence = map(address, found)
     if not search.flags:
         search.state = 0

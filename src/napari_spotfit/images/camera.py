@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.bounds import accepted, as_float, is_wrong
+from ..models.number_checks import accepted, as_float, is_wrong, shown
 from .arrays import as_array, check_real, is_on_device, known_shape, to_native
 from .frames import FrameReader
 
@@ -80,7 +80,7 @@ def _checked(name: str, value: Any) -> Any:
         number = as_float(value)
         if bool(is_wrong(name, np.float64(number))):
             raise ValueError(
-                f"the camera's {name} must be {accepted(name)} ({_UNITS[name]}); got {value!r}"
+                f"the camera's {name} must be {accepted(name)} ({_UNITS[name]}); got {shown(value)}"
             )
         return number
     array = as_array(value)

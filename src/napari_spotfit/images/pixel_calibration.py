@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.bounds import accepted, is_wrong
 from ..models.calibration import Calibration
 from ..models.estimators import ESTIMATORS, Estimator
+from ..models.number_checks import accepted, is_wrong
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, electrons_of, noise_of
 from .arrays import is_on_device, to_host

@@ -203,7 +203,9 @@ def checked_start(start: Any, count: int, settings: Settings) -> Any:
     if start is None:
         return None
     names = [parameter.name for parameter in settings.profile.shape]
-    values = as_array(start).astype(np.float32, order="C")
+    values = as_array(start)
+    check_real(values.dtype, "start")
+    values = values.astype(np.float32, order="C")
     if values.shape != (count, len(names)):
         raise ValueError(
             f"start must have the shape ({count}, {len(names)}): {', '.join(names[:-1])} and "

@@ -160,6 +160,11 @@ class Profile:
             shape.append(ShapeParameter(column, (constant, per_sigma), low, high))
         return cls(name, tuple(shape), own, separable=False, expression=own, formula=own.text)
 
+    def __repr__(self) -> str:
+        parameters = ", ".join(parameter.name for parameter in self.shape)
+        text = f"; {self.expression.text}" if self.expression else ""
+        return f"<Profile {self.name}: {parameters}{text}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return a custom model as the arguments of :meth:`from_expression`."""
         if self.expression is None:

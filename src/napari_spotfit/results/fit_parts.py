@@ -60,7 +60,7 @@ class FitParts:
 
 def refuse_iterator(parts: Iterable[Any]) -> None:
     """Raise a TypeError if parts can be read but once."""
-    if not isinstance(parts, SpotFits) and iter(parts) is parts:
+    if isinstance(parts, Iterator):
         raise TypeError(
             "these parts are read more than once, but an iterator ends: pass load_parts(folder), "
             "or a list of SpotFits"
@@ -87,8 +87,8 @@ def gathered(fits: SpotFits | Iterable[SpotFits], names: Collection[str]) -> Spo
     names : collection of str
         The columns that are needed beside indices, as far as there are any.
     """
-    if isinstance(fits, SpotFits):
-        return fits.to_host()
+    if isinstance(fits, SpotFits) or not isinstance(fits, Iterable):
+        return on_host(fits)
     return SpotFits.concatenate([_few_columns(part, names) for part in fits])
 
 

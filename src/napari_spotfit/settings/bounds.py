@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ..models.bounds import check_names
 from ..models.columns import PLANES
 from ..models.estimators import ESTIMATORS, SIGMA_MAX_ROI, SIGMA_MIN
+from ..models.number_checks import check_names
 from ..models.profiles import CENTER, Profile, ShapeParameter
 from .validation import PLANES_MIN, ROI_MAX, ROI_MIN
 

@@ -65,6 +65,8 @@ class Settings(SettingFields):
     >>> from napari_spotfit import Settings
     >>> Settings(roi_size=7).roi_shape
     (7, 7)
+    >>> Settings(sigma=1.3, estimator="mle")  # what is not as by default
+    Settings(sigma=1.3, estimator='mle')
     >>> Settings(roi_size=8)
     Traceback (most recent call last):
     ...
@@ -75,9 +77,9 @@ class Settings(SettingFields):
     __slots__ = ("__dict__", "__weakref__", "_hash")
 
     def __post_init__(self) -> None:
-        own, default = vars(self), _defaults()
-        values = {name: value for name, value in own.items() if value is not default[name]}
-        self._check(values, {name for name, value in values.items() if value != default[name]})
+        default = _defaults()
+        own = {name: value for name, value in vars(self).items() if value is not default[name]}
+        self._check(own, anew=True)
 
     def __hash__(self) -> int:
         try:
@@ -87,19 +89,26 @@ class Settings(SettingFields):
             object.__setattr__(self, "_hash", known)
         return known
 
+    def __repr__(self) -> str:
+        default = _defaults()
+        chosen = (f"{n}={value!r}" for n, value in vars(self).items() if value != default[n])
+        return f"Settings({', '.join(chosen)})"
+
     def __getstate__(self) -> dict[str, Any]:
         return vars(self)  # without the hash, which is another process's
 
-    def _check(self, values: Mapping[str, Any], given: Collection[str] | None = None) -> None:
+    def _check(self, values: Mapping[str, Any], *, anew: bool = False) -> None:
         """Check values and the settings that depend on them, and store the values.
 
-        ``given`` are those that somebody has chosen, by default all.
+        All values are chosen by somebody; of settings that are made anew, those besides defaults.
         """
         hints, known = _hints(), parameters()
         for name, value in values.items():
             vars(self)[name] = checked(name, hints[name], known[name], value)
         if isinstance(self.model, Calibration):
-            self._take_from_calibration(self.model, values if given is None else given)
+            default = _defaults() if anew else {}
+            chosen = [name for name in values if not anew or vars(self)[name] != default[name]]
+            self._take_from_calibration(self.model, chosen)
         if not _OF_THRESHOLD.isdisjoint(values):
             check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
         if not _OF_PIXEL.isdisjoint(values):

@@ -6,17 +6,17 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from ..models.astigmatism import AstigmatismCalibration as AstigmatismCalibration  # a kind
-from ..models.bounds import LARGEST, as_float, finite, number, rising
 from ..models.calibration import Calibration
 from ..models.columns import AXES, IN_PLANE
 from ..models.measured_psf import MeasuredPsf as MeasuredPsf  # a kind
+from ..models.number_checks import LARGEST, as_float, finite, is_array, number, rising, shown
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 
@@ -35,6 +35,8 @@ _BOTH = (
     "false_spots=…, or threshold=… in counts"
 )
 Kind = TypeVar("Kind", bound=type)
+#: Settings that a camera may have for each pixel.
+_MAPS = ("offset", "gain", "variance")
 #: Side lengths of a ROI in pixels: the least; the most of ROIs that are fitted side by side; and
 #: the most of one that all threads, or the whole GPU, fit together.
 ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
@@ -223,12 +225,12 @@ def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
             return None
         raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got None")
     if typing.get_origin(hint) is Literal:
-        if value not in typing.get_args(hint):
-            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+        if not isinstance(value, Hashable) or value not in typing.get_args(hint):
+            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {shown(value)}")
         return value
     if bool in kinds:
         if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False; got {value!r}")
+            raise TypeError(f"{name} must be True or False; got {shown(value)}")
         return value
     return _checked_number(name, int in kinds, hint, parameter, value)
 
@@ -236,7 +238,10 @@ def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
 def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, value: Any) -> Any:
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+        text = f"{name} must be {_accepted(hint, parameter)}; got {shown(value)}"
+        if name in _MAPS and is_array(value):
+            text += f". A map with the {name} of each pixel is given as camera=Camera({name}=…)"
+        raise TypeError(text)
     number: float = operator.index(typing.cast(int, value)) if whole else as_float(value)
     low, high = parameter.minimum, parameter.maximum
     if (
@@ -244,7 +249,7 @@ def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, val
         or (low is not None and (number < low or (parameter.above_minimum and number == low)))
         or (high is not None and number > high)
     ):
-        raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+        raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {shown(value)}")
     return number
 
 
@@ -281,7 +286,7 @@ def _checked_model(value: Any) -> Any:
     names = ", ".join(map(repr, ALL_MODELS))
     raise ValueError(
         f"model must be {names}, a calibration, as of load_calibration(…), or of "
-        f"Profile.from_expression(…); got {value!r}"
+        f"Profile.from_expression(…); got {shown(value)}"
     )
 
 
@@ -291,20 +296,22 @@ def _checked_noise(value: Any) -> NoiseModel | None:
         return value
     if isinstance(value, Mapping):
         return NoiseModel.of(value)
-    raise TypeError(f"noise must be of noise_model(…), or None; got {value!r}")
+    raise TypeError(f"noise must be of noise_model(…), or None; got {shown(value)}")
 
 
 def _checked_fixed(value: Any) -> FrozenMapping:
     """Check fixed values: a finite number, or None for the start value, by name."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
+        raise TypeError(f"fixed must map shape parameters to values; got {shown(value)}")
     return FrozenMapping({name: finite(f"fixed of {name}", fixed) for name, fixed in value.items()})
 
 
 def _checked_bounds(value: Any) -> FrozenMapping:
     """Check lower and upper ends, None for an open one, by name."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"bounds must map shape parameters to (lowest, highest); got {value!r}")
+        raise TypeError(
+            f"bounds must map shape parameters to (lowest, highest); got {shown(value)}"
+        )
     return FrozenMapping({name: rising(f"bounds of {name}", ends) for name, ends in value.items()})
 
 
@@ -344,16 +351,18 @@ def _checked_roi_size(value: Any) -> int | tuple[int, ...] | None:
     if not sizes or any(
         isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
     ):
-        raise TypeError(f"roi_size must be a whole number, or one for each axis; got {value!r}")
+        raise TypeError(
+            f"roi_size must be a whole number, or one for each axis; got {shown(value)}"
+        )
     low, high = ROI_MIN + 1, ROI_LARGEST - 1
     planes, in_plane = sizes[:-2][:1], sizes[-2:]
     if any(size % 2 == 0 or not low <= size <= high for size in in_plane):
         raise ValueError(
             f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
-            f"got {value!r}"
+            f"got {shown(value)}"
         )
     if any(not PLANES_MIN <= size <= high for size in planes):
-        raise ValueError(f"roi_size must be {PLANES_MIN} planes at least; got {value!r}")
+        raise ValueError(f"roi_size must be {PLANES_MIN} planes at least; got {shown(value)}")
     sizes = tuple(int(size) for size in sizes)
     return sizes if isinstance(value, (tuple, list)) else sizes[0]
 
@@ -363,7 +372,7 @@ def _checked_voxel_size(value: Any) -> tuple[float, ...] | None:
     if value is None:
         return None
     if not isinstance(value, (tuple, list)) or len(value) != len(AXES):
-        raise TypeError(f"voxel_size must be three numbers in nm, (z, y, x); got {value!r}")
+        raise TypeError(f"voxel_size must be three numbers in nm, (z, y, x); got {shown(value)}")
     return tuple(number("voxel_size", size, 0, above=True) for size in value)
 
 

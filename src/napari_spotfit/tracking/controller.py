@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from ..models.bounds import number
+from ..models.number_checks import number, one_of
 from .displacement import Displacement
 from .stage import Stage, StageCalibration
 
@@ -123,8 +123,7 @@ class Controller:
             number(name, value, 0)
         if proportional >= 2:
             raise ValueError(f"a proportional share of 2 or more never settles; got {proportional}")
-        if on_error not in ("hold", "stop"):
-            raise ValueError(f'on_error must be "hold" or "stop"; got {on_error!r}')
+        one_of("on_error", on_error, ("hold", "stop"))
         self._stage, self._calibration = stage, calibration
         self._proportional, self._integral = proportional, integral
         self._dead_band, self._most_step, self._most_way = dead_band, most_step, most_way

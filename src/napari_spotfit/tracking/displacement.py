@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.cpu import layouts
 from ..engine.flags import Flag
-from ..models.bounds import number
+from ..models.number_checks import as_numbers, number
 from .fiducials import HALF_OF_DEVIATES, Scatter
 
 Floats = NDArray[np.float64]
@@ -230,7 +230,7 @@ def allan_deviation(values: ArrayLike, rate: float) -> tuple[Floats, Floats]:
 
 def _record(values: ArrayLike, rate: float) -> Floats:
     """Return values with gaps interpolated."""
-    record = np.asarray(values, float)
+    record = as_numbers("values", values)
     known = np.isfinite(record)
     if record.ndim != 1 or np.count_nonzero(known) < 8:
         raise ValueError(

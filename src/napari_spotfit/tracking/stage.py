@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.bounds import number, whole
+from ..models.number_checks import number, whole
 from .displacement import Displacement
 from .tracker import Tracker
 

@@ -14,6 +14,7 @@ from ..analysis.shifts import Similarity, similarity
 from ..images.arrays import as_array, to_host
 from ..localization.fitter import Fitter
 from ..models.calibration import Calibration
+from ..models.number_checks import as_numbers
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
@@ -333,7 +334,7 @@ def _checked(fiducials: SpotFits | ArrayLike) -> Floats:
     if isinstance(fiducials, SpotFits):
         places = fiducials.points()[:, len(fiducials.index_names) :]
     else:
-        places = np.array(fiducials, float)
+        places = as_numbers("fiducials", fiducials).copy()
     if places.ndim != 2 or places.shape[1] != 2 or not len(places):
         raise ValueError(
             "fiducials must be fits of one frame or have the shape (n, 2), y and x of one at "

@@ -12,13 +12,13 @@ from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QTableWidgetItem, QVBoxLayo
 
 from ..calibration.microscope_quality import MicroscopeQuality
 from ..models.astigmatism import AstigmatismCalibration, Bead
-from ..results.numbers import MISSING, Units
+from ..results.formatting import MISSING, Units
 from .parts.boxes import Choice
 from .parts.layout import TextTable, fill
 from .parts.messages import StatusLine
 from .parts.plots import BLUE, GREY, ORANGE, Plot, faint
-from .table.export import NamedTable, TableExport
-from .table.view import NumbersTable
+from .result_pages.export import NamedTable, TableExport
+from .result_pages.tables import NumbersTable
 
 _AXES, _DOT, _LEAST = "xyz", 12, 140
 _MAP_TIP = (

@@ -11,8 +11,8 @@ from superqt.utils import qdebounced
 
 from .fit_pages import FitPages, NextSteps
 from .fitting.fit_status import AdviceLine, FitStatusLine, RunBar
-from .fitting.job import Job
-from .fitting.layer_fit import FitRun, LayerFit, fits_of, job_of
+from .fitting.image_fit import FitRequest
+from .fitting.layer_fit import FitRun, LayerFit, fits_of, request_of
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
@@ -184,11 +184,11 @@ class FitSpots(Docked):
             If the settings do not go together, or the only image cannot be fitted.
         """
 
-        def make(image: Image, look: Look) -> Job:
+        def make(image: Image, look: Look) -> FitRequest:
             settings = self.settings.settings(image)
             frames = self.settings.frames.frames(self._viewer, image)
             noise = self._noise.get(image)
-            return job_of(image, settings, self.settings.layers(), frames, noise, look)
+            return request_of(image, settings, self.settings.layers(), frames, noise, look)
 
         self.settings.current_image()
         ticked = self.settings.image.ticked

@@ -19,7 +19,7 @@ from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE, HEAD, by_content
 from ..files.formats import FORMATS, read
 from ..files.table import UnreadableFileError
-from ..results.numbers import Units
+from ..results.formatting import Units
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.validation import Parameter
@@ -32,8 +32,8 @@ from .parts.form import Number, explained_rows, put_beside
 from .parts.layout import Label, button, explain, fill
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
+from .result_pages.tables import NumbersTable
 from .saved_layers import name_of_layer, pixel_size_of_images
-from .table.view import NumbersTable
 
 if TYPE_CHECKING:
     import napari

@@ -22,17 +22,17 @@ from .parts.boxes import Choice, LayerChoice
 from .parts.docking import RESULTS, Docked, Keys
 from .parts.layout import Label, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
-from .table.after_page import AfterPage
-from .table.cells_page import CellsPage
-from .table.channels_page import ChannelsPage
-from .table.drift_page import DriftPage
-from .table.export import ExportBar
-from .table.filter_page import FilterPage
-from .table.plots import ScatterPage, SubpixelPage
-from .table.shown_spots import Page, ShownSpots
-from .table.summary_page import SummaryPage
-from .table.traces_page import TracesPage
-from .table.view import SpotsTable
+from .result_pages.after_page import AfterPage
+from .result_pages.cells_page import CellsPage
+from .result_pages.channels_page import ChannelsPage
+from .result_pages.drift_page import DriftPage
+from .result_pages.export import ExportBar
+from .result_pages.filter_page import FilterPage
+from .result_pages.plot_pages import ScatterPage, SubpixelPage
+from .result_pages.shown_spots import Page, ShownSpots
+from .result_pages.summary_page import SummaryPage
+from .result_pages.tables import SpotsTable
+from .result_pages.traces_page import TracesPage
 
 if TYPE_CHECKING:
     import napari

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..images.frames import FrameSelection
+from ..models.number_checks import shown
 from ..results.spot_fits import SpotFits, on_host
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
@@ -157,8 +158,8 @@ def _start(
     """Start to fit layers; skip those that cannot be fitted, or raise what is wrong."""
     from qtpy.QtWidgets import QApplication
 
-    from .fitting.job import Job
-    from .fitting.layer_fit import FitRun, fits_of, job_of
+    from .fitting.image_fit import FitRequest
+    from .fitting.layer_fit import FitRun, fits_of, request_of
     from .layers.appearance import Look
     from .layers.history import history_of
     from .layers.images import in_its_axes
@@ -166,10 +167,10 @@ def _start(
 
     known = {role: itself(one) for role, one in (maps or {}).items()}
 
-    def make(layer: Image, look: Look) -> Job:
+    def make(layer: Image, look: Look) -> FitRequest:
         # Whether spots are in volumes, the layer says.
         in_dimensions(in_its_axes(settings, layer), None, {"sigma_z": settings.sigma_z})
-        return job_of(layer, settings, known, frames, look=look)
+        return request_of(layer, settings, known, frames, look=look)
 
     fits = fits_of(layers, viewer, Look.of(remember.load("fit_spots")), make, skip=skip)
     # With Qt's application as its parent it goes on although no name refers to it.
@@ -185,14 +186,19 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
     import napari
 
     layer, viewer = itself(layer), itself(viewer or napari.current_viewer())
-    if not is_image(layer):
-        raise TypeError(f"layer must be an Image layer of napari; got {layer!r}")
+    _check_image("layer", layer)
     if viewer is None or layer not in viewer.layers:
         raise ValueError(
             f"“{layer.name}” is not a layer of the viewer; add it, or give its own viewer with "
             "viewer=…"
         )
     return viewer, layer
+
+
+def _check_image(what: str, layer: Any) -> None:
+    """Raise a TypeError if something is no image layer."""
+    if not is_image(layer):
+        raise TypeError(f"{what} must be an Image layer of napari; got {shown(layer)}")
 
 
 def _check_napari() -> None:
@@ -245,12 +251,14 @@ def to_points_layer(
     """
     fits = on_host(fits)
     _check_napari()
+    if image_layer is not None:
+        _check_image("image_layer", image_layer)
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
     made = points_arguments(fits, face)
     if face not in (None, made["metadata"]["face"]):
         columns = ", ".join(made["features"])
-        raise ValueError(f"face must be a column of the fits, {columns}; got {face!r}")
+        raise ValueError(f"face must be a column of the fits, {columns}; got {shown(face)}")
     layer = make_points_layer(made, image_layer, name)
     if (viewer := open_viewer()) is not None:
         from .layers.history import history_of
@@ -303,6 +311,8 @@ def to_image_layer(
     'rendered'
     """
     _check_napari()
+    if image_layer is not None:
+        _check_image("image_layer", image_layer)
     from napari.layers import Image
 
     from ..analysis.render import RenderIndex

@@ -21,7 +21,7 @@ from .napari_compat import is_points
 from .parts.docking import Docked, Follower
 from .parts.layout import Scrolled, TwoParts, button, explain, fill
 from .parts.messages import StatusLine, number
-from .table.export import NamedTable, TableExport
+from .result_pages.export import NamedTable, TableExport
 from .track_form import LiveFrames, Source, TrackForm, drift_of
 from .track_plots import TrackPlots
 

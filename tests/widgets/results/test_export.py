@@ -16,7 +16,7 @@ from spot_table import PIXEL, add_spots, click_header, click_row, dock, titles
 
 from napari_spotfit import load_fits
 from napari_spotfit.analysis.filters import Filters
-from napari_spotfit.widgets.table import export
+from napari_spotfit.widgets.result_pages import export
 
 
 @pytest.mark.parametrize("physical", [False, True])

@@ -14,7 +14,7 @@ from qtpy.QtGui import QPolygonF
 from spot_table import PIXEL, add_spots, dock
 
 from napari_spotfit.analysis.filters import Filters
-from napari_spotfit.widgets.table.plots import subpixel_counts
+from napari_spotfit.widgets.result_pages.plot_pages import subpixel_counts
 
 
 def test_scatter_draws_and_selects(spots, layer, qtbot):

@@ -13,7 +13,7 @@ from spot_table import add_spots, click_header, click_row, dock, selected_texts,
 from napari_spotfit import Profile, StopCondition, fit_spots, simulate_spots, to_points_layer
 from napari_spotfit.analysis.filters import Filters
 from napari_spotfit.results.spot_fits import SpotFits
-from napari_spotfit.widgets.table import shown_spots
+from napari_spotfit.widgets.result_pages import shown_spots
 
 
 def test_the_table_shows_the_features(spots, layer):
@@ -177,7 +177,9 @@ def test_axes_are_called_by_their_names(viewer, qtbot, tmp_path, labels, shown):
     assert list(again.features) == list(layer.features)
 
 
-def test_the_longest_stop_condition_fits_its_column(spots, layer):
+def test_the_longest_stop_condition_fits_its_column(shown_viewer):
+    add_spots(shown_viewer)
+    spots = dock(shown_viewer)
     place = titles(spots).index("stop_condition")
     table = spots.table
     model = table.model()

@@ -153,6 +153,40 @@ class CpuFitter:
         The reasons are bits: ``SATURATED_PIXEL`` and others. The ROI is that around the first
         position, unless the corners of the first ones are given.
         """
+        call, memory = self._placed(block, positions)
+        corners = self._corners[:1] if corners is None else corners
+        self._corners[: len(corners)] = corners
+        reasons = np.empty((len(corners), *self._job.roi_shape), np.uint8)
+        for i, own in enumerate(reasons):
+            self._library.functions.spotfit_explain(*call, i, address(own), address(memory))
+        return corners, reasons
+
+    def excluded(
+        self, block: Block, positions: Positions
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return which pixels of the ROIs around positions are excluded, and why.
+
+        They are numbers among the pixels of all frames, in rising order. The reasons are those of
+        :meth:`explain`.
+        """
+        call, memory = self._placed(block, positions)
+        functions, rois = self._library.functions, np.empty(self._count, np.int64)
+        listed = functions.spotfit_list_excluded(
+            *call, 0, self._count, address(rois), address(memory)
+        )
+        own, found = np.empty(self._job.roi_shape, np.uint8), dict[int, int]()
+        for roi in rois[:listed].tolist():
+            functions.spotfit_explain(*call, roi, address(own), address(memory))
+            at = np.argwhere(own)
+            frame, *first = self._corners[roi]
+            places = (np.full(len(at), frame), *(at + first).T)
+            numbers = np.ravel_multi_index(places, block.pixels.shape).tolist()
+            found |= dict(zip(numbers, own[own > 0].tolist(), strict=True))
+        numbers = sorted(found)
+        return np.array(numbers, np.int64), np.array([found[n] for n in numbers], np.uint8)
+
+    def _placed(self, block: Block, positions: Positions) -> tuple[Any, NDArray[np.uint8]]:
+        """Put ROIs around positions; return what calls of the library take, and its memory."""
         pixels, taken = self._read(block.pixels, block.taken)
         self._prepare((), pixels, taken, block, len(positions.places), at=True)
         self._source.frames = address(pixels)
@@ -160,12 +194,7 @@ class CpuFitter:
         memory = np.empty(self._work_bytes, np.uint8)
         call = self._library.index, self._by_reference
         self._work(*call, 0, self._count, address(memory), PLACE_ROIS)
-        corners = self._corners[:1] if corners is None else corners
-        self._corners[: len(corners)] = corners
-        reasons = np.empty((len(corners), *self._job.roi_shape), np.uint8)
-        for i, own in enumerate(reasons):
-            self._library.functions.spotfit_explain(*call, i, address(own), address(memory))
-        return corners, reasons
+        return call, memory
 
     def release_maps(self) -> None:
         """Release what a caller knows of the pixels, which may be as large as the image."""

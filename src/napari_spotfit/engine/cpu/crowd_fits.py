@@ -15,9 +15,13 @@ from ..kernel_arguments import address
 from .library import load
 
 #: Crowds of a thread's share, at least and at most.
-_LEAST, _SHARE = 8, 64
+_LEAST, _SHARE = 8, 16
+#: Spots that one thread fits in the time that it takes to hand some to another, or not much more.
+_FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
 _LONG = 1000
+#: Bytes of a line of the cache, by which kernels divide memory.
+_LINE = 64
 #: The largest memory of a crowd.
 _MOST_BYTES = 2 << 30
 
@@ -47,7 +51,9 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
                 f"other, takes {size >> 20} MB to fit together, more than {_MOST_BYTES >> 20}: "
                 "allow fewer false spots, give parts of the image, or neighbours='exclude'"
             )
-        memory = np.empty(size, np.uint8)
+        # Lines of pixels begin where those of the cache do.
+        memory = np.empty(size + _LINE, np.uint8)
+        memory = memory[-address(memory) % _LINE :]
         room = functions.spotfit_most_joint_spots(library.index, int(sizes[begin:end].max()))
         room = max(room, 2 * int(sizes[begin:end].sum()))
         found, count, own = np.empty(room, SPOT), ctypes.c_longlong(), []
@@ -66,6 +72,6 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
         stop.value = 1
 
     is_long = int(sizes.max(initial=0)) > _LONG
-    share = min(max(each, _LEAST), _SHARE)
+    share = min(max(each, _LEAST), _SHARE) if sizes.sum() > _FEW else len(crowds)
     threads.in_pieces(work, len(crowds), share, crowds.threads, end if is_long else None)
     return joined(part for begin in sorted(parts) for part in parts[begin])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...models.number_checks import shown
 from ..table import SpotTable, UnreadableFileError
 
 #: Units of layers in nm.
@@ -102,7 +103,7 @@ def as_shape(value: Sequence[int] | None) -> tuple[int, ...] | None:
     try:
         shape = tuple(int(size) for size in value)
     except (TypeError, ValueError):
-        raise TypeError(f"shape must be that of the image, (…, Y, X); got {value!r}") from None
+        raise TypeError(f"shape must be that of the image, (…, Y, X); got {shown(value)}") from None
     if len(shape) < 2 or min(shape) < 1:
         raise ValueError(f"shape must be that of the image, (…, Y, X); got {value!r}")
     return shape

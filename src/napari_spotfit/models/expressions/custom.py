@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import Bounds, check_names, finite, rising
 from ..columns import COMMON
+from ..number_checks import Bounds, check_names, finite, rising
 from .derivatives import derived
 from .grammar import CONSTANTS, FUNCTIONS, NUMPY, Array, Program, parse, value_of
 

@@ -18,7 +18,7 @@ from .layer_fit import CancelledError, ImageChangedError
 if TYPE_CHECKING:
     from napari.layers import Layer, Points
 
-    from .job import Advice
+    from .image_fit import Advice
     from .layer_fit import FitRun, LayerFit
     from .settings_panel import SettingsPanel
 

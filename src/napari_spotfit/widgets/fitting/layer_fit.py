@@ -21,7 +21,15 @@ from ..layers.maps import layer_maps
 from ..layers.result_layers import show_result, unchanged_result
 from ..parts.remember import remember_fit
 from ..parts.work import Work
-from .job import Advice, Fitted, IncompleteFitError, Job, counts_in_words, fit_job, warning
+from .image_fit import (
+    Advice,
+    FitRequest,
+    Fitted,
+    IncompleteFitError,
+    counts_in_words,
+    fit_image,
+    warning,
+)
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -41,15 +49,15 @@ class ImageChangedError(CancelledError):
     """The image is gone, or another one than was fitted, so there is no result."""
 
 
-def job_of(
+def request_of(
     image: Image,
     settings: Settings,
     layers: Mapping[str, Layer],
     frames: FrameSelection = None,
     noise: MeasuredNoise | None = None,
     look: Look | None = None,
-) -> Job:
-    """Return what to fit of an image layer, which is accessed now, on the GUI thread.
+) -> FitRequest:
+    """Return the request to fit an image layer, which is accessed now, on the GUI thread.
 
     Raises
     ------
@@ -57,7 +65,7 @@ def job_of(
         If the image cannot be fitted, not in volumes, or the layers that describe its pixels do
         not go with it.
     """
-    return Job(
+    return FitRequest(
         image=images.full_resolution(image),
         settings=images.in_its_axes(settings, image),
         frames=frames,
@@ -88,24 +96,24 @@ def fits_of(
     images: Sequence[Image],
     viewer: Viewer,
     look: Look,
-    make: Callable[[Image, Look], Job],
+    make: Callable[[Image, Look], FitRequest],
     *,
     skip: bool,
 ) -> list[LayerFit]:
     """Return the fits of images, each with a look of its own.
 
-    An image that ``make`` makes no job of is skipped, with the reason as its error, or that is
+    If ``make`` refuses an image, its reason becomes the error of that fit; without ``skip`` it is
     raised.
     """
     fits = []
     for image, own in zip(images, looks_of(images, look, viewer.layers), strict=True):
         try:
-            job: Job | Exception = make(image, own)
+            request: FitRequest | Exception = make(image, own)
         except (TypeError, ValueError) as error:
             if not skip:
                 raise
-            job = error
-        fits.append(LayerFit(image, job, viewer))
+            request = error
+        fits.append(LayerFit(image, request, viewer))
     return fits
 
 
@@ -119,7 +127,7 @@ class LayerFit(QObject):
     ----------
     image : napari.layers.Image
         The layer that is fitted.
-    job : Job or Exception
+    request : FitRequest or Exception
         What to fit, and how; or why that cannot be done.
     viewer : napari.Viewer
         The viewer that shows it, and is to show the spots.
@@ -132,9 +140,9 @@ class LayerFit(QObject):
     #: The fit has ended: with a result, with an error, or cancelled.
     ended = Signal()
 
-    def __init__(self, image: Image, job: Job | Exception, viewer: Viewer):
+    def __init__(self, image: Image, request: FitRequest | Exception, viewer: Viewer):
         super().__init__()
-        self.image, self._viewer, self._job = image, viewer, job
+        self.image, self._viewer, self._request = image, viewer, request
         self._pixels = images.own_pixels(image)
         self._enough = threading.Event()
         self._work: Work | None = None
@@ -166,10 +174,10 @@ class LayerFit(QObject):
     @property
     def frames(self) -> int:
         """How many frames are to be fitted; 0 if none can be."""
-        if isinstance(self._job, Exception):
+        if isinstance(self._request, Exception):
             return 0
         try:
-            return len(FrameReader(self._job.image).select(self._job.frames))
+            return len(FrameReader(self._request.image).select(self._request.frames))
         except (IndexError, TypeError, ValueError):  # reported by the fit
             return 0
 
@@ -206,10 +214,10 @@ class LayerFit(QObject):
 
     def start(self) -> None:
         """Start to fit."""
-        if isinstance(self._job, Exception):
-            self._end(self._job)
+        if isinstance(self._request, Exception):
+            self._end(self._request)
             return
-        self._work = Work(partial(fit_job, self._job, self._enough), self)
+        self._work = Work(partial(fit_image, self._request, self._enough), self)
         self._work.progressed.connect(self.progressed)
         self._work.done.connect(self._on_fitted)
         self._work.failed.connect(self._end)

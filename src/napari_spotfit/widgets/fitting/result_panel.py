@@ -19,10 +19,10 @@ from ..parts.boxes import Choice
 from ..parts.color_legend import BarOnCanvas, ColorBar
 from ..parts.layout import HEADING, Label, add_action, button, fill, sentence
 from ..parts.messages import number
-from ..table.features import read_units
-from ..table.legend import CanvasLegend, Legend
-from ..table.shown_spots import ShownSpots
-from .job import counts_in_words
+from ..result_pages.features import read_units
+from ..result_pages.legend import CanvasLegend, Legend
+from ..result_pages.shown_spots import ShownSpots
+from .image_fit import counts_in_words
 
 if TYPE_CHECKING:
     from napari import Viewer

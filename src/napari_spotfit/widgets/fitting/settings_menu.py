@@ -23,7 +23,7 @@ from ..layers.points import is_result, settings_of_layer
 from ..layers.result_layers import count_refits
 from ..parts.layout import add_action, ask_to_save
 from ..parts.remember import recent_fits
-from .job import plain_frames
+from .image_fit import plain_frames
 from .settings_panel import SettingsPanel
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ KEYS = (
     ("Page Up, Page Down", "Go to the doubtful spot before, to the next one (Inspect)."),
     (".", "While it is held down, show the image without any marks."),
 )
-#: Chosen frames as plain values; see :func:`~.job.plain_frames`.
+#: Chosen frames as plain values; see :func:`~.image_fit.plain_frames`.
 PlainFrames = list[list[int] | int | None] | None
 _DEFAULTS = Settings()
 _MENU_TIP = (

@@ -27,7 +27,7 @@ from ..layers.selection import SpotSelection, go_to, select
 from ..napari_compat import canvas_beside
 from ..parts.docking import Follower
 from ..parts.work import Latest, delayed
-from ..table.shown_spots import Page, ShownSpots
+from ..result_pages.shown_spots import Page, ShownSpots
 from .panel import InspectPanel, doubtful_shown, following
 from .refit import Refit
 from .spot import Spot, frame_words, nearest_spot, positions_around, shown_frame, spot_of

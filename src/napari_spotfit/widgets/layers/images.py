@@ -13,7 +13,7 @@ from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
 from ...models.calibration import Calibration
-from ...results.numbers import PixelSize
+from ...results.formatting import PixelSize
 from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
 
@@ -102,7 +102,7 @@ def in_its_axes(settings: Settings, layer: Image) -> Settings:
     Raises
     ------
     ValueError
-        If the model has no twin in volumes, or is a calibration of other pixels than the layer's.
+        If the model has no counterpart in volumes, or is a calibration of other pixels.
     """
     if not is_volume(layer):
         if isinstance(settings.model, Calibration) and (pixel := _steps_in_nm(layer, 2)):

@@ -15,11 +15,12 @@ from ..caller import warn_caller
 from ..files.table import UnreadableFileError, check_format
 from ..files.writing import unfinished
 from ..models.columns import IN_PLANE, REGISTERED, STDERR
+from ..models.number_checks import one_of
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
+from .channel_matching import Fit, Matches, Model, Spots, find_matches
 from .linking import Floats, common_frames, of_one_channel
-from .matching import Fit, Matches, Model, Spots, find_matches
 
 Kind = Literal["translation", "affine", "polynomial"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -131,8 +132,7 @@ class ChannelRegistration:
         ValueError
             If some are outside, unless they are dropped, or the fits are registered already.
         """
-        if outside not in ("raise", "drop"):
-            raise ValueError(f"outside must be 'raise' or 'drop'; got {outside!r}")
+        one_of("outside", outside, ("raise", "drop"))
         fits = on_host(fits)
         if REGISTERED in fits and fits.columns[REGISTERED].any():
             raise ValueError("these fits are registered already: pass the original fits")

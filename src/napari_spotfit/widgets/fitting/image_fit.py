@@ -1,4 +1,4 @@
-"""What is fitted of an image, the fit itself in the worker thread, and advice on its result."""
+"""The fit of an image: the request, the fit in a worker thread, its summary, and advice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class IncompleteFitError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Job:
+class FitRequest:
     """What to fit, and how to show it; made on the GUI thread, used in the worker."""
 
     image: Any
@@ -89,12 +89,12 @@ class Fitted:
     advice: Advice | None = None
 
 
-def fit_job(job: Job, enough: threading.Event) -> Steps:
-    """Fit part by part until all is done or enough is set; return what is ``Fitted``."""
-    maps, parts, stopped, began = job.maps.read(), list[Part](), None, time.perf_counter()
-    check = CameraCheck(job.settings)
+def fit_image(request: FitRequest, enough: threading.Event) -> Steps:
+    """Fit part by part until all is done or ``enough`` is set; return a :class:`Fitted`."""
+    maps, parts, stopped, began = request.maps.read(), list[Part](), None, time.perf_counter()
+    check = CameraCheck(request.settings)
     try:
-        with closing(_parts(job, maps)) as coming:
+        with closing(_parts(request, maps)) as coming:
             for part in coming:
                 parts.append(part)
                 check.add(part.fits)
@@ -106,13 +106,13 @@ def fit_job(job: Job, enough: threading.Event) -> Steps:
             raise
         stopped = _incomplete(error, _share(parts[-1]))
     if not any(len(part.fits) for part in parts) and not enough.is_set():
-        _check_searched(job, maps)
+        _check_searched(request, maps)
     fits = joined_channels([part.fits for part in parts])
-    look = job.look
-    points = with_look(points_arguments(fits, look.face, look.colormap, job.maps), look)
-    points["metadata"]["frames"] = plain_frames(job.frames)
-    advised = _advice(job, fits, maps)
-    seconds, why = time.perf_counter() - began, _why_invalid(job.image, fits)
+    look = request.look
+    points = with_look(points_arguments(fits, look.face, look.colormap, request.maps), look)
+    points["metadata"]["frames"] = plain_frames(request.frames)
+    advised = _advice(request, fits, maps)
+    seconds, why = time.perf_counter() - began, _why_invalid(request.image, fits)
     text = summary(fits, seconds, parts[-1].device, why)
     if share := _share(parts[-1]):
         text += f". Stopped after {share}"
@@ -124,36 +124,36 @@ def warning(words: str) -> str:
     return f". ⚠ {words[0].upper()}{words[1:]}." if words else ""
 
 
-def _advice(job: Job, fits: SpotFits, maps: Mapping[str, Any]) -> Advice | None:
+def _advice(request: FitRequest, fits: SpotFits, maps: Mapping[str, Any]) -> Advice | None:
     """Return why most fits are doubtful, if they are; then the image is asked for its σ."""
     valid = to_host(fits.valid)
     if not most_are_doubtful(to_host(fits.good)[valid]):
         return None
     sigma = None
-    if job.settings.sigma is not None and job.channels is None:
+    if request.settings.sigma is not None and request.channels is None:
         known = {name: one for name, one in maps.items() if name in ("bad_pixels", "camera")}
-        unset = job.settings.changed(sigma=None, roi_size=None)
-        job.noise.put_into(unset, job.image, known)
-        found = job.noise.known(unset)
+        unset = request.settings.changed(sigma=None, roi_size=None)
+        request.noise.put_into(unset, request.image, known)
+        found = request.noise.known(unset)
         sigma = found.sigma if found is not None and not found.warning else None
-    return advice(to_host(fits.flags)[valid], job.settings, sigma)
+    return advice(to_host(fits.flags)[valid], request.settings, sigma)
 
 
-def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
+def _parts(request: FitRequest, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
     """Yield the fits of an image part by part, those of channels one after the other."""
-    if job.channels is None:
-        settings = job.noise.put_into(job.settings, job.image, maps)
-        yield from localize_parts(job.image, settings, frames=job.frames, **maps)
+    if request.channels is None:
+        settings = request.noise.put_into(request.settings, request.image, maps)
+        yield from localize_parts(request.image, settings, frames=request.frames, **maps)
         return
-    axis, leading = job.channels, job.image.shape[: -job.settings.dimensions]
-    chosen = job.frames if isinstance(job.frames, tuple) else (job.frames,)
-    if job.frames is None:
+    axis, leading = request.channels, request.image.shape[: -request.settings.dimensions]
+    chosen = request.frames if isinstance(request.frames, tuple) else (request.frames,)
+    if request.frames is None:
         chosen = (slice(None),) * len(leading)
     numbers = indices_along(chosen[axis], leading[axis]).tolist()
     others = (*chosen[:axis], *chosen[axis + 1 :]) or None
-    channels = channels_along(job.image, axis, numbers, Maps(**maps))
+    channels = channels_along(request.image, axis, numbers, Maps(**maps))
     # One size for all: a layer has one size of ROIs in its settings.
-    for parts in parts_by_channel(channels, job.settings, others, same_roi=True):
+    for parts in parts_by_channel(channels, request.settings, others, same_roi=True):
         yield from parts
 
 
@@ -237,7 +237,7 @@ def counts_in_words(good: Any) -> str:
     return f"{number(count)} good, {number(len(good) - count)} doubtful"
 
 
-def _check_searched(job: Job, maps: Mapping[str, Any]) -> None:
+def _check_searched(request: FitRequest, maps: Mapping[str, Any]) -> None:
     """Raise a ValueError that says why no spot can be found, if there is no pixel to search.
 
     An image with finite pixels in its first frame is read no further.
@@ -245,10 +245,10 @@ def _check_searched(job: Job, maps: Mapping[str, Any]) -> None:
     mask = maps.get("mask")
     if mask is not None and not bool(mask.any()):
         raise ValueError(
-            f"“{job.maps.names['mask']}” marks no pixel of the image: mark where to search in it, "
-            "or search the whole image"
+            f"“{request.maps.names['mask']}” marks no pixel of the image: mark where to search in "
+            "it, or search the whole image"
         )
-    if not _any_finite(job.image, job.frames):
+    if not _any_finite(request.image, request.frames):
         raise ValueError(
             "the image has no finite pixel in these frames, only NaN or infinite ones: choose "
             "another image, or other frames"

@@ -26,7 +26,7 @@ from ...analysis.report import save_report
 from ...files.csv_file import csv_parts, frame_for_spreadsheets
 from ...files.table import TEXT, WORDS, SpotTable
 from ...files.writing import publish, scratch, unfinished
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ...results.saving import fits_of
 from ..layers.images import full_resolution, image_of
 from ..parts.layout import add_action, ask_to_save, button, fill
@@ -35,7 +35,7 @@ from ..parts.work import Latest, Steps, Work
 from ..saved_layers import attributes_of, drop_kept, table_of_layer
 from .features import Feature
 from .shown_spots import ShownSpots
-from .view import SpotsTable
+from .tables import SpotsTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.cells import named_channels, table_of_cells
+from ...analysis.channel_registration import register_channels
 from ...analysis.pairs import pair_spots
-from ...analysis.registration import register_channels
 from ...models.columns import CHANNEL
 from ...settings.validation import Parameter
 from ..inspecting.panel import doubtful_shown
@@ -36,7 +36,7 @@ from ..parts.work import Latest, delayed
 from .export import NamedTable, TableExport
 from .features import as_fits, read_columns
 from .shown_spots import Page, ShownSpots
-from .view import NumbersTable
+from .tables import NumbersTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,6 +10,11 @@ from excluding import excluded, excluded_on_device
 from scenes import DTYPES, light, movie_of, on_grid
 
 from napari_spotfit import Flag, NoiseModel, Settings, fit_at, localize
+from napari_spotfit.engine.backend import Block, Positions
+from napari_spotfit.engine.cpu.block_fits import CpuFitter
+from napari_spotfit.engine.cpu.layouts import HOT_PIXEL
+from napari_spotfit.engine.cpu.library import load
+from napari_spotfit.engine.fit_job import FitJob
 
 NOISE = NoiseModel(1.0, -100.0, 4.0)
 
@@ -21,7 +26,7 @@ def expected(frames, sigma, noise):
         beside = reference.ndimage.correlate(frame, reference.CROSS / 4, mode="mirror")
         deviation = np.sqrt(noise.variance(beside))
         away = abs(frame - beside) / deviation
-        high, low = (reference.lone_pixels(one, sigma, 6, deviation**2) for one in (frame, -frame))
+        high, low = (reference.hot_pixels(one, sigma, 6, deviation**2) for one in (frame, -frame))
         masks.append((high | low) & (reference.normal_score(away, noise.slope / deviation) > 6))
     return np.array(masks)
 
@@ -70,6 +75,22 @@ def test_they_are_the_references(instruction_set, dtype, roi_shape):
     assert masks.any(axis=(1, 2)).sum() > 10
     settings = Settings(sigma=1.0, noise=NOISE)
     np.testing.assert_array_equal(hot_pixels(frames, corners, roi_shape, settings), masks)
+
+
+def test_lists_have_those_of_all_rois():
+    frames = hot_frames(np.uint16)[0]
+    settings = Settings(sigma=1.0, noise=NOISE)
+    places = np.random.default_rng(4).uniform(6, np.array(frames.shape[1:]) - 7, (200, 2))
+    frame = np.sort(np.arange(200) % len(frames))
+    job = FitJob(Settings(neighbours="ignore", threads=1), (9, 9), "u2", None, settings)
+    fitter = CpuFitter(load(), job)
+    numbers, reasons = fitter.excluded(Block(frames, frames), Positions(places, frame))
+    is_near = np.zeros(frames.shape, bool)
+    for n, (y, x) in zip(frame, np.rint(places).astype(int), strict=True):
+        is_near[n, y - 4 : y + 5, x - 4 : x + 5] = True
+    masks = expected(frames, 1.0, NOISE) & is_near
+    assert masks.sum() > 10
+    np.testing.assert_array_equal(numbers[reasons & HOT_PIXEL != 0], np.flatnonzero(masks))
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])

@@ -1,4 +1,4 @@
-"""Check bounds and other numbers that users give."""
+"""Check numbers that users give: finite, whole, in range, rising; and names of parameters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat
 
+import numpy as np
+from numpy.typing import NDArray
+
 #: The largest number of single precision, in which fits compute.
 LARGEST = 3.4028234663852886e38
+#: Characters of a value in a message.
+LONGEST_SHOWN = 80
 
 Bounds = tuple[float | None, float | None]
 
@@ -19,6 +24,19 @@ def as_float(value: SupportsFloat) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of any library, with axes; layers have a dtype, but no shape."""
+    return hasattr(value, "dtype") and len(getattr(value, "shape", ())) > 0
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages show it: of an array what it is, of long texts the beginning."""
+    if is_array(value):
+        return f"an array of {value.dtype}, shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def finite(what: str, value: Any, accepted: str = "a finite number or None") -> float | None:
@@ -32,14 +50,16 @@ def finite(what: str, value: Any, accepted: str = "a finite number or None") -> 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+        raise TypeError(f"{what} must be {accepted}; got {shown(value)}")
     number = as_float(value)
     if not abs(number) <= LARGEST:
-        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+        raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return number
 
 
-def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = False) -> float:
+def number(
+    what: str, value: Any, lowest: float = -math.inf, *, above: bool = False, unit: str = ""
+) -> float:
     """Return a finite number that is not below the lowest, or with ``above`` only above it.
 
     Raises
@@ -47,14 +67,14 @@ def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = Fa
     TypeError, ValueError
         If it is anything else; the message says what is accepted.
     """
-    accepted = "a finite number"
+    accepted = f"a finite number of {unit}" if unit else "a finite number"
     if lowest > -math.inf:
         accepted += f" {'above' if above else 'from'} {lowest:g}"
     given = finite(what, value, accepted)
     if given is None:
         raise TypeError(f"{what} must be {accepted}; got None")
     if given < lowest or (above and given == lowest):
-        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+        raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return given
 
 
@@ -68,10 +88,25 @@ def whole(what: str, value: Any, lowest: int = 0) -> int:
     """
     accepted = f"a whole number from {lowest}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+        raise TypeError(f"{what} must be {accepted}; got {shown(value)}")
     if value < lowest:
-        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+        raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return int(value)
+
+
+def one_of(what: str, value: Any, words: Sequence[str]) -> None:
+    """Raise a ValueError, which lists what is accepted, if a value is none of the words."""
+    if not isinstance(value, str) or value not in words:
+        *others, last = map(repr, words)
+        raise ValueError(f"{what} must be {', '.join(others)} or {last}; got {shown(value)}")
+
+
+def as_numbers(what: str, values: Any) -> NDArray[np.float64]:
+    """Return an array of numbers in double precision; a TypeError if they are none."""
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{what} must be numbers; got {shown(values)}") from None
 
 
 def rising(what: str, ends: Any) -> Bounds:
@@ -83,7 +118,7 @@ def rising(what: str, ends: Any) -> Bounds:
         If they are no two finite numbers, or do not rise.
     """
     if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-        raise TypeError(f"{what} must be (lowest, highest); got {ends!r}")
+        raise TypeError(f"{what} must be (lowest, highest); got {shown(ends)}")
     low, high = (finite(what, end) for end in ends)
     if low is not None and high is not None and low >= high:
         raise ValueError(f"{what} must rise; got {low:g} and {high:g}")
