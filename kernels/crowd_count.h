@@ -237,6 +237,18 @@ class CrowdCount : protected CrowdHeights {
         for (int axis = X; axis < axes(); ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
     }
+    // The brighter half is the spot that was split: the other one was found in what it leaves, and is judged so.
+    SPOTFIT_NOT_INLINE void name_halves() {
+        alone([&] {
+            ROLLED
+            for (int i = 0; i < count; ++i)
+                for (int j = 0; j < count && spots[i].half && spots[i].candidate >= 0; ++j) {
+                    Spot &own = spots[i], &other = spots[j];
+                    if (other.half != own.half || other.candidate >= 0 || !(other.light > own.light)) continue;
+                    other.candidate = own.candidate, own.candidate = -1;
+                }
+        });
+    }
     double strength_of(int i) const {
         const double own = spots[i].evidence / least_evidence(spots[i]);
         // What is wrong with the z of another spot may be as bright as any.
@@ -261,6 +273,7 @@ class CrowdCount : protected CrowdHeights {
     // Drops what is not needed, the weakest first.
     SPOTFIT_NOT_INLINE bool drop() {
         sort();
+        name_halves();
         share(count, [&](int i) { spots[i].strength = strength_of(i); });
         int* const weak = by_cell;
         int left = 0;
