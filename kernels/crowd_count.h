@@ -105,7 +105,7 @@ class CrowdCount : protected CrowdHeights {
                 ROLLED
                 for (int k = of_all ? 0 : places(); k <= places(); ++k) set(s.errors[k], error(parameters() * a + k));
                 alone([&] {
-                    s.is_dropped = s.is_tested = false;
+                    s.is_dropped = false;
                     s.evidence = square_of(s.light / s.errors[places()]) / 2;
                 });
             }
@@ -152,14 +152,14 @@ class CrowdCount : protected CrowdHeights {
         const double apart = square_of(APART * f.sigma[X]);
         double nearest = apart;
         int heir = -1, others = 0;
-        ROLLED
-        for (int j = 0; j < count && others < TOGETHER - 1; ++j) {
+        any_near(own.at[Y], APART * f.sigma[Y], [&](int j) {
             const double far = square_between(spots[j].at, own.at);
-            if (j == i || spots[j].is_dropped || far > apart) continue;
+            if (j == i || spots[j].is_dropped || far > apart) return false;
             if (Team::lane() == 0) near[others] = j;
             ++others;
             if (far < nearest) nearest = far, heir = j;
-        }
+            return others == TOGETHER - 1;
+        });
         alone([&] {
             near[others] = i;
             together = near, moving = others + 1, levels = levels_of_cell();
@@ -189,9 +189,9 @@ class CrowdCount : protected CrowdHeights {
         });
         if (!is_kept) {
             // Its other half is what it was.
-            share(count, [&](int j) {
+            share(own.half ? count : 0, [&](int j) {
                 Spot& s = spots[j];
-                if (j == i || !own.half || s.half != own.half) return;
+                if (j == i || s.half != own.half) return;
                 s.is_one = true;
                 if (s.candidate < 0) s.candidate = own.candidate;
             });
@@ -237,25 +237,64 @@ class CrowdCount : protected CrowdHeights {
         for (int axis = X; axis < axes(); ++axis) a.at[axis] = (a.at[axis] * a.light + b.at[axis] * b.light) / sum;
         a.light = sum;
     }
+    // The brighter half is the spot that was split: the other one was found in what it leaves, and is judged so.
+    SPOTFIT_NOT_INLINE void name_halves() {
+        alone([&] {
+            ROLLED
+            for (int i = 0; i < count; ++i)
+                for (int j = 0; j < count && spots[i].half && spots[i].candidate >= 0; ++j) {
+                    Spot &own = spots[i], &other = spots[j];
+                    if (other.half != own.half || other.candidate >= 0 || !(other.light > own.light)) continue;
+                    other.candidate = own.candidate, own.candidate = -1;
+                }
+        });
+    }
+    double strength_of(int i) const {
+        const double own = spots[i].evidence / least_evidence(spots[i]);
+        // What is wrong with the z of another spot may be as bright as any.
+        const bool may_be_wrong = has_psf() && settles && own >= SURE && !spots[i].is_sure;
+        return may_be_wrong && is_near_spot(spots[i].at, APART, &spots[i]) ? SURE * (1 - 1 / own) : own;
+    }
+    // Of spots in a heap, the weakest first, moves one behind those that are weaker.
+    SPOTFIT_NOT_INLINE void sift(int* heap, int at, int size) const {
+        const auto is_weaker = [&](int a, int b) {
+            return spots[a].strength < spots[b].strength || (spots[a].strength == spots[b].strength && a < b);
+        };
+        ROLLED
+        for (int weakest = at;; at = weakest) {
+            ROLLED
+            for (int k = 2 * at + 1; k <= 2 * at + 2 && k < size; ++k)
+                if (is_weaker(heap[k], heap[weakest])) weakest = k;
+            if (weakest == at) return;
+            const int own = heap[at];
+            heap[at] = heap[weakest], heap[weakest] = own;
+        }
+    }
     // Drops what is not needed, the weakest first.
     SPOTFIT_NOT_INLINE bool drop() {
+        sort();
+        name_halves();
+        share(count, [&](int i) { spots[i].strength = strength_of(i); });
+        int* const weak = by_cell;
+        int left = 0;
+        ROLLED
+        for (int i = 0; i < count; ++i) left += spots[i].strength < SURE;
+        alone([&] {
+            int number = 0;
+            ROLLED
+            for (int i = 0; i < count; ++i)
+                if (spots[i].strength < SURE) weak[number++] = i;
+            ROLLED
+            for (int k = number / 2; k >= 0; --k) sift(weak, k, number);
+        });
         bool any = false;
         ROLLED
-        for (;;) {
-            int weakest = -1;
-            double least = SURE;
-            ROLLED
-            for (int i = 0; i < count; ++i) {
-                double own = spots[i].evidence / least_evidence(spots[i]);
-                // What is wrong with the z of another spot may be as bright as any.
-                if (has_psf() && settles && own >= SURE && !spots[i].is_sure &&
-                    is_near_spot(spots[i].at, APART, &spots[i]))
-                    own = SURE * (1 - 1 / own);
-                if (!spots[i].is_tested && own < least) weakest = i, least = own;
-            }
-            if (weakest < 0 || is_stopped()) break;
-            set(spots[weakest].is_tested, true);
-            any |= !is_needed(weakest);
+        while (left > 0 && !is_stopped()) {
+            const int weakest = weak[0];
+            --left;
+            alone([&] { weak[0] = weak[left], sift(weak, 0, left); });
+            // Those dropped before it may have changed what it must be.
+            if (strength_of(weakest) < SURE) any |= !is_needed(weakest);
         }
         if (any) remove_dropped();
         return any;
@@ -428,29 +467,27 @@ class CrowdCount : protected CrowdHeights {
         return true;
     }
     SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
-        ROLLED
-        for (int i = 0; i < count; ++i)
-            if (&spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X])) return true;
-        return false;
+        return any_near(place[Y], widths * f.sigma[Y], [&](int i) {
+            return &spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X]);
+        });
     }
     // In a rough background, what is not near to another spot would have a maximum of its own. A measured PSF is not
     // known all over: a small share of its light, more where z is at an end, may look like spots. While spots are
     // added, z may be at an end because of what is hidden.
     bool may_hide(const double* place, double light, const Spot* own = nullptr) const {
         if (!has_psf()) return roughness < EVEN || is_near_spot(place, HIDES, own);
-        const double far = square_of(double(f.reach[X] + core(X)));
-        ROLLED
-        for (int i = 0; i < count; ++i) {
+        const double far = f.reach[X] + core(X);
+        return !any_near(place[Y], far, [&](int i) {
             const Spot& s = spots[i];
-            if (&s == own || square_between(s.at, place) > far) continue;
+            if (&s == own || square_between(s.at, place) > square_of(far)) return false;
             const bool is_at_end = s.at[Z] <= lowest_z() || s.at[Z] >= highest_z();
-            if (light < (settles && is_at_end ? END_ERROR : PSF_ERROR) * s.light) return false;
-        }
-        return true;
+            return light < (settles && is_at_end ? END_ERROR : PSF_ERROR) * s.light;
+        });
     }
 
     // Adds spots where the residual stands out of the noise as one does.
     SPOTFIT_NOT_INLINE bool add_hidden() {
+        sort();
         find_residual();
         if (has_psf()) find_scores_of_psf();
         else find_scores();

@@ -17,7 +17,8 @@ struct Spot {
     double deviance, tolerated;  // of the pixels that are nearest to it
     long long candidate;
     Footprint shape;
-    bool is_dropped, is_tested, rests, moves;
+    double strength;  // its evidence, in units of the least
+    bool is_dropped, rests, moves;
     int stirred;   // the sweep that last moved it, or added or changed it
     int half;      // which spot was split into it and another one, from 1 on
     bool is_sure;  // it was tried without it, with its neighbour at other heights
@@ -32,6 +33,8 @@ class CrowdLight : protected CrowdPixels {
     static constexpr double CELL = 16, FAR = 6;
     // In the same unit, how far from one that was stirred a spot waits, where steps take long.
     static constexpr double WAITS = 3;
+    // How far spots may have moved along y since they were sorted, in pixels: what moves farther may be overlooked.
+    static constexpr double SLACK = 3;
     // Spots that move together at most, as the time of a step grows with their cube. The most spots of a crowd: for
     // each candidate, and besides. No crowd of the densest simulations came to half of that. Where candidates are few,
     // more than MANY for each are something extended.
@@ -114,13 +117,14 @@ class CrowdLight : protected CrowdPixels {
             pixel[axis] = static_cast<int>(x < 0 ? 0 : x > end_of_axis ? end_of_axis : x + 0.5);
         }
         double value = 0;
+        const int middle = cell_of(pixel[Y], pixel[X]), v = middle / cells_across, u = middle % cells_across;
         ROLLED
-        for (int cell = 0; cell < cells(); ++cell) {
-            const Ground g = ground_of(cell);
-            value +=
-                g.level * g.y[pixel[Y]] * g.x[pixel[X]] + g.down * slopes[Y][pixel[Y]] + g.across * slopes[X][pixel[X]];
-            value += g.through * slopes[Z][pixel[Z]];
-        }
+        for (int down = v > 0 ? v - 1 : 0; down <= v + 1 && down < cells_down; ++down)
+            for (int across = u > 0 ? u - 1 : 0; across <= u + 1 && across < cells_across; ++across) {
+                const Ground g = ground_of(down * cells_across + across);
+                value += g.level * g.y[pixel[Y]] * g.x[pixel[X]] + g.down * slopes[Y][pixel[Y]] +
+                         g.across * slopes[X][pixel[X]] + g.through * slopes[Z][pixel[Z]];
+            }
         return value;
     }
 
@@ -185,14 +189,15 @@ class CrowdLight : protected CrowdPixels {
     SPOTFIT_NOT_INLINE bool remove_dropped() {
         if (Team::last_of(0, count, [&](int i) { return spots[i].is_dropped; }) < 0) return false;
         alone([&] {
-            int kept = 0;
+            int kept = 0, kept_sorted = 0;
             ROLLED
             for (int i = 0; i < count; ++i) {
                 if (spots[i].is_dropped) continue;
                 spots[kept] = spots[i];
                 give_lines(kept++);
+                if (i < sorted) kept_sorted = kept;
             }
-            count = kept, is_evaluated = false;
+            count = kept, sorted = kept_sorted, is_evaluated = false;
         });
         shape_all();
         return true;
@@ -213,6 +218,7 @@ class CrowdLight : protected CrowdPixels {
                 for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
                 spots[k] = own;
             }
+            sorted = count;
         });
     }
 
@@ -268,18 +274,22 @@ class CrowdLight : protected CrowdPixels {
             first_of_cell[cells()] = number;
         });
     }
-    // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
-    // others wait until the end. Places along y have changed a little since spots were sorted.
-    bool is_near_stirred(int i, int since, double widths = WAITS) const {
-        const double far = widths * f.sigma[X], most_far = far + 3;
+    // Whether something is true of any spot that may be within a distance of a place along y.
+    template <class Function> SPOTFIT_INLINE bool any_near(double y, double far, Function is_true) const {
         ROLLED
-        for (int step = -1; step <= 1; step += 2)
-            for (int j = i; j >= 0 && j < count; j += step) {
-                const double along = spots[j].at[Y] - spots[i].at[Y];
-                if (along * step > most_far) break;
-                if (spots[j].stirred >= since && square_between(spots[j].at, spots[i].at) < square_of(far)) return true;
-            }
+        for (int j = first_near(y, far); j < count; ++j) {
+            if (j < sorted && spots[j].at[Y] > y + far + SLACK) j = sorted - 1;
+            else if (is_true(j)) return true;
+        }
         return false;
+    }
+    // Whether a spot, or one near it, has been stirred since a sweep: a step of a measured PSF takes long, so that
+    // others wait until the end.
+    SPOTFIT_NOT_INLINE bool is_near_stirred(int i, int since, double widths = WAITS) const {
+        const double far = widths * f.sigma[X];
+        return any_near(spots[i].at[Y], far, [&](int j) {
+            return spots[j].stirred >= since && square_between(spots[j].at, spots[i].at) < square_of(far);
+        });
     }
     // Chooses the spots of a cell, from one on, to move together, and its background with them.
     SPOTFIT_NOT_INLINE void choose(int cell, int first) {
@@ -288,17 +298,21 @@ class CrowdLight : protected CrowdPixels {
             moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
             together = by_cell + first_of_cell[cell] + first;
         });
+        choose_part(part_of(cell));
+    }
+    struct Bounds { double low[ALL_AXES], high[ALL_AXES]; };
+    static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
+    static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
+    // The pixels under which a cell's background is.
+    Bounds part_of(int cell) const {
         Bounds part = EVERYWHERE;
         if (cells() > 1) {
             const int v = cell / cells_across, u = cell % cells_across;
             part.low[Y] = (v - 0.5) * cell_rows - 1, part.high[Y] = (v + 1.5) * cell_rows + 2;
             part.low[X] = (u - 0.5) * cell_columns - 1, part.high[X] = (u + 1.5) * cell_columns + 2;
         }
-        choose_part(part);
+        return part;
     }
-    struct Bounds { double low[ALL_AXES], high[ALL_AXES]; };
-    static constexpr Bounds EVERYWHERE = {{-INFINITE, -INFINITE, -INFINITE}, {INFINITE, INFINITE, INFINITE}};
-    static constexpr Bounds NOWHERE = {{INFINITE, INFINITE, INFINITE}, {-INFINITE, -INFINITE, -INFINITE}};
     // The part of the box with these pixels, and those that the spots may reach that move.
     SPOTFIT_NOT_INLINE void choose_part(const Bounds& part) {
         alone([&] {
@@ -378,7 +392,11 @@ class CrowdLight : protected CrowdPixels {
         if (is_evaluated) return;
         copy_part(variances, mean);
         ROLLED
-        for (int cell = 0; cell < cells(); ++cell) add_ground(cell, 1, mean, mean);
+        for (int cell = 0; cell < cells(); ++cell) {
+            if (cells() > 1) choose_part(part_of(cell));
+            add_ground(cell, 1, mean, mean);
+        }
+        choose_all();
         add_lights(nullptr, count, 1, mean);
         over_part([&](int k) { store_pixels(mean + k, higher_of(load_pixels(mean + k), Pixels(LOWEST))); });
     }
@@ -449,9 +467,21 @@ class CrowdLight : protected CrowdPixels {
     }
 
   private:
+    int sorted = 0;                 // spots, the first ones, others have been added since
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
     float *ones, *splines;          // along y, of a measured PSF; and what making its maps takes
 
+    // The first of them that may be within a distance of a place along y: they have moved a little.
+    SPOTFIT_NOT_INLINE int first_near(double y, double far) const {
+        int low = 0, high = sorted;
+        ROLLED
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (spots[middle].at[Y] < y - far - SLACK) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
     static int longest_line(const JointFits& fits) {
         int longest = 0;
         ROLLED

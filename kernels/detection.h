@@ -143,25 +143,25 @@ struct PixelVariance {
     }
 };
 
-// By how many standard deviations a lone pixel stands out of its neighbours, above or below, where no
+// By how many standard deviations a hot pixel stands out of its neighbours, above or below, where no
 // spots are looked for: a dead one makes a ring of maxima.
-constexpr float LONE = 6.0f;
+constexpr float HOT = 6.0f;
 
-// Whether a pixel stands out of the four next to it as a lone one must, above or below; `at` is as for is_lone.
-template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_lone(const PixelVariance& variance, At at) {
+// Whether a pixel stands out of the four next to it as a hot one must, above or below; `at` is as for is_hot.
+template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_hot(const PixelVariance& variance, At at) {
     const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), pixel = at(0, 0);
     const L above = pixel - higher_of(higher_of(left, right), higher_of(up, down));
     const L below = lower_of(lower_of(left, right), lower_of(up, down)) - pixel;
     const L step = higher_of(above, below), mean = (up + down + left + right) * L(0.25f);
-    return (step > L(0.0f)) & (step * step > L(LONE * LONE) * variance(mean));
+    return (step > L(0.0f)) & (step * step > L(HOT * HOT) * variance(mean));
 }
 
 template <class L, class At>
-SPOTFIT_INLINE MaskOf<L> is_lone_in_detection(const DetectionSettings& s, const PixelVariance& variance, At at) {
+SPOTFIT_INLINE MaskOf<L> is_hot_in_detection(const DetectionSettings& s, const PixelVariance& variance, At at) {
     const L beside = (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) * L(0.25f);
-    const L least_step = L(LONE) * square_root(variance(beside));
+    const L least_step = L(HOT) * square_root(variance(beside));
     const auto negative = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -at(v, u); };
-    const MaskOf<L> high = is_lone<L>(s, least_step, at), low = is_lone<L>(s, least_step, negative);
+    const MaskOf<L> high = is_hot<L>(s, least_step, at), low = is_hot<L>(s, least_step, negative);
     return high | low;
 }
 
@@ -226,18 +226,18 @@ struct NormalScore {
     }
 };
 
-// Whether a pixel counts in no fit: a lone one, as detection has it, or as dark a one, unless skewed
+// Whether a pixel counts in no fit: a hot one, as detection has it, or as dark a one, unless skewed
 // noise makes it.
 template <class T, class Int>
-SPOTFIT_INLINE bool is_lone_in_fit(const DetectionSettings& s, const PixelVariance& variance, const Raw<T, Int>& raw,
-                                   Int y, Int x) {
+SPOTFIT_INLINE bool is_hot_in_fit(const DetectionSettings& s, const PixelVariance& variance, const Raw<T, Int>& raw,
+                                  Int y, Int x) {
     const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); };
     const auto negative = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -raw(y + v, x + u); };
     const float beside = (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) * 0.25f;
-    const float deviation = square_root(variance(beside)), least_step = LONE * deviation;
-    if (!is_lone<float>(s, least_step, at) && !is_lone<float>(s, least_step, negative)) return false;
+    const float deviation = square_root(variance(beside)), least_step = HOT * deviation;
+    if (!is_hot<float>(s, least_step, at) && !is_hot<float>(s, least_step, negative)) return false;
     const NormalScore score(double(absolute(at(0, 0) - beside)), double(deviation), s.own_slope / double(deviation));
-    return score > double(LONE);
+    return score > double(HOT);
 }
 
 // ---- Maxima ----
@@ -337,7 +337,7 @@ SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
 constexpr double OFF_IN_WIDE = 2.5, OFF_IN_NARROW = 1.75, DIM = 4.0;
 
 // Whether there is a spot without what a pixel has more than its neighbours: a pixel of much noise alone is none. A
-// lone pixel has been left out already.
+// hot pixel has been left out already.
 template <class T, class Int>
 SPOTFIT_INLINE bool has_light_beside(const DetectionSettings& s, int number, const PixelVariance& variance,
                                      const Frame<T>& frame, Int y, Int x, float height, double deviation,
@@ -350,8 +350,8 @@ SPOTFIT_INLINE bool has_light_beside(const DetectionSettings& s, int number, con
     const double off = (number == WIDE_BAND ? OFF_IN_WIDE : OFF_IN_NARROW) * weight * square_root(1.125) / band.gain;
     if (left > double(band.beside) * lower_of(double(height), DIM * deviation) - off * deviation) return true;
     const Raw<T, Int> raw = {frame, Int(s.height), Int(s.width)};
-    return is_lone_in_detection<float>(s, variance,
-                                       [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); });
+    return is_hot_in_detection<float>(s, variance,
+                                      [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); });
 }
 
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what

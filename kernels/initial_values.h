@@ -4,7 +4,7 @@
 // The centre is the maximum of a moving average over 3 pixels along each axis. Sigma follows from the number M of
 // pixels above the spot's exp(-1/2) level, which a Gaussian exceeds within one sigma of its centre: sigma = root of
 // M/pi, in volumes the cube root of M/(4 pi/3). The other parameters follow from sigma, as the table of models says; a
-// turned Gaussian's from the second moments of the light that stands out.
+// rotated Gaussian's from the second moments of the light that stands out.
 #pragma once
 #include "slopes.h"
 
@@ -14,7 +14,7 @@ constexpr float DEGREES = 180.0f / PI;
 
 constexpr float WITHIN_SIGMA = 0.60653065971263342f;  // exp(-1/2)
 
-// What stands out of the lower third of the range, within 3 sigma of the centre, shows a turned
+// What stands out of the lower third of the range, within 3 sigma of the centre, shows a rotated
 // Gaussian's axes. Their ratio begins above 1, since the angle of a round spot is undetermined and
 // its derivative 0.
 constexpr float STANDS_OUT = 0.33f, REACH = 3.0f, LEAST_RATIO = 1.1f, MOST_RATIO = 3.0f;
@@ -169,26 +169,26 @@ SPOTFIT_INLINE void light_moments(const Roi& roi, L lowest, L x, L y, L sigma, L
 // Gives widths and angle their start values where there are none (NaN). Equal widths leave the
 // angle open, unless it is held; then it is that of the data.
 template <class Variant, class L, class Roi>
-SPOTFIT_INLINE void turned_start(const Roi& roi, L lowest, L sigma, const FitSettings& settings,
-                                 L (&start)[Variant::SHAPE]) {
+SPOTFIT_INLINE void rotated_start(const Roi& roi, L lowest, L sigma, const FitSettings& settings,
+                                  L (&start)[Variant::SHAPE]) {
     using P = typename Variant::Profile;
     L xx, xy, yy;
     light_moments<Variant>(roi, lowest, start[0], start[1], sigma, xx, xy, yy);
     L &along = start[P::ALONG], &across = start[P::ACROSS], &angle = start[P::ANGLE];
     const MaskOf<L> open = is_nan(along) | is_nan(across), equal = along == across;
     const MaskOf<L> held = is_held<Variant>(settings, P::ANGLE);
-    const MaskOf<L> turned = !is_nan(angle) & (open | !equal | held);
+    const MaskOf<L> rotated = !is_nan(angle) & (open | !equal | held);
     const L difference = xx - yy;
-    angle = select(turned, angle, 0.5f * arctangent(2.0f * xy, difference));
+    angle = select(rotated, angle, 0.5f * arctangent(2.0f * xy, difference));
     L sine, cosine;
     sine_and_cosine(angle, sine, cosine);
     const L along_angle = cosine * cosine * difference * 2.0f + 4.0f * cosine * sine * xy - difference;
-    const L part = select(turned, along_angle, square_root(difference * difference + 4.0f * xy * xy));
+    const L part = select(rotated, along_angle, square_root(difference * difference + 4.0f * xy * xy));
     L ratio = square_root((xx + yy + part) / (xx + yy - part));
     ratio = select(is_nan(ratio), L(1.0f), clamp(ratio, L(1.0f / MOST_RATIO), L(MOST_RATIO)));
     const MaskOf<L> nearly_round = (ratio > 1.0f / LEAST_RATIO) & (ratio < LEAST_RATIO);
     ratio = select(nearly_round, select(ratio < 1.0f, L(1.0f / LEAST_RATIO), L(LEAST_RATIO)), ratio);
-    angle = select(!turned & !open & (along < across), angle + 0.5f * PI, angle);
+    angle = select(!rotated & !open & (along < across), angle + 0.5f * PI, angle);
     const L stretch = square_root(ratio);
     const MaskOf<L> held_along = is_held<Variant>(settings, P::ALONG);
     const MaskOf<L> held_across = is_held<Variant>(settings, P::ACROSS);
@@ -206,7 +206,7 @@ SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)
     L start[S];
     UNROLL
     for (int j = 0; j < S; ++j) start[j] = given[j];
-    if constexpr (Variant::Profile::TURNED) start[Variant::Profile::ANGLE] *= L(1.0f / DEGREES);
+    if constexpr (Variant::Profile::ROTATED) start[Variant::Profile::ANGLE] *= L(1.0f / DEGREES);
     UNROLL
     for (int j = 0; j < S; ++j)  // held at a number
         if (is_held<Variant>(settings, j) && settings.low[j] == settings.high[j]) start[j] = L(settings.low[j]);
@@ -220,7 +220,7 @@ SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)
         for (int a = 0; a < AXES; ++a) start[a] = select(is_nan(start[a]), place[a], start[a]);
     }
     const L sigma = sigma_from_count<AXES>(pixels.bright);
-    if constexpr (Variant::Profile::TURNED) turned_start<Variant>(roi, pixels.lowest, sigma, settings, start);
+    if constexpr (Variant::Profile::ROTATED) rotated_start<Variant>(roi, pixels.lowest, sigma, settings, start);
     UNROLL
     for (int j = 0; j < S; ++j) {
         const L own = multiply_add(sigma, L(settings.start_per_sigma[j]), L(settings.start[j]));

@@ -202,7 +202,7 @@ SPOTFIT_INLINE L expected_decrease(const Equations<L, N>& equations, const L (&s
     return expected;
 }
 
-// Adds a shear to widths and angle of a turned profile; the axes keep their names.
+// Adds a shear to widths and angle of a rotated profile; the axes keep their names.
 template <class L> SPOTFIT_INLINE void add_shear(L shear, L& along, L& across, L& angle) {
     const L middle = 0.5f * (along + across), half = 0.5f * (along - across);
     L size = square_root(half * half + shear * shear);
@@ -229,13 +229,13 @@ SPOTFIT_INLINE void move(const L (&from)[N], const L (&step)[N], L stretch, cons
                          const FitSettings& settings, L (&to)[N]) {
     using P = typename Variant::Profile;
     bool sheared = false;
-    if constexpr (P::TURNED) sheared = settings.turns == 2;
+    if constexpr (P::ROTATED) sheared = settings.angle_convention == 2;
     UNROLL
     for (int j = 0; j < N; ++j) {
         const L own = Variant::LIKELIHOOD ? step[j] * stretch : step[j];
         to[j] = multiply_add(own, step_unit<Variant>(from, j), from[j]);
     }
-    if constexpr (P::TURNED) {
+    if constexpr (P::ROTATED) {
         if (sheared) {
             const L shear = Variant::LIKELIHOOD ? step[P::ANGLE] * stretch : step[P::ANGLE];
             to[P::ANGLE] = from[P::ANGLE];

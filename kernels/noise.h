@@ -6,12 +6,12 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// ---- Lone pixels: those that stand out as no spot's pixel can, such as hot ones ----
+// ---- Hot and dead pixels: those that stand out as no spot's pixel can ----
 
 // By how many standard deviations one stands out of its neighbours, when it is left out of the noise.
-constexpr float LONE_IN_NOISE = 12.0f;
+constexpr float HOT_IN_NOISE = 12.0f;
 
-// What stands for a lone pixel.
+// What stands for a hot pixel.
 template <class At> SPOTFIT_INLINE auto mean_of_neighbours(At at) {
     return (at(-1, -1) + at(-1, 0) + at(-1, 1) + at(0, -1) + at(0, 1) + at(1, -1) + at(1, 0) + at(1, 1)) * 0.125f;
 }
@@ -21,7 +21,7 @@ template <class At> SPOTFIT_INLINE auto mean_of_neighbours(At at) {
 // mean of two places that face each other: a brighter spot beside does not raise it, and a slope does
 // not lower it. None is beside a bad pixel.
 template <class L, class At>
-SPOTFIT_INLINE MaskOf<L> is_lone(const DetectionSettings& s, L least_step, At at) {
+SPOTFIT_INLINE MaskOf<L> is_hot(const DetectionSettings& s, L least_step, At at) {
     L highest = -INFINITE, lowest = INFINITE, all = 0.0f;
     UNROLL
     for (int v = -1; v <= 1; ++v) {
@@ -30,14 +30,14 @@ SPOTFIT_INLINE MaskOf<L> is_lone(const DetectionSettings& s, L least_step, At at
             if (v == 0 && u == 0) continue;
             highest = higher_of(highest, L(at(v, u)));
             if (v > 0 || (v == 0 && u > 0)) continue;
-            const int down = v * s.lone_distance, right = u * s.lone_distance;
+            const int down = v * s.hot_distance, right = u * s.hot_distance;
             const L both = L(at(down, right)) + L(at(-down, -right));
             lowest = lower_of(lowest, both);
             all += both;
         }
     }
     const L pixel = at(0, 0), step = pixel - highest;
-    return (step > least_step) & (step > L(s.lone_share) * (pixel - lowest * L(0.5f))) &
+    return (step > least_step) & (step > L(s.hot_share) * (pixel - lowest * L(0.5f))) &
            is_good(all + mean_of_neighbours(at));
 }
 

@@ -62,16 +62,16 @@ SPOTFIT_INLINE L profile_integral(Roi& roi, const L (&shape)[Variant::SHAPE], co
     }
 }
 
-// A turned profile is the same with its axes exchanged: the first one is to be next to x, unless
+// A rotated profile is the same with its axes exchanged: the first one is to be next to x, unless
 // the caller has set bounds to axes or angle.
 template <class Variant, class L> SPOTFIT_INLINE void make_canonical(State<L> state, const FitSettings& settings) {
     using P = typename Variant::Profile;
-    if constexpr (P::TURNED) {
-        if (settings.turns == 0) return;
-        const float turn = PI / float(settings.turns);
+    if constexpr (P::ROTATED) {
+        if (settings.angle_convention == 0) return;
+        const float turn = PI / float(settings.angle_convention);
         const L turns = round_up(state[POINT + P::ANGLE] * (1.0f / turn) - 0.5f);
         state[POINT + P::ANGLE] = state[POINT + P::ANGLE] - turns * turn;
-        if (settings.turns == 1) return;
+        if (settings.angle_convention == 1) return;
         const MaskOf<L> odd = absolute(turns - 2.0f * round_up(turns * 0.5f - 0.25f)) > 0.5f;
         const L along = state[POINT + P::ALONG], across = state[POINT + P::ACROSS];
         state[POINT + P::ALONG] = select(odd, across, along);
@@ -113,7 +113,7 @@ SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freed
     L own[S + 5];
     UNROLL
     for (int j = 0; j < S; ++j) own[other_order<P>(j)] = state[POINT + j];
-    if constexpr (P::TURNED) own[P::ANGLE] *= DEGREES;
+    if constexpr (P::ROTATED) own[P::ANGLE] *= DEGREES;
     own[S] = amplitude;
     own[S + 1] = background;
     own[S + 2] = integral * amplitude * (P::INTEGRAL / settings.photon);

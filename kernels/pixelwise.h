@@ -177,7 +177,7 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     L row;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings)
-        : roi(roi), pixels(shape, settings.turns == 2) {}
+        : roi(roi), pixels(shape, settings.angle_convention == 2) {}
     SPOTFIT_INLINE void begin_line(int k) { row = L(float(roi.first_line() + k)); }
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const { return pixels.at(column_at<L>(roi, i), row, d); }
 };
@@ -275,8 +275,8 @@ SPOTFIT_INLINE L weighted_chi_square(Roi& roi, const L (&shape)[Variant::SHAPE],
 // Where the data do not determine a parameter: the angle of a spot that is round.
 template <class Variant, class L>
 SPOTFIT_INLINE MaskOf<L> is_undetermined(int j, L own, L ff, const FitSettings& settings) {
-    if constexpr (Variant::Profile::TURNED) {
-        if (j == Variant::Profile::ANGLE && settings.turns != 2) return !(own > SINGULAR * ff);
+    if constexpr (Variant::Profile::ROTATED) {
+        if (j == Variant::Profile::ANGLE && settings.angle_convention != 2) return !(own > SINGULAR * ff);
     }
     return own <= 0.0f;
 }

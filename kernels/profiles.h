@@ -176,7 +176,7 @@ template <class A, class B> struct OneOf<false, A, B> { using Type = B; };
 
 template <class Lateral, class Axial, int... WIDTHS> struct Product {
     static constexpr int AXES = sizeof...(WIDTHS), SHAPE = AXES + 1 + highest(WIDTHS...);
-    static constexpr bool SEPARABLE = true, EXPRESSION = false, TURNED = false, LATTICE = false;
+    static constexpr bool SEPARABLE = true, EXPRESSION = false, ROTATED = false, LATTICE = false;
     static constexpr bool CENTER_SQUARED_IS_WIDTH =
         Lateral::CENTER_SQUARED_IS_WIDTH && (AXES == 2 || Axial::CENTER_SQUARED_IS_WIDTH);
     static constexpr float INTEGRAL = Lateral::integral(AXES);
@@ -212,7 +212,7 @@ template <class Lateral> using Elliptical3d = Product<Lateral, Gaussian, 0, 1, 2
 
 // What is the same for all of them.
 struct AtPixels {
-    static constexpr bool SEPARABLE = false, EXPRESSION = false, INTERPRETED = false, TURNED = false, LATTICE = false;
+    static constexpr bool SEPARABLE = false, EXPRESSION = false, INTERPRETED = false, ROTATED = false, LATTICE = false;
     static constexpr float INTEGRAL = 2.0f * PI;
     static constexpr int AXES = 2;
     static SPOTFIT_INLINE constexpr float unit(int) { return 1.0f; }
@@ -227,7 +227,7 @@ struct AtPixels {
 // there is no such freedom, and no such step (see FitSettings::turns).
 struct RotatedGaussian : AtPixels {
     static constexpr int SHAPE = 5, ALONG = 2, ACROSS = 3, ANGLE = 4;
-    static constexpr bool TURNED = true;
+    static constexpr bool ROTATED = true;
 
     template <class L> struct Pixels {
         L x, y, ax, ay, bx, by, inverse_x, inverse_y, turn;

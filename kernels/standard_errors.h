@@ -194,7 +194,7 @@ SPOTFIT_INLINE void find_unknown(State<L> state, const FitSettings& settings, co
     for (int p = 0; p < N; ++p) {
         unknown[p] = (state[POINT + p] <= box.low[p]) | (state[POINT + p] >= box.high[p]);
         if (is_held<Variant>(settings, p)) unknown[p] = true;
-        if (Variant::Profile::TURNED && p < S)
+        if (Variant::Profile::ROTATED && p < S)
             unknown[p] = unknown[p] | is_undetermined<Variant>(p, a[p][p], a[S][S], settings);
     }
 }
@@ -298,7 +298,7 @@ SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::
         L error = square_root(variance_of(inverse, noise, p, sandwich, scatter));
         if (p >= S) error = error * unit;
         else error = error * absolute(step_unit<Variant>(point, p) / amplitude);
-        if constexpr (P::TURNED) {
+        if constexpr (P::ROTATED) {
             if (p == P::ANGLE) error = error * DEGREES;
         }
         error = select(unknown[p] | !(error < INFINITE), L(NOT_A_NUMBER), error);
@@ -313,13 +313,13 @@ SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::
     out[N] = select(valid & (photons < INFINITE), photons, L(NOT_A_NUMBER));
 }
 
-// Comes after the values, whose names of a turned profile's axes are those of the results.
+// Comes after the values, whose names of a rotated profile's axes are those of the results.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const FitSettings& given,
                                  L (&out)[Variant::ALL + 1]) {
     constexpr int S = Variant::SHAPE, N = Variant::ALL;
     FitSettings settings = given;
-    if (settings.turns == 2) settings.turns = 1;  // derivatives by the angle, not by a shear
+    if (settings.angle_convention == 2) settings.angle_convention = 1;  // derivatives by the angle, not by a shear
     const bool sandwich = settings.noise_known && !Variant::LIKELIHOOD;
     Matrix<L, N> inverse, noise;
     bool by_axes = Variant::PLAIN;

@@ -1,7 +1,7 @@
 // Detection in volumes: the bands, noise and shape of detection.h along z as well.
 //
 // Volumes are mirrored at their first and last planes. Where there are few planes, all of them are near one: noise
-// and shape are those of each plane. Lone pixels are those of a plane, as a camera has the same ones in all planes.
+// and shape are those of each plane. Hot pixels are those of a plane, as a camera has the same ones in all planes.
 #pragma once
 #include "detection.h"
 

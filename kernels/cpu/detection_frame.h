@@ -47,9 +47,9 @@ long long sample_size(const DetectionSettings&);
 void sample_ratios(const DetectionSource&, long long frame, long long step, void*, float*);
 double clipped_deviation(const float*, long long size);
 
-// In lone_pixels.cpp.
-void find_lone_pixels(const DetectionSource&, const long long* corners, long long first, long long last, int rows,
-                      int columns, unsigned char* found, unsigned char* pixels);
+// In hot_pixels.cpp.
+void find_hot_pixels(const DetectionSource&, const long long* corners, long long first, long long last, int rows,
+                     int columns, unsigned char* found, unsigned char* pixels);
 
 // In nonmax_suppression.cpp.
 void order_maxima(const Maximum*, long long, long long*, long long, Maximum*);

@@ -45,11 +45,11 @@ struct DetectionFunctions {
     void (*sample_ratios)(const DetectionSource&, long long frame, long long step, void* work, float* sample);
     double (*deviation)(const float* sample, long long size);
 
-    // Which of the ROIs first ... last - 1 have lone pixels; and, unless it is null, which these are, one ROI
+    // Which of the ROIs first ... last - 1 have hot pixels; and, unless it is null, which these are, one ROI
     // after the other. Of each ROI, `corners` has its frame, first row and first column; a negative frame
     // stands for none.
-    void (*find_lone_pixels)(const DetectionSource&, const long long* corners, long long first, long long last,
-                             int rows, int columns, unsigned char* found, unsigned char* pixels);
+    void (*find_hot_pixels)(const DetectionSource&, const long long* corners, long long first, long long last, int rows,
+                            int columns, unsigned char* found, unsigned char* pixels);
 };
 
 }  // namespace spotfit

@@ -57,7 +57,7 @@ template <class T> class FilteredSlab {
         for (long long i = 0; i < z.filtered_stride; ++i) outside[i] = -INFINITE;
         memory += z.filtered_stride;
         for (int w = 0; w < WIDTHS; ++w) good[w] = ring(z.smoothed_planes[w], z.smoothed_plane);
-        const Rectangle read = inner.wider(s.radius[WIDE] + s.lone_distance, s);
+        const Rectangle read = inner.wider(s.radius[WIDE] + s.hot_distance, s);
         for (long long i = 0; i < s.depth && !bad; ++i) bad = has_bad_pixels(frame(i), s, read);
     }
 

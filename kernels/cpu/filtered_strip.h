@@ -172,7 +172,7 @@ template <class T> class SmoothedStrip {
     SmoothedStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, bool any_bad,
                   float* memory)
         : inner(part), s(settings), bad(any_bad), z(settings, part.width()), frame(pixels),
-          variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
+          variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.hot_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
         raw = {memory, z.raw_rows, z.stride};
         clean = memory + z.raw_rows * z.stride;
@@ -206,9 +206,9 @@ template <class T> class SmoothedStrip {
     struct Sizes {
         long long margin, stride, raw_rows, smoothed_rows, smoothed_stride;
         Sizes(const DetectionSettings& s, long long width) {
-            margin = round_up(s.radius[WIDE] + s.lone_distance, W);
+            margin = round_up(s.radius[WIDE] + s.hot_distance, W);
             stride = round_up(width, W) + 2 * margin + 2 * W;
-            raw_rows = least(2 * s.lone_distance + 1, s.height);
+            raw_rows = least(2 * s.hot_distance + 1, s.height);
             smoothed_rows = least(2 * s.radius[WIDE] + 1, s.height);
             smoothed_stride = round_up(width, W);
         }
@@ -223,7 +223,7 @@ template <class T> class SmoothedStrip {
 
     // Takes a row of pixels, NaN where they are bad, and mirrors what lies beside the frame.
     void take(long long y) {
-        const long long beside = s.radius[WIDE] + s.lone_distance;
+        const long long beside = s.radius[WIDE] + s.hot_distance;
         const long long x0 = most(inner.x0 - beside, 0), x1 = least(inner.x1 + beside, s.width);
         float* const column_0 = raw[y] + z.margin - inner.x0;
         prefetch(frame, s, y, x0, x1);
@@ -237,34 +237,33 @@ template <class T> class SmoothedStrip {
         for (long long x = x1; x < inner.x1 + beside; ++x) column_0[x] = column_0[mirrored(x, s.width)];
     }
 
-    // Returns a row without its lone pixels, which begins where `inner` does.
-    const float* without_lone_pixels(long long y) {
-        for (const long long end = least(y + s.lone_distance, s.height - 1); next_raw <= end; ++next_raw)
-            take(next_raw);
+    // Returns a row without its hot pixels, which begins where `inner` does.
+    const float* without_hot_pixels(long long y) {
+        for (const long long end = least(y + s.hot_distance, s.height - 1); next_raw <= end; ++next_raw) take(next_raw);
         const float* const near[3] = {own_row(y - 1), own_row(y), own_row(y + 1)};
-        const float* const far[3] = {own_row(y - s.lone_distance), near[1], own_row(y + s.lone_distance)};
+        const float* const far[3] = {own_row(y - s.hot_distance), near[1], own_row(y + s.hot_distance)};
         const long long radius = s.radius[WIDE];
-        bool any_lone = false;
+        bool any_hot = false;
         for (long long x = -radius; x < inner.width() + radius; x += W) {
             const auto beside = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return read<L>(near[v + 1] + x + u); };
-            if (!any(may_be_lone<L>(variance, beside))) continue;
+            if (!any(may_be_hot<L>(variance, beside))) continue;
             const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA {
                 const bool is_near = v * v <= 1 && u * u <= 1;
                 return read<L>((is_near ? near[v + 1] : far[(v > 0) - (v < 0) + 1]) + x + u);
             };
-            const MaskOf<L> lone = is_lone_in_detection<L>(s, variance, at);
-            if (!any(lone)) continue;
-            if (!any_lone) __builtin_memcpy(clean, raw[y], z.stride * sizeof(float));
-            any_lone = true;
+            const MaskOf<L> hot = is_hot_in_detection<L>(s, variance, at);
+            if (!any(hot)) continue;
+            if (!any_hot) __builtin_memcpy(clean, raw[y], z.stride * sizeof(float));
+            any_hot = true;
             float* const to = clean + z.margin + x;
-            write(to, select(lone, mean_of_neighbours(at), read<L>(to)));
+            write(to, select(hot, mean_of_neighbours(at), read<L>(to)));
         }
-        return any_lone ? clean + z.margin : near[1];
+        return any_hot ? clean + z.margin : near[1];
     }
     const float* own_row(long long y) const { return raw[mirrored(y, s.height)] + z.margin; }
 
     template <bool BAD> void smooth_along_x(long long y) {
-        const float* const row = without_lone_pixels(y);
+        const float* const row = without_hot_pixels(y);
         float *light_row[WIDTHS], *good_row[WIDTHS];
         for (int w = 0; w < WIDTHS; ++w) light_row[w] = light[w][y], good_row[w] = good[w][y];
         in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
@@ -408,7 +407,7 @@ template <class T> class FilteredStrip : public SmoothedStrip<T> {
     FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& wider, float* memory, int)
         : SmoothedStrip<T>(
               settings, pixels, wider,
-              has_bad_pixels(pixels, settings, wider.wider(settings.radius[WIDE] + settings.lone_distance, settings)),
+              has_bad_pixels(pixels, settings, wider.wider(settings.radius[WIDE] + settings.hot_distance, settings)),
               memory) {
         memory += SmoothedStrip<T>::floats_needed(s, inner);
         const long long rows = 2 * reach(s) + 1, stride = round_up(inner.width(), W) + BEFORE + W;

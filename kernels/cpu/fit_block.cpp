@@ -5,9 +5,9 @@
 #include "../memory.h"
 #include "block_rois.h"
 #include "detection_functions.h"
+#include "excluded_pixels.h"
 #include "fit_rois.h"
 #include "instruction_sets.h"
-#include "own_pixels.h"
 #include "verdicts.h"
 
 using namespace spotfit;
@@ -88,8 +88,8 @@ class Range {
         if (known != known) {
             const long long size = b.source.depth * b.source.height * b.source.width;
             const char* const pixels_of_all = static_cast<const char*>(b.taken);
-            known =
-                functions.own_pixels->highest(pixels_of_all + frame * size * BYTES[b.taken_type], b.taken_type, size);
+            known = functions.excluded_pixels->highest(pixels_of_all + frame * size * BYTES[b.taken_type], b.taken_type,
+                                                       size);
         }
         return known;
     }
@@ -112,15 +112,15 @@ class Range {
             const double highest = highest_of(corner(i)[0]);
             bool any = false;
             for (int k = 0; k < rois.depth; ++k)
-                any |= functions.own_pixels->find_saturated(frames, b.taken_type, height, width, at + 3 * k, b.roi.rows,
-                                                            b.roi.columns, b.areas, highest,
-                                                            top + k * b.roi.rows * b.roi.columns);
+                any |= functions.excluded_pixels->find_saturated(frames, b.taken_type, height, width, at + 3 * k,
+                                                                 b.roi.rows, b.roi.columns, b.areas, highest,
+                                                                 top + k * b.roi.rows * b.roi.columns);
             if (any && highest < b.areas.largest) b.saturated = 1;
             found |= any;
         }
         if (what & FLAT_GROUND)
-            found |= functions.own_pixels->find_padding(frames, b.taken_type, height, width, at, rois.depth, b.roi.rows,
-                                                        b.roi.columns, numbers, ground);
+            found |= functions.excluded_pixels->find_padding(frames, b.taken_type, height, width, at, rois.depth,
+                                                             b.roi.rows, b.roi.columns, numbers, ground);
         return found;
     }
 
@@ -131,8 +131,8 @@ class Range {
         long long at[3 * MOST_PLANES];
         if (b.device) own = b.device->hot_pixels + b.device->place[i] * area;
         else
-            functions.detection->find_lone_pixels(*b.detection, rois.of(i, 1, at), 0, rois.depth, b.roi.rows,
-                                                  b.roi.columns, found, hot_of_one);
+            functions.detection->find_hot_pixels(*b.detection, rois.of(i, 1, at), 0, rois.depth, b.roi.rows,
+                                                 b.roi.columns, found, hot_of_one);
         for (long long k = 0; k < area; ++k) mask[k] |= own[k];
     }
 
@@ -141,7 +141,7 @@ class Range {
     void mark(long long i, bool any, const unsigned char* top, const unsigned char* bad, float* mask) const {
         const bool likelihood = b.estimator >= 2;
         const float kept = likelihood ? 0.0f : 1.0f, lost = likelihood ? float(UNKNOWN) : 0.0f;
-        if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, kept, lost, mask);
+        if (masks_neighbours()) functions.excluded_pixels->mark(b.spots, &i, 1, kept, lost, mask);
         else
             for (long long k = 0; k < area; ++k) mask[k] = kept;
         for (long long k = 0; any && k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
@@ -150,8 +150,8 @@ class Range {
     // Cuts out what there is of frames, or of a map, at one ROI.
     void cut_out(const void* values, int bytes, bool shared, long long i, void* to) const {
         long long at[3 * MOST_PLANES];
-        functions.own_pixels->cut_out(values, bytes, b.source.height, b.source.width, false, rois.of(i, 1, at, shared),
-                                      rois.depth, b.roi.rows, b.roi.columns, to);
+        functions.excluded_pixels->cut_out(values, bytes, b.source.height, b.source.width, false,
+                                           rois.of(i, 1, at, shared), rois.depth, b.roi.rows, b.roi.columns, to);
     }
 
     // Makes ready what the fit of a ROI without some of its pixels reads; those in flat areas are known.
@@ -245,7 +245,7 @@ class Range {
 
     // Finds out which of a batch are cut out, or not fitted now; returns how many.
     long long find_cut(long long first, long long last) const {
-        const OwnPixelFunctions& look = *functions.own_pixels;
+        const ExcludedPixelFunctions& look = *functions.excluded_pixels;
         const long long count = last - first;
         // Of many, the search for flat areas fetches a few ahead.
         if (b.spots.count <= BATCH && !b.whole && !b.device) fetch(b, first, last);
@@ -257,8 +257,8 @@ class Range {
         }
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
         if (b.detection && !b.device) {
-            functions.detection->find_lone_pixels(*b.detection, planes, 0, plane_count, b.roi.rows, b.roi.columns,
-                                                  rois.depth > 1 ? of_planes : hot, nullptr);
+            functions.detection->find_hot_pixels(*b.detection, planes, 0, plane_count, b.roi.rows, b.roi.columns,
+                                                 rois.depth > 1 ? of_planes : hot, nullptr);
             join_planes(count, hot);
         }
         long long without = 0;
@@ -435,7 +435,7 @@ class Range {
         clear(top_of_one);
         if (hot[0]) add_hot(i, top_of_one);
         for (long long k = 0; k < area; ++k) own[k] = 0;
-        if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, 0.0f, 1.0f, own);
+        if (masks_neighbours()) functions.excluded_pixels->mark(b.spots, &i, 1, 0.0f, 1.0f, own);
         for (long long k = 0; k < area; ++k)
             reasons[k] = static_cast<unsigned char>(saturated[k] * SATURATED_PIXEL | top_of_one[k] * HOT_PIXEL |
                                                     padding[k] * PADDING_PIXEL | (own[k] != 0) * NEIGHBOUR_PIXEL);
@@ -457,13 +457,13 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
     const Functions& functions = *instruction_set(index).functions;
     if (steps & PLACE_ROIS) {
         if (!place_rois(*fits)) return -1;
-        if (masks_neighbours(fits->spots)) functions.own_pixels->sort(fits->spots);
+        if (masks_neighbours(fits->spots)) functions.excluded_pixels->sort(fits->spots);
         if (fits->whole) {
             const HostRois& source = fits->source;
             fetch(*fits, 0, fits->spots.count);
-            functions.own_pixels->cut_out(source.frames, BYTES[source.pixel_type], source.height, source.width, false,
-                                          source.corners, fits->spots.count, fits->roi.rows, fits->roi.columns,
-                                          fits->whole);
+            functions.excluded_pixels->cut_out(source.frames, BYTES[source.pixel_type], source.height, source.width,
+                                               false, source.corners, fits->spots.count, fits->roi.rows,
+                                               fits->roi.columns, fits->whole);
         }
     }
     if (steps & FIT_RANGE) Range(*fits, functions, work).run(first, last);

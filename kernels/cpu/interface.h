@@ -30,7 +30,7 @@ struct ProfileFits { FitFunction by_estimator[4]; };
 using LargeSums = void (*)(const HostRois&, long long roi, const LargeRequest&, const FitSettings&, int piece,
                            void* work, double* numbers);
 struct DetectionFunctions;
-struct OwnPixelFunctions;
+struct ExcludedPixelFunctions;
 struct VerdictFunctions;
 struct JointFunctions;
 struct RenderFunctions;
@@ -57,7 +57,7 @@ struct Functions {
     // After the built-in profiles come expressions of 3 shape parameters and more.
     const LargeSums* large_sums;
     const DetectionFunctions* detection;
-    const OwnPixelFunctions* own_pixels;
+    const ExcludedPixelFunctions* excluded_pixels;
     const VerdictFunctions* verdicts;
     const JointFunctions* joint;
     const RenderFunctions* rendering;

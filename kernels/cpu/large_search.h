@@ -65,7 +65,7 @@ template <class Profile> struct LargeFit {
         request.rows = rows, request.columns = columns, request.planes = planes_are;
         request.level = level, request.scale = 1.0, request.weight = 1.0f;
         for (int j = 0; j < S; ++j) given[j] = own_start ? own_start[other_order<Profile>(j)] : NOT_A_NUMBER;
-        if constexpr (Profile::TURNED) given[Profile::ANGLE] /= DEGREES;
+        if constexpr (Profile::ROTATED) given[Profile::ANGLE] /= DEGREES;
         for (int j = 0; j < S; ++j)  // held at a number
             if (is_held<Squares>(settings, j) && settings.low[j] == settings.high[j]) given[j] = settings.low[j];
         stop = STOP_INVALID, iterations = 0.0;
@@ -125,7 +125,7 @@ template <class Profile> struct LargeFit {
     // Asks for sums at a point, about some amplitudes.
     void ask_at(LargeTask task, const double* shape, double amplitude, double background) {
         ask(task, 0, request.rows);
-        request.turns = settings.turns;
+        request.angle_convention = settings.angle_convention;
         request.origin_x = fixed_origin ? 0 : int(nearest(shape[0]));
         request.origin_y = fixed_origin ? 0 : int(nearest(shape[1]));
         for (int j = 0; j < S; ++j) request.shape[j] = float(shape[j]);
@@ -172,12 +172,12 @@ template <class Profile> struct LargeFit {
         const double sigma = square_root(double(seen.bright) / PI);
         const double x = request.left + half + cell * double(own[0]), y = request.top + half + cell * double(own[1]);
         if (cell > 1 && seen.bright < ENOUGH_CELLS && look_closer(x, y, sigma * cell)) return;
-        if constexpr (Profile::TURNED) turned_start<Squares>(roi, seen.lowest, float(sigma), settings, own);
+        if constexpr (Profile::ROTATED) rotated_start<Squares>(roi, seen.lowest, float(sigma), settings, own);
         begin_at(x, y, sigma * cell, own);
     }
 
     static bool is_length(int j) {
-        if constexpr (Profile::TURNED) return j == Profile::ALONG || j == Profile::ACROSS;
+        if constexpr (Profile::ROTATED) return j == Profile::ALONG || j == Profile::ACROSS;
         else return false;
     }
 
@@ -353,7 +353,7 @@ template <class Profile> struct LargeFit {
 
     void finish() {
         if (stop >= STOP_INVALID) return end();
-        if constexpr (Profile::TURNED) turn_information();
+        if constexpr (Profile::ROTATED) turn_information();
         if constexpr (Profile::EXPRESSION) {
             phase = INTEGRATING;
             ask_at(RESIDUALS, &state()[POINT], 0.0, 0.0);
@@ -371,7 +371,7 @@ template <class Profile> struct LargeFit {
     void turn_information() {
         constexpr int X = Profile::ALONG, Y = Profile::ACROSS, ANGLE = Profile::ANGLE;
         const double along = state()[POINT + X], across = state()[POINT + Y];
-        if (settings.turns == 2)
+        if (settings.angle_convention == 2)
             for (int j = 0; j < N; ++j) {
                 information[ANGLE][j] *= along - across;
                 information[j][ANGLE] *= along - across;
@@ -381,7 +381,7 @@ template <class Profile> struct LargeFit {
             for (int j = 0; j < N; ++j) exchange(information[X][j], information[Y][j]);
         if (state()[POINT + X] != along)
             for (int j = 0; j < N; ++j) exchange(information[j][X], information[j][Y]);
-        if (settings.turns == 2) settings.turns = 1;
+        if (settings.angle_convention == 2) settings.angle_convention = 1;
     }
     static void exchange(double& a, double& b) {
         const double kept = a;

@@ -61,8 +61,8 @@ SPOTFIT_EXPORT int spotfit_feed(Staging* staging, void* stream, const Move* done
 
 // Begins a piece of work; if brought_count is not negative, waits for it and copies what it brought to
 // where it belongs.
-SPOTFIT_EXPORT int spotfit_carry_out(Staging* staging, void* stream, const Piece* piece, const Move* brought,
-                                     int brought_count) {
+SPOTFIT_EXPORT int spotfit_run_commands(Staging* staging, void* stream, const Piece* piece, const Move* brought,
+                                        int brought_count) {
     if (const int error = begin(*staging, *piece, stream)) return error;
     return spotfit_feed(staging, stream, brought, brought_count, nullptr);
 }

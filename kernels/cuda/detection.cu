@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int
     if (number == 0) *work.count = 0;
 }
 
-// ---- Odd pixels: bad ones, and lone ones ----
+// ---- Odd pixels: bad ones, and hot ones ----
 
 // Marks odd pixels in a word's columns of some rows, by a warp.
 extern "C" __global__ void __launch_bounds__(THREADS, 3) find_odd_pixels(Work work, int first_block) {
@@ -63,14 +63,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) find_odd_pixels(Work wo
             return v != 0 ? middle[i + 1 + v] : u < 0 ? left[i] : u > 0 ? right[i] : middle[i + 1];
         };
         bad |= unsigned(inside && is_nan(middle[i + 1])) << i;
-        may_be |= unsigned(inside && may_be_lone<float>(variance, beside)) << i;
+        may_be |= unsigned(inside && may_be_hot<float>(variance, beside)) << i;
     }
 #pragma unroll 1
     for (int y = first; y < last; ++y, to += work.words, bad >>= 1, may_be >>= 1) {
         bool odd = bad & 1;
         if (may_be & 1)
             odd |=
-                is_lone_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
+                is_hot_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
         const unsigned bits = Warp::all_of(odd);
         if (Warp::lane() == 0) *to = bits;
     }

@@ -90,7 +90,7 @@ SPOTFIT_INLINE void add_up_tile(const LargePixels& source, const LargeRequest& r
     const int left = tile % across * TILE_COLUMNS + Warp::lane() * OWN_COLUMNS;
     TileOfWarp<Pixel, TASK> roi = {source, request, top, rows, left, {}};
     FitSettings settings = {};
-    settings.turns = request.turns;
+    settings.angle_convention = request.angle_convention;
     PixelSums<Variant, float> sums;
     const float chi = sums_of_block<Profile>(TASK, roi, request, settings, sums);
     const auto write = [&](float own) SPOTFIT_INLINE_LAMBDA {

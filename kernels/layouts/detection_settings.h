@@ -70,10 +70,10 @@ struct DetectionSettings {
     int step, diagonal;  // of second differences
     int row_step;        // noise is measured in every such row
     float sigma;
-    // Of a lone pixel: its step from the highest neighbour over its height, at least, and how far
+    // Of a hot pixel: its step from the highest neighbour over its height, at least, and how far
     // away its surroundings are looked at.
-    float lone_share;
-    int lone_distance;
+    float hot_share;
+    int hot_distance;
     int level_known;
 };
 

@@ -31,9 +31,9 @@ struct FitSettings {
     int bounded_amplitudes;  // whether amplitude or background have bounds
     int noise_known;         // else least squares takes the scatter of the residuals
     int errors;              // whether standard errors are asked for
-    // How a turned Gaussian is called in the end: 2, with its first axis next to x; 1, with its
+    // How the axes of a rotated Gaussian are named in the end: 2, with its first axis next to x; 1, with its
     // axes as they are; 0, with its angle as it is.
-    int turns;
+    int angle_convention;
 };
 
 }  // namespace spotfit

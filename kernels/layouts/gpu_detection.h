@@ -47,12 +47,12 @@ struct VolumeWork {
     float *along_x, *along_y, *filtered;
 };
 
-// The look for lone pixels in ROIs of frames.
-struct LoneWork {
+// The look for hot pixels in ROIs of frames.
+struct HotPixelWork {
     DetectionSettings settings;
     const PIXEL* frames;
     const long long* corners;  // frame, first row and first column of each ROI; a negative frame: none
-    unsigned char* found;      // which ROIs have lone pixels,
+    unsigned char* found;      // which ROIs have hot pixels,
     unsigned char* pixels;     // and which these are, one ROI after the other; or null
     int count, rows, columns;
 };

@@ -27,8 +27,8 @@ struct LargeRequest {
     int rows, columns;  // of the ROI
     // Sums are those of some rows.
     int first_row, end_row;
-    int planes;  // a LargePlanes
-    int turns;   // as in FitSettings
+    int planes;            // a LargePlanes
+    int angle_convention;  // as in FitSettings
     // A profile's coordinates count from this pixel of the ROI, near which they are exact.
     int origin_x, origin_y;
     float shape[MAX_SHAPE];

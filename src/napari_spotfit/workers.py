@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made")
 
-#: Whether what the current work is for has been cancelled; threads of :class:`Workers` inherit it.
+#: Whether the current work has been cancelled; threads of :class:`Workers` inherit it.
 is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("is_cancelled", default=lambda: False)
 
 

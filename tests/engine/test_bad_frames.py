@@ -59,7 +59,7 @@ def test_equal_pixels_make_one_spot(detect, size):
     assert 12 <= found.x[0] < 12 + size[1]
 
 
-def test_a_lone_pixel_is_no_spot_unless_spots_are_as_small(detect):
+def test_a_hot_pixel_is_no_spot_unless_spots_are_as_small(detect):
     frame = np.full((1, 30, 30), 7, np.uint16)
     frame[0, 12, 14] = 100
     for sigma in (0.8, 1.3, 3.0):
@@ -208,9 +208,9 @@ def test_noise_free_spots_have_finite_scores(detect):
     found = detect(frame, Settings(sigma=1.3))
     assert np.isfinite(found.score).all()
     assert [20, 20] in places(found).tolist()
-    lone = np.zeros((1, 256, 256), np.float32)
-    lone[0, 8:10, 30] = 1
-    found = detect(lone, Settings(sigma=0.5, noise=NoiseModel(0.0, 0.0, 0.0)))
+    hot = np.zeros((1, 256, 256), np.float32)
+    hot[0, 8:10, 30] = 1
+    found = detect(hot, Settings(sigma=0.5, noise=NoiseModel(0.0, 0.0, 0.0)))
     assert places(found).tolist() == [[8, 30]]
     assert found.score[0] == np.finfo(np.float32).max
 

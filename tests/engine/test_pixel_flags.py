@@ -17,13 +17,13 @@ def has(fits, flag):
     return (fits.flags & flag) != 0
 
 
-def pixel_flags(corners, places, saturated=None, lone=None):
+def pixel_flags(corners, places, saturated=None, hot=None):
     """Return the flags by pixels of fits that ended at the same y and x, in ROIs of 9×9."""
     columns = {name: places - corners[:, 1 + axis] for axis, name in enumerate("yx")}
     columns["stop_condition"] = np.full(len(places), 2, np.uint8)
     begun = np.column_stack([places, places])
     origin = Origin(corners, begun, (20, 20), SIGMA)
-    judge_in_image(columns, Settings(roi_size=9), origin, saturated, lone)
+    judge_in_image(columns, Settings(roi_size=9), origin, saturated, hot)
     return columns["flags"] & np.uint32(Flag.SATURATED | Flag.BAD_PIXELS)
 
 
@@ -101,7 +101,7 @@ def test_a_plateau_counts_where_the_fit_ends():
     flags = pixel_flags(corners, places, pixels)
     # The second ends beyond its ROI's first pixel, the third two pixels away from them.
     assert flags.tolist() == [Flag.SATURATED, Flag.SATURATED, 0, 0]
-    flags = pixel_flags(corners, places - 0.6, lone=pixels)
+    flags = pixel_flags(corners, places - 0.6, hot=pixels)
     assert flags.tolist() == [Flag.BAD_PIXELS, Flag.BAD_PIXELS, Flag.BAD_PIXELS, 0]
 
 

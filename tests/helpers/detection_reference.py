@@ -74,8 +74,8 @@ def blocks(image, sigma):
     """
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     scatter = ndimage.uniform_filter((image - ring) ** 2 * 8 / 9, BLOCK + 12, mode="mirror")
-    lone = lone_pixels(image, sigma, 12, scatter) | lone_pixels(-image, sigma, 12, scatter)
-    image = np.where(lone, ring, image)
+    hot = hot_pixels(image, sigma, 12, scatter) | hot_pixels(-image, sigma, 12, scatter)
+    image = np.where(hot, ring, image)
     # Fine taps do not add up to 0 exactly.
     level = np.median(image)
     squares = [
@@ -285,7 +285,7 @@ def least_score(false_spots, sigma):
 # ---- Detection ----
 
 
-def lone_pixels(image, sigma, deviations, variance):
+def hot_pixels(image, sigma, deviations, variance):
     """Return which pixels are too sharp for a spot of this width."""
     around = ndimage.maximum_filter(image, footprint=RING, mode="mirror")
     distance = max(2, round(2 * sigma))
@@ -303,18 +303,18 @@ def lone_pixels(image, sigma, deviations, variance):
     )
 
 
-def without_lone_pixels(image, sigma, noise):
+def without_hot_pixels(image, sigma, noise):
     """Replace pixels that are too sharp for a spot by the mean of their neighbours."""
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     beside = ndimage.correlate(image, CROSS / 4, mode="mirror")
     variance = noise.kappa**2 * noise.variance(beside)
-    lone = lone_pixels(image, sigma, 6, variance) | lone_pixels(-image, sigma, 6, variance)
-    return np.where(lone, ring, image)
+    hot = hot_pixels(image, sigma, 6, variance) | hot_pixels(-image, sigma, 6, variance)
+    return np.where(hot, ring, image)
 
 
 def detect(image, sigma, noise, threshold, variance=None):
     """Return the spots whose score is above a threshold."""
-    image = without_lone_pixels(np.asarray(image, float), sigma, noise)
+    image = without_hot_pixels(np.asarray(image, float), sigma, noise)
     # By how much pixels are above their neighbours; outside of the image there is the pixel itself.
     padded = np.pad(image, 1, constant_values=np.nan)
     sides = np.stack([np.roll(padded, by, (0, 1))[1:-1, 1:-1] for by in np.argwhere(RING) - 1])

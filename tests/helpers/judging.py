@@ -32,7 +32,7 @@ class Origin(NamedTuple):
     bad: Any = None
 
 
-def judge_in_image(columns, settings, origin, saturated=None, lone=None):
+def judge_in_image(columns, settings, origin, saturated=None, hot=None):
     """Convert columns of ROIs to those of an image, with all flags.
 
     Of each ROI, masks say which pixels were saturated, and which were hot.
@@ -52,12 +52,12 @@ def judge_in_image(columns, settings, origin, saturated=None, lone=None):
     )
     positions = np.array([columns["y"], columns["x"]])
     given.results.positions, given.results.length = address(positions), count
-    if saturated is not None or lone is not None:
+    if saturated is not None or hot is not None:
         # As of a device, which has found them.
         areas = np.full(count, 0 if saturated is None else FLAT_TOP, np.uint8)
-        hot, place = np.full(count, lone is not None), np.arange(count)
+        is_hot, place = np.full(count, hot is not None), np.arange(count)
         pixels = None if saturated is None else np.where(saturated, np.uint8(255), np.uint8(0))
-        looks = DeviceLooks(*map(address, (areas, hot, place, pixels, lone)))
+        looks = DeviceLooks(*map(address, (areas, is_hot, place, pixels, hot)))
         given.device, given.taken_type = ctypes.addressof(looks), PixelType.UINT8
         given.areas, highest = rule_for(np.dtype(np.uint8)), np.full(1, 255.0)
         given.highest = address(highest)

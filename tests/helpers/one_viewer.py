@@ -78,6 +78,8 @@ class OneViewer:
         window = self._viewer.window._qt_window
         # It shows a menu bar that is hidden, and Python sees each event of any object for it.
         QApplication.instance().removeEventFilter(window)
+        if not show:  # styles are not seen, and take a quarter of the time of a test
+            window.setStyleSheet("")
         self._size, self._docks = window.size(), window.saveState()
         self._camera = camera_of(self._viewer).model_dump()
         dims = self._viewer.dims

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from scipy.special import erf
 
-from napari_spotfit import NoiseModel, Settings
+from napari_spotfit import NoiseModel, Settings, localize
 from napari_spotfit.engine import bands
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.detection_settings import (
@@ -123,3 +124,12 @@ def border_of(sigma, shape):
 def assert_same(a, b):
     for ours, theirs in zip(a, b, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def looked_at(image, **options):
+    """Return y and x of the good fits, the noise, and warnings."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fits = localize(image, **{"sigma": 1.3, "backend": "cpu"} | options)
+    places = np.column_stack([fits.y, fits.x])[fits.good].astype(float)
+    return places, fits.settings.noise, [str(one.message) for one in said]

@@ -13,6 +13,7 @@ from napari_spotfit import (
     Settings,
     calibrate_astigmatism,
     fit_at,
+    fit_spots,
     localize,
     localize_to_folder,
     simulate_beads,
@@ -121,6 +122,17 @@ def test_by_every_door(tmp_path):
     assert warned(turned, psf, lambda image, **own: localize_to_folder(image, tmp_path, **own)) == {
         "flipped_x"
     }
+
+
+def test_cut_outs_are_looked_at_where_there_are_many():
+    rng, psf, aberrations = np.random.default_rng(4), psf_of("oblique"), LENSES["oblique"][0]
+    heights = np.append(rng.uniform(-400, 400, 300), 0)
+    light = simulate_psf(heights, 13, zernike=aberrations)
+    light = 2000 * light[:-1] / light[-1].sum() + 10
+    rois = (rng.poisson(np.resize(light, (5000, 13, 13))) + 100).astype(np.uint16)
+    for turned, named in ((rois, set()), (rois.swapaxes(1, 2), {"transposed"})):
+        assert warned(np.ascontiguousarray(turned), psf, fit_spots, estimator="mle") == named
+        assert not warned(np.ascontiguousarray(turned[:500]), psf, fit_spots, estimator="mle")
 
 
 def apart_in_z(image, orientation, model):

@@ -6,6 +6,7 @@ import gc
 import inspect
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from display import own_display
 from hand import Hand
+from magicgui.widgets import protocols
 from napari.utils.events import EventEmitter
 from npe2 import PluginManager, PluginManifest
 from one_viewer import OneViewer
@@ -80,6 +82,8 @@ def quick_layers() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EventEmitter, "_check_signature", staticmethod(check_once), raising=False)
+        # So it is with magicgui, which looks whether each widget's class has all methods.
+        patch.setattr(protocols, "assert_protocol", cache(protocols.assert_protocol))
         yield
 
 
@@ -199,7 +203,7 @@ def spots() -> np.ndarray:
     return SPOTS
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_movie() -> Callable[..., np.ndarray]:
     """Return the function that makes an image with some leading axes."""
     return movie

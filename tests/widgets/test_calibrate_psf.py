@@ -13,7 +13,7 @@ from napari_spotfit.models.astigmatism import AstigmatismCalibration, Curve
 from napari_spotfit.widgets import samples
 from napari_spotfit.widgets.calibrate_psf import CalibratePsf
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.fitting.depth_choice import KNOWN, DepthChoice
+from napari_spotfit.widgets.fitting.calibration_choice import KNOWN, CalibrationChoice
 from napari_spotfit.widgets.fitting.settings_menu import control_values
 from napari_spotfit.widgets.inspecting.numbers import quantities
 from napari_spotfit.widgets.inspecting.pictures import DepthCurve
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said(widget, viewer, qtbot, press):
 
 
 def test_a_file_is_chosen(qtbot, tmp_path):
-    choice = DepthChoice()
+    choice = CalibrationChoice()
     qtbot.addWidget(choice)
     said = []
     choice.failed.connect(said.append)

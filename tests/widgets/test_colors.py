@@ -24,10 +24,15 @@ from napari_spotfit.widgets.layers.appearance import (
 from napari_spotfit.widgets.layers.state import fit_limits
 
 
+@pytest.fixture(scope="module")
+def fits(make_movie):
+    return localize(make_movie(6), false_spots=50_000, sigma=1.3)
+
+
 @pytest.fixture
-def layer(make_movie):
+def layer(fits):
     """Return fitted spots with columns that are awkward to colour."""
-    layer = to_points_layer(localize(make_movie(6), false_spots=50_000, sigma=1.3))
+    layer = to_points_layer(fits)
     count = len(layer.data)
     holes = layer.features["photons"].to_numpy().copy()
     holes[::3] = np.nan

@@ -225,7 +225,7 @@ def test_a_pick_says_what_is_doubtful():
     y, x = np.indices((60, 60))
     image = np.random.default_rng(0).normal(100, 3, (60, 60))
     image += 200 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * 3.2**2))
-    image[40, 20] += 200  # a lone pixel, without which there is nothing
+    image[40, 20] += 200  # a hot pixel, without which there is nothing
     image[40, 40:42] += 200
     image[41, 40] += 200
     settings = Settings(sigma=1.3, roi_size=15)

@@ -18,7 +18,7 @@ from napari_spotfit import Flag, StopCondition
 from napari_spotfit.analysis.filters import Filters, Gate, read_filters, write_filters
 from napari_spotfit.engine.flags import RULES, flags_of
 from napari_spotfit.models.estimators import STOP_NAMES
-from napari_spotfit.results.numbers import PixelSize, Units
+from napari_spotfit.results.formatting import PixelSize, Units
 
 FEATURES = ["sigma", "photons", "y"]
 

@@ -9,7 +9,7 @@ import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
 from napari_spotfit.analysis.fit_hints import hint
 from napari_spotfit.analysis.spot_sample import FittedFrame, Roi, roi_of, sample_spot
-from napari_spotfit.results.numbers import plain, with_error
+from napari_spotfit.results.formatting import plain, with_error
 from napari_spotfit.widgets.inspecting.spot import positions_around, spot_of
 
 #: χ² is summed in single precision by the fit.

@@ -16,7 +16,7 @@ from qtpy.QtWidgets import QApplication
 from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
 from napari_spotfit.tracking.microscope import SimulatedCamera
 from napari_spotfit.tracking.session import FrameQueue
-from napari_spotfit.widgets.fitting.depth_choice import KNOWN
+from napari_spotfit.widgets.fitting.calibration_choice import KNOWN
 from napari_spotfit.widgets.layers.history import history_of
 from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.track import Track

@@ -113,7 +113,7 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
 const DetectionFunctions detection = {
     work_bytes,           strip_count, most_maxima,   find_maxima,       order_maxima,
     merge_plateaus,       join_bands,  choose_spots,  noise_bytes,       noise_block_count,
-    measure_noise_blocks, sample_size, sample_ratios, clipped_deviation, find_lone_pixels,
+    measure_noise_blocks, sample_size, sample_ratios, clipped_deviation, find_hot_pixels,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -26,7 +26,7 @@ const Functions functions = {
     large_bytes,
     sums_of_large.of,
     &detection,
-    &own_pixels,
+    &excluded_pixels,
     &verdicts,
     &joint,
     &rendering,

@@ -174,7 +174,7 @@ void sums_over_pixels(const HostRois& source, long long roi, const LargeRequest&
     constexpr int COUNT = sums_of_shape(Variant::SHAPE), MATRIX = COUNT - Variant::ALL - 1;
     if constexpr (Profile::SEPARABLE) fill_along_x<Profile>(request, work.along_x);
     FitSettings own_settings = settings;
-    own_settings.turns = request.turns;
+    own_settings.angle_convention = request.angle_convention;
     WideSum total[COUNT];
     const Rows rows = rows_of_piece(request, piece);
     over_blocks(source, roi, request, rows.first, rows.end, work, [&](BlockOfRoi<L>& block) {

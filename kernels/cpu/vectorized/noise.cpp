@@ -27,10 +27,10 @@ constexpr int NEAR_BAD = 2, LEAST_COUNTED = 96;
 // Least number of good neighbours that stand for a bad pixel.
 constexpr int LEAST_NEIGHBOURS = 4;
 // The calmest columns of a block, this share of them, show by what pixels scatter: several
-// lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean. Where more than
+// hot pixels raise the mean, and would hide each other. Of white noise it is this part of the mean. Where more than
 // one of this many pixels stands out, that is how sparse light looks, and the mean counts.
 constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;
-constexpr int PIXELS_TO_A_LONE_ONE = 112;
+constexpr int PIXELS_TO_A_HOT_ONE = 112;
 // The least variance of whole numbers is that of rounding.
 template <class T> constexpr float LEAST_VARIANCE = MAY_BE_BAD<T> ? 0.0f : 1.0f / 12.0f;
 
@@ -59,7 +59,7 @@ template <class T> class RowOfBlocks {
         for (int i = -1; i <= ROWS; ++i) any_bad |= load(i);
         __builtin_memcpy(clean - PADDING, raw - PADDING, ROWS * length * sizeof(float));
         if (any_bad) fill_bad_pixels();
-        remove_lone_pixels();
+        remove_hot_pixels();
         for (long long k = 0; k < blocks.columns; ++k) sums[k] = ColumnSums();
         for (int i = 0; i < BLOCK; ++i)
             if (any_bad) add_row<true>(i);
@@ -187,7 +187,7 @@ template <class T> class RowOfBlocks {
         return higher_of(at(0) - highest, lowest - at(0));
     }
 
-    void remove_lone_pixels() {
+    void remove_hot_pixels() {
         float *scatter = scratch + length, *highest = scratch;
         look_at_columns(scatter, highest);
         for (long long k = 0; k < blocks.columns; ++k) {
@@ -197,16 +197,16 @@ template <class T> class RowOfBlocks {
             const long long end = first + BLOCK + (k + 1 == blocks.columns ? REACH : 0);
             const float calm = least_step(own.calm), usual = least_step(own.mean);
             const bool is_sparse =
-                look_for_lone(begin, end, highest, calm, false) * PIXELS_TO_A_LONE_ONE > (end - begin) * ROWS;
-            look_for_lone(begin, end, highest, is_sparse ? usual : calm, true);
+                look_for_hot(begin, end, highest, calm, false) * PIXELS_TO_A_HOT_ONE > (end - begin) * ROWS;
+            look_for_hot(begin, end, highest, is_sparse ? usual : calm, true);
         }
     }
     static float least_step(float variance) {
-        return LONE_IN_NOISE * square_root(higher_of(variance * (8.0f / 9.0f), LEAST_VARIANCE<T>));
+        return HOT_IN_NOISE * square_root(higher_of(variance * (8.0f / 9.0f), LEAST_VARIANCE<T>));
     }
 
-    // Counts, and removes if asked for, the lone pixels of some columns; dark ones, too.
-    long long look_for_lone(long long begin, long long end, const float* highest, float step, bool remove) {
+    // Counts, and removes if asked for, the hot pixels of some columns; dark ones, too.
+    long long look_for_hot(long long begin, long long end, const float* highest, float step, bool remove) {
         long long count = 0;
         for (long long x = begin; x < end; ++x)
             for (int i = 0; i < ROWS && highest[x] > step; ++i) {
@@ -214,7 +214,7 @@ template <class T> class RowOfBlocks {
                     return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
                 };
                 const auto negative = [&](long long v, long long u) { return -pixel(v, u); };
-                if (!is_lone<float>(s, step, pixel) && !is_lone<float>(s, step, negative)) continue;
+                if (!is_hot<float>(s, step, pixel) && !is_hot<float>(s, step, negative)) continue;
                 if (remove) clean[i * length + x] = mean_of_neighbours(pixel);
                 ++count;
             }

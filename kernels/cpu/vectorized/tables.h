@@ -22,7 +22,7 @@ long long large_bytes(int columns, int expression_lanes);
 struct SumsOfLarge { LargeSums of[BuiltIn::COUNT + MAX_SHAPE - 2]; };
 extern const SumsOfLarge sums_of_large;
 extern const DetectionFunctions detection;
-extern const OwnPixelFunctions own_pixels;
+extern const ExcludedPixelFunctions excluded_pixels;
 extern const VerdictFunctions verdicts;
 extern const JointFunctions joint;
 extern const RenderFunctions rendering;

@@ -205,8 +205,11 @@ class _Matcher:
             )
             near = near[:_ROTATED_VOTES]
             one, other = one[near], other[near]
+        # Each axis in a row of its own, which is several times as fast.
+        here, there = (np.ascontiguousarray(places.T) for places in
+                       (self.a.places[one], self.b.places[other]))  # fmt: skip
         for number, linear in enumerate(maps):
-            shifts = self.a.places[one] - self.b.places[other] @ linear.T
+            shifts = here - linear @ there
             score, shift, _ = self._peak(shifts, _BIN * self.spacing)
             ranked.append((score, -number, linear, shift))
         starts, best = [], sorted(ranked, key=lambda entry: entry[:2], reverse=True)
@@ -217,16 +220,19 @@ class _Matcher:
         return starts
 
     def _peak(self, shifts: Floats, width: float) -> tuple[float, Floats, NDArray[np.float64]]:
-        """Return significance and position of the highest peak of shifts, and all counts."""
+        """Return significance and position of the highest peak of shifts, and all counts.
+
+        Each row of the shifts is an axis.
+        """
         from scipy.ndimage import uniform_filter
 
-        if not len(shifts):
+        if not shifts.size:
             return 0.0, np.zeros(2), np.zeros((1, 1))
-        low, high = shifts.min(axis=0), shifts.max(axis=0)
+        low, high = shifts.min(axis=1), shifts.max(axis=1)
         width = max(width, math.sqrt(float(np.prod(high - low)) / _BINS), 1e-9)
         counts = np.ceil((high - low) / width).astype(int) + 2
-        bins = np.floor((shifts - low) / width).astype(int)
-        flat = np.bincount(np.ravel_multi_index(tuple(bins.T), counts), minlength=counts.prod())
+        rows, columns = ((shifts - low[:, np.newaxis]) / width).astype(int)
+        flat = np.bincount(rows * counts[1] + columns, minlength=counts.prod())
         votes = flat.reshape(counts).astype(float)
         # A peak may lie between bins, so sum four.
         four = votes.copy()
@@ -368,7 +374,7 @@ class _Matcher:
         # Only shifts within the range of bins of this width.
         shifts = shifts[(np.abs(shifts) <= math.sqrt(_BINS) / 2 * reach).all(axis=1)]
         inside = (np.abs(shifts) <= reach).all(axis=1)
-        _, _, counts = self._peak(shifts[~inside], reach)
+        _, _, counts = self._peak(shifts[~inside].T, reach)
         usual = float(counts[counts > 0].mean()) if counts.any() else 0.0
         own = np.count_nonzero(inside)
         rival = float(counts.max()) - usual

@@ -17,7 +17,7 @@ from ..files.table import UnreadableFileError
 from ..files.writing import unfinished
 from ..models.columns import STOP
 from ..models.estimators import STOP_NAMES, StopCondition
-from ..results.numbers import Units
+from ..results.formatting import Units
 from ..untrusted import named
 
 if TYPE_CHECKING:

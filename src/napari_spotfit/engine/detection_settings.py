@@ -101,8 +101,8 @@ NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 #: that it belongs to; and how far it may be from it, in units of the PSF's σ, and in pixels: on
 #: neighbouring pixels they are always one spot's.
 _CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
-#: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
-_LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
+#: How far away the surroundings of a hot pixel are looked at, in units of σ, and at least in px.
+_HOT_DISTANCE, _LEAST_HOT_DISTANCE = 2, 2
 
 
 def bands_of(settings: Settings, shape: tuple[int, ...]) -> Bands:
@@ -116,7 +116,7 @@ def bands_of(settings: Settings, shape: tuple[int, ...]) -> Bands:
 
 def reach_in_pixels(settings: DetectionSettings) -> int:
     """Return how far from a maximum the pixels lie that decide whether it is one."""
-    return int(max(settings.step, 1) + settings.radius[-1] + settings.lone_distance + 1)
+    return int(max(settings.step, 1) + settings.radius[-1] + settings.hot_distance + 1)
 
 
 def detection_source(frames: NDArray[Any], settings: DetectionSettings) -> DetectionSource:
@@ -180,8 +180,8 @@ def make_detection_settings(
         bands.volume.sigma_z / sigma if bands.volume else 1.0,
         volume and address_of_settings(volume),
         tuple(len(kernel) - 1 for kernel in bands.kernels),
-        bands.step, bands.diagonal, bands.row_step, sigma, _lone_share(sigma),
-        max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)), level is not None,
+        bands.step, bands.diagonal, bands.row_step, sigma, _hot_share(sigma),
+        max(_LEAST_HOT_DISTANCE, round(_HOT_DISTANCE * sigma)), level is not None,
     )  # fmt: skip
     made.kept = volume
     return made
@@ -226,7 +226,7 @@ def _least_height(band: Band, wide: Band, threshold: float | None) -> float:
     return 0.0 if threshold is None else threshold * band.response / wide.response
 
 
-def _lone_share(sigma: float) -> float:
+def _hot_share(sigma: float) -> float:
     """Return how far a pixel steps out of its neighbours when it is no spot's, over its height.
 
     Half-way between a pixel all alone and the middle of the sharpest spot there is.

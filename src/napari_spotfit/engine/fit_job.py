@@ -86,7 +86,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, ...]) -> FitSett
         bounded_amplitudes=any(math.isfinite(end) for end in light),
         noise_known=noise is not None,
         errors=settings.errors,
-        turns=_turns(settings),
+        angle_convention=_angle_convention(settings),
     )
 
 
@@ -100,8 +100,8 @@ def _in_radians(name: str, ends: tuple[float, float]) -> tuple[float, float]:
     return (math.radians(ends[0]), math.radians(ends[1])) if name == "angle" else ends
 
 
-def _turns(settings: Settings) -> int:
-    """Return how a turned Gaussian may be called: by what the caller has said of its axes."""
+def _angle_convention(settings: Settings) -> int:
+    """Return how the axes of a rotated Gaussian are named, by what the caller fixes or bounds."""
     limited = {*settings.fixed, *settings.bounds}
     if "angle" in limited:
         return 0

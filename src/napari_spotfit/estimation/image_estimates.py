@@ -55,7 +55,7 @@ def estimated(
     calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings
     # Where only shot noise is known, the image shows what there is besides: what looks for spots
-    # and for lone pixels goes by all.
+    # and for hot pixels goes by all.
     if settings.gain is not None and calibration.knows_variance:
         return calibration.with_noise(calibration.camera_noise)
     if settings.noise is not None:

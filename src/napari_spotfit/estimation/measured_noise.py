@@ -28,11 +28,9 @@ from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import calm_noise
-from .denoised import looks_denoised
 from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
-    MOST_SCATTER,
     fine_detail,
     photon_transfer,
     spectral_correlation,
@@ -257,13 +255,11 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     if model.blocks and frames.shape[1:] != shape:
         return model
     detail = fine_detail(blocks, model, step)
-    is_raw = looks_raw(detail)
-    if is_raw and detail.scatter > MOST_SCATTER and detail.blocks >= _FEW_BLOCKS:
-        is_raw = not looks_denoised(some_parts(frames), step)
-    if model.blocks and is_raw:
+    is_raw, coarse = looks_raw(detail), 1.0
+    if model.blocks:
         middle = _middle_of(frames)
         coarse = _scatter(middle, settings, settings.known_sigma, model)
-        is_raw = not hides_noise(middle, settings.known_sigma, coarse)
+        is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, coarse)
         if is_raw and spectral <= 1:
             return model
 
@@ -289,7 +285,7 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
         return NoiseModel(0.0, variance, variance, process=process)
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
-        noise = second_opinion(frames, settings.known_sigma, noise, detail)
+        noise = second_opinion(frames, settings.known_sigma, noise, detail, coarse)
         if noise.process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
             noise = replace(noise, process=Process.COMPRESSED)
     line = replace(noise, correlation=1.0)

@@ -67,6 +67,8 @@ class FineDetail(NamedTuple):
     step: float
     lowest: float
     blocks: int
+    #: The skewness of the noise.
+    skewness: float = 0.0
 
 
 def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> FineDetail:
@@ -83,7 +85,10 @@ def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> Fin
     if scatter > MOST_SCATTER and len(blocks) > 1:
         # Frames may have gains of their own.
         scatter = _scatter(np.concatenate([own / _middle(own) for own in ratios]))
-    return FineDetail((along_y / both, along_x / both), scatter, step, lowest, len(usable))
+    skewness = median(usable["cube"]) / median(usable["both"]) ** 1.5
+    return FineDetail(
+        (along_y / both, along_x / both), scatter, step, lowest, len(usable), skewness
+    )
 
 
 def _scatter(ratios: NDArray[np.float64]) -> float:

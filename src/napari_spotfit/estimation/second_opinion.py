@@ -33,7 +33,6 @@ from .second_witness import (
     WORSE_SHARE,
     BandAreas,
     BandNoise,
-    band_noise,
     some_parts,
 )
 
@@ -68,6 +67,12 @@ _BESIDE_DENOISED = 4.0
 #: Where the band has this many times the deviation of fine detail that looks white, and calm pixels
 #: have this much more detail along one axis, fine detail shows what a denoiser has left.
 _BEYOND_WHITE, _SMOOTH = 3.0, 1.3
+#: Without a filter, and with few spots, the band has between these of the deviation of fine detail.
+_USUAL = (0.92, 1.12)
+#: The share of areas with the least noise, and how many times that of fine detail they have, in
+#: variance, after a filter; of filtered noise low minima are as deep as low maxima are high but for
+#: the first, and high ones but for the second factor.
+_CALMEST, _MORE, _ALIKE = 0.25, 1.35, (0.3, 1.3)
 _TINY = float(np.finfo(float).tiny)
 #: The deviation in the band of spots over the usual light, from which on it is no noise: of crowds
 #: of 3 to 12 spots in 100 px² it is 1.4 and more, of blurred noise 1.1 and less.
@@ -112,8 +117,7 @@ def looks_raw(detail: FineDetail) -> bool:
     """Whether fine detail is that of white noise, as a camera's is, but for chance."""
     if detail.blocks < _FEWEST_BLOCKS:
         return True
-    chance = 1 + _CHANCE / math.sqrt(max(detail.blocks, 1))
-    low, high = _WHITE[0] / chance, _WHITE[1] * chance
+    low, high = _WHITE[0] / _chance(detail), _WHITE[1] * _chance(detail)
     if not all(low <= ratio <= high for ratio in detail.along):
         return False
     if detail.blocks < _FEW_BLOCKS:
@@ -122,8 +126,14 @@ def looks_raw(detail: FineDetail) -> bool:
     return detail.scatter <= most
 
 
-def hides_noise(frames: NDArray[Any], sigma: float, scatter: float) -> bool:
-    """Whether fine detail is white, but not what noise is like, as after a blur and a median.
+def _chance(detail: FineDetail) -> float:
+    return 1 + _CHANCE / math.sqrt(max(detail.blocks, 1))
+
+
+def hides_noise(
+    frames: NDArray[Any], sigma: float, noise: NoiseModel, detail: FineDetail, scatter: float
+) -> bool:
+    """Whether fine detail looks white, but is not what noise is like, as after a denoiser.
 
     Parameters
     ----------
@@ -131,17 +141,49 @@ def hides_noise(frames: NDArray[Any], sigma: float, scatter: float) -> bool:
         As for :func:`second_opinion`.
     sigma : float
         The PSF's width.
+    noise : NoiseModel
+        That of fine detail.
+    detail : FineDetail
+        What fine detail looks like.
     scatter : float
         The deviation in the band of spots over that of white noise.
     """
-    if not scatter > _BEYOND_WHITE:
+    if is_usual(scatter):
         return False
     parts = some_parts(frames)
-    calm = calm_noise(parts)
-    if calm is None or not min(calm.along) > _SMOOTH:
+    if looks_denoised(parts, noise, detail):
+        return True
+    if not scatter > 1:
         return False
-    band = band_noise(parts, sigma)
-    return band is not None and band.is_noise and band.tail < _TAIL_OF_NOISE
+    areas = BandAreas(parts, sigma)
+    band = areas.noise()
+    if band is None:
+        return False
+    if _is_all_noise(areas, band, noise, detail):
+        return True
+    calm = calm_noise(parts) if scatter > _BEYOND_WHITE and band.is_noise else None
+    return calm is not None and min(calm.along) > _SMOOTH and band.tail < _TAIL_OF_NOISE
+
+
+def _is_all_noise(areas: BandAreas, band: BandNoise, noise: NoiseModel, detail: FineDetail) -> bool:
+    """Whether the band has more noise than fine detail says, in all areas and not of spots.
+
+    Only a filter leaves less detail along one axis than along both.
+    """
+    is_blue = min(detail.along) < _WHITE[0] / _chance(detail)
+    if not (band.is_noise if is_blue else band.is_pure):
+        return False
+    usable = areas.variance > 0
+    times = areas.variance[usable] / np.maximum(noise.variance(areas.level[usable]), _TINY)
+    if not float(np.quantile(times, _CALMEST)) > _MORE:
+        return False
+    apart, over = areas.contrast()
+    return is_blue or (abs(apart) < _ALIKE[0] and 1 / _ALIKE[1] < over < _ALIKE[1])
+
+
+def is_usual(scatter: float) -> bool:
+    """Whether the band has the noise that fine detail says, and few spots."""
+    return _USUAL[0] < scatter < _USUAL[1]
 
 
 def second_opinion(
@@ -149,6 +191,7 @@ def second_opinion(
     sigma: float,
     noise: NoiseModel,
     detail: FineDetail,
+    scatter: float,
 ) -> NoiseModel:
     """Return the noise of frames whose fine detail is not that of white noise.
 
@@ -162,6 +205,8 @@ def second_opinion(
         That of fine detail and its spectrum.
     detail : FineDetail
         What fine detail looks like.
+    scatter : float
+        The deviation in the band over that of white noise.
     """
     parts = some_parts(frames)
     counts_photons = _grows_by_steps(noise, detail)
@@ -177,12 +222,17 @@ def second_opinion(
     areas = BandAreas(parts, sigma)
     band = areas.noise()
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
-    is_white = is_white and not is_less
+    fine = replace(noise, correlation=1.0)
+    is_all = band is not None and _is_all_noise(areas, band, fine, detail)
+    is_white = is_white and not (is_less or is_all)
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
     depends = (
         process is Process.NONE
         and not is_bare
-        and (_is_patchy(detail, calm) or looks_denoised(parts, detail.step, areas))
+        and (
+            _is_patchy(detail, calm)
+            or (not is_usual(scatter) and looks_denoised(parts, noise, detail, areas))
+        )
     )
     if calm is not None and is_between and not depends:
         return _between_sharp_spots(noise, calm, detail)
@@ -202,8 +252,9 @@ def second_opinion(
     is_rounded = is_smooth and band.tail > _WARNS and not is_bare
     is_coarse = min(detail.along) > _WHITE[1] and not is_white
     over_light = _over_light(band, detail, parts)
-    if process is Process.NONE and is_coarse and over_light > _MORE_THAN_LIGHT:
-        if _is_light_of_spots(noise, band, detail, sigma, over_light):
+    if process is Process.NONE and is_coarse and over_light > _MORE_THAN_LIGHT and not is_all:
+        is_higher = areas.contrast()[1] > _ALIKE[1]
+        if is_higher and _is_light_of_spots(noise, band, detail, sigma, over_light):
             return replace(noise, correlation=1.0, slope_error=noise.slope)
         process = Process.FILTERED
     may_be_crowd = process is not Process.CUT and not (
@@ -255,7 +306,9 @@ def _denoised(noise: NoiseModel, areas: BandAreas, detail: FineDetail) -> NoiseM
     if band is None:
         return replace(noise, process=Process.DENOISED)
     tail = min(band.depth, band.tail)
-    worse = min(_SURELY * tail, _MOST_WORSE) if tail > _HEAVY else _between_spots(band)
+    # What rounding leaves of smooth noise stands out the more.
+    most = _MOST_WORSE if math.isfinite(min(detail.along)) else math.inf
+    worse = min(_SURELY * tail, most) if tail > _HEAVY else _between_spots(band)
     changed, _ = _by_band(noise, band, worse, may_be_less=False, by_band_alone=False)
     process = Process.DECONVOLVED if band.has_one_frequency else Process.DENOISED
     return replace(changed, process=process)

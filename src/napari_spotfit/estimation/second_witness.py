@@ -36,6 +36,13 @@ USUAL_SHARE, WORSE_SHARE = 0.4, 0.6
 #: whose noise is of one frequency, both are higher, or minima are where there are spots: the least
 #: of either, and their sum.
 _LOW, _OF_NOISE, _OF_ONE_FREQUENCY = 0.1, 0.22, (0.62, 1.48)
+#: Where nothing but noise is, filtered or not, low maxima and minima have more than the first, high
+#: maxima are up to the second times as high as those of white noise, and deep minima between the
+#: third and fourth times as deep; in a crowd, less than that.
+_LOW_OF_PURE, _HIGH_OF_PURE, _DEPTH_OF_PURE = 0.4, 1.25, (0.97, 1.45)
+#: The share of areas that count, whose highest maximum is most like their deepest minimum; how many
+#: count at least; and the quantiles of maxima and minima that are compared there.
+_MOST_ALIKE, _LEAST_ALIKE, _COMPARED = 1 / 3, 4, (0.1, 0.9)
 #: Quantiles of the heights of white noise's maxima, and what they are in deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
 #: The least number of maxima.
@@ -61,6 +68,17 @@ class BandNoise(NamedTuple):
     def is_noise(self) -> bool:
         """Whether maxima and minima are noise, most of them; a crowd's are spots."""
         return self.lowest[0] > _OF_NOISE
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether maxima are as high as minima are deep, as of noise, with few spots in it."""
+        least, most = _DEPTH_OF_PURE
+        return self.is_surely_noise and self.tail < _HIGH_OF_PURE and least < self.depth < most
+
+    @property
+    def is_surely_noise(self) -> bool:
+        """Whether maxima and minima are noise, however many spots a crowd may have."""
+        return min(self.lowest) > _LOW_OF_PURE
 
     @property
     def has_one_frequency(self) -> bool:
@@ -143,6 +161,24 @@ class BandAreas:
         lowest = (float(np.quantile(highs, _LOW)), float(np.quantile(lows, _LOW)))
         low = float(np.quantile(highs, _QUANTILES[0])) / _OF_WHITE[0]
         return BandNoise(levels, variances, lowest, low, _tail(highs), _tail(lows))
+
+    def contrast(self) -> tuple[float, float]:
+        """Return how much deeper low minima are than maxima; high maxima over minima.
+
+        In areas whose highest maximum is most like their deepest minimum: there is least light.
+        Without either, that is 0 and 1.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unlike = abs(np.log(self.ratio.max((1, 2)) / -self.ratio.min((1, 2))))
+        usable = np.flatnonzero(np.isfinite(unlike))
+        ordered = usable[np.argsort(unlike[usable], kind="stable")]
+        own = ordered[: max(int(np.ceil(_MOST_ALIKE * len(ordered))), _LEAST_ALIKE)]
+        heights = self.ratio[own][self.highest[own]]
+        depths = -self.ratio[own][self.lowest[own]]
+        if not (len(heights) and len(depths)):
+            return 0.0, 1.0
+        (low, high), (shallow, deep) = (np.quantile(each, _COMPARED) for each in (heights, depths))
+        return float(shallow - low), float(high / deep)
 
 
 def _tail(heights: Numbers) -> float:

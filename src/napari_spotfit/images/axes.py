@@ -126,15 +126,8 @@ def one_channel(image: Any, channel: int | str | None) -> tuple[Any, tuple[int, 
     return (image, None) if known is None else (at(image, known, 0), (known, 0))
 
 
-def check_axes(image: Any, names: Sequence[str] | None = None) -> None:
+def check_axes(image: Any) -> None:
     """Check that an image's axes are (…, y, x), with at most one channel.
-
-    Parameters
-    ----------
-    image : array
-        The image.
-    names : sequence of str, optional
-        Names of the axes, if the image does not have them.
 
     Raises
     ------
@@ -142,7 +135,7 @@ def check_axes(image: Any, names: Sequence[str] | None = None) -> None:
         If channels come last, there are several, or the last axis is too short to be x; the
         message says what to do.
     """
-    names = axis_names(image) if names is None else names
+    names = axis_names(image)
     shape = tuple(image.shape)
     if names is None:
         _check_last(shape)

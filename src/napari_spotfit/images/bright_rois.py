@@ -22,7 +22,7 @@ class BrightRois:
     --------
     >>> bright = BrightRois()
     >>> frame = np.arange(100.0).reshape(10, 10)
-    >>> bright.offer(np.array([5.0, np.nan, 8.0]), lambda i: frame[i : i + 2, :2])
+    >>> bright.offer(np.array([5.0, np.nan, 8.0]), lambda rows: frame[rows, :4].reshape(-1, 2, 2))
     >>> bright.rois[:, 0, 0]
     array([20.,  0.])
     """
@@ -30,28 +30,32 @@ class BrightRois:
     def __init__(self) -> None:
         self._lock = Lock()
         self._light = np.empty(0)
-        self._rois: list[NDArray[Any]] = []
+        self._rois: NDArray[Any] = np.empty((0, 1, 1))
 
     @property
     def rois(self) -> NDArray[Any]:
         """The ROIs, shape (n, rows, columns)."""
-        return np.stack(self._rois) if self._rois else np.empty((0, 1, 1))
+        return self._rois
 
-    def offer(self, light: NDArray[np.float64], roi: Callable[[int], NDArray[Any]]) -> None:
+    def offer(
+        self, light: NDArray[np.float64], rois: Callable[[NDArray[np.int64]], NDArray[Any]]
+    ) -> None:
         """Keep the ROIs that are among the brightest until now.
 
         Parameters
         ----------
         light : ndarray, shape (n,)
             How bright each is; those of NaN are left out.
-        roi : callable
-            Called with the number of a ROI, returns its pixels.
+        rois : callable
+            Called with the numbers of ROIs, returns a copy of their pixels.
         """
         with self._lock:
             least = self._light[-1] if len(self._light) == MOST else -np.inf
             rows = np.flatnonzero(light > least)
             rows = rows[np.argsort(-light[rows], kind="stable")[:MOST]]
-            known = np.concatenate([self._light, light[rows]])
-            rois = self._rois + [roi(row).copy() for row in rows.tolist()]
+            if not len(rows):
+                return
+            known, pixels = np.concatenate([self._light, light[rows]]), rois(rows)
             best = np.argsort(-known, kind="stable")[:MOST]
-            self._light, self._rois = known[best], [rois[i] for i in best]
+            own = np.concatenate([self._rois, pixels]) if len(self._rois) else pixels
+            self._light, self._rois = known[best], own[best]

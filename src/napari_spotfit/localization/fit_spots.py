@@ -20,6 +20,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN, ROI_LARGEST, ROI_MAX, ROI_MIN
+from .orientation_check import check_cut_outs
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
@@ -126,7 +127,10 @@ def fit_spots(
         begin = None if own_start is None else to_host(own_start[first : first + step])
         columns = _fit(backend, calibration, numbers, chunk, begin)
         parts.append(SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape))
-    return parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
+    fits = parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
+    if calibration.bright is not None:
+        check_cut_outs(calibration, array, fits.columns, fits.flags)
+    return fits
 
 
 def _fit(

@@ -61,8 +61,8 @@ def level_of(sample: NDArray[Any]) -> float:
 
 #: Rows, or planes, of a frame that is not cut off anywhere near.
 _TALL = 1 << 10
-#: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
-_LONE_PIXELS = 2
+#: How far away the surroundings of a hot pixel are looked at, in units of σ, and at least in px.
+_HOT_PIXELS = 2
 #: Rows of the halo for what is connected: flat areas, and chains of maxima in least distances;
 #: planes for both.
 _FLAT_AREA, _CHAIN, _PLANES = 128, 32, 16
@@ -299,8 +299,8 @@ def _reach_of_fits(settings: Settings) -> int:
 
 
 def _reach_of_pixels(settings: Settings) -> int:
-    """Return how far around a ROI the search for lone pixels reaches."""
-    return max(_LONE_PIXELS, round(_LONE_PIXELS * settings.known_sigma)) + 2
+    """Return how far around a ROI the search for hot pixels reaches."""
+    return max(_HOT_PIXELS, round(_HOT_PIXELS * settings.known_sigma)) + 2
 
 
 def _largest(pixels: NDArray[Any]) -> float:

@@ -158,7 +158,7 @@ class Calibration:
         """Return the class of the calibration that plain values are of."""
         kind = values.get(_KIND)
         if kind not in Calibration._kinds:
-            known = ", ".join(Calibration._kinds)
+            known = ", ".join(sorted(Calibration._kinds))
             raise ValueError(f"a calibration must be one of {known}; got {kind!r}")
         return Calibration._kinds[kind]
 

@@ -27,8 +27,8 @@ def as_float(value: SupportsFloat) -> float:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether a value is an array of any library, with axes."""
-    return hasattr(value, "dtype") and len(value.shape) > 0
+    """Whether a value is an array of any library, with axes; layers have a dtype, but no shape."""
+    return hasattr(value, "dtype") and len(getattr(value, "shape", ())) > 0
 
 
 def shown(value: Any) -> str:

@@ -17,7 +17,7 @@ from ..calibration.microscope_quality import MicroscopeQuality, microscope_quali
 from ..models.astigmatism import AstigmatismCalibration
 from ..settings.settings import Settings
 from .calibration_results import BeadTable, CalibrationPlots, QualityPage
-from .fitting.depth_choice import KNOWN
+from .fitting.calibration_choice import KNOWN
 from .layers.images import full_resolution
 from .napari_compat import is_image
 from .parts.boxes import LayerChoice

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QTableWidgetItem, QVBoxLayo
 
 from ..calibration.microscope_quality import MicroscopeQuality
 from ..models.astigmatism import AstigmatismCalibration, Bead
-from ..results.numbers import MISSING, Units
+from ..results.formatting import MISSING, Units
 from .parts.boxes import Choice
 from .parts.layout import TextTable, fill
 from .parts.messages import StatusLine

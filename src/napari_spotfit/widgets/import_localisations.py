@@ -19,7 +19,7 @@ from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE, HEAD, by_content
 from ..files.formats import FORMATS, read
 from ..files.table import UnreadableFileError
-from ..results.numbers import Units
+from ..results.formatting import Units
 from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.validation import Parameter

@@ -18,7 +18,7 @@ from ..files.exchange.registry import EXCHANGE, by_content, by_name
 from ..files.formats import read, write
 from ..files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
 from ..models.columns import REQUIRED
-from ..results.numbers import Units
+from ..results.formatting import Units
 from ..results.saving import fits_of
 from .layers import appearance
 from .layers.history import history_of

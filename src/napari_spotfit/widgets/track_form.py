@@ -24,7 +24,7 @@ from ..tracking.microscope import SimulatedCamera, SimulatedMicroscope
 from ..tracking.session import FrameQueue, Snapshot
 from ..tracking.stage import CoreStage, Stage, StageCalibration
 from ..tracking.tracker import Tracker
-from .fitting.depth_choice import DepthChoice
+from .fitting.calibration_choice import CalibrationChoice
 from .napari_compat import is_image, is_points
 from .parts.form import explained_rows, spin_row
 from .parts.layout import fill
@@ -238,7 +238,7 @@ class TrackForm:
             label="Fiducials", choices=self._fiducials, tooltip=_FIDUCIALS_TIP
         )
         self.sigma = spin_row("PSF σ [px]", _SIGMA_TIP, 1.3, 0.3, 50, 0.1)
-        self.depth = DepthChoice()
+        self.depth = CalibrationChoice()
         self.pixel_size = spin_row("Pixel [nm]", _PIXEL_TIP, 100, 1, 100_000)
         self.rate = spin_row("Frames/s", _RATE_TIP, 200, 1, 5000, 50)
         self.trouble = ComboBox(label="In trouble", choices=(_HOLD, _END), tooltip=_TROUBLE_TIP)

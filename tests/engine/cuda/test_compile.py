@@ -165,7 +165,7 @@ def test_detection_in_volumes_compiles_without_a_word(architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("file", ["detection", "lone_pixels"])
+@pytest.mark.parametrize("file", ["detection", "hot_pixels"])
 def test_detection_compiles_without_a_word(architecture, file):
     text = source(f"cuda/{file}.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}

@@ -61,8 +61,10 @@ def test_every_control_is_explained(spots):
         assert named or control is spots.subpixel.plot
 
 
-def test_plots_have_the_colours_of_the_window(viewer, layer):
+def test_plots_have_the_colours_of_the_window(shown_viewer):
     """Also those that are made only when their tab is opened."""
+    viewer = shown_viewer
+    add_spots(viewer)
     spots, grounds = dock(viewer), set()
     for theme in ("light", "dark"):
         for page in ("filters", "scatter", "summary"):

@@ -177,7 +177,9 @@ def test_axes_are_called_by_their_names(viewer, qtbot, tmp_path, labels, shown):
     assert list(again.features) == list(layer.features)
 
 
-def test_the_longest_stop_condition_fits_its_column(spots, layer):
+def test_the_longest_stop_condition_fits_its_column(shown_viewer):
+    add_spots(shown_viewer)
+    spots = dock(shown_viewer)
     place = titles(spots).index("stop_condition")
     table = spots.table
     model = table.model()

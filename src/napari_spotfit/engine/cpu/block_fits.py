@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,10 @@ class CpuFitter:
         """Return frames where the library reads them."""
         return to_host(pixels), to_host(taken)
 
+    def _on_host(self, block: Block) -> Block:
+        pixels, taken = self._read(block.pixels, block.taken)
+        return replace(block, pixels=pixels, taken=taken)
+
     def explain(
         self, block: Block, positions: Positions, corners: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -153,6 +158,7 @@ class CpuFitter:
         The reasons are bits: ``SATURATED_PIXEL`` and others. The ROI is that around the first
         position, unless the corners of the first ones are given.
         """
+        block = self._on_host(block)
         call, memory = self._placed(block, positions)
         corners = self._corners[:1] if corners is None else corners
         self._corners[: len(corners)] = corners
@@ -169,6 +175,7 @@ class CpuFitter:
         They are numbers among the pixels of all frames, in rising order. The reasons are those of
         :meth:`explain`.
         """
+        block = self._on_host(block)
         call, memory = self._placed(block, positions)
         functions, rois = self._library.functions, np.empty(self._count, np.int64)
         listed = functions.spotfit_list_excluded(
@@ -186,11 +193,14 @@ class CpuFitter:
         return np.array(numbers, np.int64), np.array([found[n] for n in numbers], np.uint8)
 
     def _placed(self, block: Block, positions: Positions) -> tuple[Any, NDArray[np.uint8]]:
-        """Put ROIs around positions; return what calls of the library take, and its memory."""
-        pixels, taken = self._read(block.pixels, block.taken)
-        self._prepare((), pixels, taken, block, len(positions.places), at=True)
+        """Put ROIs around positions; return what calls of the library take, and its memory.
+
+        The block is one where the library reads it, for as long as it is called.
+        """
+        pixels = block.pixels
+        self._prepare((), pixels, block.taken, block, len(positions.places), at=True)
         self._source.frames = address(pixels)
-        self._take(block, taken, positions)
+        self._take(block, block.taken, positions)
         memory = np.empty(self._work_bytes, np.uint8)
         call = self._library.index, self._by_reference
         self._work(*call, 0, self._count, address(memory), PLACE_ROIS)

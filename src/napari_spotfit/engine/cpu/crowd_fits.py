@@ -15,7 +15,7 @@ from ..kernel_arguments import address
 from .library import load
 
 #: Crowds of a thread's share, at least and at most.
-_LEAST, _SHARE = 8, 64
+_LEAST, _SHARE = 8, 16
 #: Spots that one thread fits in the time that it takes to hand some to another, or not much more.
 _FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.

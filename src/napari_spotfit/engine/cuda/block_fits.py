@@ -37,7 +37,7 @@ from ..positions import scatter_rows
 from . import fit
 from .compile import current_device
 from .roi_kernels import (
-    LonePixelSearch,
+    HotPixelSearch,
     cut_out_on,
     find_flat_areas,
     flags_by_surroundings,
@@ -124,7 +124,7 @@ class DeviceFits(CpuFitter):
             self._columns["flags"][fits] |= flags
 
     def _look(self, first: int, last: int) -> None:
-        """LonePixelSearch for saturated, hot and padding pixels of ROIs, which are rare."""
+        """Search for saturated, hot and padding pixels of ROIs, which are rare."""
         device, detection, here = self._device, self._job.detection, slice(first, last)
         commands, corners = device.commands(), self._corners[here]
         there, sides = commands.upload(self._in_planes(corners)), self._job.roi_shape[-2:]
@@ -138,7 +138,7 @@ class DeviceFits(CpuFitter):
                 found.append((self._areas, areas))
         look = None
         if detection is not None and detection.sigma is not None:
-            look = LonePixelSearch(device, _planes(self._pixels), sides, detection, self._level)
+            look = HotPixelSearch(device, _planes(self._pixels), sides, detection, self._level)
             found.append((self._hot, look.find(commands, there)))
         commands.run()
         for memory, values in found:
@@ -149,7 +149,7 @@ class DeviceFits(CpuFitter):
             self._look_closely(first, np.flatnonzero(known), look)
 
     def _look_closely(
-        self, first: int, suspects: NDArray[np.int64], look: LonePixelSearch | None
+        self, first: int, suspects: NDArray[np.int64], look: HotPixelSearch | None
     ) -> None:
         """Download the pixels of suspicious ROIs."""
         device, roi_shape = self._device, self._job.roi_shape

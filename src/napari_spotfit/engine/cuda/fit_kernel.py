@@ -35,7 +35,8 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks})
         const long long total, const int rounds) {{
     // What is known when this is compiled is no longer asked for.
     FitSettings settings = given;
-    settings.held = {held}, settings.turns = {turns}, settings.errors = {errors};
+    settings.held = {held}, settings.errors = {errors};
+    settings.angle_convention = {angle_convention};
     settings.bounded_amplitudes = {bounded_amplitudes}, settings.noise_known = {noise_known};
     __shared__ Kernel::Memory memory[{threads} / WARP];
     const int warp = threadIdx.x / WARP;
@@ -66,7 +67,7 @@ class FitCode(NamedTuple):
     columns: int
     #: See kernels/layouts/fit_settings.h.
     held: int
-    turns: int
+    angle_convention: int
     errors: bool
     bounded_amplitudes: bool
     noise_known: bool
@@ -84,7 +85,7 @@ class FitCode(NamedTuple):
         return cls(
             settings.profile, settings.pixel, likelihood, planes,
             variance_map and settings.errors and not likelihood, pixel, gather,
-            roi.depth, roi.rows, roi.columns, numbers.held, numbers.turns,
+            roi.depth, roi.rows, roi.columns, numbers.held, numbers.angle_convention,
             bool(numbers.errors), bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
         )  # fmt: skip
 
@@ -189,7 +190,7 @@ def kernel_text(code: FitCode, threads: Threads) -> str:
             rows=code.rows,
             columns=code.columns,
             held=code.held,
-            turns=code.turns,
+            angle_convention=code.angle_convention,
             errors=_literal(code.errors),
             bounded_amplitudes=_literal(code.bounded_amplitudes),
             noise_known=_literal(code.noise_known),

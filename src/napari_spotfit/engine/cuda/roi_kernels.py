@@ -20,7 +20,7 @@ from ..cpu.layouts import (
     ErrorColumns,
     FilteredNoise,
     FlatAreaRule,
-    LoneWork,
+    HotPixelWork,
     VerdictSettings,
 )
 from ..detection_settings import make_detection_settings
@@ -166,7 +166,7 @@ def find_flat_areas(
 
 
 @lru_cache(maxsize=16)
-def _lone_settings(
+def _hot_settings(
     settings: Settings, shape: tuple[int, int], level: float | None = None
 ) -> DetectionSettings:
     """Return the kernel's settings, read-only, without bands, which it does not use."""
@@ -174,7 +174,7 @@ def _lone_settings(
     return make_detection_settings(settings, bands, lambda _: None, level=level)
 
 
-class LonePixelSearch:
+class HotPixelSearch:
     """Looks for hot or dead pixels in ROIs of frames on a device.
 
     Parameters
@@ -200,10 +200,10 @@ class LonePixelSearch:
         level: float | None = None,
     ) -> None:
         self._device, self._frames, self._roi_shape = device, frames, roi_shape
-        self._made = _lone_settings(settings, frames.shape[1:], level)
+        self._made = _hot_settings(settings, frames.shape[1:], level)
         pixel = PIXEL_TYPES[frames.dtype.str[1:]]
         self._kernel = device.kernel(
-            "cuda/lone_pixels.cu", "find_lone_pixels", THREADS=THREADS, PIXEL=pixel
+            "cuda/hot_pixels.cu", "find_hot_pixels", THREADS=THREADS, PIXEL=pixel
         )
 
     def find(self, commands: Any, corners: Any, pixels: Any = None) -> NDArray[np.bool_]:
@@ -213,7 +213,7 @@ class LonePixelSearch:
         """
         device, count = self._device, len(corners)
         found = device.allocate(count)
-        work = LoneWork(
+        work = HotPixelWork(
             self._made, device.address(self._frames), device.address(corners),
             device.address(found), None if pixels is None else device.address(pixels),
             count, *self._roi_shape,

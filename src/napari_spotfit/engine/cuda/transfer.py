@@ -211,7 +211,7 @@ class Staging:
         )
         count = -1 if copies is None else len(copies)
         _check(
-            load().functions.spotfit_carry_out(
+            load().functions.spotfit_run_commands(
                 self._pointer, stream, ctypes.byref(piece), address(last), count
             )
         )

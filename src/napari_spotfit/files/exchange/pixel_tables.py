@@ -288,7 +288,7 @@ def _likely_unit(
     The widths decide, or without them the largest position. Warns of all but sure guesses.
     """
     size = float(np.sqrt(np.prod(pixel_size)))
-    width = _median(columns, ("sigma", "sigma_x", "sigma_y"))
+    width = _median_width(columns)
     reach = max((float(np.nanmax(columns[n], initial=0)) for n in IN_PLANE), default=0.0)
     if width <= 0 and reach < _FEW_PIXELS * size:
         return None  # in nm, the image would be too small to have spots
@@ -305,9 +305,9 @@ def _likely_unit(
     return 1.0 if in_nm else None
 
 
-def _median(columns: Mapping[str, NDArray[Any]], names: Iterable[str]) -> float:
-    """Return the median of the first of these columns that has numbers; 0 without one."""
-    for name in names:
+def _median_width(columns: Mapping[str, NDArray[Any]]) -> float:
+    """Return the median of the first column of widths that has numbers; 0 without one."""
+    for name in ("sigma", "sigma_x", "sigma_y"):
         values = columns.get(name, np.zeros(0))
         if values.dtype != object and np.isfinite(values).any():
             return float(np.nanmedian(values))

@@ -20,7 +20,7 @@ from ..parts.boxes import NumberBox
 from ..parts.form import SettingsForm
 from ..parts.layout import Label, explain, sentence
 from ..parts.work import Latest
-from .depth_choice import TIP, DepthChoice
+from .calibration_choice import TIP, CalibrationChoice
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
 _HEADINGS = {
@@ -87,7 +87,7 @@ class ModelForm(QObject):
         self._controls = controls
         self.fix_sigma, self.expression = QCheckBox("Fix σ"), QLineEdit(_EXAMPLE)
         self.fix_sigma.setToolTip(_FIX_TIP)
-        self.message, self.depth = sentence(), DepthChoice()
+        self.message, self.depth = sentence(), CalibrationChoice()
         self.shape = ShapeTable()
         self._read, self._error = "", ""
         self._profile: Profile | None = None

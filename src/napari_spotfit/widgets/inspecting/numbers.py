@@ -17,7 +17,7 @@ from ...engine.flags import RULES, Flag, flags_of
 from ...models.calibration import Calibration
 from ...models.columns import COLUMNS, Column
 from ...models.estimators import StopCondition
-from ...results.numbers import MISSING, PixelSize, with_error
+from ...results.formatting import MISSING, PixelSize, with_error
 from ...settings.settings import parameters
 from ..layers.appearance import STOP_COLORS
 from ..parts.color_legend import Ring

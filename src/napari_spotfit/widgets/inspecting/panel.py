@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
     from ...analysis.spot_sample import SpotSample
-    from ...results.numbers import PixelSize
+    from ...results.formatting import PixelSize
 
 #: Widths in pixels from which on the steps stand beside the title, the numbers beside the rest, and
 #: the profiles beside the pictures, too.

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from ...analysis.spot_sample import Line, Roi, SpotSample
 from ...models.astigmatism import AstigmatismCalibration
 from ...models.measured_psf import MeasuredPsf
-from ...results.numbers import plain
+from ...results.formatting import plain
 from ...settings.settings import Settings
 from ..parts.color_legend import Gradient
 from ..parts.layout import Label, explain, fill

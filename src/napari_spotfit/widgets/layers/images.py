@@ -13,7 +13,7 @@ from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
 from ...models.calibration import Calibration
-from ...results.numbers import PixelSize
+from ...results.formatting import PixelSize
 from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
 

@@ -20,7 +20,7 @@ from qtpy.QtCore import (
 from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
-from ...results.numbers import digits_apart
+from ...results.formatting import digits_apart
 from ...settings.validation import Parameter
 from ..napari_compat import canvas_beside
 from .boxes import NumberBox

@@ -17,7 +17,7 @@ from ...analysis.precision import nena
 from ...analysis.ring_correlation import RingCorrelation, fourier_ring_correlation
 from ...files.settings_file import literal
 from ...files.table import Step
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ...results.spot_fits import SpotFits
 from ..layers.points import fits_of_features, points_arguments
 from ..layers.rendered_image import Looks

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QHBoxLayout
 
 from ...analysis.labels import COUNTED, ONCE_PER_PLANE, label_sizes, label_spots, table_of_labels
 from ...models.columns import CHANNEL, describe
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ..layers.cells import (
     INDEX,
     LABEL,

@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QHBoxLayout
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.linking import link_spots
 from ...files.table import steps
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ...settings.validation import Parameter
 from ..layers.points import HISTORY, fits_of_features
 from ..layers.result_layers import can_be_subtracted, put_tracks, subtract

@@ -26,7 +26,7 @@ from ...analysis.report import save_report
 from ...files.csv_file import csv_parts, frame_for_spreadsheets
 from ...files.table import TEXT, WORDS, SpotTable
 from ...files.writing import publish, scratch, unfinished
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ...results.saving import fits_of
 from ..layers.images import full_resolution, image_of
 from ..parts.layout import add_action, ask_to_save, button, fill

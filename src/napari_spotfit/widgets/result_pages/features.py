@@ -14,7 +14,7 @@ from ...files.table import steps
 from ...images.arrays import PLANES
 from ...models.columns import CHANNEL, STOP, Column, describe, index_of
 from ...models.estimators import StopCondition
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ...results.spot_fits import SpotFits
 from ..layers.images import axis_names, is_number, pixel_size
 from ..layers.points import HISTORY, axes_of, settings_of_layer

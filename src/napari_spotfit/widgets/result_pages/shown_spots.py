@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from ...analysis.filters import Filters
 from ...models.columns import STOP
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result

@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QHBoxLayout, QHeaderView, QTableWidgetItem
 
 from ...analysis.summary import per_frame, summarize, usual_columns
 from ...models.columns import describe
-from ...results.numbers import Units, decimals_for, number_text
+from ...results.formatting import Units, decimals_for, number_text
 from ..parts.boxes import Choice
 from ..parts.layout import TextTable, TwoParts, explain, fill, sentence
 from ..parts.messages import number

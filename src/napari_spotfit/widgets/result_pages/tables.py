@@ -31,7 +31,7 @@ from qtpy.QtWidgets import (
 )
 
 from ...models.columns import STOP
-from ...results.numbers import MISSING, Units, decimals_for, number_text
+from ...results.formatting import MISSING, Units, decimals_for, number_text
 from ..layers.appearance import STOP_COLORS
 from ..layers.selection import go_to
 from ..parts.layout import add_action, explain, show_whole_rows

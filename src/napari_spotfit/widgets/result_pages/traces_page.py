@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QHBoxLayout
 from ...analysis.traces import trace
 from ...images.axes import at
 from ...models.columns import CHANNEL
-from ...results.numbers import Units
+from ...results.formatting import Units
 from ...settings.settings import Settings
 from ..layers.appearance import CHANNEL_COLORS
 from ..layers.images import channels_of, full_resolution, image_of

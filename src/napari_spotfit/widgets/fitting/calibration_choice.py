@@ -45,7 +45,7 @@ class _Known(QObject):
 KNOWN = _Known()
 
 
-class DepthChoice(Choice):
+class CalibrationChoice(Choice):
     """The calibration of fits: none, one of this session, or that of a file."""
 
     #: Another calibration is chosen.

@@ -59,7 +59,7 @@ def own_by_hand(corner, own, others, roi_shape):
 @pytest.mark.parametrize("ordered", [False, True], ids=["in any order", "row by row"])
 @pytest.mark.parametrize("whole", [True, False], ids=["pixels", "anywhere"])
 @pytest.mark.parametrize("roi_shape", [(9, 9), (5, 15), (41, 7)])
-def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole, ordered):
+def test_neighbour_masks_are_those_of_a_loop(instruction_set, roi_shape, whole, ordered):
     rng = np.random.default_rng([*roi_shape, whole])
     centres = rng.uniform(-0.5, 59.5, (300, 2))
     centres = np.clip(np.rint(centres), 0, 59) if whole else centres

@@ -26,7 +26,7 @@ def expected(frames, sigma, noise):
         beside = reference.ndimage.correlate(frame, reference.CROSS / 4, mode="mirror")
         deviation = np.sqrt(noise.variance(beside))
         away = abs(frame - beside) / deviation
-        high, low = (reference.lone_pixels(one, sigma, 6, deviation**2) for one in (frame, -frame))
+        high, low = (reference.hot_pixels(one, sigma, 6, deviation**2) for one in (frame, -frame))
         masks.append((high | low) & (reference.normal_score(away, noise.slope / deviation) > 6))
     return np.array(masks)
 

@@ -1,5 +1,5 @@
-// Which of a ROI's pixels are its own spot's: those that are nearer to it than to any other of the frame.
-#include "../own_pixels.h"
+// Which pixels of ROIs are excluded from fits: those nearer to another spot of the frame, saturated ones, and padding.
+#include "../excluded_pixels.h"
 
 #include "../../flat_areas.h"
 #include "../detection_frame.h"
@@ -434,7 +434,7 @@ bool find_padding(const void* frames, int pixel_type, long long height, long lon
 
 }  // namespace
 
-const OwnPixelFunctions own_pixels = {sort,         find_crowded,   mark,        cut_out, find_flat_areas,
-                                      find_highest, find_saturated, find_padding};
+const ExcludedPixelFunctions excluded_pixels = {sort,         find_crowded,   mark,        cut_out, find_flat_areas,
+                                                find_highest, find_saturated, find_padding};
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -1,4 +1,4 @@
-// Lone pixels in ROIs, where they lie in the frames.
+// Hot pixels in ROIs, where they lie in the frames.
 #include "../filtered_strip.h"
 #include "../inside.h"
 #include "tables.h"
@@ -9,20 +9,20 @@ namespace {
 // A part of a ROI that is looked at at a time, and what is read of a row for it.
 constexpr int SIDE = 32, STRIDE = round_up(SIDE + 2, W) + W;
 
-template <class T> class LoneSearch {
+template <class T> class HotPixelsOfRoi {
   public:
-    LoneSearch(const DetectionSource& source, long long number)
+    HotPixelsOfRoi(const DetectionSource& source, long long number)
         : s(*source.settings), raw{frame_of<T>(source, number), s.height, s.width},
           variance(s, double(raw.frame.level)) {}
 
-    // Calls use(y, x) for the lone pixels of a part of the frame.
+    // Calls use(y, x) for the hot pixels of a part of the frame.
     template <class Use> void each(const Rectangle& part, Use use) {
         for (long long y = part.y0 - 1; y <= part.y1; ++y) take(part, y);
         for (long long y = part.y0; y < part.y1; ++y)
             for (long long x = part.x0; x < part.x1; x += W) {
                 const float* const place = rows[y - part.y0 + 1] + x - part.x0 + 1;
                 const auto beside = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return read<L>(place + v * STRIDE + u); };
-                const MaskOf<L> high = may_be_lone<L>(variance, beside);
+                const MaskOf<L> high = may_be_hot<L>(variance, beside);
                 if (any(high)) look_closely(high, y, x, least(W, part.x1 - x), use);
             }
     }
@@ -47,7 +47,7 @@ template <class T> class LoneSearch {
     template <class Use>
     void look_closely(const MaskOf<L>& high, long long y, long long x, long long lanes, Use use) const {
         for (int k = 0; k < lanes; ++k)
-            if (high.v[k] && is_lone_in_fit(s, variance, raw, y, x + k)) use(y, x + k);
+            if (high.v[k] && is_hot_in_fit(s, variance, raw, y, x + k)) use(y, x + k);
     }
 };
 
@@ -56,7 +56,7 @@ void find_in(const DetectionSource& source, const long long* corners, long long 
              int columns, unsigned char* found, unsigned char* pixels) {
     for (long long n = first; n < last;) {
         const long long number = corners[3 * n];
-        LoneSearch<T> search(source, number < 0 ? 0 : number);
+        HotPixelsOfRoi<T> search(source, number < 0 ? 0 : number);
         for (; n < last && corners[3 * n] == number; ++n) {
             const long long top = corners[3 * n + 1], left = corners[3 * n + 2];
             unsigned char* const own = pixels == nullptr ? nullptr : pixels + n * rows * columns;
@@ -78,8 +78,8 @@ void find_in(const DetectionSource& source, const long long* corners, long long 
 
 }  // namespace
 
-void find_lone_pixels(const DetectionSource& source, const long long* corners, long long first, long long last,
-                      int rows, int columns, unsigned char* found, unsigned char* pixels) {
+void find_hot_pixels(const DetectionSource& source, const long long* corners, long long first, long long last, int rows,
+                     int columns, unsigned char* found, unsigned char* pixels) {
     with_pixel_type(source.pixel_type, [&](auto pixel) {
         using T = typename decltype(pixel)::Type;
         const SubnormalsAreZero here;

@@ -113,7 +113,7 @@ def test_candidates_beside_bad_pixels_are_the_cpus(same_as_cpu, bad, dtype):
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
 @pytest.mark.parametrize("sigma", [1.0, 4.0])
-def test_lone_pixels_are_replaced_as_on_the_cpu(same_as_cpu, dtype, sigma):
+def test_hot_pixels_are_replaced_as_on_the_cpu(same_as_cpu, dtype, sigma):
     frames, variances = hot_frames(dtype)
     settings = Settings(sigma=sigma, noise=NOISE)
     found = same_as_cpu(frames, settings, least=80)

@@ -1,4 +1,4 @@
-// Which of a ROI's pixels are its own spot's: what each instruction set has of it.
+// Which pixels of ROIs are excluded from fits: the functions of each instruction set.
 #pragma once
 #include "../layouts/flat_areas.h"
 #include "../layouts/spots.h"
@@ -6,7 +6,7 @@
 
 namespace spotfit {
 
-struct OwnPixelFunctions {
+struct ExcludedPixelFunctions {
     // Fills `starts` and `by_cell`; -1 as the first start means that the spots need no cells, as they lie row by row.
     void (*sort)(const SpotCells&);
     // Which of the ROIs first ... last - 1 have pixels that are not their own.

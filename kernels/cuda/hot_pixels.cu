@@ -1,4 +1,4 @@
-// Lone pixels in ROIs on a GPU, where they lie in the frames.
+// Hot pixels in ROIs on a GPU, where they lie in the frames.
 //
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block). A warp looks at a ROI.
 #include "../detection.h"
@@ -9,7 +9,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 constexpr int WARPS = THREADS / WARP;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4) find_lone_pixels(LoneWork work, int first_block) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4) find_hot_pixels(HotPixelWork work, int first_block) {
     // Compilers read four of them at once: nothing else may lie beside the last.
     __shared__ PIXEL samples[WARPS][(LEVEL_SAMPLES + 3) / 4 * 4];
     __shared__ PIXEL levels[WARPS];
@@ -33,10 +33,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_lone_pixels(LoneWo
     for (int i = lane; i < size; i += WARP) {
         const int y = int(corner[1]) + i / work.columns, x = int(corner[2]) + i % work.columns;
         const auto beside = [&](int v, int u) { return raw(y + v, x + u); };
-        const bool lone =
-            there && may_be_lone<float>(variance, beside) && is_lone_in_fit(s, variance, raw, y, x);
-        any |= lone;
-        if (work.pixels != nullptr) work.pixels[(long long)number * size + i] = lone;
+        const bool hot =
+            there && may_be_hot<float>(variance, beside) && is_hot_in_fit(s, variance, raw, y, x);
+        any |= hot;
+        if (work.pixels != nullptr) work.pixels[(long long)number * size + i] = hot;
     }
     any = Warp::any(any);
     if (lane == 0) work.found[number] = any;
