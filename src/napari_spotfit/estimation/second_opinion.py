@@ -20,6 +20,7 @@ from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
 from .denoised import looks_denoised
+from .noise_line import quantiles
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import (
     is_cut_off,
@@ -69,6 +70,10 @@ _BESIDE_DENOISED = 4.0
 _BEYOND_WHITE, _SMOOTH = 3.0, 1.3
 #: Without a filter, and with few spots, the band has between these of the deviation of fine detail.
 _USUAL = (0.92, 1.12)
+#: Where the second of these quantiles is this many times as far from the third as from the first,
+#: there are spots everywhere, which widen the band: that is looked at no closer. One pixel in five
+#: shows it.
+_OF_LIGHT, _MANY_SPOTS, _ONE_IN = (0.05, 0.5, 0.95), 2.0, 5
 #: The share of areas with the least noise, and how many times that of fine detail they have, in
 #: variance, after a filter; of filtered noise low minima are as deep as low maxima are high but for
 #: the first, and high ones but for the second factor.
@@ -149,6 +154,13 @@ def hides_noise(
         The deviation in the band of spots over that of white noise.
     """
     if is_usual(scatter):
+        return False
+    known = frames.ravel()[::_ONE_IN]
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return False
+    low, middle, high = (float(value) for value in quantiles(known, *_OF_LIGHT))
+    if high - middle > _MANY_SPOTS * (middle - low):
         return False
     parts = some_parts(frames)
     if looks_denoised(parts, noise, detail):
