@@ -239,14 +239,21 @@ class CrowdCount : protected CrowdHeights {
     }
     // The brighter half is the spot that was split: the other one was found in what it leaves, and is judged so.
     SPOTFIT_NOT_INLINE void name_halves() {
+        const double far = 2 * APART * f.sigma[Y];
         alone([&] {
             ROLLED
-            for (int i = 0; i < count; ++i)
-                for (int j = 0; j < count && spots[i].half && spots[i].candidate >= 0; ++j) {
-                    Spot &own = spots[i], &other = spots[j];
-                    if (other.half != own.half || other.candidate >= 0 || !(other.light > own.light)) continue;
-                    other.candidate = own.candidate, own.candidate = -1;
+            for (int i = 0; i < count; ++i) {
+                Spot& own = spots[i];
+                if (!own.half) continue;
+                for (int j = i + 1; j < count && spots[j].at[Y] - own.at[Y] < far; ++j) {
+                    Spot& other = spots[j];
+                    const bool is_named = own.candidate >= 0;
+                    if (other.half != own.half || is_named == (other.candidate >= 0)) continue;
+                    if (is_named ? other.light <= own.light : own.light <= other.light) continue;
+                    const long long name = own.candidate;
+                    own.candidate = other.candidate, other.candidate = name;
                 }
+            }
         });
     }
     double strength_of(int i) const {
