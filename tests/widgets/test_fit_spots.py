@@ -397,7 +397,10 @@ def test_without_a_pixel_to_search_the_last_result_stays(viewer, widget, fit, ma
     assert len(layer.data) == count
 
 
-def test_errors_are_readable_in_every_theme(viewer, widget, press):
+def test_errors_are_readable_in_every_theme(shown_viewer, press):
+    viewer = shown_viewer
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget)
     colors = set()
     for theme in ("dark", "light"):
         viewer.theme = theme
