@@ -159,6 +159,25 @@ def test_the_image_counts_by_every_door(lens, tmp_path):
     assert turned.y == pytest.approx(cut_outs.x, abs=2e-3)
 
 
+def test_crowds_are_fitted_with_the_beads_image(lens):
+    movie, truth = simulate_movie(
+        4, (64, 64), spots_per_frame=40, photons=5000, z=(-300, 300), optics=LENS, seed=4
+    )
+    camera = {"gain": 1.0, "offset": 100.0}
+    fits = localize(movie, model=lens.psf, estimator="mle", neighbours="joint", **camera)
+    good, alone = fits[fits.good], localize(movie, model=lens, **camera)
+    assert len(good) > 1.2 * alone.good.sum()
+    off = []
+    for fit in good.to_dataframe().itertuples():
+        there = truth[truth["frame"] == fit.frame]
+        nearest = np.hypot(there["y"] - fit.y, there["x"] - fit.x).argmin()
+        off.append(fit.z - there["z"].iloc[nearest])
+    assert np.median(off) == pytest.approx(0, abs=10)
+    assert np.median(np.abs(off)) < 20
+    with pytest.raises(ValueError, match="a calibration of a lens has as its psf; got 'gaussian_e"):
+        localize(movie, model=lens, neighbours="joint", **camera)
+
+
 def test_errors_grow_by_how_beads_differ(lens):
     rois, _, _ = spots(100, 40, photons=50_000)
     one, unlike = (

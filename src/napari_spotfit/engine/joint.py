@@ -76,7 +76,8 @@ def _wanting(job: FitJob) -> str:
     if not is_gaussian and settings.profile.lattice is None:
         return (
             f"one of the models {', '.join(_MODELS)}, or a measured PSF, such as calibrate_psf "
-            f"makes of beads; got {settings.profile.name!r}"
+            "makes of beads and a calibration of a lens has as its psf; got "
+            f"{settings.profile.name!r}"
         )
     if unknown := [name for name, width in _widths(job) if not width]:
         return f"the PSF's {unknown[0]}; it is unknown and not fixed"
