@@ -12,8 +12,9 @@ class CrowdMoves : protected CrowdInformation {
     static constexpr double ROUGH = 0.2, FINE = 1e-4, STILL = 0.02, SLOW = 0.2;
     // In the end, of measured PSFs, whose steps take longer: places are off by less than 5 % of their errors.
     static constexpr double FINE_OF_PSF = 1e-3;
-    // What is wanted does not come where a step gains less than this share of what is left, nor from so many times the
-    // evidence that a spot must have: of 1200 fits without a spot, those that came to 2.5 times that began within 44.
+    // What is wanted does not come where a step gains less than this share of what is left, nor from that many times
+    // the evidence that a spot must have: of 1200 fits without a spot, those that came to 2.5 times that began
+    // within 44.
     static constexpr double HOPELESS = 0.03, FAR_OFF = 60;
     // Steps and sweeps at most while spots are counted, and sweeps in the end. What does not rest by then is moved
     // again in the next round or, in the end, flagged.

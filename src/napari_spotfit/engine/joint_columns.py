@@ -201,9 +201,9 @@ def _extended(spots: NDArray[np.void], places: NDArray[np.float64]) -> NDArray[n
     for _ in range(_STEPS if found.any() else 0):
         far, _ = cKDTree(places[found]).query(places, distance_upper_bound=_PART)
         found |= np.isfinite(far) & (spots["candidate"] < 0)
-    one = spots["crowd"]
-    is_part = np.bincount(one, found) < _WHOLE * np.bincount(one)
-    found &= is_part[one]
+    crowd = spots["crowd"]
+    is_part = np.bincount(crowd, found) < _WHOLE * np.bincount(crowd)
+    found &= is_part[crowd]
     return found
 
 

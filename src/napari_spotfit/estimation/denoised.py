@@ -27,8 +27,8 @@ _SIDE, _AROUND = 31, 2.0
 #: Of the detail's size, this quantile over the median is 2.44 in normal noise, up to 2.5 in cells
 #: and nuclei of benchmarks/trust.py; and the chance of a single area.
 _HIGH, _NORMAL, _CHANCE = 0.9, 2.54, 0.25
-#: Detail is large or not by that of pixels so many away, where kernels do not overlap; the usual
-#: correlation of raw images is less than 0.01 with cells, and the chance of a single area.
+#: Detail is large or small as that of pixels at these distances, where kernels do not overlap: the
+#: correlation is less than 0.01 in raw images with cells; and the chance of a single area.
 _APART, _TOGETHER, _CHANCE_TOGETHER = (3, 4), 0.012, 0.07
 #: Where spots of 10⁶ photons are in half of the areas, the others show what their noise is like.
 _WITHOUT_SPOTS, _LEAST_HIGH = 0.25, 2.48

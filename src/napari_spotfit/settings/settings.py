@@ -79,7 +79,7 @@ class Settings(SettingFields):
     def __post_init__(self) -> None:
         default = _defaults()
         own = {name: value for name, value in vars(self).items() if value is not default[name]}
-        self._check(own, anew=True)
+        self._check(own, besides_defaults=True)
 
     def __hash__(self) -> int:
         try:
@@ -97,17 +97,17 @@ class Settings(SettingFields):
     def __getstate__(self) -> dict[str, Any]:
         return vars(self)  # without the hash, which is another process's
 
-    def _check(self, values: Mapping[str, Any], *, anew: bool = False) -> None:
+    def _check(self, values: Mapping[str, Any], *, besides_defaults: bool = False) -> None:
         """Check values and the settings that depend on them, and store the values.
 
-        All values are chosen by somebody; of settings that are made anew, those besides defaults.
+        All values are chosen by somebody, or those that are no defaults.
         """
         hints, known = _hints(), parameters()
         for name, value in values.items():
             vars(self)[name] = checked(name, hints[name], known[name], value)
         if isinstance(self.model, Calibration):
-            default = _defaults() if anew else {}
-            chosen = [name for name in values if not anew or vars(self)[name] != default[name]]
+            own, default = vars(self), _defaults() if besides_defaults else {}
+            chosen = [name for name in values if name not in default or own[name] != default[name]]
             self._take_from_calibration(self.model, chosen)
         if not _OF_THRESHOLD.isdisjoint(values):
             check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
