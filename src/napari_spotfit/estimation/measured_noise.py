@@ -47,7 +47,8 @@ from .pixel_values import (
     usual_is_lowest,
     value_step,
 )
-from .second_opinion import hides_noise, looks_raw, second_opinion
+from .raw_detail import hides_noise, looks_raw
+from .second_opinion import second_opinion
 from .second_witness import some_parts
 
 #: The least side of squares of one number that are no noise, and how many of them chance may make

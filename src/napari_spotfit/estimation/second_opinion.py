@@ -1,10 +1,7 @@
 """Decide what the noise is where fine detail does not look like a camera's, and why it does not.
 
-White noise has as much detail that is fine along one axis as detail that is fine along both, and
-its blocks scatter by chance only. Where that is so, the image is as a camera took it, and its fine
-detail shows the noise. Elsewhere calm pixels separate sharp spots from filters, and there is
-the band that spots are looked for in: where its noise is other than that of fine detail, it counts,
-by brightness.
+Calm pixels separate sharp spots from filters there, and there is the band that spots are looked for
+in: where its noise is other than that of fine detail, it counts, by brightness.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
 from .calm_pixels import CalmNoise, calm_noise
 from .denoised import looks_denoised
-from .noise_line import quantiles
 from .photon_transfer import MOST_SCATTER, FineDetail
 from .pixel_values import (
     is_cut_off,
@@ -29,6 +25,7 @@ from .pixel_values import (
     times_enlarged,
     usual_is_lowest,
 )
+from .raw_detail import ALIKE, FEW_BLOCKS, TAIL_OF_NOISE, WHITE, is_all_noise, is_usual
 from .second_witness import (
     USUAL_SHARE,
     WORSE_SHARE,
@@ -39,12 +36,6 @@ from .second_witness import (
 
 Numbers = NDArray[np.float64]
 
-#: Detail along one axis over that along both, of an image that is as a camera took it. Chance of a
-#: single block in this, and in the scatter of blocks.
-_WHITE = (0.9, 1.14)
-_CHANCE, _CHANCE_OF_SCATTER = 1.5, 0.6
-#: Fewer blocks do not show by how much they scatter.
-_FEW_BLOCKS = 32
 #: Sharp spots have at least this many times as much detail along one axis as along both; calm
 #: pixels count where they have less than this share of the variance that fine detail says.
 _SHARP, _CALMER = 1.5, 0.8
@@ -60,24 +51,8 @@ _IN_STEPS = 0.8
 #: A filter with less than this ratio of detail along one axis to that along both leaves at least
 #: one part in this many of the noise in fine detail.
 _WEAK, _MOST_OF_WEAK = 2.5, 12.0
-#: High maxima of noise are at most this many times as high as those of white noise; of bright
-#: crowds 1.4 and more.
-_TAIL_OF_NOISE = 1.25
 #: Denoised calm pixels have less than one part in this many of the band's variance.
 _BESIDE_DENOISED = 4.0
-#: Where the band has this many times the deviation of fine detail that looks white, and calm pixels
-#: have this much more detail along one axis, fine detail shows what a denoiser has left.
-_BEYOND_WHITE, _SMOOTH = 3.0, 1.3
-#: Without a filter, and with few spots, the band has between these of the deviation of fine detail.
-_USUAL = (0.92, 1.12)
-#: Where the second of these quantiles is this many times as far from the third as from the first,
-#: there are spots everywhere, which widen the band: that is looked at no closer. One pixel in five
-#: shows it.
-_OF_LIGHT, _MANY_SPOTS, _ONE_IN = (0.05, 0.5, 0.95), 2.0, 5
-#: The share of areas with the least noise, and how many times that of fine detail they have, in
-#: variance, after a filter; of filtered noise low minima are as deep as low maxima are high but for
-#: the first, and high ones but for the second factor.
-_CALMEST, _MORE, _ALIKE = 0.25, 1.35, (0.3, 1.3)
 _TINY = float(np.finfo(float).tiny)
 #: The deviation in the band of spots over the usual light, from which on it is no noise: of crowds
 #: of 3 to 12 spots in 100 px² it is 1.4 and more, of blurred noise 1.1 and less.
@@ -112,90 +87,6 @@ _ONE_LINE = 1.6
 _LEAST_LEFT = 0.5
 #: Brightness shows a slope where it differs by this many deviations of a pixel.
 _TELLS_SLOPE = 1.0
-
-
-#: Fewer blocks do not show whether their detail is that of white noise.
-_FEWEST_BLOCKS = 4
-
-
-def looks_raw(detail: FineDetail) -> bool:
-    """Whether fine detail is that of white noise, as a camera's is, but for chance."""
-    if detail.blocks < _FEWEST_BLOCKS:
-        return True
-    low, high = _WHITE[0] / _chance(detail), _WHITE[1] * _chance(detail)
-    if not all(low <= ratio <= high for ratio in detail.along):
-        return False
-    if detail.blocks < _FEW_BLOCKS:
-        return True
-    most = MOST_SCATTER + _CHANCE_OF_SCATTER / math.sqrt(max(detail.blocks, 1))
-    return detail.scatter <= most
-
-
-def _chance(detail: FineDetail) -> float:
-    return 1 + _CHANCE / math.sqrt(max(detail.blocks, 1))
-
-
-def hides_noise(
-    frames: NDArray[Any], sigma: float, noise: NoiseModel, detail: FineDetail, scatter: float
-) -> bool:
-    """Whether fine detail looks white, but is not what noise is like, as after a denoiser.
-
-    Parameters
-    ----------
-    frames : ndarray, shape (n, Y, X)
-        As for :func:`second_opinion`.
-    sigma : float
-        The PSF's width.
-    noise : NoiseModel
-        That of fine detail.
-    detail : FineDetail
-        What fine detail looks like.
-    scatter : float
-        The deviation in the band of spots over that of white noise.
-    """
-    if is_usual(scatter):
-        return False
-    known = frames.ravel()[::_ONE_IN]
-    known = known[np.isfinite(known)]
-    if not known.size:
-        return False
-    low, middle, high = (float(value) for value in quantiles(known, *_OF_LIGHT))
-    if high - middle > _MANY_SPOTS * (middle - low):
-        return False
-    parts = some_parts(frames)
-    if looks_denoised(parts, noise, detail):
-        return True
-    if not scatter > 1:
-        return False
-    areas = BandAreas(parts, sigma)
-    band = areas.noise()
-    if band is None:
-        return False
-    if _is_all_noise(areas, band, noise, detail):
-        return True
-    calm = calm_noise(parts) if scatter > _BEYOND_WHITE and band.is_noise else None
-    return calm is not None and min(calm.along) > _SMOOTH and band.tail < _TAIL_OF_NOISE
-
-
-def _is_all_noise(areas: BandAreas, band: BandNoise, noise: NoiseModel, detail: FineDetail) -> bool:
-    """Whether the band has more noise than fine detail says, in all areas and not of spots.
-
-    Only a filter leaves less detail along one axis than along both.
-    """
-    is_blue = min(detail.along) < _WHITE[0] / _chance(detail)
-    if not (band.is_noise if is_blue else band.is_pure):
-        return False
-    usable = areas.variance > 0
-    times = areas.variance[usable] / np.maximum(noise.variance(areas.level[usable]), _TINY)
-    if not float(np.quantile(times, _CALMEST)) > _MORE:
-        return False
-    apart, over = areas.contrast()
-    return is_blue or (abs(apart) < _ALIKE[0] and 1 / _ALIKE[1] < over < _ALIKE[1])
-
-
-def is_usual(scatter: float) -> bool:
-    """Whether the band has the noise that fine detail says, and few spots."""
-    return _USUAL[0] < scatter < _USUAL[1]
 
 
 def second_opinion(
@@ -235,7 +126,7 @@ def second_opinion(
     band = areas.noise()
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     fine = replace(noise, correlation=1.0)
-    is_all = band is not None and _is_all_noise(areas, band, fine, detail)
+    is_all = band is not None and is_all_noise(areas, band, fine, detail)
     is_white = is_white and not (is_less or is_all)
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
     depends = (
@@ -262,10 +153,10 @@ def second_opinion(
         return replace(noise, process=process)
     is_smooth = calm is not None and min(calm.along) > _SHARP and math.isinf(min(detail.along))
     is_rounded = is_smooth and band.tail > _WARNS and not is_bare
-    is_coarse = min(detail.along) > _WHITE[1] and not is_white
+    is_coarse = min(detail.along) > WHITE[1] and not is_white
     over_light = _over_light(band, detail, parts)
     if process is Process.NONE and is_coarse and over_light > _MORE_THAN_LIGHT and not is_all:
-        is_higher = areas.contrast()[1] > _ALIKE[1]
+        is_higher = areas.contrast()[1] > ALIKE[1]
         if is_higher and _is_light_of_spots(noise, band, detail, sigma, over_light):
             return replace(noise, correlation=1.0, slope_error=noise.slope)
         process = Process.FILTERED
@@ -298,7 +189,7 @@ def second_opinion(
 
 def _is_shown(detail: FineDetail) -> bool:
     """Whether there is so much fine detail that its scatter shows something."""
-    return detail.blocks >= _FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
+    return detail.blocks >= FEW_BLOCKS and min(detail.along) < _NOTHING_FINE
 
 
 def _is_patchy(detail: FineDetail, calm: CalmNoise | None) -> bool:
@@ -389,11 +280,11 @@ def _is_crowd(noise: NoiseModel, band: BandNoise, detail: FineDetail) -> bool:
 
     No weak filter leaves so much less noise in fine detail than bright crowds have in the band.
     """
-    if min(detail.along) < _WHITE[0]:
+    if min(detail.along) < WHITE[0]:
         return False
     times = float(np.median(band.variance / np.maximum(noise.variance(band.level), _TINY)))
     is_bright = min(detail.along) < _WEAK and times > _MOST_OF_WEAK**2
-    return not band.is_noise or (is_bright and band.tail > _TAIL_OF_NOISE)
+    return not band.is_noise or (is_bright and band.tail > TAIL_OF_NOISE)
 
 
 def _is_no_rounding(calm: CalmNoise, detail: FineDetail) -> bool:
@@ -495,7 +386,7 @@ def _has_none_in_the_dark(noise: NoiseModel, detail: FineDetail) -> bool:
 
     It is natural then that many pixels have that value: what is cut off is noise.
     """
-    is_white = all(_WHITE[0] <= ratio <= _WHITE[1] for ratio in detail.along)
+    is_white = all(WHITE[0] <= ratio <= WHITE[1] for ratio in detail.along)
     least = noise.slope * detail.lowest + noise.intercept
     return is_white and least < max(_IN_STEPS * detail.step, _IN_STEPS * noise.slope) ** 2
 
