@@ -153,8 +153,9 @@ $(VENV)/.created $(BENCH_VENV)/.created: | system-packages
 	$(@D)/bin/python $(PIP_INSTALL) --upgrade "pip>=25.1"
 	touch $@
 
+# trackpy has no wheels, and setuptools that come with a Python may be too old to make one.
 $(VENV)/.with-napari: $(VENV)/.created pyproject.toml hatch_build.py | system-packages
-	$(PY) $(PIP_INSTALL) --group build
+	$(PY) $(PIP_INSTALL) --group build "setuptools>=70.1"
 	$(PY) $(PIP_INSTALL) --no-build-isolation --editable ".[all]"
 	touch $@
 
