@@ -14,8 +14,9 @@ from ..crowds import SPOT, Crowds, joined
 from ..kernel_arguments import address
 from .library import load
 
-#: Crowds of a thread's share, at least and at most.
-_LEAST, _SHARE = 8, 16
+#: Crowds of a thread's share, at least; and at most, and for each thread: of more threads, each
+#: waits for the interpreter until others have handed in theirs.
+_LEAST, _SHARE, _OF_EACH = 8, 16, 8
 #: Spots that one thread fits in the time that it takes to hand some to another, or not much more.
 _FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
@@ -66,12 +67,14 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
             own.append(found[: count.value].copy())
         parts[begin] = own
 
-    each = len(crowds) // (4 * (crowds.threads or threads.available()))
+    count = crowds.threads or threads.available()
 
     def end() -> None:
         stop.value = 1
 
     is_long = int(sizes.max(initial=0)) > _LONG
-    share = min(max(each, _LEAST), _SHARE) if sizes.sum() > _FEW else len(crowds)
-    threads.in_pieces(work, len(crowds), share, crowds.threads, end if is_long else None)
+    share = len(crowds)
+    if sizes.sum() > _FEW and count > 1:
+        share = min(max(share // (4 * count), _LEAST), max(_SHARE, _OF_EACH * count))
+    threads.in_pieces(work, len(crowds), share, count, end if is_long else None)
     return joined(part for begin in sorted(parts) for part in parts[begin])
