@@ -34,6 +34,9 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
+#: Of joint fits, which leave cores idle while one has the interpreter: the bytes of a block, and
+#: how many are worked on side by side. More of them, and smaller ones, wait for it.
+_JOINT_BYTES, _JOINT_BLOCKS = {"cpu": 4 << 20, "cuda": 16 << 20}, 4
 
 
 class Plan(NamedTuple):
@@ -117,13 +120,17 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     if not reader.is_lazy:
         load = _for_movies_in_memory(backend, total)
     suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
+    is_joint = calibration.settings.neighbours == "joint"
+    if is_joint and reader.frame_bytes <= _JOINT_BYTES[backend.kind]:
+        load, suited = Load(1, _JOINT_BYTES[backend.kind], min(_JOINT_BLOCKS, cores)), 0
     parts = [cut(reader, numbers, load, suited) for numbers in ranges]
     job = FitJob.of(calibration, reader.dtype, detection, one_row_per_position=False)
-    if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
-        # Each core takes a block, and waits for no other.
-        load, detection = load._replace(workers=cores), detection.changed(threads=1)
-    if load.workers > 1 and backend.kind == "cpu":
-        job = job.by_one_thread()
+    chunks = sum(blocks.chunks for blocks in parts)
+    if backend.kind == "cpu" and chunks >= _SIDE_BY_SIDE * cores:
+        load = load if is_joint else load._replace(workers=cores)
+        if load.workers == cores:
+            # Each core takes a block, and waits for no other.
+            job, detection = job.by_one_thread(), detection.changed(threads=1)
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = Block.of(calibration, chunk.block, chunk.pixels)
@@ -140,12 +147,12 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         index = leading_indices(numbers[rows], reader)
         return collected(columns, index, recorded_settings, reader.planes), chunk
 
-    workers = min(load.workers, sum(blocks.chunks for blocks in parts))
+    workers = min(load.workers, chunks)
     held: list[SpotFits] = []
     done = 0
-    chunks = read_chunks(reader, parts, plan.mask)
+    read = read_chunks(reader, parts, plan.mask)
     try:
-        for fits, chunk in side_by_side(find_and_fit, chunks, workers):
+        for fits, chunk in side_by_side(find_and_fit, read, workers):
             done += len(chunk.block)
             held.append(fits)
             # Chunks of an image may hold frames that do not follow each other.
