@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ..models.columns import STDERR, STOP
 from ..models.estimators import StopCondition
-from .backend import Columns
+from .backend import Columns, Positions
 from .cpu.layouts import HOT_PIXEL, PADDING_PIXEL, SATURATED_PIXEL
 from .fit_job import FitJob
 from .flags import LEAST_ERRORS, Flag
 from .joint_fits import JointFitter
+from .positions import link_positions
 from .verdicts import depth_flags
 
 #: How many times the deviance that noise explains that of a blob is.
@@ -106,7 +107,8 @@ def columns_of(
     scaled = [spots[axis] / width for axis, width in zip(axes, widths, strict=True)]
     apart = np.column_stack([*scaled, frame * (2 * _BESIDE)])
     flags = flags | _flags_of_pixels(fitter, spots, frame, axes)
-    found = _flags_of(spots, apart, flags, is_at_edge, is_outside) | depth_flags(columns, settings)
+    found = _flags_of(spots, apart, flags, is_at_edge, is_outside, job.threads)
+    found |= depth_flags(columns, settings)
     return columns | {"flags": found}
 
 
@@ -137,6 +139,7 @@ def _flags_of(
     before: NDArray[Any],
     is_at_edge: NDArray[np.bool_],
     is_outside: NDArray[np.bool_],
+    workers: int | None,
 ) -> NDArray[Any]:
     """Return what may be wrong with spots that were fitted together."""
     kept = Flag.BAD_PIXELS | Flag.SATURATED | Flag.ELONGATED | Flag.BLOB
@@ -145,7 +148,7 @@ def _flags_of(
     moves = spots["is_settled"] == 0
 
     def near(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return _with_near_ones(found, spots["candidate"] < 0, places)
+        return _with_near_ones(found, spots["candidate"] < 0, places, workers)
 
     of_crowd = np.bincount(spots["crowd"], moves) > np.bincount(spots["crowd"]) / 2
     for flag, where in (
@@ -208,7 +211,10 @@ def _extended(spots: NDArray[np.void], places: NDArray[np.float64]) -> NDArray[n
 
 
 def _with_near_ones(
-    found: NDArray[np.bool_], is_hidden: NDArray[np.bool_], places: NDArray[np.float64]
+    found: NDArray[np.bool_],
+    is_hidden: NDArray[np.bool_],
+    places: NDArray[np.float64],
+    workers: int | None,
 ) -> NDArray[np.bool_]:
     """Return some spots, hidden ones that follow each other from these, and all beside them.
 
@@ -218,16 +224,21 @@ def _with_near_ones(
         The spots, and which are hidden.
     places : ndarray, shape (n, axes + 1)
         Their places in units of the PSF's widths; frames are far from each other.
+    workers : int or None
+        How many threads link them.
     """
     if found.all() or not found.any():
         return found
-    from scipy.sparse.csgraph import connected_components  # takes longer to import than many fits
-    from scipy.spatial import cKDTree
+    from scipy.spatial import cKDTree  # takes longer to import than many fits
 
     which = np.flatnonzero(found | is_hidden)
-    tree = cKDTree(places[which])
-    thing = connected_components(tree.sparse_distance_matrix(tree, _NEXT).tocsr())[1]
+    which = which[np.argsort(places[which, -1], kind="stable")]
+    frame = (places[which, -1] / (2 * _BESIDE)).astype(np.int64)
+    there = places[which, :-1] - places[which, :-1].min(axis=0)
+    shape = tuple(there.max(axis=0).astype(int) + 2)
+    thing = link_positions(Positions(there, frame), _NEXT, shape, workers)
     own = which[(np.bincount(thing, found[which]) > 0)[thing]]
-    far, _ = cKDTree(places[own]).query(places, distance_upper_bound=_BESIDE)
+    tree = cKDTree(places[own])
+    far, _ = tree.query(places, distance_upper_bound=_BESIDE, workers=workers or 1)
     near: NDArray[np.bool_] = np.isfinite(far)
     return near
