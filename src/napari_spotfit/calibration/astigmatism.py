@@ -21,8 +21,7 @@ from ..settings.settings import Settings
 from .bead_fits import BeadFits, fit_beads
 from .bead_image import BeadImages
 from .bead_stack import LEAST_PLANES, checked_heights, checked_stack, warn_one_sided
-from .curves import smooth_curve
-from .heights import FEW, WIDTHS, Alignment, no_beads, wobble_of
+from .heights import FEW, WIDTHS, Alignment, no_beads, smooth_curve, wobble_of
 
 Array = NDArray[np.float64]
 
