@@ -101,7 +101,7 @@ def test_calibrations_are_equal_by_content():
 
 def test_damaged_calibrations_are_named(tmp_path):
     plain = LATTICE.to_dict()
-    with pytest.raises(ValueError, match=r"must be one of astigmatism.*got 'fisheye'"):
+    with pytest.raises(ValueError, match=r"must be 'astigmatism', .*got 'fisheye'"):
         Calibration.from_dict({**plain, "calibration": "fisheye"})
     with pytest.raises(ValueError, match="the calibration is damaged"):
         Calibration.from_dict({**plain, "values": {**plain["values"], "shape": [2, 3, 5]}})

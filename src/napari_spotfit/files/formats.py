@@ -17,6 +17,7 @@ import numpy as np
 
 from ..caller import warn_caller
 from ..models.columns import IN_PLANE, REQUIRED, STOP, GroupCounter, describe
+from ..models.number_checks import one_of
 from ..untrusted import named
 from ..workers import Workers
 from .csv_file import csv_writer, read_csv, table_for_spreadsheets, write_csv
@@ -232,10 +233,8 @@ def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageIn
 
 
 def _named(format: str) -> Format:
-    found = EXCHANGE.get(format) if isinstance(format, str) else None
-    if found is None:
-        raise ValueError(f"format must be one of {', '.join(EXCHANGE)}; got {format!r}")
-    return found
+    one_of("format", format, tuple(EXCHANGE))
+    return EXCHANGE[format]
 
 
 def _foreign(path: Path) -> Format | None:

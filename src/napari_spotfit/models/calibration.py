@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from ..version import __version__
 from .columns import Column
-from .orientation import Orientation, named
+from .number_checks import one_of
+from .orientation import ORIENTATIONS, Orientation
 from .profiles import Profile
 
 #: The format of the file, and its name; a change that an older version would misread makes it one
@@ -103,7 +104,8 @@ class Calibration:
         >>> turned.oriented("rotated_270") == psf
         True
         """
-        return self._turned(named(orientation))
+        one_of("orientation", orientation, tuple(ORIENTATIONS))
+        return self._turned(ORIENTATIONS[orientation])
 
     def _turned(self, how: Orientation) -> Self:
         raise NotImplementedError
@@ -157,10 +159,8 @@ class Calibration:
     def kind_of(values: Mapping[str, Any]) -> type[Calibration]:
         """Return the class of the calibration that plain values are of."""
         kind = values.get(_KIND)
-        if kind not in Calibration._kinds:
-            known = ", ".join(sorted(Calibration._kinds))
-            raise ValueError(f"a calibration must be one of {known}; got {kind!r}")
-        return Calibration._kinds[kind]
+        one_of("the kind of a calibration", kind, sorted(Calibration._kinds))
+        return Calibration._kinds[str(kind)]
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Calibration:

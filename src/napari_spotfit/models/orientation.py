@@ -48,11 +48,3 @@ ORIENTATIONS = {
     "rotated_270": Orientation(True, False, True),
     "antitransposed": Orientation(True, True, True),
 }
-
-
-def named(name: str) -> Orientation:
-    """Return the orientation of a name, or raise a ValueError that lists them."""
-    if name not in ORIENTATIONS:
-        known = ", ".join(map(repr, ORIENTATIONS))
-        raise ValueError(f"the orientation must be one of {known}; got {name!r}")
-    return ORIENTATIONS[name]
