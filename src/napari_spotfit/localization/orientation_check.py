@@ -22,9 +22,9 @@ from ..images.arrays import to_host, to_native
 from ..images.bright_rois import MOST
 from ..images.pixel_calibration import PixelCalibration
 from ..models.astigmatism import AstigmatismCalibration
+from ..models.calibration import ORIENTATIONS
 from ..models.columns import IN_PLANE
 from ..models.measured_psf import MeasuredPsf
-from ..models.orientation import ORIENTATIONS
 from ..settings.settings import Settings
 
 Array = NDArray[np.float64]

@@ -18,11 +18,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .calibration import TABLE, Calibration, Curve, unique_range
+from .calibration import TABLE, Calibration, Curve, Orientation, unique_range
 from .columns import COLUMNS, STDERR, Column
 from .measured_psf import MeasuredPsf
 from .number_checks import number
-from .orientation import Orientation
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
 
 Array = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 A calibration is a frozen dataclass of numbers, texts, tuples and arrays. It is compared by its
 content, stands inside of saved settings, and has a file of its own. Widths and shifts against z are
-curves.
+curves. A camera's rows and columns may have eight orientations against those of the beads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from ..version import __version__
 from .columns import Column
 from .number_checks import one_of
-from .orientation import ORIENTATIONS, Orientation
 from .profiles import Profile
 
 #: The format of the file, and its name; a change that an older version would misread makes it one
@@ -45,6 +44,51 @@ _LARGEST = 1 << 30
 TABLE = 4001
 
 Array = NDArray[np.float64]
+
+
+class Orientation(NamedTuple):
+    """What becomes of an image: rows and columns are exchanged first, then it is flipped."""
+
+    exchanged: bool
+    flipped_y: bool
+    flipped_x: bool
+
+    @property
+    def inverse(self) -> Orientation:
+        """What undoes it."""
+        if not self.exchanged:
+            return self
+        return self._replace(flipped_y=self.flipped_x, flipped_x=self.flipped_y)
+
+    def of(self, images: Any) -> Any:
+        """Return images, (…, rows, columns), in this orientation.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> image = np.arange(6).reshape(2, 3)
+        >>> turned = ORIENTATIONS["rotated_90"]
+        >>> bool((turned.of(image) == np.rot90(image)).all())
+        True
+        >>> bool((turned.inverse.of(turned.of(image)) == image).all())
+        True
+        """
+        if self.exchanged:
+            images = images.swapaxes(-1, -2)
+        y, x = (slice(None, None, -1 if flip else 1) for flip in (self.flipped_y, self.flipped_x))
+        return images[..., y, x]
+
+
+ORIENTATIONS = {
+    "as_it_is": Orientation(False, False, False),
+    "flipped_y": Orientation(False, True, False),
+    "flipped_x": Orientation(False, False, True),
+    "rotated_180": Orientation(False, True, True),
+    "transposed": Orientation(True, False, False),
+    "rotated_90": Orientation(True, True, False),
+    "rotated_270": Orientation(True, False, True),
+    "antitransposed": Orientation(True, True, True),
+}
 
 
 class Calibration:
