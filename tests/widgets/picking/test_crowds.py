@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from napari_spotfit import Flag, Settings, detect_spots, fit_at, localize
+from napari_spotfit.widgets.fitting import picked_layer
+from napari_spotfit.widgets.fitting.picked_layer import Pick
 from napari_spotfit.widgets.layers.maps import LayerMaps
-from napari_spotfit.widgets.picking import picked_layer
-from napari_spotfit.widgets.picking.picked_layer import Pick
 
 
 @pytest.mark.parametrize("limit", [False, True], ids=["everywhere", "in a mask"])
