@@ -135,7 +135,7 @@ def test_newer_files_are_refused(tmp_path):
         ({"x": Curve("huang", (1.3,))}, "the curve x must be 'huang' with 5 numbers"),
         ({"x": Curve("line", (1.3,))}, "the curve x must be"),
         ({"wobble_y": Curve("spline", (1.0, 2.0), (1.0, 1.0))}, "the curve wobble_y must be"),
-        ({"y": X}, "the widths do not tell z"),
+        ({"y": X}, "the widths do not determine z"),
         ({"x": Curve("polynomial", (0.001, 0.0)), "low": -1.0}, "must be above 0 px"),
         ({"low": 400.0}, "low must be below high; got 400 and 400 nm"),
         ({"index_factor": 0}, "index_factor must be a finite number above 0"),

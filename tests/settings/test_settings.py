@@ -109,7 +109,7 @@ def made_or_refused(make):
     st.sampled_from(sorted(SEVERAL)),
     st.integers(0, 4),
 )
-def test_a_change_is_checked_as_if_all_were_made_anew(others, name, number):
+def test_a_change_is_checked_as_if_all_were_made_again(others, name, number):
     def value(of, i):
         return SEVERAL[of][i % len(SEVERAL[of])]
 

@@ -42,7 +42,7 @@ _TURNS, _SURE, _STEPS, _ERRORS = 2.5, 0.2, 2.0, 6.0
 _DIM = 0.006
 #: The degree of splines along z; and the part of the light of all beads that shows each height.
 _DEGREE, _SHOWN = 5, 0.5
-#: Steps beside the range in which widths tell z: fits at its ends have a PSF on both sides.
+#: Steps beside the range in which widths determine z: fits at its ends have a PSF on both sides.
 _BESIDE = 5
 
 
@@ -63,7 +63,7 @@ def calibrate_astigmatism(
     that differ from the others are left out; ``calibration.beads`` says of each why.
 
     z rises with the planes, and is 0 where spots are round. The range of the calibration is where
-    the widths tell z.
+    the widths determine z.
 
     Parameters
     ----------

@@ -35,10 +35,10 @@ _FOLDS, _GAIN = 5, 0.96
 FEW = 3
 WIDTHS = ("sigma_x", "sigma_y")
 _NO_RANGE = (
-    f"the widths of the beads do not tell z: over fewer than {LEAST_PLANES} planes around where "
-    "they are round does the difference of both rise, or fall. Check that the lens is in place, "
-    "that the stack goes through the focus in steps of 10 to 50 nm, and that the ROI is large "
-    "enough (roi_size)"
+    f"the widths of the beads do not determine z: over fewer than {LEAST_PLANES} planes around "
+    "where they are round does the difference of both rise, or fall. Check that the lens is in "
+    "place, that the stack goes through the focus in steps of 10 to 50 nm, and that the ROI is "
+    "large enough (roi_size)"
 )
 #: Nodes of a spline; its most pieces; the most parts of the range in which points count apart; a
 #: ridge that keeps what no point determines; and the strengths of smoothing that are tried.
@@ -140,7 +140,7 @@ class Alignment:
         self.low, self.high, self.zero = self.low - zero, self.high - zero, self.zero + zero
 
     def _find_range(self) -> None:
-        """Find the heights around 0 at which enough beads show widths that tell z."""
+        """Find the heights around 0 at which enough beads show widths that determine z."""
         used = self.fits.used
         if not used.any():
             raise ValueError(no_beads(self.fits))

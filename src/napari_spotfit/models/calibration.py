@@ -382,7 +382,7 @@ class Curve(NamedTuple):
 def unique_range(
     x: Curve, y: Curve, low: float, high: float, least: float = 0.0
 ) -> tuple[float, float]:
-    """Return the part of a range, around the least difference of both widths, where they tell z.
+    """Return the part of a range, around the least difference of widths, where they determine z.
 
     The difference of the widths has to rise, or fall, all the way; with `least`, by so much of
     what it does at its steepest.
