@@ -343,7 +343,7 @@ def _of_narrow_spots(calibration: PixelCalibration, noise: NoiseModel) -> str:
         return ""
     return (
         f"spots of σ {sigma:.2g} px have detail as fine as noise has, so that the image does not "
-        "tell how noisy light is: standard errors may be several times too large, and dim spots "
+        "show how noisy light is: standard errors may be several times too large, and dim spots "
         "missed. Give the camera's gain and offset"
     )
 
