@@ -454,14 +454,10 @@ def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
             continue
         joined, full = _joined(held), count - count % rows
         for start in range(0, full, rows):
-            yield _rows(joined, slice(start, start + rows))
-        held, count, begun = [_rows(joined, slice(full, None))], count - full, True
+            yield joined.rows(slice(start, start + rows))
+        held, count, begun = [joined.rows(slice(full, None))], count - full, True
     if held and (count or not begun):
         yield _joined(held)
-
-
-def _rows(table: SpotTable, rows: slice) -> SpotTable:
-    return SpotTable({name: values[rows] for name, values in table.columns.items()}, table.about)
 
 
 def _joined(tables: list[SpotTable]) -> SpotTable:
