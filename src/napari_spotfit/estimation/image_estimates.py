@@ -64,7 +64,7 @@ def estimated(
 
 
 @contextmanager
-def frames_that_tell(reader: FrameReader, settings: Settings) -> Iterator[None]:
+def frames_of_estimates(reader: FrameReader, settings: Settings) -> Iterator[None]:
     """Read the frames of all estimates once."""
     asked = [np.empty(0, np.int64)]
     if reader.held is None and settings.noise is None:

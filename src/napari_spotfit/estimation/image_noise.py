@@ -177,7 +177,7 @@ def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray
     if len(reader.frame_shape) > len(plane) or math.prod(plane) > _LARGE:
         _, pixels = without_damage(partial(_windows, reader, calibration), numbers)
     else:
-        numbers, taken = without_damage(reader.read_here, numbers)
+        numbers, taken = without_damage(reader.read_to_host, numbers)
         pixels = to_host(calibration.corrected(numbers, taken, mark_bad=True))
     settings = calibration.fitted
     if settings.sigma is None:

@@ -405,16 +405,16 @@ def write_parts(
     foreign = by_name(place)
     if foreign is None:
         with unfinished(place) as part:
-            return _write_ours(part, place.suffix.lower(), parts)
+            return _write_own_format(part, place.suffix.lower(), parts)
     ending = ".parquet" if find_spec("pyarrow") else ".csv"
-    with scratch(place, f".spots{ending}") as ours:
-        count = _write_ours(ours, ending, parts)
-        table = read(ours)
+    with scratch(place, f".spots{ending}") as own:
+        count = _write_own_format(own, ending, parts)
+        table = read(own)
         write(place, table, foreign.name, pixel_size=pixel_size, shape=shape)
     return count
 
 
-def _write_ours(path: Path, ending: str, parts: Iterable[SpotTable]) -> int:
+def _write_own_format(path: Path, ending: str, parts: Iterable[SpotTable]) -> int:
     """Write tables to a file in our format; return the number of rows."""
     apart = GroupCounter()
     parts = (SpotTable(apart(part.columns), part.about) for part in parts)
