@@ -410,7 +410,7 @@ def load_parts(folder: str | os.PathLike[str]) -> FitParts:
     if run is None:
         raise UnreadableFileError(
             f"“{place}” is no folder of localize_to_folder, or its file _run.json is damaged; call "
-            "that again with the same image and settings to mend it"
+            "that again with the same image and settings to repair it"
         )
     paths = [part_path(place, first) for first in run.firsts]
     missing = [path.name for path in paths if not path.is_file()]
