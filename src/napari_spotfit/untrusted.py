@@ -27,7 +27,7 @@ class Allowance:
 
     Parameters
     ----------
-    there : int
+    size : int
         Size of the file in bytes.
     ratio : int
         Largest plausible ratio of compression.
@@ -43,8 +43,8 @@ class Allowance:
     of 1000: it is damaged
     """
 
-    def __init__(self, there: int, ratio: int = TABLE_RATIO) -> None:
-        self._there, self._left = there, max(_ALWAYS, ratio * there)
+    def __init__(self, size: int, ratio: int = TABLE_RATIO) -> None:
+        self._size, self._left = size, max(_ALWAYS, ratio * size)
 
     @property
     def left(self) -> int:
@@ -61,7 +61,7 @@ class Allowance:
         """
         if promised > self._left:
             raise PromiseError(
-                f"{what} promises {promised} bytes in a file of {self._there}: it is damaged"
+                f"{what} promises {promised} bytes in a file of {self._size}: it is damaged"
             )
         self._left -= promised
 

@@ -249,5 +249,5 @@ def test_layers_lie_on_each_other():
 
 
 def test_wrong_models_are_named():
-    with pytest.raises(ValueError, match="model must be one of translation, affine, polynomial"):
+    with pytest.raises(ValueError, match="model must be 'translation', 'affine' or 'polynomial'"):
         register_channels(fits_at([[1, 1]]), fits_at([[1, 1]]), "rigid")

@@ -107,7 +107,7 @@ def test_from_python_it_is_what_the_command_does(folder, movies, cells):
 @pytest.mark.parametrize(
     ("named", "words"),
     [
-        ({"workers": 0}, "workers must be a whole number of files at a time, 1 or more: 0"),
+        ({"workers": 0}, "workers must be a whole number from 1; got 0"),
         ({"frames": 3}, "frames must be a slice"),
         ({"ending": ".spots.txt"}, "spots.txt"),
         ({"files": "*.nothing"}, "there is no image file in the pattern “\\*.nothing”"),
@@ -320,7 +320,7 @@ def test_warnings_are_of_their_file(folder):
     np.save("noise.npy", np.random.default_rng(0).poisson(9, (4, 40, 40)))
     outcomes = run(["a.tif", "noise.npy"], "out", settings=Settings(), workers=2)
     assert [len(one.warnings) for one in outcomes] == [0, 1]
-    assert "the image does not tell the PSF's σ" in outcomes[1].warnings[0]
+    assert "the image does not show the PSF's σ" in outcomes[1].warnings[0]
 
 
 def test_several_at_a_time_need_a_folder(folder):

@@ -282,7 +282,7 @@ def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
 def test_warnings_are_sentences(folder):
     np.save(folder / "noise.npy", np.random.default_rng(0).poisson(9, (4, 40, 40)))
     result = run("localize", "noise.npy", "-o", "a.csv", "--json")
-    assert "noise.npy: the image does not tell the PSF's σ" in result.stderr
+    assert "noise.npy: the image does not show the PSF's σ" in result.stderr
     assert len(json.loads(result.stdout)["files"][0]["warnings"]) == 1
     assert run("localize", "noise.npy", "-o", "a.csv", "-q").output == ""
 

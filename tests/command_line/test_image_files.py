@@ -34,7 +34,7 @@ def test_a_data_set_of_several_files_is_fitted_once(inputs, folder, movies):
     ]
 
 
-def test_a_part_of_a_data_set_that_changes_is_fitted_anew(folder, movies):
+def test_a_part_of_a_data_set_that_changes_is_fitted_again(folder, movies):
     (folder / "mf").mkdir()
     files = write_ome_files(folder / "mf", movies[0], 2)
     assert [one.state for one in localize_files("mf", "out")] == ["done"]

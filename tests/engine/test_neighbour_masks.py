@@ -5,12 +5,11 @@ from __future__ import annotations
 import detection_on_host
 import numpy as np
 import pytest
-from excluding import fit_on_device, listed
+from excluding import fits_of_both, known_of, listed
 from same_fits import assert_same
 from scenes import light, on_grid, places
 
 from napari_spotfit import (
-    Camera,
     Flag,
     NoiseModel,
     Settings,
@@ -19,13 +18,9 @@ from napari_spotfit import (
     fit_spots,
     localize,
 )
-from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu import block_fits as cpu_block_fits
-from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.cuda import block_fits
 from napari_spotfit.engine.cuda import roi_kernels as there
-from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.images.pixel_calibration import PixelCalibration
 from napari_spotfit.models.estimators import ESTIMATORS
 
 BOTH = ("exclude", "ignore")
@@ -169,15 +164,6 @@ def test_spots_that_stand_alone_are_as_without_the_setting(backend):
     assert_same(fit_at(image, alone, sigma=1.3, backend=backend), theirs[last][:])
 
 
-def known_of(rng, shape, estimator):
-    """Return per-pixel maps of an image."""
-    bad = rng.random(shape) < 0.02
-    if estimator == "wlse":
-        return {"weights": rng.uniform(0.5, 2, shape), "bad_pixels": bad}
-    offset, gain = rng.normal(100, 3, shape), rng.uniform(0.9, 1.1, shape)
-    return {"camera": Camera(offset, gain, rng.uniform(1, 9, shape)), "bad_pixels": bad}
-
-
 @pytest.mark.parametrize("roi_size", [9, (5, 35)])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("each", [False, True], ids=["shared", "each frame"])
@@ -287,23 +273,7 @@ def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator, roi_size, 
         movie[1, :, :12] = 0
     known = known_of(rng, image.shape, estimator) if kind == "maps" else {}
     noise = NoiseModel(1.0, -100.0, 4.0)
-    settings = (
-        Settings(
-            estimator=estimator, sigma=1.3, roi_size=roi_size, threads=2, noise=noise, gain=1.0
-        )
-        if kind != "maps"
-        else Settings(estimator=estimator, sigma=1.3, roi_size=roi_size, threads=2)
-    )
-    calibration = PixelCalibration(image.shape, settings, **known)
-    job = FitJob.of(calibration, movie.dtype, settings if kind != "maps" else None)
-    block = Block.of(calibration, np.arange(2), movie)
-    frame = np.repeat([0, 1], len(centres))
-    positions = Positions(np.concatenate([centres, centres]), frame)
-    fits = Cpu(2).fit(job, block, positions)
-    monkeypatch.setattr(block_fits, "_CUT_OUT_PIXELS", 4000)
-    there, calls = fit_on_device(monkeypatch, job, block, positions)
-    assert list(there) == list(fits)
-    for name, column in fits.items():
-        np.testing.assert_array_equal(there[name], column, name)
-    assert len(calls) > 2
+    own = {} if kind == "maps" else {"noise": noise, "gain": 1.0}
+    settings = Settings(estimator=estimator, sigma=1.3, roi_size=roi_size, threads=2, **own)
+    _, calls = fits_of_both(monkeypatch, movie, centres, settings, known, 4000)
     assert {left_there for _, left_there in calls} == {roi_size == 9}

@@ -7,7 +7,9 @@ import gc
 import threading
 import traceback
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +36,16 @@ def callers(path: Path) -> set[str]:
     return names & fits
 
 
-def test_two_modules_call_the_fits_of_the_library():
+def entry_points() -> dict[str, set[str]]:
+    """Return the modules that call the library's fits, and what they call; tools print them."""
     found = {path.name: callers(path) for path in PACKAGE.rglob("*.py")}
-    assert {name: functions for name, functions in found.items() if functions} == {
-        "block_fits.py": {"spotfit_fit_block"},
-        "fit_kind.py": {"spotfit_large_write"},
-    }
+    return {name: functions for name, functions in found.items() if functions}
 
 
-@pytest.fixture
-def stacks(monkeypatch):
-    """The names of the functions that lead to each call of the fits."""
-    seen = []
+@contextmanager
+def recorded_stacks() -> Iterator[list[list[str]]]:
+    """Record the names of the functions that lead to each call of the fits."""
+    seen: list[list[str]] = []
     prepare = block_fits.CpuFitter._prepare
 
     def prepared(self, *given, **named):
@@ -58,14 +58,15 @@ def stacks(monkeypatch):
 
         self._work = call
 
-    monkeypatch.setattr(block_fits.CpuFitter, "_prepare", prepared)
-    return seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_fits.CpuFitter, "_prepare", prepared)
+        yield seen
 
 
-def test_few_frames_lie_between_a_call_and_the_fits(stacks):
+def frames_to_the_fits() -> dict[str, int]:
+    """Return the Python frames between each public function and the fits; tools print them."""
     movie, truth = simulate_movie(2, shape=(48, 48), spots_per_frame=5, seed=1)
     settings = localize(movie, backend="cpu", threads=1).settings
-    stacks.clear()
     movie = movie.astype(np.float32)  # what is prepared for others serves no longer
     places = truth[["frame", "y", "x"]].to_numpy()
     calls = {
@@ -73,12 +74,25 @@ def test_few_frames_lie_between_a_call_and_the_fits(stacks):
         "fit_at": lambda: fit_at(movie, places, settings=settings),
         "fit_spots": lambda: fit_spots(movie[:, :9, :9], backend="cpu", threads=1),
     }
+    between = {}
     for name, call in calls.items():
-        call()
+        with recorded_stacks() as stacks:
+            call()
         stack = stacks.pop()
-        between = len(stack) - 1 - max(i for i, one in enumerate(stack) if one == name)
-        assert between <= MOST_FRAMES, stack
-        stacks.clear()
+        between[name] = len(stack) - 1 - max(i for i, one in enumerate(stack) if one == name)
+    return between
+
+
+def test_two_modules_call_the_fits_of_the_library():
+    assert entry_points() == {
+        "block_fits.py": {"spotfit_fit_block"},
+        "fit_kind.py": {"spotfit_large_write"},
+    }
+
+
+def test_few_frames_lie_between_a_call_and_the_fits():
+    between = frames_to_the_fits()
+    assert max(between.values()) <= MOST_FRAMES, between
 
 
 def test_a_job_is_one_for_all_of_its_kind():
@@ -120,10 +134,11 @@ def test_it_is_explained_which_pixels_are_excluded(neighbours):
     assert min(found.values()) > 0, found
 
 
-def test_a_camera_with_maps_goes_the_same_way(stacks):
+def test_a_camera_with_maps_goes_the_same_way():
     movie, truth = simulate_movie(1, shape=(48, 48), spots_per_frame=5, seed=1)
     camera = Camera(np.zeros((48, 48)), 1.0, np.ones((48, 48)))
-    fit_at(movie[0], truth[["y", "x"]], 9, sigma=1.3, camera=camera, backend="cpu")
+    with recorded_stacks() as stacks:
+        fit_at(movie[0], truth[["y", "x"]], 9, sigma=1.3, camera=camera, backend="cpu")
     assert stacks
 
 

@@ -6,11 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from excluding import fit_on_device
+from excluding import fits_of_both, known_of
 from same_fits import assert_same
 
 from napari_spotfit import (
-    Camera,
     Flag,
     NoiseModel,
     Settings,
@@ -19,8 +18,6 @@ from napari_spotfit import (
 )
 from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu import block_fits as cpu_block_fits
-from napari_spotfit.engine.cpu.backend import Cpu
-from napari_spotfit.engine.cuda import block_fits
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.positions import excluded_pixels
 from napari_spotfit.images.pixel_calibration import PixelCalibration
@@ -180,15 +177,6 @@ class TestNeighbours:
         assert ((fits.flags & int(Flag.NEIGHBOUR)) != 0).tolist() == [True, True, False]
 
 
-def known_of(rng, shape, estimator):
-    """Return what may be known of voxels."""
-    bad = rng.random(shape) < 0.02
-    if estimator == "wlse":
-        return {"weights": rng.uniform(0.5, 2, shape), "bad_pixels": bad}
-    offset, gain = rng.normal(100, 3, shape), rng.uniform(0.9, 1.1, shape)
-    return {"camera": Camera(offset, gain, rng.uniform(1, 9, shape)), "bad_pixels": bad}
-
-
 @pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
 @pytest.mark.parametrize("each", ["plane", "stack", "each frame"])
 def test_what_is_left_out_is_a_bad_voxel_of_one_fit(backend, estimator, each):
@@ -239,20 +227,9 @@ def test_fits_on_a_device_are_those_of_the_host(monkeypatch, estimator, kind):
         estimator=estimator, threads=2, noise=NoiseModel(1.0, -100.0, 4.0), **KNOWN,
         **({} if kind == "maps" else {"gain": 1.0}),
     )  # fmt: skip
-    calibration = PixelCalibration(image.shape, settings, **known)
-    job = FitJob.of(calibration, movie.dtype, settings if kind != "maps" else None)
-    block = Block.of(calibration, np.arange(2), movie)
-    frame = np.repeat([0, 1], len(centres))
-    positions = Positions(np.concatenate([centres, centres]), frame)
-    fits = Cpu(2).fit(job, block, positions)
+    fits, _ = fits_of_both(monkeypatch, movie, centres, settings, known, 12000)
     held = (fits["flags"] & int(Flag.SIGMA_Z_HELD)) != 0
     assert 20 < held.sum() < len(held) - 20
-    monkeypatch.setattr(block_fits, "_CUT_OUT_PIXELS", 12000)
-    there, calls = fit_on_device(monkeypatch, job, block, positions)
-    assert list(there) == list(fits)
-    for name, column in fits.items():
-        np.testing.assert_array_equal(there[name], column, name)
-    assert len(calls) > 2
 
 
 def test_no_row_depends_on_order_threads_or_pieces(backend, monkeypatch):

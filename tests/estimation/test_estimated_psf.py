@@ -199,7 +199,7 @@ def test_the_roi_is_no_larger_than_the_frame():
     fits = localize(image)
     assert fits.settings.roi_size in ((13, 17), (13, 19))
     assert fits.good.sum() >= 8
-    with pytest.warns(UserWarning, match="does not tell"):
+    with pytest.warns(UserWarning, match="does not show"):
         assert localize(np.zeros((6, 8))).settings.roi_size == (5, 7)
     with pytest.raises(ValueError, match="smaller than the ROI"):
         localize(np.zeros((4, 9)))

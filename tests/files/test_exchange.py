@@ -391,7 +391,7 @@ def test_a_damaged_smlm_is_refused(tmp_path):
 
 def test_formats_that_are_none(tmp_path):
     for call in (localised().save, load_fits):
-        with pytest.raises(ValueError, match=r"format must be one of picasso, .*; got 'excel'"):
+        with pytest.raises(ValueError, match=r"format must be 'picasso', .*; got 'excel'"):
             call(tmp_path / "a.csv", "excel")
 
 

@@ -9,14 +9,16 @@ import detection_on_host
 import numpy as np
 import pytest
 
-from napari_spotfit import Settings
+from napari_spotfit import Camera, Settings
 from napari_spotfit.engine.backend import Block, Positions
+from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.cpu.block_fits import CpuFitter
 from napari_spotfit.engine.cpu.layouts import HOT_PIXEL, PADDING_PIXEL, SATURATED_PIXEL
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.cuda import block_fits
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.kernel_arguments import address
+from napari_spotfit.images.pixel_calibration import PixelCalibration
 
 
 class There(np.ndarray):
@@ -73,6 +75,40 @@ def fit_on_device(patch, job, block, positions, fit=cpu_fits.fit_rois):
         highest=block.highest, level=block.level,
     )  # fmt: skip
     return block_fits.DeviceFits(load(), job).fit(own, positions), calls
+
+
+def known_of(rng, shape, estimator):
+    """Return what may be known of pixels: some are bad, and weights or a camera's maps."""
+    bad = rng.random(shape) < 0.02
+    if estimator == "wlse":
+        return {"weights": rng.uniform(0.5, 2, shape), "bad_pixels": bad}
+    offset, gain = rng.normal(100, 3, shape), rng.uniform(0.9, 1.1, shape)
+    return {"camera": Camera(offset, gain, rng.uniform(1, 9, shape)), "bad_pixels": bad}
+
+
+def fits_of_both(patch, movie, centres, settings, known, cut_out_pixels):
+    """Fit positions on the host and as on a GPU: the columns are the same.
+
+    Settings without what is known of pixels are those of the fits.
+
+    Returns
+    -------
+    tuple
+        The columns, and the calls of the device's fits.
+    """
+    calibration = PixelCalibration(movie.shape[1:], settings, **known)
+    job = FitJob.of(calibration, movie.dtype, None if known else settings)
+    block = Block.of(calibration, np.arange(len(movie)), movie)
+    frame = np.repeat(np.arange(len(movie)), len(centres))
+    positions = Positions(np.tile(centres, (len(movie), 1)), frame)
+    fits = Cpu(2).fit(job, block, positions)
+    patch.setattr(block_fits, "_CUT_OUT_PIXELS", cut_out_pixels)
+    there, calls = fit_on_device(patch, job, block, positions)
+    assert list(there) == list(fits)
+    for name, column in fits.items():
+        np.testing.assert_array_equal(there[name], column, name)
+    assert len(calls) > 2
+    return fits, calls
 
 
 class _Looking(block_fits.DeviceFits):

@@ -168,7 +168,7 @@ def install(monkeypatch, gpus):
         monkeypatch.setattr(transfer, name, {})
     monkeypatch.setattr(transfer, "_locked_sizes", [])
     monkeypatch.setattr(fit, "fit_kernel", lambda code, _: _kernel(gpus, code))
-    monkeypatch.setattr(fit, "_multiprocessors", lambda _: 1)
+    monkeypatch.setattr(fit, "multiprocessors", lambda _: 1)
     fit._on_device.cache_clear()
     devices._free_memory.cache_clear()
     return cupy

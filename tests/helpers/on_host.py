@@ -79,7 +79,7 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
         patch.setattr(fit, "fit_kernel", lambda *_: kernel(task.code, threads))
         patch.setattr(fit, "_device", lambda: 0)
         patch.setattr(fit, "psf_on_device", lambda psf, roi, _: psf_on_host(psf, roi))
-        patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
+        patch.setattr(fit, "multiprocessors", lambda _: multiprocessors)
         fit._on_device.cache_clear()
         place = memory.ctypes.data
         run, given = task.launches(frames, corners, start, maps, place, count, count)

@@ -132,11 +132,11 @@ def test_parts_of_volumes_have_their_own() -> None:
         for numbers, own in zip(ranges, parts, strict=True):
             pixels = own if isinstance(own, np.ndarray) else own.compute()
             part = Part(image.shape, numbers, settings, pixels)
-            reader = FrameReader(part._here(pixels), spatial=3)
+            reader = FrameReader(part._as_image(pixels), spatial=3)
             expected = image.reshape(-1, 4, 5, 6)[numbers]
             np.testing.assert_array_equal(reader.read(numbers), expected)
     shared = _for_each(image[0, 0] > 9, ranges, is_image=False, axes=3)
-    assert all(Part(image.shape, ranges[0], settings, image)._here(one.compute()).ndim == 3
+    assert all(Part(image.shape, ranges[0], settings, image)._as_image(one.compute()).ndim == 3
                for one in shared)  # fmt: skip
 
 

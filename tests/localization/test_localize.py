@@ -62,7 +62,7 @@ def test_fits_know_their_settings(scene):
     assert SpotFits.concatenate([fits[:2], fits[2:]]).settings is fits.settings
     assert fits.to_host().settings is fits.settings
     assert fit_spots(np.zeros((2, 7, 7)), settings=fits.settings).settings is fits.settings
-    at = fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5)  # one does not tell the PSF
+    at = fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5)  # one does not show the PSF
     noise = fits.settings.noise
     assert at.settings == Settings(roi_size=9, min_delta=1e-5, noise=noise, backend="cpu")
 
@@ -262,7 +262,7 @@ class TestLocalize:
     )
     def test_any_pixels_end_in_results(self, image):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "the image does not tell the PSF")
+            warnings.filterwarnings("ignore", "the image does not show the PSF")
             warnings.filterwarnings("ignore", "the image probably keeps only what is above")
             try:
                 fits = localize(image)

@@ -20,7 +20,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_psf,
 )
-from napari_spotfit.models.orientation import ORIENTATIONS
+from napari_spotfit.models.calibration import ORIENTATIONS
 
 CAMERA = {"gain": 1.0, "offset": 100.0}
 #: Aberrations, the orientations that look like none, and those that look like "transposed".

@@ -134,7 +134,7 @@ def test_frames_of_more_axes_and_some_of_them(movie: np.ndarray, tmp_path: Path)
     assert len(joined(none)) == 0
 
 
-def test_a_damaged_part_is_made_anew(
+def test_a_damaged_part_is_made_again(
     movie: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [part.path for part in localize_to_folder(movie, tmp_path)]

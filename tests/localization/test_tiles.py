@@ -237,7 +237,7 @@ def random_scene(random):
 def test_whatever_there_is_the_rows_are_those_of_the_whole_frame(seed, rows):
     image, settings = random_scene(np.random.default_rng(seed))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of images that do not tell their noise
+        warnings.simplefilter("ignore")  # of images that do not show their noise
         whole = localize(image, settings=settings)
         with pytest.MonkeyPatch.context() as changed:
             fits, _ = in_tiles(changed, image, rows, whole.settings)

@@ -162,7 +162,7 @@ def test_known_voxels_give_nanometres(backend, tmp_path):
 def test_the_optics_give_the_widths_where_no_spots_do():
     optics = {"voxel_size": (165, 72, 72), "numerical_aperture": 1.4, "wavelength": 600}
     empty = np.random.default_rng(2).poisson(20, (12, 60, 60)).astype(np.uint16)
-    with pytest.warns(UserWarning, match="does not tell the PSF's σ and σz"):
+    with pytest.warns(UserWarning, match="does not show the PSF's σ and σz"):
         known = localize(empty, model="gaussian_3d", **optics).settings
     assert known.sigma == pytest.approx(93 / 72, rel=0.01)
     assert known.sigma_z == pytest.approx(254 / 165, rel=0.01)

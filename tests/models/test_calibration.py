@@ -101,7 +101,7 @@ def test_calibrations_are_equal_by_content():
 
 def test_damaged_calibrations_are_named(tmp_path):
     plain = LATTICE.to_dict()
-    with pytest.raises(ValueError, match=r"must be one of astigmatism.*got 'fisheye'"):
+    with pytest.raises(ValueError, match=r"must be 'astigmatism', .*got 'fisheye'"):
         Calibration.from_dict({**plain, "calibration": "fisheye"})
     with pytest.raises(ValueError, match="the calibration is damaged"):
         Calibration.from_dict({**plain, "values": {**plain["values"], "shape": [2, 3, 5]}})
@@ -135,7 +135,7 @@ def test_newer_files_are_refused(tmp_path):
         ({"x": Curve("huang", (1.3,))}, "the curve x must be 'huang' with 5 numbers"),
         ({"x": Curve("line", (1.3,))}, "the curve x must be"),
         ({"wobble_y": Curve("spline", (1.0, 2.0), (1.0, 1.0))}, "the curve wobble_y must be"),
-        ({"y": X}, "the widths do not tell z"),
+        ({"y": X}, "the widths do not determine z"),
         ({"x": Curve("polynomial", (0.001, 0.0)), "low": -1.0}, "must be above 0 px"),
         ({"low": 400.0}, "low must be below high; got 400 and 400 nm"),
         ({"index_factor": 0}, "index_factor must be a finite number above 0"),

@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from napari_spotfit import Camera, Settings, SpotFits, fit_spots, simulate_spots
+from napari_spotfit.engine.cuda.expression import to_cuda
 from napari_spotfit.models.expressions.custom import RESERVED, start_of
 from napari_spotfit.models.expressions.derivatives import derived
 from napari_spotfit.models.expressions.grammar import (
@@ -26,7 +27,6 @@ from napari_spotfit.models.expressions.grammar import (
     Name,
     Number,
     parse,
-    to_cuda,
     value_of,
 )
 from napari_spotfit.models.profiles import GAUSSIAN, Profile

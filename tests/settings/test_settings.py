@@ -109,7 +109,7 @@ def made_or_refused(make):
     st.sampled_from(sorted(SEVERAL)),
     st.integers(0, 4),
 )
-def test_a_change_is_checked_as_if_all_were_made_anew(others, name, number):
+def test_a_change_is_checked_as_if_all_were_made_again(others, name, number):
     def value(of, i):
         return SEVERAL[of][i % len(SEVERAL[of])]
 
@@ -224,7 +224,8 @@ def test_bounds_in_volumes_follow_each_axis():
         ("roi_size", 7.0, TypeError, "whole number"),
         ("errors", 1, TypeError, "True or False"),
         ("model", "lorentz", ValueError, "must be 'gaussian'"),
-        ("backend", "gpu", ValueError, "'auto' or 'cpu' or 'cuda'"),
+        ("backend", "gpu", ValueError, "'auto', 'cpu' or 'cuda'"),
+        ("backend", None, ValueError, "'auto', 'cpu' or 'cuda'; got None"),
         ("devices", "both", ValueError, "'one' or 'all'; got 'both'"),
         ("threads", 0, ValueError, "from 1 to 1024"),
         ("sigma_min", 0, ValueError, "above 0 px"),
@@ -311,7 +312,7 @@ def test_models_and_what_is_held_go_through_plain_values(options):
         ({"model": "lorentzian", "pixel": "integrated"}, ValueError, "no formula averaged"),
         ({"model": Profile("mine", GAUSSIAN_ROTATED.shape, GAUSSIAN_ROTATED.sampled)}, ValueError,
          "or of Profile.from_expression"),
-        ({"estimator": "ml"}, ValueError, "'lse' or 'wlse' or 'mle'; got 'ml'"),
+        ({"estimator": "ml"}, ValueError, "'lse', 'wlse' or 'mle'; got 'ml'"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_named(options, error, words):

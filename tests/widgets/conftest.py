@@ -21,8 +21,8 @@ from one_viewer import OneViewer
 from qtpy.QtCore import QSettings, Qt
 
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.fitting import preview
 from napari_spotfit.widgets.parts import remember
-from napari_spotfit.widgets.preview import preview
 
 HERE = Path(__file__).parent
 #: Places of the spots in every frame of the images made here, in pixels.

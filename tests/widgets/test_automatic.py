@@ -145,7 +145,7 @@ def test_what_is_taken_instead_is_said_in_words(viewer, widget, fit, make_movie)
     said = widget.settings.psf_warning
     assert said.isVisible()
     assert said.text().startswith(
-        "⚠ The image does not tell the PSF's σ, so that 1.3 px is taken: "
+        "⚠ The image does not show the PSF's σ, so that 1.3 px is taken: "
     )
     assert "set σ by hand" in said.text()
     widget.settings.controls["sigma"].value = 1.4

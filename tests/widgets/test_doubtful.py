@@ -14,9 +14,9 @@ from spot_table import dock
 
 from napari_spotfit import Flag, Settings, StopCondition, fit_at, localize, to_points_layer
 from napari_spotfit.engine.flags import NOT_GOOD, RULES
+from napari_spotfit.widgets.fitting.picker import _in_words, why_nothing
 from napari_spotfit.widgets.inspecting.numbers import verdict
 from napari_spotfit.widgets.inspecting.spot import spot_of
-from napari_spotfit.widgets.picking.picker import _in_words, why_nothing
 
 
 def crowded(shape=(64, 72), count=70):

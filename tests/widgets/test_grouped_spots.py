@@ -12,12 +12,12 @@ from spot_table import dock, texts
 from napari_spotfit import fit_at, load_fits, localize, to_points_layer
 from napari_spotfit.localization import fit_at as fit_at_module
 from napari_spotfit.localization import plan
+from napari_spotfit.widgets.fitting.picked_layer import arguments
 from napari_spotfit.widgets.layers.appearance import Look
 from napari_spotfit.widgets.layers.history import clear_fit_values, history_of
 from napari_spotfit.widgets.layers.maps import LayerMaps
 from napari_spotfit.widgets.layers.points import fits_of_features
 from napari_spotfit.widgets.layers.result_layers import Row, put_row
-from napari_spotfit.widgets.picking.picked_layer import arguments
 
 
 @pytest.fixture

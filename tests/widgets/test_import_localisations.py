@@ -1,4 +1,4 @@
-"""Tables whose names do not tell what they are: guessed, shown, and imported as a layer."""
+"""Tables whose names do not say what they are: guessed, shown, and imported as a layer."""
 
 from __future__ import annotations
 

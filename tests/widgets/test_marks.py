@@ -144,7 +144,7 @@ def test_another_mark_stands_for_good_fits_only(viewer, image, mark):
     assert [str(symbol) for symbol in layer.symbol] == [MARKS[mark].symbol, "x"]
     assert layer.size[0] == pytest.approx(MARKS[mark].size * 1.3)
     assert is_marked(layer)
-    with pytest.raises(ValueError, match=r"ring, dot, cross; got 'blob'"):
+    with pytest.raises(ValueError, match=r"'ring', 'dot', 'cross' or 'halo'; got 'blob'"):
         choose_mark(layer, "blob")
 
 

@@ -11,7 +11,7 @@ from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QAbstractSpinBox, QCheckBox, QComboBox, QPushButton, QScrollArea, QSlider
 
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.preview import preview
+from napari_spotfit.widgets.fitting import preview
 
 CONTROLS = (QAbstractSpinBox, QCheckBox, QComboBox, QPushButton, QSlider)
 

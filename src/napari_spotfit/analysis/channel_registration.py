@@ -287,8 +287,7 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
     >>> registration.pairs, round(float(registration.apply(b).y[0] - y[0]), 6)
     (40, 0.0)
     """
-    if model not in _KINDS:
-        raise ValueError(f"model must be one of {', '.join(_KINDS)}; got {model!r}")
+    one_of("model", model, _KINDS)
     degree = _KINDS.index(model)
     channels = [of_one_channel(fits) for fits in (a, b)]
     spots = [

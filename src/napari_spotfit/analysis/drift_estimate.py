@@ -83,8 +83,8 @@ def estimate_drift(
         :func:`load_parts`, whose frames and positions alone are kept in memory. Only good fits
         are used, or spots that another program has found.
     method : {"aim", "rcc"}
-        ``"rcc"`` is a second opinion: redundant cross-correlation of the images of 20 segments,
-        along y and x only; its errors follow from the two halves of the field, too.
+        ``"rcc"`` is another method, to compare: redundant cross-correlation of the images of 20
+        segments, along y and x only; its errors follow from the two halves of the field, too.
     frames : int, optional
         Number of frames of the movie; by default up to the last one with a spot.
     segment : int, optional
@@ -403,5 +403,5 @@ def _widen_at_jumps(
         warn_caller(
             f"the sample jumps near frame {', '.join(map(str, where[:3]))}"
             f"{' and others' if len(where) > 3 else ''}: the drift is interpolated over the "
-            f"frames of a segment there; shorter ones, segment=…, tell the frame better"
+            f"frames of a segment there; shorter ones, segment=…, show the frame better"
         )

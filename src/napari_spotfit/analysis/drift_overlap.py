@@ -164,7 +164,7 @@ def without_drift(places: Singles, drift: Floats, group: Groups) -> Singles:
 
 
 def _relative(step: Floats, weight: Floats, segments: int) -> Floats:
-    """Return the steps of groups less their mean in each part, which the overlap cannot tell."""
+    """Return the steps of groups less their mean in each part, which the overlap leaves open."""
     parts = np.nan_to_num(step).reshape(-1, segments, step.shape[1])
     weights = weight.reshape(-1, segments, 1)
     means = (parts * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)

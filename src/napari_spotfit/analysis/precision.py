@@ -277,7 +277,7 @@ def _fitted(apart: Floats, errors: Floats, reach: float) -> tuple[float, Floats]
     if part * len(apart) < _LEAST or part < _LEAST_SHARE or gain < _GAIN:
         raise ValueError(
             f"about {part * len(apart):.0f} of {len(apart)} pairs of spots in successive frames "
-            f"are of one molecule, which are too few to tell: {_LEAST} are needed, and "
+            f"are of one molecule, which are too few: {_LEAST} are needed, and "
             f"{_LEAST_SHARE:.0%} of all"
         )
     return part, np.exp(found.x[1:])

@@ -25,6 +25,7 @@ from ..images.frames import FrameReader
 from ..images.identity import identity
 from ..localization.localize import localize_iter
 from ..localization.stored import key_of, kind_of, with_settings
+from ..models.number_checks import whole
 from ..results.saving import save_fits
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, merged, takes_settings
@@ -473,8 +474,7 @@ def localize_files(
     settings = merged(settings, options, localize_files)
     if not (frames is None or isinstance(frames, slice)):
         raise TypeError(f"frames must be a slice of each movie's frames; got {frames!r}")
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ValueError(f"workers must be a whole number of files at a time, 1 or more: {workers}")
+    workers = whole("workers", workers, 1)
     names = [files] if isinstance(files, (str, os.PathLike)) else files
     batch = Batch(
         image_files([os.fspath(name) for name in names]),

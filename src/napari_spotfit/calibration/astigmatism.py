@@ -17,12 +17,15 @@ from ..localization.fit_spots import fit_spots
 from ..models.astigmatism import AstigmatismCalibration, Bead, Level, Quality
 from ..models.calibration import Calibration, Curve, unique_range
 from ..models.columns import IN_PLANE, STDERR
+from ..models.measured_psf import LEAST_PLANES as _PSF_PLANES
+from ..models.measured_psf import MeasuredPsf
 from ..settings.settings import Settings
+from .bead_boxes import cut_beads
 from .bead_fits import BeadFits, fit_beads
-from .bead_image import BeadImages
 from .bead_stack import LEAST_PLANES, checked_heights, checked_stack, warn_one_sided
-from .curves import smooth_curve
-from .heights import FEW, WIDTHS, Alignment, no_beads, wobble_of
+from .heights import FEW, WIDTHS, Alignment, no_beads, smooth_curve, wobble_of
+from .measure_psf import MARGIN, Known, psf_of
+from .registration import moved
 
 Array = NDArray[np.float64]
 
@@ -37,6 +40,10 @@ _ALIKE_ERRORS, _LARGEST_RATIO, _LEAST_RATIOS = Curve("polynomial", (1.0,)), 5.0,
 _TURNS, _SURE, _STEPS, _ERRORS = 2.5, 0.2, 2.0, 6.0
 #: Background per pixel over light from which on beads are too dim for spots of usual light.
 _DIM = 0.006
+#: The degree of splines along z; and the part of the light of all beads that shows each height.
+_DEGREE, _SHOWN = 5, 0.5
+#: Steps beside the range in which widths determine z: fits at its ends have a PSF on both sides.
+_BESIDE = 5
 
 
 def calibrate_astigmatism(
@@ -56,7 +63,7 @@ def calibrate_astigmatism(
     that differ from the others are left out; ``calibration.beads`` says of each why.
 
     z rises with the planes, and is 0 where spots are round. The range of the calibration is where
-    the widths tell z.
+    the widths determine z.
 
     Parameters
     ----------
@@ -243,7 +250,7 @@ def _with_image(
 ) -> AstigmatismCalibration:
     """Return the calibration with the mean image of the beads, and the errors of z by it."""
     try:
-        images = BeadImages(found, places)
+        images = _BeadImages(found, places)
     except ValueError as why:
         warn_caller(
             f"the beads' image is not known ({why}): fits find z by widths alone, which scatters "
@@ -264,6 +271,71 @@ def _with_image(
         unlike=_unlike(found.z, errors, stderr),
         quality=_quality(found, errors, stderr),
     )
+
+
+class _BeadImages:
+    """Beads moved to one place and to common heights.
+
+    Parameters
+    ----------
+    found : Alignment
+        The fits of the beads, with their heights.
+    places : ndarray, shape (2, n)
+        y and x of each bead at the height where it is round.
+
+    Raises
+    ------
+    ValueError
+        If no bead lies apart from the others and the edges as far as its image goes.
+    """
+
+    def __init__(self, found: Alignment, places: Array) -> None:
+        fits, step = found.fits, found.step
+        side = max(fits.settings.roi_shape) + 2 * MARGIN
+        side += 1 - side % 2
+        used = np.array(fits.numbers)
+        cut = cut_beads(fits.planes, side, None, fits.settings, fits.places[used])
+        first = np.ceil(found.low / step) - _BESIDE
+        heights = step * np.arange(first, np.floor(found.high / step) + _BESIDE + 1)
+        self.beads: list[int] = []
+        images, light = [], []
+        for box, middle in zip(cut.boxes, cut.middle, strict=True):
+            apart = np.abs(places[:, used].T - middle).max(axis=1)
+            bead = int(used[np.nanargmin(apart)])
+            shift = places[:, bead] - middle
+            images.append(_at(box, fits.z, found.zero[bead] + heights, shift))
+            light.append(float(box.sum(axis=(1, 2)).max()))
+            self.beads.append(bead)
+        self._images, self._light = np.stack(images), np.array(light)
+        there = np.isfinite(self._images[:, :, 0, 0])
+        shown = np.flatnonzero(self._light @ there > _SHOWN * self._light.sum())
+        kept = slice(shown[0], shown[-1] + 1) if len(shown) else slice(0)
+        self._images, heights = self._images[:, kept], heights[kept]
+        if len(heights) < _PSF_PLANES + 1 or not heights[0] <= 0 <= heights[-1]:
+            raise ValueError("the beads have too few heights in common")
+        voxel = fits.settings.voxel_size
+        self._known = Known(step, -heights[0] / step, voxel and float(voxel[-1]), 1.0)
+
+    def psf(self, without: int | None = None) -> MeasuredPsf:
+        """Return the PSF of all beads, or without one."""
+        kept = np.array([bead != without for bead in self.beads])
+        images, light = self._images[kept], self._light[kept]
+        there = np.isfinite(images[:, :, 0, 0])
+        weights = light @ there
+        mean = np.nan_to_num(images).sum(axis=0) / np.where(weights, weights, np.nan)[:, None, None]
+        psf = psf_of(mean, self._known)
+        middle = (images.shape[-1] - 1) / 2
+        return replace(psf, y=middle, x=middle)
+
+
+def _at(box: NDArray[np.float32], z: Array, heights: Array, shift: Array) -> Array:
+    """Return a bead at heights, moved to the middle of its box; NaN where it was not recorded."""
+    from scipy.interpolate import make_interp_spline  # here, as SciPy takes its time to import
+
+    centred = moved(box, (0.0, *shift))
+    values = np.asarray(make_interp_spline(z, centred, k=_DEGREE)(heights))
+    values[(heights < z[0]) | (heights > z[-1])] = np.nan
+    return values
 
 
 def _unlike(z: Array, errors: Array, stderr: Array) -> Curve | None:

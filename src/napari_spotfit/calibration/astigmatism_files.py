@@ -122,7 +122,7 @@ def from_xml(path: Path, pixel_size: float | None) -> AstigmatismCalibration:
 
 
 def _within(curves: list[Curve], low: float, high: float, **more: Any) -> AstigmatismCalibration:
-    """Return the calibration of curves, in that part of a range where they tell z."""
+    """Return the calibration of curves, in that part of a range where they determine z."""
     x, y = curves
     return AstigmatismCalibration(x, y, *unique_range(x, y, low, high), **more)
 

@@ -27,7 +27,7 @@ _RATIO = 3.0
 _PER_SIGMA = 8.0
 #: Pixels on each side of a bead's middle among which its highest one is.
 _CORE = 3
-#: Pixels around a bead's box that tell its background, at least.
+#: Pixels around a bead's box that show its background, at least.
 _FEWEST_AROUND = 50
 
 

@@ -41,8 +41,8 @@ _FEW = 3
 _UNEVEN = 0.1
 #: Planes around the reference plane whose light is 1 on average.
 _CENTRAL = 3
-#: Part of the highest value from which on voxels tell how smooth the PSF is along z.
-_TELLING = 0.05
+#: Part of the highest value from which on voxels show how smooth the PSF is along z.
+_BRIGHT = 0.05
 #: A dim spot, and the share of such spots in another plane that is warned of.
 _PHOTONS, _BACKGROUND, _MIRRORED = 500, 10, 0.05
 #: Beads are far from the others by this part of the planes, with this part of the light at most.
@@ -321,8 +321,8 @@ def _smooth(mean: Array) -> Array:
     roughness, modes = _modes(count)
     voxels = mean.reshape(count, -1)
     amplitudes = modes.T @ voxels
-    telling = voxels.max(axis=0) > _TELLING * voxels.max()
-    power = (amplitudes[:, telling] ** 2).sum(axis=1)
+    bright = voxels.max(axis=0) > _BRIGHT * voxels.max()
+    power = (amplitudes[:, bright] ** 2).sum(axis=1)
     kept = 1 / (1 + _SMOOTHINGS[:, None] * np.maximum(roughness, 0))
     scores = ((1 - kept) ** 2 @ power) / (count - kept.sum(axis=1)) ** 2
     best = kept[scores.argmin()]

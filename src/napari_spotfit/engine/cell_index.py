@@ -260,9 +260,9 @@ class GpuIndex:
         import cupy
 
         self._xp, self._device = cupy, cupy.cuda.Device()
-        self._there = {name: cupy.asarray(array) for name, array in index.arrays().items()}
+        self._on_device = {name: cupy.asarray(array) for name, array in index.arrays().items()}
         self._grid = CellIndex.from_buffer_copy(index.grid)
-        for name, array in self._there.items():
+        for name, array in self._on_device.items():
             setattr(self._grid, name, array.data.ptr)
         self._sums = cupy.zeros(0, np.uint64)
         self._kept: dict[str, tuple[Any, Any]] = {}

@@ -227,10 +227,10 @@ def _on_host(block: Block) -> Block:
     pixels = to_native(to_host(block.pixels))
     taken = pixels if block.taken is block.pixels else to_native(to_host(block.taken))
     return replace(
-        block, pixels=pixels, taken=taken, planes=_here(block.planes),
-        variances=_here(block.variances),
+        block, pixels=pixels, taken=taken, planes=_planes_on_host(block.planes),
+        variances=_planes_on_host(block.variances),
     )  # fmt: skip
 
 
-def _here(planes: Planes | None) -> Planes | None:
+def _planes_on_host(planes: Planes | None) -> Planes | None:
     return None if planes is None else Planes(to_host(planes.values))

@@ -170,9 +170,9 @@ def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple
     where = error_columns(columns, filtered.columns)
     count = len(columns["amplitude"])
     if is_on_device(columns["amplitude"]):
-        from .cuda.roi_kernels import correct_errors as correct_there
+        from .cuda.roi_kernels import correct_errors as correct_on_device
 
-        correct_there(filtered.noise, where, count)
+        correct_on_device(filtered.noise, where, count)
         return
     library = load()
     library.functions.spotfit_correct_errors(

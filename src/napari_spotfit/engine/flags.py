@@ -158,8 +158,8 @@ RULES = {
         "z is at an end of the calibration's range, or not determined, or the spot is a part of "
         "one farther out of focus.",
         "z is the calibration's lowest or highest, or NaN; or it lies within 5 % of an end of a "
-        "measured PSF's range, and a fit in the same ROI ended there; or, behind a lens, there is "
-        "a twin in the ROI along one of its axes, with widths within 20 % and light within 30 %; "
+        "measured PSF's range, and a fit in the same ROI ended there; or, behind a lens, another "
+        "spot in the ROI lies along one of its axes, with widths within 20 %, light within 30 %; "
         "or the background is higher than the light 1.6 to 2.1 sides of the ROI away, in all "
         "eighths of this ring but one, by 8 % of the amplitude and by 4 standard errors",
         "the calibration is unknown beyond the planes of its beads, so z is not extrapolated; far "

@@ -64,7 +64,7 @@ def estimated(
 
 
 @contextmanager
-def frames_that_tell(reader: FrameReader, settings: Settings) -> Iterator[None]:
+def frames_of_estimates(reader: FrameReader, settings: Settings) -> Iterator[None]:
     """Read the frames of all estimates once."""
     asked = [np.empty(0, np.int64)]
     if reader.held is None and settings.noise is None:
@@ -116,7 +116,7 @@ def warn_of_gain(given: Settings, found: Settings | None) -> None:
         return
     noise = found.noise
     if noise is None or not has_shot_noise(noise):
-        text = "takes a count for a photo-electron, as the image does not tell the camera's gain"
+        text = "takes a count for a photo-electron, as the image does not show the camera's gain"
     else:
         text = f"takes what the image suggests, {noise.slope:.3g} counts per photo-electron"
     warn_caller(

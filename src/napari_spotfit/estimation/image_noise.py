@@ -177,7 +177,7 @@ def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray
     if len(reader.frame_shape) > len(plane) or math.prod(plane) > _LARGE:
         _, pixels = without_damage(partial(_windows, reader, calibration), numbers)
     else:
-        numbers, taken = without_damage(reader.read_here, numbers)
+        numbers, taken = without_damage(reader.read_to_host, numbers)
         pixels = to_host(calibration.corrected(numbers, taken, mark_bad=True))
     settings = calibration.fitted
     if settings.sigma is None:
@@ -343,7 +343,7 @@ def _of_narrow_spots(calibration: PixelCalibration, noise: NoiseModel) -> str:
         return ""
     return (
         f"spots of σ {sigma:.2g} px have detail as fine as noise has, so that the image does not "
-        "tell how noisy light is: standard errors may be several times too large, and dim spots "
+        "show how noisy light is: standard errors may be several times too large, and dim spots "
         "missed. Give the camera's gain and offset"
     )
 

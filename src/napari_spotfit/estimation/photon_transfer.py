@@ -233,7 +233,7 @@ def _least_of_sets(blocks: NDArray[np.void]) -> float:
 
 #: Fewer blocks of a frame, or of a part of all frames, are ignored.
 _LEAST_BLOCKS = 12
-#: They tell only that there is less noise than this share of what there should be.
+#: They show only that there is less noise than this share of what there should be.
 _OF_FEW = 0.1
 #: The least scatter of the logarithm of a block's fine detail, the error of a median over that of a
 #: mean, and how many errors two of them have to differ by.
@@ -306,7 +306,7 @@ def _steeper_between_frames(
 
 
 def usual_over_line(blocks: NDArray[np.void], noise: NoiseModel) -> float:
-    """Return how many times a line's variance blocks have; NaN where too few tell."""
+    """Return how many times a line's variance blocks have; NaN for too few of them."""
     ratios = _over_line(blocks, noise)
     ratios = ratios[ratios > 0]
     if not len(ratios):

@@ -355,7 +355,7 @@ def with_psf(
                 taken = widths.in_words(is_volume) if places is None else "widths are not judged"
                 named = "σ and σz" if is_volume else "σ"
                 text = (
-                    f"the image does not tell the PSF's {named}, so that {taken}: {error.why}; set "
+                    f"the image does not show the PSF's {named}, so that {taken}: {error.why}; set "
                     f"{named} by hand if you know {'them' if is_volume else 'it'}"
                 )
                 (warn_caller if warn is True else warn)(text)

@@ -89,7 +89,7 @@ def samples(
             numbers, there = without_damage(partial(reader.read_part, part=part), numbers)
             there = calibration.corrected(numbers, there, part=part)
         else:
-            numbers, there = without_damage(reader.read_here, numbers)
+            numbers, there = without_damage(reader.read_to_host, numbers)
             there = _part(calibration.corrected(numbers, there), window)
         bad = calibration.bad_pixels(numbers)
         yield Sample(

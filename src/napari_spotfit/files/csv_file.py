@@ -121,8 +121,7 @@ def csv_parts(
     table = table_for_spreadsheets(table) if spreadsheet else table
     with _rows_between(file, table.about, spreadsheet) as add:
         for start in range(0, len(table), chunk):
-            part = {name: values[start : start + chunk] for name, values in table.columns.items()}
-            add(SpotTable(part, table.about))
+            add(table.rows(slice(start, start + chunk)))
             yield min(start + chunk, len(table))
 
 

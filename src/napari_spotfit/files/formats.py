@@ -17,6 +17,7 @@ import numpy as np
 
 from ..caller import warn_caller
 from ..models.columns import IN_PLANE, REQUIRED, STOP, GroupCounter, describe
+from ..models.number_checks import one_of
 from ..untrusted import named
 from ..workers import Workers
 from .csv_file import csv_writer, read_csv, table_for_spreadsheets, write_csv
@@ -232,10 +233,8 @@ def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageIn
 
 
 def _named(format: str) -> Format:
-    found = EXCHANGE.get(format) if isinstance(format, str) else None
-    if found is None:
-        raise ValueError(f"format must be one of {', '.join(EXCHANGE)}; got {format!r}")
-    return found
+    one_of("format", format, tuple(EXCHANGE))
+    return EXCHANGE[format]
 
 
 def _foreign(path: Path) -> Format | None:
@@ -406,16 +405,16 @@ def write_parts(
     foreign = by_name(place)
     if foreign is None:
         with unfinished(place) as part:
-            return _write_ours(part, place.suffix.lower(), parts)
+            return _write_own_format(part, place.suffix.lower(), parts)
     ending = ".parquet" if find_spec("pyarrow") else ".csv"
-    with scratch(place, f".spots{ending}") as ours:
-        count = _write_ours(ours, ending, parts)
-        table = read(ours)
+    with scratch(place, f".spots{ending}") as own:
+        count = _write_own_format(own, ending, parts)
+        table = read(own)
         write(place, table, foreign.name, pixel_size=pixel_size, shape=shape)
     return count
 
 
-def _write_ours(path: Path, ending: str, parts: Iterable[SpotTable]) -> int:
+def _write_own_format(path: Path, ending: str, parts: Iterable[SpotTable]) -> int:
     """Write tables to a file in our format; return the number of rows."""
     apart = GroupCounter()
     parts = (SpotTable(apart(part.columns), part.about) for part in parts)
@@ -455,14 +454,10 @@ def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
             continue
         joined, full = _joined(held), count - count % rows
         for start in range(0, full, rows):
-            yield _rows(joined, slice(start, start + rows))
-        held, count, begun = [_rows(joined, slice(full, None))], count - full, True
+            yield joined.rows(slice(start, start + rows))
+        held, count, begun = [joined.rows(slice(full, None))], count - full, True
     if held and (count or not begun):
         yield _joined(held)
-
-
-def _rows(table: SpotTable, rows: slice) -> SpotTable:
-    return SpotTable({name: values[rows] for name, values in table.columns.items()}, table.about)
 
 
 def _joined(tables: list[SpotTable]) -> SpotTable:

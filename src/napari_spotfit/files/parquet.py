@@ -63,7 +63,7 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
 
     known = first.about.columns
     titles = {name: column.title or name for name, column in known.items()}
-    empty = SpotTable({name: values[:0] for name, values in first.columns.items()}, first.about)
+    empty = first.rows(slice(0))
     schema = _schema(empty)
     how: dict[str, Any] = {
         # Fitted numbers hardly ever repeat, so a dictionary only costs time. But their upper bytes

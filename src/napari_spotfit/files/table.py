@@ -164,6 +164,10 @@ class SpotTable:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
+    def rows(self, which: slice | NDArray[np.bool_]) -> SpotTable:
+        """Return a table of some rows."""
+        return SpotTable({name: own[which] for name, own in self.columns.items()}, self.about)
+
 
 def table_of(
     columns: Mapping[str, NDArray[Any]],

@@ -204,7 +204,7 @@ class FrameReader:
     def read_part(self, numbers: NDArray[np.int64], part: Part) -> NDArray[Any]:
         """Read a part of each frame into the host's memory, and no more if the image allows it."""
         if not self._reads_parts:
-            return np.ascontiguousarray(self.read_here(numbers)[(slice(None), *part)])
+            return np.ascontiguousarray(self.read_to_host(numbers)[(slice(None), *part)])
         pixels = [self._read_part(int(number), part) for number in numbers]
         return pixels[0][np.newaxis] if len(pixels) == 1 else np.stack(pixels)
 
@@ -282,13 +282,13 @@ class FrameReader:
         size = len(numbers) * math.prod(self.frame_shape) * self.pixel_bytes
         if self.is_lazy and len(numbers) and size <= LARGE_FRAME and not self.in_tiles:
             with suppress(Exception):
-                self._kept = dict(zip(numbers.tolist(), self.read_here(numbers), strict=True))
+                self._kept = dict(zip(numbers.tolist(), self.read_to_host(numbers), strict=True))
         try:
             yield
         finally:
             self._kept = {}
 
-    def read_here(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def read_to_host(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Read frames into the host's memory."""
         if len(numbers) and all(number in self._kept for number in numbers.tolist()):
             return np.stack([self._kept[number] for number in numbers.tolist()])
@@ -369,7 +369,7 @@ class HeldFrame:
         reader = FrameReader(image, spatial=spatial, checked=False)
         number = int(np.ravel_multi_index(index, reader.leading)) if index else 0
         self.index, self.number = index, number
-        self.pixels: NDArray[Any] = reader.read_here(np.array([number]))[0]
+        self.pixels: NDArray[Any] = reader.read_to_host(np.array([number]))[0]
         self.shape, self.dtype = reader.shape, self.pixels.dtype
 
     def __getitem__(self, index: Any) -> NDArray[Any]:

@@ -115,6 +115,6 @@ def _fingerprint(image: Any) -> str:
     looked_at = np.unique(np.linspace(0, max(reader.count - 1, 0), count).astype(np.int64))
     found = hashlib.blake2b(digest_size=16)
     for number in looked_at if reader.count else ():
-        frame: NDArray[Any] = reader.read_here(np.array([number]))
+        frame: NDArray[Any] = reader.read_to_host(np.array([number]))
         found.update(np.ascontiguousarray(frame).view(np.uint8).data)
     return found.hexdigest()

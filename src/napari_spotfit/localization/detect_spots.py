@@ -11,7 +11,7 @@ from ..engine.backend import Block
 from ..engine.bands import WIDTHS, kernel_radius
 from ..engine.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
-from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
+from ..estimation.image_estimates import estimated, for_detection, frames_of_estimates
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import is_on_device
 from ..images.camera import Camera, PerPixel
@@ -107,7 +107,7 @@ def find(
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image, spatial=settings.dimensions)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    with frames_that_tell(reader, settings):
+    with frames_of_estimates(reader, settings):
         calibration = estimated(reader, calibration)
         warn_of_noise(reader, calibration, settings)
     settings = calibration.settings

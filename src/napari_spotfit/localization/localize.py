@@ -200,8 +200,8 @@ def localize_iter(
 
     For movies whose spots do not fit into memory, and for who wants to do something with the
     first ones while the others are found. Joined, the parts are what
-    :func:`~napari_spotfit.localize` returns, to the bit. After a few frames of the whole image that
-    tell what the settings leave open, every chosen frame is read once, in order.
+    :func:`~napari_spotfit.localize` returns, to the bit. After a few frames of the whole image, in
+    which open settings are measured, every chosen frame is read once, in order.
 
     Parameters
     ----------

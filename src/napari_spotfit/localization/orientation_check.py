@@ -22,9 +22,9 @@ from ..images.arrays import to_host, to_native
 from ..images.bright_rois import MOST
 from ..images.pixel_calibration import PixelCalibration
 from ..models.astigmatism import AstigmatismCalibration
+from ..models.calibration import ORIENTATIONS
 from ..models.columns import IN_PLANE
 from ..models.measured_psf import MeasuredPsf
-from ..models.orientation import ORIENTATIONS
 from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
@@ -198,7 +198,7 @@ def _misfit(rois: NDArray[Any], settings: Settings) -> Array:
     pixels = np.ascontiguousarray(rois)
     by_image = isinstance(settings.model, MeasuredPsf)
     settings = settings.changed(backend="cpu", errors=not by_image)
-    if by_image:  # least squares are faster, and tell as much
+    if by_image:  # least squares are faster, and decide as well
         settings = settings.changed(estimator="lse", variance=None, min_delta=1e-4)
     calibration = PixelCalibration(pixels.shape, settings)
     first = np.arange(1)

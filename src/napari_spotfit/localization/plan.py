@@ -15,7 +15,7 @@ from ..engine.fit_job import FitJob
 from ..engine.joint import fit_crowds
 from ..engine.positions import places_of, rows_of, scores_of
 from ..engine.select import recorded, select_backend
-from ..estimation.image_estimates import estimated, for_detection, frames_that_tell
+from ..estimation.image_estimates import estimated, for_detection, frames_of_estimates
 from ..estimation.image_noise import warn_of_noise
 from ..images.camera import PerPixel
 from ..images.channels import NO_MAPS, Maps
@@ -75,7 +75,7 @@ def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, P
         reader.shape, settings,
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
-    with frames_that_tell(reader, settings):
+    with frames_of_estimates(reader, settings):
         calibration = estimated(reader, calibration)
         warn_of_noise(reader, calibration, settings)
     return reader, calibration

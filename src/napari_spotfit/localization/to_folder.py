@@ -86,11 +86,11 @@ class Part(NamedTuple):
         # Dask gives each of its threads a part: more of our own would be in each other's way.
         settings = self.settings.changed(threads=self.settings.threads or 1)
         image, mask, weights, bad = map(
-            self._here, (self.image, self.mask, self.weights, self.bad_pixels)
+            self._as_image, (self.image, self.mask, self.weights, self.bad_pixels)
         )
         return planned(image, settings, None, Maps(mask, weights, bad, self.camera))
 
-    def _here(self, given: Any) -> Any:
+    def _as_image(self, given: Any) -> Any:
         """Return an image, or a map, as this machine reads it."""
         if isinstance(given, File):
             return _opened(given, threading.get_ident())
@@ -410,7 +410,7 @@ def load_parts(folder: str | os.PathLike[str]) -> FitParts:
     if run is None:
         raise UnreadableFileError(
             f"“{place}” is no folder of localize_to_folder, or its file _run.json is damaged; call "
-            "that again with the same image and settings to mend it"
+            "that again with the same image and settings to repair it"
         )
     paths = [part_path(place, first) for first in run.firsts]
     missing = [path.name for path in paths if not path.is_file()]

@@ -18,11 +18,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .calibration import TABLE, Calibration, Curve, unique_range
+from .calibration import TABLE, Calibration, Curve, Orientation, unique_range
 from .columns import COLUMNS, STDERR, Column
 from .measured_psf import MeasuredPsf
 from .number_checks import number
-from .orientation import Orientation
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
 
 Array = NDArray[np.float64]
@@ -92,7 +91,7 @@ class AstigmatismCalibration(Calibration):
     x, y : Curve
         The widths along x and y, or along axes turned by `angle`, in pixels.
     low, high : float
-        The range in nm in which widths tell z.
+        The range in nm in which widths determine z.
     angle : float
         Degrees from the x axis to the first of the lens' axes, positive towards y.
     wobble_x, wobble_y : Curve, optional
@@ -190,7 +189,7 @@ class AstigmatismCalibration(Calibration):
                 raise ValueError("the curves x and y must be above 0 px in the range")
             if unique_range(x, y, self.low, self.high) != (self.low, self.high):
                 raise ValueError(
-                    f"the widths do not tell z from {self.low:g} to {self.high:g} nm: the "
+                    f"the widths do not determine z from {self.low:g} to {self.high:g} nm: the "
                     "difference of both must rise or fall all the way. Choose a shorter range"
                 )
 
@@ -244,7 +243,7 @@ class AstigmatismCalibration(Calibration):
         limited = shape & {*given.get("fixed", ()), *given.get("bounds", ())}
         if limited or {"sigma_min", "sigma_max"} & given.keys():
             raise ValueError(
-                "the widths of a calibration's model cannot be fixed or bounded: they tell z"
+                "the widths of a calibration's model cannot be fixed or bounded: they determine z"
             )
 
     def with_index(self, factor: float) -> AstigmatismCalibration:

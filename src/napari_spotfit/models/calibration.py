@@ -2,7 +2,7 @@
 
 A calibration is a frozen dataclass of numbers, texts, tuples and arrays. It is compared by its
 content, stands inside of saved settings, and has a file of its own. Widths and shifts against z are
-curves.
+curves. A camera's rows and columns may have eight orientations against those of the beads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..version import __version__
 from .columns import Column
-from .orientation import Orientation, named
+from .number_checks import one_of
 from .profiles import Profile
 
 #: The format of the file, and its name; a change that an older version would misread makes it one
@@ -44,6 +44,51 @@ _LARGEST = 1 << 30
 TABLE = 4001
 
 Array = NDArray[np.float64]
+
+
+class Orientation(NamedTuple):
+    """What becomes of an image: rows and columns are exchanged first, then it is flipped."""
+
+    exchanged: bool
+    flipped_y: bool
+    flipped_x: bool
+
+    @property
+    def inverse(self) -> Orientation:
+        """What undoes it."""
+        if not self.exchanged:
+            return self
+        return self._replace(flipped_y=self.flipped_x, flipped_x=self.flipped_y)
+
+    def of(self, images: Any) -> Any:
+        """Return images, (…, rows, columns), in this orientation.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> image = np.arange(6).reshape(2, 3)
+        >>> turned = ORIENTATIONS["rotated_90"]
+        >>> bool((turned.of(image) == np.rot90(image)).all())
+        True
+        >>> bool((turned.inverse.of(turned.of(image)) == image).all())
+        True
+        """
+        if self.exchanged:
+            images = images.swapaxes(-1, -2)
+        y, x = (slice(None, None, -1 if flip else 1) for flip in (self.flipped_y, self.flipped_x))
+        return images[..., y, x]
+
+
+ORIENTATIONS = {
+    "as_it_is": Orientation(False, False, False),
+    "flipped_y": Orientation(False, True, False),
+    "flipped_x": Orientation(False, False, True),
+    "rotated_180": Orientation(False, True, True),
+    "transposed": Orientation(True, False, False),
+    "rotated_90": Orientation(True, True, False),
+    "rotated_270": Orientation(True, False, True),
+    "antitransposed": Orientation(True, True, True),
+}
 
 
 class Calibration:
@@ -103,7 +148,8 @@ class Calibration:
         >>> turned.oriented("rotated_270") == psf
         True
         """
-        return self._turned(named(orientation))
+        one_of("orientation", orientation, tuple(ORIENTATIONS))
+        return self._turned(ORIENTATIONS[orientation])
 
     def _turned(self, how: Orientation) -> Self:
         raise NotImplementedError
@@ -157,10 +203,8 @@ class Calibration:
     def kind_of(values: Mapping[str, Any]) -> type[Calibration]:
         """Return the class of the calibration that plain values are of."""
         kind = values.get(_KIND)
-        if kind not in Calibration._kinds:
-            known = ", ".join(sorted(Calibration._kinds))
-            raise ValueError(f"a calibration must be one of {known}; got {kind!r}")
-        return Calibration._kinds[kind]
+        one_of("the kind of a calibration", kind, sorted(Calibration._kinds))
+        return Calibration._kinds[str(kind)]
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Calibration:
@@ -338,7 +382,7 @@ class Curve(NamedTuple):
 def unique_range(
     x: Curve, y: Curve, low: float, high: float, least: float = 0.0
 ) -> tuple[float, float]:
-    """Return the part of a range, around the least difference of both widths, where they tell z.
+    """Return the part of a range, around the least difference of widths, where they determine z.
 
     The difference of the widths has to rise, or fall, all the way; with `least`, by so much of
     what it does at its steepest.

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from .number_checks import one_of
+
 Array = NDArray[np.float64]
 
 #: Rows of a system for the coefficients at the ends of an axis, besides (1, 4, 1) / 6 at the knots.
@@ -187,8 +189,7 @@ def spline_coefficients(values: Array, ends: str = "not-a-knot") -> Array:
     >>> [round(float(one), 3) for one in coefficients[::2]]
     [-0.2, 0.2, 0.6, 1.0]
     """
-    if ends not in _ENDS:
-        raise ValueError(f"ends must be {' or '.join(map(repr, _ENDS))}; got {ends!r}")
+    one_of("ends", ends, tuple(_ENDS))
     row = np.array(_ENDS[ends])
     for axis, size in enumerate(values.shape):
         system = np.zeros((size + 2, size + 2))

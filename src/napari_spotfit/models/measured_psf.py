@@ -11,10 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .calibration import Calibration, read_only
+from .calibration import Calibration, Orientation, read_only
 from .columns import COLUMNS
 from .lattice import Lattice, spline_coefficients
-from .orientation import Orientation
 from .profiles import YX, Profile, ShapeParameter
 
 Array = NDArray[np.float64]

@@ -270,7 +270,7 @@ class SpotFits(Columns):
 
         if self.settings is None:
             raise ValueError(
-                "these fits have no settings, which tell their model; load fits that do"
+                "these fits have no settings, so their model is unknown; load fits with settings"
             )
         columns = self.to_host().columns
         return light_image(columns, self._index_names, self.settings, tuple(shape))

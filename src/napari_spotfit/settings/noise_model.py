@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from ..models.number_checks import one_of
+
 #: Noise at the scale of spots over that of the finest detail above which it is no camera's own:
 #: the image was filtered, interpolated or compressed.
 FILTERED = 2.0
@@ -111,9 +113,7 @@ class NoiseModel:
     process: str = Process.NONE.value
 
     def __post_init__(self) -> None:
-        if self.process not in list(Process):
-            known = ", ".join(repr(one.value) for one in Process)
-            raise ValueError(f"the noise's process must be one of {known}; got {self.process!r}")
+        one_of("the noise's process", self.process, [one.value for one in Process])
         object.__setattr__(self, "process", Process(self.process).value)
         for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
                           ("correlation", 0.0), ("blocks", 0), ("blur", 0.0),

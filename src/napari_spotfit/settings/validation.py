@@ -6,7 +6,7 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from functools import wraps
 from types import MappingProxyType
@@ -16,7 +16,16 @@ from ..models.astigmatism import AstigmatismCalibration as AstigmatismCalibratio
 from ..models.calibration import Calibration
 from ..models.columns import AXES, IN_PLANE
 from ..models.measured_psf import MeasuredPsf as MeasuredPsf  # a kind
-from ..models.number_checks import LARGEST, as_float, finite, is_array, number, rising, shown
+from ..models.number_checks import (
+    LARGEST,
+    as_float,
+    finite,
+    is_array,
+    number,
+    one_of,
+    rising,
+    shown,
+)
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 
@@ -219,15 +228,14 @@ def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
     """
     if name in _CHECKS:
         return _CHECKS[name](value)
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if get_origin(hint) is Literal:
+        one_of(name, value, get_args(hint))
+        return value
+    kinds = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None:
         if type(None) in kinds:
             return None
         raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got None")
-    if typing.get_origin(hint) is Literal:
-        if not isinstance(value, Hashable) or value not in typing.get_args(hint):
-            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {shown(value)}")
-        return value
     if bool in kinds:
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False; got {shown(value)}")
@@ -254,10 +262,8 @@ def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, val
 
 
 def _accepted(hint: Any, parameter: Parameter) -> str:
-    """Return in words which values a setting accepts."""
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(repr(word) for word in typing.get_args(hint))
-    kinds = typing.get_args(hint) or (hint,)
+    """Return in words which numbers a setting accepts."""
+    kinds = get_args(hint) or (hint,)
     text = "a whole number" if int in kinds else "a finite number"
     if parameter.minimum is not None:
         text += f" {'above' if parameter.above_minimum else 'from'} {parameter.minimum:g}"

@@ -10,9 +10,12 @@ from qtpy.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout
 from superqt.utils import qdebounced
 
 from .fit_pages import FitPages, NextSteps
+from .fitting.estimates import GainOffer, ImageNoise, SigmaEstimate
 from .fitting.fit_status import AdviceLine, FitStatusLine, RunBar
 from .fitting.image_fit import FitRequest
 from .fitting.layer_fit import FitRun, LayerFit, fits_of, request_of
+from .fitting.pick_bar import PickControls
+from .fitting.preview import Preview
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
@@ -26,9 +29,6 @@ from .parts import remember
 from .parts.docking import Docked, Follower, Keys
 from .parts.layout import Scrolled, button, fill
 from .parts.messages import in_words, report
-from .picking.pick_bar import PickControls
-from .preview.estimates import GainOffer, ImageNoise, SigmaEstimate
-from .preview.preview import Preview
 
 if TYPE_CHECKING:
     import napari

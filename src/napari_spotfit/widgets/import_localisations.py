@@ -311,8 +311,8 @@ def look_at(path: Path, format: str | None, pixel_size: Any) -> Found:
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file “{path}”")
-    ours = path.name.lower().endswith(tuple(f".spots{end}" for end in FORMATS))
-    if format is None and not ours:
+    is_own = path.name.lower().endswith(tuple(f".spots{end}" for end in FORMATS))
+    if format is None and not is_own:
         guess = by_content(path)
         if guess is not None:
             format = guess.name

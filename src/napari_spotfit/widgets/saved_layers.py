@@ -60,15 +60,15 @@ def write_parquet(path: str, data: Any, attributes: dict[str, Any]) -> list[str]
     OSError
         If the file cannot be written.
     """
-    return _write_ours(path, ".parquet", data, attributes)
+    return _write_own_format(path, ".parquet", data, attributes)
 
 
 def write_csv(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
     """Save a layer of fitted spots as CSV; else as :func:`write_parquet`."""
-    return _write_ours(path, ".csv", data, attributes)
+    return _write_own_format(path, ".csv", data, attributes)
 
 
-def _write_ours(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+def _write_own_format(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> list[str]:
     written = _write(path, f".spots{ending}", ending, None, data, attributes)
     drop_kept(attributes["metadata"])
     return written
@@ -94,8 +94,8 @@ def drop_kept(metadata: Mapping[str, Any]) -> None:
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[LayerData]] | None:
     """Return the reader of files of fitted spots, if all files are; napari's entry point."""
     paths = [path] if isinstance(path, str) else path
-    ours = all(one.lower().endswith((".spots.parquet", ".spots.csv")) for one in paths)
-    return partial(open_all, read_layer) if ours else None
+    is_own = all(one.lower().endswith((".spots.parquet", ".spots.csv")) for one in paths)
+    return partial(open_all, read_layer) if is_own else None
 
 
 def read_layer(path: str) -> LayerData:
@@ -293,7 +293,7 @@ def get_exchange_reader(path: str | list[str]) -> Callable[[str | list[str]], li
     Both the name of a file and its contents must be of their format.
     """
     paths = [Path(one) for one in ([path] if isinstance(path, str) else path)]
-    return partial(open_all, read_localisations) if all(map(_is_theirs, paths)) else None
+    return partial(open_all, read_localisations) if all(map(_is_exchange_file, paths)) else None
 
 
 def read_localisations(
@@ -329,7 +329,7 @@ def __getattr__(name: str) -> Callable[[str, Any, dict[str, Any]], list[str]]:
     return lambda path, data, attributes: _write(path, suffix, suffix, format, data, attributes)
 
 
-def _is_theirs(path: Path) -> bool:
+def _is_exchange_file(path: Path) -> bool:
     named = by_name(path)
     if named is None or not path.is_file() or not fnmatchcase(path.name.lower(), named.pattern):
         return False

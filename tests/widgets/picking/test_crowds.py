@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from napari_spotfit import Flag, Settings, detect_spots, fit_at, localize
+from napari_spotfit.widgets.fitting import picked_layer
+from napari_spotfit.widgets.fitting.picked_layer import Pick
 from napari_spotfit.widgets.layers.maps import LayerMaps
-from napari_spotfit.widgets.picking import picked_layer
-from napari_spotfit.widgets.picking.picked_layer import Pick
 
 
 @pytest.mark.parametrize("limit", [False, True], ids=["everywhere", "in a mask"])
@@ -46,7 +46,7 @@ def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
         np.testing.assert_array_equal(one.columns[name], expected.columns[name][:1], name)
 
 
-def test_the_spots_of_a_frame_are_looked_for_once_and_anew_when_it_changes(crowds, monkeypatch):
+def test_the_spots_of_a_frame_are_looked_for_once_and_again_when_it_changes(crowds, monkeypatch):
     movie, fits = crowds
     calls, find = [], picked_layer.find
     monkeypatch.setattr(

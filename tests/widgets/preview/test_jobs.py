@@ -12,8 +12,8 @@ from napari_spotfit.engine.detection_settings import score_for
 from napari_spotfit.estimation.image_estimates import MeasuredNoise
 from napari_spotfit.localization.detect_spots import peak_heights
 from napari_spotfit.settings.settings import Settings
+from napari_spotfit.widgets.fitting.detection_panel import Previewer, PreviewJob
 from napari_spotfit.widgets.layers.maps import LayerMaps
-from napari_spotfit.widgets.preview.detection_panel import Previewer, PreviewJob
 
 
 @pytest.mark.parametrize("lengths", [(), (3,), (2, 3)])

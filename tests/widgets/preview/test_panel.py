@@ -15,7 +15,7 @@ from napari_spotfit.engine.flags import Flag
 from napari_spotfit.models.estimators import StopCondition
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.settings.settings import Settings
-from napari_spotfit.widgets.preview.detection_panel import _in_words
+from napari_spotfit.widgets.fitting.detection_panel import _in_words
 
 
 def test_the_keyboard_changes_false_spots(widget, image, tick, shows, qtbot, viewer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..backend import Block
 from ..cpu import crowd_fits as on_cpu
 from ..crowds import SPOT, Crowds, joined, taken
 from .compile import as_argument, kernel
+from .devices import multiprocessors
 
 #: Threads of a block, and blocks of a multiprocessor: more would only wait for code, which all of
 #: its warps fetch in turn.
@@ -66,7 +66,7 @@ def _on_gpu(frames: Any, crowds: Crowds, size: NDArray[np.int64]) -> NDArray[np.
     run = kernel("cuda/joint.cu", "fit_crowds", **own)
 
     def launch(order: NDArray[np.int64], room: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        begins = memory_of_warps(size[order], BLOCKS * _WARPS * _multiprocessors(device.id))
+        begins = memory_of_warps(size[order], BLOCKS * _WARPS * multiprocessors(device.id))
         memory = cupy.empty(int(begins[-1]), np.uint8)
         spots = cupy.empty((room, SPOT.itemsize), np.uint8)
         places, next_ones = cupy.empty((len(order), 2), np.int64), cupy.zeros(2, np.uint64)
@@ -135,10 +135,3 @@ def memory_of_warps(size: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     own = -(-own // 256) * 256
     fitting = int((np.cumsum(own) <= _ROOM).sum()) // _WARPS * _WARPS
     return np.concatenate([[0], np.cumsum(own[: max(fitting, _WARPS)])])
-
-
-@lru_cache
-def _multiprocessors(device: int) -> int:
-    import cupy
-
-    return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])

@@ -165,6 +165,14 @@ def free_memory(number: int) -> int:
 
 
 @lru_cache(maxsize=64)
+def multiprocessors(number: int) -> int:
+    """Return the number of multiprocessors of a GPU."""
+    import cupy
+
+    return int(cupy.cuda.Device(number).attributes["MultiProcessorCount"])
+
+
+@lru_cache(maxsize=64)
 def _free_memory(number: int, moment: int) -> int:
     import cupy
 
@@ -260,12 +268,12 @@ def not_importable(computer: Computer, error: BaseException) -> str:
     if len(computer.packages) > 1:
         return _several(computer)
     root = error.__cause__ or error
-    return f"CuPy cannot be imported ({first_line(root)}). {_anew(computer)}"
+    return f"CuPy cannot be imported ({first_line(root)}). {_reinstall(computer)}"
 
 
 def not_cuda(computer: Computer) -> str:
     """Explain that this CuPy is not for NVIDIA GPUs."""
-    return f"The installed CuPy is not the one for NVIDIA GPUs. {_anew(computer)}"
+    return f"The installed CuPy is not the one for NVIDIA GPUs. {_reinstall(computer)}"
 
 
 def no_compiler(computer: Computer, error: BaseException) -> str:
@@ -273,7 +281,7 @@ def no_compiler(computer: Computer, error: BaseException) -> str:
     if len(computer.packages) > 1:
         return _several(computer)
     ours = any(package.startswith("cupy-cuda") for package in computer.packages)
-    cure = f"Run:\n{_install(computer, computer.cupy)}" if ours else _anew(computer)
+    cure = f"Run:\n{_install(computer, computer.cupy)}" if ours else _reinstall(computer)
     return f"NVIDIA's compiler NVRTC cannot be loaded ({first_line(error)}). {cure}"
 
 
@@ -362,10 +370,10 @@ _FREE_MEMORY = (
 
 def _several(computer: Computer) -> str:
     names = " and ".join(computer.packages)
-    return f"{names} are installed at once and overwrite each other. {_anew(computer)}"
+    return f"{names} are installed at once and overwrite each other. {_reinstall(computer)}"
 
 
-def _anew(computer: Computer) -> str:
+def _reinstall(computer: Computer) -> str:
     return f"Reinstall it:\n{_swap(computer)}"
 
 

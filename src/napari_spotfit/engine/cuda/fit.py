@@ -30,6 +30,7 @@ from ..kernel_arguments import (
 )
 from . import large_rois, transfer
 from .compile import as_argument
+from .devices import multiprocessors
 from .fit_kernel import WARP, FitCode, FitKernel, fit_kernel
 from .pieces import fit_in_pieces, halving
 from .transfer import CommandList
@@ -232,7 +233,7 @@ class _Task:
 
         They fit n ROIs, in memory for ``room`` fits.
         """
-        kernel, multiprocessors, step = _on_device(self, _device())
+        kernel, processors, step = _on_device(self, _device())
         shape, roi_bytes = len(self.code.profile.shape), self.code.roi_bytes
         frames_at, corners_at, start_at = address(frames), address(corners), address(start)
         planes, variance = maps.places()
@@ -247,7 +248,7 @@ class _Task:
                 self._from(planes, first), self._from(variance, first),
                 memory, room, self, first, constants,
             )  # fmt: skip
-            rounds = kernel.threads.rounds(count, multiprocessors)
+            rounds = kernel.threads.rounds(count, processors)
             grid = (-(-count // (kernel.threads.fits_per_block * rounds)),)
             arguments = rois, output, self.numbers, np.int64(count), np.int32(rounds)
             given.append((grid, (kernel.threads.block,), arguments))
@@ -285,8 +286,8 @@ def _arguments(
 @lru_cache(maxsize=256)
 def _on_device(task: _Task, device: int) -> tuple[FitKernel, int, int]:
     """Return a task's kernel, the number of multiprocessors, and the most fits per launch."""
-    kernel, multiprocessors = fit_kernel(task.code, device), _multiprocessors(device)
-    return kernel, multiprocessors, _fits_per_launch(task, kernel, multiprocessors)
+    kernel, count = fit_kernel(task.code, device), multiprocessors(device)
+    return kernel, count, _fits_per_launch(task, kernel, count)
 
 
 def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> int:
@@ -313,13 +314,6 @@ def fit_work(code: FitCode, iterations: int) -> float:
         per_pixel, step = 8 * per_pixel, 24 * step
     # Maximum likelihood starts with a least-squares fit.
     return iterations * (1 + code.likelihood) * (per_pixel * pixels + step)
-
-
-@lru_cache(maxsize=64)
-def _multiprocessors(device: int) -> int:
-    import cupy
-
-    return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])
 
 
 def _device() -> int:

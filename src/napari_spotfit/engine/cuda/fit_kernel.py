@@ -13,6 +13,7 @@ from ...settings.settings import Settings
 from ..fit_job import GPU_VOXELS, make_fit_settings
 from ..kernel_arguments import shape_of_roi
 from .compile import PIXEL_TYPES, compiled, with_includes
+from .expression import to_cuda
 
 #: Threads of a warp, and shared memory of a block on any GPU.
 WARP, SHARED_BYTES = 32, 48 << 10
@@ -164,8 +165,6 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
     """Return the C++ of an own profile (empty for built-in ones), and the profile's C++ name."""
     if profile.expression is not None:
-        from ...models.expressions.grammar import to_cuda
-
         return to_cuda(profile.expression.program), "OwnProfile"
     if profile.lattice is not None:
         return "", "MeasuredPsf"

@@ -329,7 +329,7 @@ def stream() -> Iterator[Any]:
 @contextmanager
 def idle_stream() -> Iterator[Any]:
     """Yield a stream of the current device, and wait for it at the end."""
-    idle = _idle_here()
+    idle = _idle_of_device()
     own = _taken(idle)
     try:
         yield own
@@ -345,7 +345,7 @@ def stream_for(owner: object) -> Any:
     """
     import cupy
 
-    idle = _idle_here()
+    idle = _idle_of_device()
     own = _taken(idle)
     weakref.finalize(owner, idle.append, own).atexit = False
     before = cupy.cuda.Event(disable_timing=True)
@@ -354,7 +354,7 @@ def stream_for(owner: object) -> Any:
     return own
 
 
-def _idle_here() -> list[Any]:
+def _idle_of_device() -> list[Any]:
     import cupy
 
     return _idle_streams.setdefault(cupy.cuda.Device().id, [])
@@ -384,7 +384,7 @@ def is_pinned(array: NDArray[Any]) -> bool:
 def upload(array: Any) -> Any:
     """Return an array on the current device, without a copy if it is there already."""
     if not isinstance(array, np.ndarray):
-        return _here(array)
+        return _on_current_device(array)
     with stream():
         return begin_upload(array)
 
@@ -394,7 +394,7 @@ def begin_upload(array: Any) -> Any:
     import cupy
 
     if not isinstance(array, np.ndarray):
-        return _here(array)
+        return _on_current_device(array)
     array = np.ascontiguousarray(array)
     there, own = cupy.empty(array.shape, array.dtype), cupy.cuda.get_current_stream()
     if is_pinned(array):
@@ -405,7 +405,7 @@ def begin_upload(array: Any) -> Any:
     return there
 
 
-def _here(array: Any) -> Any:
+def _on_current_device(array: Any) -> Any:
     import cupy
 
     elsewhere = array.device.id != cupy.cuda.Device().id

@@ -246,7 +246,7 @@ def with_position(table: SpotTable, report: ExportReport) -> SpotTable:
     """Return the rows that have a position; `report` counts the others, whose fits failed."""
     there = np.all([np.isfinite(table.columns[axis]) for axis in table.about.axes], axis=0)
     report.leave_out(int(np.count_nonzero(~there)), "without a position")
-    return _rows(table, there)
+    return table if there.all() else table.rows(there)
 
 
 def without_unknown_stops(table: SpotTable) -> SpotTable:
@@ -279,7 +279,7 @@ def with_frame_number(table: SpotTable, report: ExportReport, last: int | None =
     there = (frames >= 0) if last is None else (frames >= 0) & (frames <= last)
     what = "with a frame below 0" if last is None else f"with a frame outside 0 to {last}"
     report.leave_out(int(np.count_nonzero(~there)), what)
-    return _rows(table, there)
+    return table if there.all() else table.rows(there)
 
 
 def with_planes_named(table: SpotTable) -> SpotTable:
@@ -290,12 +290,6 @@ def with_planes_named(table: SpotTable) -> SpotTable:
     columns = {names.get(name, name): values for name, values in table.columns.items()}
     known = {names.get(name, name): column for name, column in table.about.columns.items()}
     return SpotTable(columns, replace(table.about, columns=known))
-
-
-def _rows(table: SpotTable, there: NDArray[np.bool_]) -> SpotTable:
-    if there.all():
-        return table
-    return SpotTable({name: values[there] for name, values in table.columns.items()}, table.about)
 
 
 def counted_from(convention: Convention, found: Columns, title: str) -> Convention:

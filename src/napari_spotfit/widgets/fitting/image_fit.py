@@ -260,7 +260,7 @@ def _any_finite(image: Any, frames: FrameSelection) -> bool:
         return True
     reader = FrameReader(image)
     blocks = reader.blocks(reader.select(frames), 1, _BLOCK)
-    return any(bool(np.isfinite(reader.read_here(block)).any()) for block in blocks)
+    return any(bool(np.isfinite(reader.read_to_host(block)).any()) for block in blocks)
 
 
 def _why_invalid(image: Any, fits: SpotFits) -> str:

@@ -98,7 +98,7 @@ class Recovery(QObject):
                 if lock is not None:
                     self._left[folder] = lock
         self._drop_empty()
-        files = [one for folder in self._left for one in folder.iterdir() if _is_ours(one)]
+        files = [one for folder in self._left for one in folder.iterdir() if _is_backup(one)]
         return sorted(files, key=lambda one: one.stat().st_mtime, reverse=True)
 
     def open(self, paths: list[Path]) -> None:
@@ -165,7 +165,7 @@ class Recovery(QObject):
 
     def _drop_empty(self) -> None:
         for folder, lock in list(self._left.items()):
-            if not any(_is_ours(one) for one in folder.iterdir()):
+            if not any(_is_backup(one) for one in folder.iterdir()):
                 del self._left[folder]
                 _remove(folder, lock)
 
@@ -242,7 +242,7 @@ def _root() -> Path:
     return remember.folder() / "recovery"
 
 
-def _is_ours(path: Path) -> bool:
+def _is_backup(path: Path) -> bool:
     return path.name.endswith(_ENDINGS) and not path.name.startswith(".")
 
 

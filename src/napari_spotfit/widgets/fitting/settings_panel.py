@@ -30,8 +30,8 @@ from ..parts.form import SettingsForm
 from ..parts.layout import HEADING, button, fill, sentence, show_text
 from ..parts.messages import in_words
 from ..parts.work import Latest
-from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
+from .detection_panel import DetectionPanel
 from .frame_choice import FrameChoice
 from .image_choice import IMAGE_TIP, ImageChoice
 from .model_form import ModelForm

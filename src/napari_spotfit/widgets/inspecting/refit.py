@@ -19,6 +19,7 @@ from ...models.estimators import StopCondition
 from ...models.profiles import Profile
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
+from ..fitting.picked_layer import FrameSpots, Pick, fitted
 from ..layers.appearance import Look
 from ..layers.images import full_resolution
 from ..layers.maps import maps_of
@@ -27,7 +28,6 @@ from ..parts.form import SettingsForm
 from ..parts.layout import button, fill, flow, sentence, show_text
 from ..parts.messages import in_words
 from ..parts.work import Latest
-from ..picking.picked_layer import FrameSpots, Pick, fitted
 from .spot import Spot, spot_as
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.estimators import StopCondition
+from ...models.number_checks import one_of
 from ..napari_compat import draws_hidden_points, follow_no_feature, refreshed_once
 
 if TYPE_CHECKING:
@@ -341,8 +342,7 @@ def draw_marks(layer: Points) -> None:
 
 def choose_mark(layer: Points, mark: str) -> None:
     """Draw the good fits of a layer with another mark; one of :data:`MARKS`."""
-    if mark not in _ALL:
-        raise ValueError(f"mark must be one of {', '.join(MARKS)}; got {mark!r}")
+    one_of("mark", mark, tuple(_ALL))
     layer.metadata = {**layer.metadata, MARK: mark}
     draw_marks(layer)
 

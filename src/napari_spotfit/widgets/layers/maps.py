@@ -202,8 +202,8 @@ def _labels_mask(limit: Labels, image: Image, shape: tuple[int, ...]) -> Callabl
             f"“{limit.name}” has {labels.ndim} axes, more than “{image.name}” with {len(shape)}; "
             "choose labels with as many axes or fewer"
         )
-    ours, world = (matrix_of(one.data_to_world, one.ndim) for one in (limit, image))
-    to_labels = np.linalg.inv(ours) @ _trailing(world, labels.ndim)
+    limits, world = (matrix_of(one.data_to_world, one.ndim) for one in (limit, image))
+    to_labels = np.linalg.inv(limits) @ _trailing(world, labels.ndim)
     same_grid = np.allclose(to_labels, np.eye(labels.ndim + 1), atol=1e-3)
     if same_grid and labels.shape == shape[-labels.ndim :]:
         return lambda: _above_zero(labels, shape)
@@ -239,8 +239,10 @@ def _resampled(
 
 def _polygons(limit: Shapes, image: Image) -> list[NDArray[np.float64]]:
     """Return the closed shapes as corners in the image's pixels."""
-    ours, theirs = (_trailing(matrix_of(one.data_to_world, one.ndim), 2) for one in (limit, image))
-    matrix = np.linalg.inv(theirs) @ ours
+    of_limit, of_image = (
+        _trailing(matrix_of(one.data_to_world, one.ndim), 2) for one in (limit, image)
+    )
+    matrix = np.linalg.inv(of_image) @ of_limit
     polygons = []
     for corners, kind in zip(limit.data, limit.shape_type, strict=True):
         if kind in _CLOSED:

@@ -155,7 +155,7 @@ class Row(NamedTuple):
         Parameters
         ----------
         new : mapping
-            One fit, from :func:`~napari_spotfit.widgets.picking.picked_layer.arguments`.
+            One fit, from :func:`~napari_spotfit.widgets.fitting.picked_layer.arguments`.
         """
         values = {str(name): column.iloc[0] for name, column in new["features"].items()}
         for name in ("roi_size", "offset"):  # only if the layer has them for each spot

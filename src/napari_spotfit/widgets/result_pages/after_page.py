@@ -75,8 +75,8 @@ _DRIFT_TIP = (
 #: Ways to estimate drift, as they are called and as `estimate_drift` calls them.
 _METHODS: dict[str, Literal["aim", "rcc"]] = {"by overlap": "aim", "by correlation": "rcc"}
 _METHOD_TIP = (
-    "<p>By overlap (AIM) is more precise; by cross-correlation of images (RCC) is a second "
-    "opinion.</p>"
+    "<p>By overlap (AIM) is more precise; by cross-correlation of images (RCC) is another method, "
+    "to compare.</p>"
 )
 _PRECISION_TIP = (
     "<p>Measure how precise the spots are, by pairs in successive frames before merging (NeNA), "

@@ -63,7 +63,7 @@ _CELLS_TIP = (
     "mouse. Without one, all spots are in one row.</p>"
 )
 _REGISTER_TIP = (
-    "<p>Map the other channels onto the first one before pairs are sought, by the spots that are "
+    "<p>Map the other channels onto the first one before pairs are counted, by the spots that are "
     "seen in both: shift, turn and magnification. Spots where the map is not known are left out. "
     "Beads seen in all channels do it best.</p>"
 )

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Points
 
-    from ..fitting.settings_panel import SettingsPanel
     from ..layers.history import History
-    from ..preview.estimates import ImageNoise
+    from .estimates import ImageNoise
+    from .settings_panel import SettingsPanel
 
 _CLICK_TIP = (
     "<p>While this is pressed, a click on the image fits the spot there, in the frame shown "

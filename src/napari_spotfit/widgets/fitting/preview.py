@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Points
 
-    from ..fitting.settings_panel import SettingsPanel
     from .estimates import ImageNoise
+    from .settings_panel import SettingsPanel
 
 _TIP = (
     "<p>Find and fit the spots of the frame that the viewer shows, and redraw them whenever "

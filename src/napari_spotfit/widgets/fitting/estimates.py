@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image
 
-    from ..fitting.settings_panel import SettingsPanel
+    from .settings_panel import SettingsPanel
 
 
 class ImageNoise(QObject):

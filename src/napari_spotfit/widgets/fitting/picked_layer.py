@@ -253,7 +253,7 @@ class PickedLayers(QObject):
             From ``begin``; what the spot is added to, so that the spots on a drag's way
             do not stay.
         new : dict
-            One fit, from :func:`~napari_spotfit.widgets.picking.picked_layer.arguments`.
+            One fit, from :func:`~napari_spotfit.widgets.fitting.picked_layer.arguments`.
         """
         layer = self.layer_of(image)
         if layer is None:
