@@ -135,6 +135,34 @@ def test_auto_is_exclude_where_spots_only_might_be_two():
         np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
 
 
+def test_one_call_for_spots_alone_comes_to_what_fits_of_all_do():
+    # A third of the spots is two, not far enough apart to be detected as two.
+    rng, side = np.random.default_rng(36), 96
+    grid = np.mgrid[10:90:15, 10:90:15].reshape(2, -1).T + rng.uniform(-2, 2, (24, 36, 2))
+    changed = []
+    for k, places in enumerate(grid):
+        twins = places[: k % 3 * 6] + 1.5 * SIGMA * np.array([0.6, 0.8])
+        image = rng.poisson(light_of(np.concatenate([places, twins]), 1000.0, side))
+        image[[30, 60], [3, 70]] = 500  # hot, near one that may be two or not
+        image = image.astype(np.uint16)
+        settings = Settings(**KNOWN, neighbours="auto", roi_size=9)
+        calibration = PixelCalibration((1, side, side), settings)
+        calibration = calibration.with_noise(calibration.camera_noise)
+        job = FitJob.of(calibration, image.dtype, one_row_per_position=False)
+        block = Block.of(calibration, np.zeros(1, int), image[np.newaxis])
+        positions = Positions(places[np.argsort(places[:, 0])])
+        single = Cpu(1).fit(job, block, positions)
+        fast = fit_crowds(Cpu(1), job, block, positions, single)
+        block.bad = np.zeros((1, side, side), bool)  # none is, but they might be
+        whole = fit_crowds(Cpu(1), job, block, positions, single)
+        assert set(fast) == set(whole)
+        for name, column in whole.items():
+            np.testing.assert_array_equal(fast[name], column, err_msg=name)
+        changed.append(len(whole["y"]) > len(positions.places))
+    assert any(changed)
+    assert not all(changed)
+
+
 def test_clusters_of_many_spots_are_no_blobs():
     rng = np.random.default_rng(35)
     places = 30 + rng.normal(0, 1.5 * SIGMA, (40, 20, 2))

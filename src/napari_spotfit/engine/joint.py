@@ -21,8 +21,9 @@ from .fit_job import FitJob
 from .flags import Flag
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
+from .lone_fits import singles_and_change
 from .positions import POSITION, link_positions
-from .single_fits import Singles, distances, overlap_of, singles_of
+from .single_fits import Singles, distances, overlap_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
@@ -107,11 +108,11 @@ def fit_crowds(
     if not takes_joint_fits(job, block):
         return columns
     widths = np.array([width for _, width in _widths(job)], float)
-    singles = singles_of(job, positions, columns, widths)
+    singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
-    rows = singles.concerned
-    if not len(rows):
+    if not may_change:
         return single | {DISTANCE: singles.distance}
+    rows = singles.concerned
     own = Positions(positions.places[rows], positions.frames[rows])
     names = ("flags", "photons", *(("z",) if job.model.lattice is not None else ()))
     fits = {name: columns[name][rows] for name in names}

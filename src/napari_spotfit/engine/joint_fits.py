@@ -13,7 +13,7 @@ from ..images.arrays import to_host
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, noise_of
-from .backend import Backend, Block, Positions
+from .backend import Backend, Block, Positions, lend
 from .cpu.block_fits import CpuFitter
 from .cpu.layouts import JointFits, PsfLattice
 from .cpu.library import load
@@ -170,14 +170,21 @@ class JointFitter:
         #: How far a spot stands out of the noise, as a normal deviate, at least.
         self.least_score = score_for(job.settings.false_spots / heights, in_planes, *of_volume)
 
-    def leave_out(self, positions: Positions) -> None:
-        """Leave saturated, hot and dead pixels and padding around positions out of all fits."""
+    @property
+    def search_job(self) -> FitJob:
+        """What ROIs are searched by for pixels to leave out."""
         sides = self._block.pixels.shape[1:]
         own = tuple(
             min(2 * reach + 1, side) for reach, side in zip(self._reach, sides, strict=True)
         )
-        search = CpuFitter(load(), _search(self._job, own))
+        return _search(self._job, own)
+
+    def leave_out(self, positions: Positions) -> None:
+        """Leave saturated, hot and dead pixels and padding around positions out of all fits."""
+        search, idle = lend(CpuFitter, load(), self.search_job)
         self.lost, self.reasons = search.excluded(self._block, positions)
+        search.release_maps()
+        idle.append(search)
 
     def lost_around(self, places: NDArray[np.int64], reason: int) -> NDArray[np.bool_]:
         """Return which of the 3×3 pixels around places, in all frames, are left out for a reason.
@@ -194,6 +201,22 @@ class JointFitter:
         own = np.ravel_multi_index(tuple(np.moveaxis(around, 2, 0)), shape, mode="clip")
         found: NDArray[np.bool_] = np.isin(own, numbers) & is_inside
         return found
+
+    def asked(self, count: int, *, counts_spots: bool) -> JointFits:
+        """Return what is asked of fits of this number of candidates, without any address."""
+        settings, pixels = self._job.settings, self._block.pixels
+        shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
+        first_pixel = (self._block.first_row, 0) if self._is_deep else (0, self._block.first_row)
+        return JointFits(
+            None, *shape, *first_pixel, len(self.widths), None,
+            self._variances is not None and len(self._variances) == 1,
+            0, settings.pixel == "integrated", 1 / self.scale.unit, self.scale.shift,
+            (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
+            (*reversed(self._reach), *[0] * (3 - len(self.widths))),
+            self.least_score, counts_spots, settings.max_iterations,
+            None, None, None, None, count, None, PsfLattice(),
+            None, len(self.lost), None, None,
+        )  # fmt: skip
 
     @property
     def _is_deep(self) -> bool:
@@ -235,26 +258,13 @@ class JointFitter:
         counts_spots : bool
             Whether spots are added and dropped.
         """
-        job, settings = self._job, self._job.settings
-        points, order = candidates.points, candidates.by_place
+        job, points, order = self._job, candidates.points, candidates.by_place
         members = np.flatnonzero(is_fitted[order])
         crowd = points["crowd"][order[members]]
         members, size = members[by_number(crowd)], np.bincount(crowd)
         crowds = np.flatnonzero(size)
         first = np.concatenate([[0], np.cumsum(size[crowds])])
-        pixels = self._block.pixels
-        shape = pixels.shape[1:] if self._is_deep else (1, *pixels.shape[1:])
-        first_pixel = (self._block.first_row, 0) if self._is_deep else (0, self._block.first_row)
-        how = JointFits(
-            None, *shape, *first_pixel, len(self.widths), None,
-            self._variances is not None and len(self._variances) == 1,
-            0, settings.pixel == "integrated", 1 / self.scale.unit, self.scale.shift,
-            (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
-            (*reversed(self._reach), *[0] * (3 - len(self.widths))),
-            self.least_score, counts_spots, settings.max_iterations,
-            None, None, None, None, len(order), None, PsfLattice(),
-            None, len(self.lost), None, None,
-        )  # fmt: skip
+        how = self.asked(len(order), counts_spots=counts_spots)
         arrays = {
             **candidates.in_order, "members": members, "first": first, "lost": self.lost,
         } | ({} if self._variances is None else {"variances": self._variances})  # fmt: skip

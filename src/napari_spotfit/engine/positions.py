@@ -243,6 +243,10 @@ def rows_of(job: FitJob, columns: dict[str, NDArray[Any]]) -> Rows:
     if job.one_row_per_position and not isinstance(rows, slice):
         raise ValueError("these fits must have one row for each position, in order")
     if GROUP in columns:
+        every = np.arange(len(columns[GROUP]))
+        if np.array_equal(columns[GROUP], every):  # all are alone, as in most sparse blocks
+            columns[GROUP_SIZE] = np.ones_like(every)
+            return rows
         group = columns[GROUP] = numbered(columns[GROUP])
         if not job.one_row_per_position and (np.diff(group) < 0).any():
             raise ValueError("the rows of spots that are fitted together must follow each other")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,6 +65,14 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: Array
 
     ``sigma`` is their width, or one for each axis.
     """
+    search, found, _kept = asked_of(job, positions, columns, sigma)
+    return _searched(search, positions, found, job.threads)
+
+
+def asked_of(
+    job: FitJob, positions: Positions, columns: Columns, sigma: ArrayLike
+) -> tuple[SingleFits, Singles, Any]:
+    """Return what the library is asked, but for memory, what it fills in, and what it reads."""
     search = SingleFits.from_buffer_copy(_asked(job, _along_axes(sigma, positions)))
     own = {
         name: np.ascontiguousarray(columns[name], kind)
@@ -78,7 +86,8 @@ def singles_of(job: FitJob, positions: Positions, columns: Columns, sigma: Array
     if not job.one_row_per_position and "sigma" not in job.settings.fixed:
         search.sigma = at.get("sigma")
     search.sigma_error = at.get("sigma" + STDERR)
-    return _searched(search, positions, job.threads)
+    found, kept = _with_positions(search, positions)
+    return search, found, (own, kept)
 
 
 @lru_cache(maxsize=64)
@@ -114,7 +123,8 @@ def distances(
     array([ 2.,  2., nan], dtype=float32)
     """
     search = _around(_along_axes(sigma, positions), OVERLAP, _REACH)
-    return _searched(search, positions, workers).distance
+    found, _kept = _with_positions(search, positions)
+    return _searched(search, positions, found, workers).distance
 
 
 def _along_axes(sigma: ArrayLike, positions: Positions) -> tuple[float, ...]:
@@ -133,7 +143,8 @@ def _around(widths: tuple[float, ...], overlap: float, reach: float) -> SingleFi
     )  # fmt: skip
 
 
-def _searched(search: SingleFits, positions: Positions, workers: int | None) -> Singles:
+def _with_positions(search: SingleFits, positions: Positions) -> tuple[Singles, Any]:
+    """Say where positions are; return what is filled in, and what is read."""
     count, axes = positions.places.shape
     places = np.ascontiguousarray(positions.places, float)
     frame = np.ascontiguousarray(positions.frames, np.int64)
@@ -142,9 +153,16 @@ def _searched(search: SingleFits, positions: Positions, workers: int | None) -> 
     )
     search.given, search.frame, search.count = address(places), address(frame), count
     search.places, search.state, search.distance, search.evidence = map(address, found)
+    return found, (places, frame)
+
+
+def _searched(
+    search: SingleFits, positions: Positions, found: Singles, workers: int | None
+) -> Singles:
+    count, axes = positions.places.shape
     if not search.flags:
         search.state = 0
-    largest = np.bincount(frame).max(initial=0)
+    largest = np.bincount(positions.frames).max(initial=0)
 
     def work(begin: int, end: int) -> None:
         own, memory = SingleFits.from_buffer_copy(search), np.empty((5 + axes, largest), np.int64)

@@ -60,6 +60,8 @@ PLATEAU, LEAST_COUNT = 5, 31
 #: The least distance of the lowest value from all others: in units of what lies between these and
 #: their median, and in steps, the least of their differences.
 GAP, STEPS = 0.5, 4
+#: Searches of pixels are prepared for multiples of so many positions, and serve again.
+_ROUND = 32
 #: ROIs of more pixels are fitted one after the other, each by all threads.
 _SHARED_PIXELS = 1 << 16
 
@@ -175,12 +177,10 @@ class CpuFitter:
         They are numbers among the pixels of all frames, in rising order. The reasons are those of
         :meth:`explain`.
         """
-        block = self._on_host(block)
-        call, memory = self._placed(block, positions)
-        functions, rois = self._library.functions, np.empty(self._count, np.int64)
-        listed = functions.spotfit_list_excluded(
-            *call, 0, self._count, address(rois), address(memory)
-        )
+        block, count = self._on_host(block), len(positions.places)
+        call, memory = self._placed(block, _filled_up(positions))
+        functions, rois = self._library.functions, np.empty(count, np.int64)
+        listed = functions.spotfit_list_excluded(*call, 0, count, address(rois), address(memory))
         own, found = np.empty(self._job.roi_shape, np.uint8), dict[int, int]()
         for roi in rois[:listed].tolist():
             functions.spotfit_explain(*call, roi, address(own), address(memory))
@@ -197,14 +197,30 @@ class CpuFitter:
 
         The block is one where the library reads it, for as long as it is called.
         """
-        pixels = block.pixels
-        self._prepare((), pixels, block.taken, block, len(positions.places), at=True)
-        self._source.frames = address(pixels)
-        self._take(block, block.taken, positions)
+        self._aim(block, positions)
         memory = np.empty(self._work_bytes, np.uint8)
         call = self._library.index, self._by_reference
         self._work(*call, 0, self._count, address(memory), PLACE_ROIS)
         return call, memory
+
+    def _aim(self, block: Block, positions: Positions) -> None:
+        """Take positions in frames that are where the library reads them."""
+        pixels, taken, count = block.pixels, block.taken, len(positions.places)
+        frames = pixels.shape, block.level, block.height
+        kind = count, frames, pixels.dtype, taken.dtype, block.planes is None
+        if kind != self._prepared_for:
+            self._prepare(kind, pixels, taken, block, count, at=True)
+        self._source.frames = address(pixels)
+        self._take(block, taken, positions)
+
+    def aimed(self, block: Block, positions: Positions) -> tuple[int, int]:
+        """Return the addresses of what the library takes to search pixels, and of its memory.
+
+        The block is one where the library reads it; positions, at most ``at_once``, are in memory
+        that other code may fill in.
+        """
+        self._aim(block, positions)
+        return ctypes.addressof(self._given), self._call[-1]
 
     def release_maps(self) -> None:
         """Release what a caller knows of the pixels, which may be as large as the image."""
@@ -417,6 +433,13 @@ class CpuFitter:
             address(self._new(self._places.shape, float)), 0.0, side, shape_of_roi(roi_shape),
             self._job.per_plane,
         )  # fmt: skip
+
+
+def _filled_up(positions: Positions) -> Positions:
+    """Return positions of one of few numbers: the last one again and again behind the others."""
+    count = len(positions.places)
+    rows = np.minimum(np.arange(-(-count // _ROUND) * _ROUND), count - 1)
+    return Positions(positions.places[rows], positions.frames[rows])
 
 
 def level_of_planes(frames: Any, level: float | None) -> float | None:
