@@ -15,7 +15,7 @@ from ..kernel_arguments import address
 from .library import load
 
 #: Crowds of a thread's share, at least and at most.
-_LEAST, _SHARE = 8, 16
+_LEAST, _SHARE = 8, 64
 #: Spots that one thread fits in the time that it takes to hand some to another, or not much more.
 _FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
@@ -66,7 +66,7 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
             own.append(found[: count.value].copy())
         parts[begin] = own
 
-    each = len(crowds) // (4 * (crowds.threads or threads.available()))
+    each = len(crowds) // (8 * (crowds.threads or threads.available()))
 
     def end() -> None:
         stop.value = 1
