@@ -16,7 +16,7 @@ from .library import load
 
 #: Crowds of a thread's share, at least; and at most, and for each thread: of more threads, each
 #: waits for the interpreter until others have handed in theirs.
-_LEAST, _SHARE, _OF_EACH = 8, 16, 8
+_LEAST, _SHARE, _OF_EACH = 8, 64, 8
 #: Spots that one thread fits in the time that it takes to hand some to another, or not much more.
 _FEW = 32
 #: Spots of a crowd whose fit takes so long that it is watched for being cancelled.
@@ -75,6 +75,6 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
     is_long = int(sizes.max(initial=0)) > _LONG
     share = len(crowds)
     if sizes.sum() > _FEW and count > 1:
-        share = min(max(share // (4 * count), _LEAST), max(_SHARE, _OF_EACH * count))
+        share = min(max(share // (8 * count), _LEAST), max(_SHARE, _OF_EACH * count))
     threads.in_pieces(work, len(crowds), share, count, end if is_long else None)
     return joined(part for begin in sorted(parts) for part in parts[begin])
