@@ -22,7 +22,9 @@ from .flags import Flag
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .lone_fits import singles_and_change
+from .made_up import made_up_crowds
 from .positions import POSITION, link_positions
+from .regular import regular_crowds
 from .single_fits import Singles, distances, overlap_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
@@ -214,7 +216,12 @@ class _Crowds:
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
         self._is_blob, self._is_long = np.zeros((2, len(self._frame_of_crowd)), np.bool_)
-        self._in_crowd = self._fitted_crowds()[self._crowd] & self._there
+        is_fitted = self._fitted_crowds()
+        if self._is_auto and self._adds and len(self._widths) == len(IN_PLANE):
+            # No crowd, so that it keeps the fits of single spots.
+            self._is_long |= regular_crowds(self._start / self._widths, self._crowd)
+            is_fitted &= ~self._is_long
+        self._in_crowd = is_fitted[self._crowd] & self._there
         self._first = Candidates(self._points(), self._positions.frames)
         if self._in_crowd.any():
             places, frames = self._positions.places, self._positions.frames
@@ -449,6 +456,12 @@ class _Crowds:
             # These have the fits of single spots then, where spots are about as likely, too.
             bar = _LIKELIER - _EACH_OF_ANY * (count - 2)
             found |= ((blunt > _LIKELIER) | (ridge > bar)) & ~is_focus
+            inside = np.min([
+                np.minimum(spots[axis] + 0.5, side - 0.5 - spots[axis])
+                for axis, side in zip(self._job.axes, self._shape, strict=True)
+            ], axis=0)  # fmt: skip
+            is_chain = is_straight & most_are_long
+            found |= made_up_crowds(spots, begun, is_focus, is_chain, inside / self._widest)
         return found & (count > 1)
 
     def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
