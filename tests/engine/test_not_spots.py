@@ -8,7 +8,7 @@ from crowd_scenes import KNOWN, SIGMA, random_spots
 from scipy.ndimage import gaussian_filter
 
 from napari_spotfit import localize
-from napari_spotfit.engine.regular import regular_crowds
+from napari_spotfit.engine.regular_crowds import regular_crowds
 
 SIDE = 128
 Y, X = np.indices((SIDE, SIDE), float)

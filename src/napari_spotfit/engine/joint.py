@@ -17,14 +17,14 @@ from ..models.profiles import ALL_MODELS
 from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, by_number, joined, taken
+from .extended_crowds import extended_crowds
 from .fit_job import FitJob
 from .flags import Flag
 from .joint_columns import BLOB, columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .lone_fits import singles_and_change
-from .made_up import made_up_crowds
 from .positions import POSITION, link_positions
-from .regular import regular_crowds
+from .regular_crowds import regular_crowds
 from .single_fits import Singles, distances, overlap_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
@@ -461,7 +461,7 @@ class _Crowds:
                 for axis, side in zip(self._job.axes, self._shape, strict=True)
             ], axis=0)  # fmt: skip
             is_chain = is_straight & most_are_long
-            found |= made_up_crowds(spots, begun, is_focus, is_chain, inside / self._widest)
+            found |= extended_crowds(spots, begun, is_focus, is_chain, inside / self._widest)
         return found & (count > 1)
 
     def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:

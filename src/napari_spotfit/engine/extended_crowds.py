@@ -19,7 +19,7 @@ _MANY, _RING, _HIDDEN = 5, 0.2, 0.75
 _EVEN = 0.3
 
 
-def made_up_crowds(
+def extended_crowds(
     spots: NDArray[np.void],
     begun: NDArray[np.int64],
     is_focus: NDArray[np.bool_],
