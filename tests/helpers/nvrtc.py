@@ -28,9 +28,6 @@ _LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)?|nvrtc64_\w+_0\.dll")
 _FOLDERS = ("lib64", "lib", "bin", "bin/x64")
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 
-#: Version that can compile lightly.
-_LIGHTLY_FROM = 13, 0
-
 #: The assembler's report on each kernel.
 _USAGE = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\s*\n"
@@ -77,18 +74,17 @@ class Compiler:
         self._release = self.version, (file.stat().st_mtime_ns if file.is_file() else None)
 
     def compile(
-        self, text: str, architecture: int, options: tuple[str, ...], *, lightly: bool = False
+        self, text: str, architecture: int, options: tuple[str, ...], *, assembled: bool = True
     ) -> Compiled:
         """Compile a program; thread-safe.
 
         What compiled without a word is kept in build/ with the usage of its kernels, by all that
-        they depend on: a change of anything else takes no time. With ``lightly``, hardly anything
-        is optimised, which takes a tenth to two thirds of the time: errors and warnings are the
-        same, usage is not that of the kernels that users run.
+        they depend on: a change of anything else takes no time. Where it is not ``assembled``, only
+        PTX is made, in a quarter to two thirds of the time, and usage is unknown. (Not by
+        --Ofast-compile, which changes how later programs of the process are optimised.)
         """
-        options = *options, f"--gpu-architecture=sm_{architecture}"
-        if lightly and self.version >= _LIGHTLY_FROM:
-            options = *options, "--Ofast-compile=max"
+        code = "sm" if assembled else "compute"
+        options = *options, f"--gpu-architecture={code}_{architecture}"
         key = hashlib.sha256(repr((self._release, options, text)).encode()).hexdigest()[:32]
         kept = _KEPT / f"{key}.json"
         if kept.exists():
