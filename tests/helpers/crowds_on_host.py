@@ -47,7 +47,8 @@ class CrowdsOnHost(Cpu):
                 as_argument(given), order, np.int64(len(order)), taken, own, begins, spots,
                 np.int64(room), places,
             )  # fmt: skip
-            on_host.launch(text(given), "fit_crowds", (1,), (crowd_fits.THREADS,), arguments)
+            one_block = (1,), (crowd_fits.THREADS,)
+            on_host.launch(text(given), "fit_crowds", *one_block, arguments, optimised=False)
             return spots, places
 
         return crowd_fits.in_rounds(np.argsort(-size, kind="stable"), self.room, launch)

@@ -13,8 +13,8 @@ def _kernel(file, name, **macros):
     before = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
     names = tuple(cuda.THREADS_OF) if name in cuda.THREADS_OF else (name,)
     using = "".join(f"using spotfit::SPOTFIT_ISA::{one};\n" for one in names)
-    text = before + source(file) + using
-    return lambda *given: on_host.launch(text, name, *given, names)
+    text, optimised = before + source(file) + using, file != "cuda/volume_detection.cu"
+    return lambda *given: on_host.launch(text, name, *given, names, optimised=optimised)
 
 
 def _allocate(size):

@@ -73,13 +73,18 @@ class Compiler:
         file = Path(library._name)
         self._release = self.version, (file.stat().st_mtime_ns if file.is_file() else None)
 
-    def compile(self, text: str, architecture: int, options: tuple[str, ...]) -> Compiled:
+    def compile(
+        self, text: str, architecture: int, options: tuple[str, ...], *, assembled: bool = True
+    ) -> Compiled:
         """Compile a program; thread-safe.
 
         What compiled without a word is kept in build/ with the usage of its kernels, by all that
-        they depend on: a change of anything else takes no time.
+        they depend on: a change of anything else takes no time. Where it is not ``assembled``, only
+        PTX is made, in a quarter to two thirds of the time, and usage is unknown. (Not by
+        --Ofast-compile, which changes how later programs of the process are optimised.)
         """
-        options = *options, f"--gpu-architecture=sm_{architecture}"
+        code = "sm" if assembled else "compute"
+        options = *options, f"--gpu-architecture={code}_{architecture}"
         key = hashlib.sha256(repr((self._release, options, text)).encode()).hexdigest()[:32]
         kept = _KEPT / f"{key}.json"
         if kept.exists():

@@ -26,6 +26,11 @@ from napari_spotfit.engine.kernel_arguments import Results
 HERE = Path(__file__).parent
 BUILT = ROOT / "build" / "cuda_on_host"
 
+#: Compiler flags of kernels whose tests take longer to run than to compile, and of others. zig
+#: takes -O1 for -O2, which takes a third longer, and looks for undefined behaviour in debug builds.
+_OPTIMISED = ("-O1", "-Xclang", "-O1")
+_AS_THEY_ARE = ("-O0", "-fno-sanitize=all")
+
 #: Appended to kernels: a function that launches one of them.
 _LAUNCH = """
 extern "C" int launch_{name}(unsigned grid, unsigned block, const void* const* given) {{
@@ -37,26 +42,26 @@ extern "C" int launch_{name}(unsigned grid, unsigned block, const void* const* g
 """
 
 
-def kernel(code, threads=None):
+def kernel(code, threads=None, *, optimised=False):
     """Return the kernel of a kind of fits, to launch as on a device."""
     threads = threads or threads_for(code)
     text = kernel_text(code, threads)
-    return FitKernel(lambda *given: launch(text, "fit", *given), threads)
+    return FitKernel(lambda *given: launch(text, "fit", *given, optimised=optimised), threads)
 
 
-def launch(text, name, grid, block, arguments, names=()):
+def launch(text, name, grid, block, arguments, names=(), *, optimised=True):
     """Launch a kernel; arguments other than numbers and structures are memory.
 
     Where a text has several kernels, ``names`` are those of all, and they are compiled once.
     """
     kept = [np.array(one.ctypes.data if one.ndim else one) for one in arguments]
     places = (ctypes.c_void_p * len(kept))(*(value.ctypes.data for value in kept))
-    launcher(text, name, names)(grid, block, places)
+    launcher(text, name, names, optimised=optimised)(grid, block, places)
 
 
-def launcher(text, name, names=()):
+def launcher(text, name, names=(), *, optimised=True):
     """Return a function that launches a kernel by grid, block and addresses of arguments."""
-    function = getattr(_library(text, names or (name,)), f"launch_{name}")
+    function = getattr(_library(text, names or (name,), optimised), f"launch_{name}")
 
     def call(grid, block, places):
         place = ctypes.cast(places, ctypes.c_void_p)
@@ -66,7 +71,7 @@ def launcher(text, name, names=()):
 
 
 def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, variance_map=None,
-             threads=None, multiprocessors=1):  # fmt: skip
+             threads=None, multiprocessors=1, optimised=False):  # fmt: skip
     """Run :func:`napari_spotfit.engine.cuda.fit.fit_rois` with arrays of the host."""
     count = len(frames) if corners is None else len(corners)
     task = fit.task_of(
@@ -76,7 +81,7 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
     maps = fit.Maps.of(planes, variance_map)
     memory = np.full(task.row_bytes * count, 0xA5, np.uint8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "fit_kernel", lambda *_: kernel(task.code, threads))
+        patch.setattr(fit, "fit_kernel", lambda *_: kernel(task.code, threads, optimised=optimised))
         patch.setattr(fit, "_device", lambda: 0)
         patch.setattr(fit, "psf_on_device", lambda psf, roi, _: psf_on_host(psf, roi))
         patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
@@ -103,15 +108,15 @@ def psf_on_host(psf, roi_shape):
 
 
 @cache
-def _library(text, names):
+def _library(text, names, optimised):
     """Compile kernels with a function that launches them."""
     if sys.platform != "linux":
         pytest.skip("needs Linux, whose fibers take turns")
     prelude = (HERE / "warp_on_host.h").read_text("utf-8")
     text = prelude + text + "".join(_LAUNCH.format(name=name) for name in names)
-    # zig takes -O1 for -O2, which takes a third longer. The few C functions are in any Python.
-    flags = ["-std=c++17", "-O1", "-Xclang", "-O1", "-g0", "-w", "-fPIC", "-fno-exceptions",
-             "-fno-rtti", "-nostdlib"]  # fmt: skip
+    # The few C functions are in any Python.
+    flags = ["-std=c++17", "-g0", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib",
+             *(_OPTIMISED if optimised else _AS_THEY_ARE)]  # fmt: skip
     command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]
     key = hashlib.sha256((text + shlex.join(command)).encode()).hexdigest()[:32]
     built = BUILT / f"{key}.so"

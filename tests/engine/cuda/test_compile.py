@@ -2,7 +2,8 @@
 
 The compiler needs no GPU. No kernel asks for which generation it is compiled, so generations go
 round the kernels, as pixel types and kinds of memory access do: each kernel is compiled once, and
-each pixel type, size, model and estimator occurs for several generations.
+each pixel type, size, model and estimator occurs for several generations. Kernels that differ only
+in the type of pixels, or in a size whose usage is not asked for, are not assembled but for some.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from napari_spotfit.settings.validation import ROI_MAX, ROI_MIN
 
 #: Hopper, then Turing, Ampere, Ada and Blackwell.
 ARCHITECTURES = (90, 75, 86, 89, 120)
+
+#: Those for which detection is assembled.
+ASSEMBLED = (75, 120)
 
 #: Largest size without local memory of a fit.
 ALL_IN_REGISTERS = 16
@@ -48,14 +52,14 @@ ESTIMATORS = [
 ]  # fmt: skip
 
 
-def build(architecture, texts, given=OPTIONS):
+def build(architecture, texts, given=OPTIONS, *, assembled=True):
     """Compile programs in parallel; return the results."""
     compiler = nvrtc.compiler()
     if architecture not in compiler.architectures:
         pytest.skip(f"NVRTC {compiler.version[0]}.{compiler.version[1]} does not know this GPU")
 
     def one(name):
-        return compiler.compile(texts[name], architecture, given)
+        return compiler.compile(texts[name], architecture, given, assembled=assembled)
 
     with ThreadPoolExecutor(threads.available()) as pool:
         return dict(zip(texts, pool.map(one, texts), strict=True))
@@ -69,16 +73,21 @@ def code_of(model, estimator, planes, variance_map, shape, pixel, gather):
 
 
 def codes(turn):
-    """Return kinds of fits: each model with each estimator, and the most common at each size."""
+    """Return kinds of fits: each model with each estimator, and the most common in small sizes."""
     found = []
     for i, (model, estimator) in enumerate(product(MODELS, ESTIMATORS)):
         if i % len(ARCHITECTURES) == turn:
             shape = SHAPES[(5 * i + 3 * turn) % len(SHAPES)]
             found.append(code_of(model, *estimator, shape, *KINDS[(3 * turn + i) % len(KINDS)]))
+    sizes = common(turn)
+    return found + [code for code in sizes if code.rows <= ALL_IN_REGISTERS]
+
+
+def common(turn):
+    """Return the most common kind of fit at some sizes."""
     oblong = [(rows, columns) for rows, columns in SHAPES if rows != columns]
-    found += [code_of({}, *ESTIMATORS[0], shape, *KINDS[(turn + i) % len(KINDS)])
-              for i, shape in enumerate((SQUARE + oblong)[turn :: len(ARCHITECTURES)])]  # fmt: skip
-    return found
+    return [code_of({}, *ESTIMATORS[0], shape, *KINDS[(turn + i) % len(KINDS)])
+            for i, shape in enumerate((SQUARE + oblong)[turn :: len(ARCHITECTURES)])]  # fmt: skip
 
 
 def of_pixels(architecture):
@@ -96,6 +105,16 @@ def test_fits_compile_without_a_word(architecture):
     assert len(small) >= 9
     assert all(len(usage) == 1 for usage in small.values())
     assert {code: usage for code, usage in small.items() if usage[0].stack} == {}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_large_sizes_compile_without_a_word(architecture):
+    large = [code for code in common(ARCHITECTURES.index(architecture))
+             if code.rows > ALL_IN_REGISTERS]  # fmt: skip
+    texts = {code: kernel_text(code, threads_for(code)) for code in large}
+    made = build(architecture, texts, assembled=False)
+    assert len(made) >= 3
+    assert {code: one.log for code, one in made.items() if one.log} == {}
 
 
 def test_blocks_have_room_on_every_gpu():
@@ -133,10 +152,12 @@ def test_rendering_compiles_without_a_word(architecture, channels, gaussian):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_joint_fits_compile_without_a_word(architecture):
     kinds = (2, False), (3, False), (2, True)
-    axes, has_psf = kinds[ARCHITECTURES.index(architecture) % len(kinds)]
-    given = options(**crowd_fits.macros(axes, has_psf=has_psf))
-    made = build(architecture, {"crowds": source("cuda/joint.cu")}, given)["crowds"]
-    assert (made.log, len(made.usage)) == ("", 1)
+    turn = ARCHITECTURES.index(architecture)
+    axes, has_psf = kinds[turn % len(kinds)]
+    given, first = options(**crowd_fits.macros(axes, has_psf=has_psf)), turn < len(kinds)
+    texts = {"crowds": source("cuda/joint.cu")}
+    made = build(architecture, texts, given, assembled=first)["crowds"]
+    assert (made.log, len(made.usage)) == ("", int(first))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -159,8 +180,9 @@ def test_looking_for_long_spots_compiles_without_a_word(architecture):
 def test_detection_in_volumes_compiles_without_a_word(architecture):
     text = source("cuda/volume_detection.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    made = build(architecture, texts, options(THREADS=detect_volumes.THREADS))
-    names = len(detect_volumes.KERNELS)
+    given, assembled = options(THREADS=detect_volumes.THREADS), architecture in ASSEMBLED
+    made = build(architecture, texts, given, assembled=assembled)
+    names = len(detect_volumes.KERNELS) if assembled else 0
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", names)]
 
 
@@ -169,8 +191,10 @@ def test_detection_in_volumes_compiles_without_a_word(architecture):
 def test_detection_compiles_without_a_word(architecture, file):
     text = source(f"cuda/{file}.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    made = build(architecture, texts, options(**detect.MACROS))
+    assembled = architecture in ASSEMBLED
+    made = build(architecture, texts, options(**detect.MACROS), assembled=assembled)
+    names = len(detect.THREADS_OF) if file == "detection" else 1
     assert {variant: one.log for variant, one in made.items() if one.log} == {}
     for variant, one in made.items():
-        assert len(one.usage) == (len(detect.THREADS_OF) if file == "detection" else 1), variant
+        assert len(one.usage) == (names if assembled else 0), variant
         assert not any(usage.stack for usage in one.usage), variant

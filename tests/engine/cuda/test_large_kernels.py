@@ -134,7 +134,8 @@ def test_sums_compile_without_a_word(kind, task):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_other_kernels_compile_without_a_word(architecture):
-    for text in (large_rois.join_text(), *map(large_rois.cells_text, PIXEL_TYPES)):
+    texts = large_rois.join_text(), *map(large_rois.cells_text, PIXEL_TYPES)
+    for text in texts[ARCHITECTURES.index(architecture) :: len(ARCHITECTURES)]:
         assert compiled(text, architecture).log == ""
 
 

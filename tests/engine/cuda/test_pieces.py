@@ -31,6 +31,9 @@ from napari_spotfit.images.pixel_calibration import Planes
 SETTINGS = Settings(errors=False, threads=2)
 COUNT, SHAPE = 3000, (7, 7)
 
+#: The same kernels as those of the fake GPUs.
+fit_rois_on_host = partial(on_host.fit_rois, optimised=True)
+
 
 @pytest.fixture(scope="module")
 def spots():
@@ -40,7 +43,7 @@ def spots():
 
 @pytest.fixture(scope="module")
 def expected(spots):
-    return on_host.fit_rois(spots, None, SHAPE, SETTINGS)
+    return fit_rois_on_host(spots, None, SHAPE, SETTINGS)
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ def test_any_number_of_gpus_gives_the_same_rows(gpus, spots, expected, count):
 def test_any_type_and_byte_order(gpus, spots, dtype):
     typed = spots.astype(dtype)
     native = to_native(typed)
-    expected = on_host.fit_rois(native, None, SHAPE, SETTINGS)
+    expected = fit_rois_on_host(native, None, SHAPE, SETTINGS)
     gpus(2)
     assert_same(fit_on(run(2), typed), expected)
 
@@ -149,7 +152,7 @@ def test_start_values_and_maps_go_along(gpus, spots, locked, shared):
     weights = random.uniform(0.5, 1, (1 if shared else COUNT, 7, 7)).astype(np.float32)
     settings = SETTINGS.changed(estimator="wlse")
     planes = Planes(weights)
-    expected = on_host.fit_rois(spots, None, SHAPE, settings, start, planes=planes)
+    expected = fit_rois_on_host(spots, None, SHAPE, settings, start, planes=planes)
     made = gpus(2)
     if locked:
         made.locked[spots.ctypes.data] = spots.nbytes
@@ -288,7 +291,7 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, monkeypatch, est
     start = np.full((len(few), 3), np.nan, np.float32)
     start[:, 0] = rng.uniform(2, 4, len(few))
     expected = {
-        given: on_host.fit_rois(few, None, SHAPE, settings, start if given else None, planes=planes)
+        given: fit_rois_on_host(few, None, SHAPE, settings, start if given else None, planes=planes)
         for given in (False, True)
     }
     made = gpus(1)
@@ -306,7 +309,7 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, monkeypatch, est
     columns = fit_on(run(1), typed, settings, start, planes)
     assert made.launches == [4]
     assert_same(
-        columns, on_host.fit_rois(few.astype(float), None, SHAPE, settings, start, planes=planes)
+        columns, fit_rois_on_host(few.astype(float), None, SHAPE, settings, start, planes=planes)
     )
     made.fail(0, "launch")
     with pytest.warns(BackendFallbackWarning, match="does the rest"):
@@ -330,7 +333,7 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
 
     def expected(places):
         with pytest.MonkeyPatch.context() as patch:
-            return fit_on_device(patch, job, block, Positions(places), on_host.fit_rois)[0]
+            return fit_on_device(patch, job, block, Positions(places), fit_rois_on_host)[0]
 
     made = gpus(1)
     monkeypatch.setattr(cuda_backend, "FEW_BYTES", 1 << 20)
