@@ -222,6 +222,9 @@ def _zig_environment() -> dict[str, str]:
 def _zig(target: Target) -> _Compiler:
     program = _zig_program()
     to = ("-target", target.triple)
+    # No header of the system is included, and objects for musl are those for glibc to the bit: they
+    # are compiled once for both.
+    made_for = ("-target", target.triple.replace("linux-musl", "linux-gnu.2.17"))
     if target.windows:
         # `zig c++` would first compile the whole C library of MinGW.
         link = ["build-lib", "-dynamic", *to, "-fcompiler-rt", "-fno-entry", "-fstrip"]
@@ -233,7 +236,7 @@ def _zig(target: Target) -> _Compiler:
             link += [f"-Wl,-install_name,@rpath/{target.library}"]
     return _Compiler(
         target,
-        (program, "c++", *to, *FLAGS, "-Werror", *(() if target.windows else ("-fPIC",))),
+        (program, "c++", *made_for, *FLAGS, "-Werror", *(() if target.windows else ("-fPIC",))),
         (program, *link),
         f"ziglang {importlib.metadata.version('ziglang')}",
         _zig_environment(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 import sys
 from pathlib import Path
@@ -38,6 +39,13 @@ def test_every_compiler_lays_structures_out_as_declared(target: str, tmp_path: P
     compiler = build_library._choose_compiler(target)
     build_library._write_and_check_layouts(compiler, tmp_path)
     assert (tmp_path / layouts.NAME).read_text("utf-8") == Path(made.__file__).read_text("utf-8")
+
+
+def test_no_header_of_a_system_is_included() -> None:
+    """Objects for glibc are linked for musl, too; the compiler's own headers are in both."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "kernels").rglob("*.[ch]*")]
+    names = {name for text in texts for name in re.findall(r"#\s*include\s*<(.+)>", text)}
+    assert names == {"cpuid.h"}
 
 
 def test_compiler_that_lays_structures_out_otherwise_is_an_error(
