@@ -54,7 +54,7 @@ print(json.dumps({
 #: Opens every widget by its name in the manifest, and fits the sample.
 VIEWER = """
 import napari, npe2
-from qtpy.QtCore import QEventLoop
+from qtpy.QtCore import QEventLoop, QTimer
 viewer = napari.Viewer()
 manifest = npe2.PluginManifest.from_distribution("napari-spotfit")
 viewer.open_sample("napari-spotfit", "molecules")
@@ -65,8 +65,11 @@ for one in manifest.contributions.widgets:
 widget, wait = widgets["Fit spots"], QEventLoop()
 widget.finished.connect(wait.quit)
 widget.fit_button.click()
+QTimer.singleShot(300_000, wait.quit)
 wait.exec()
-(layer,) = (one for one in viewer.layers if one.name.endswith(" spots"))
+layers = [one for one in viewer.layers if one.name.endswith(" spots")]
+assert len(layers) == 1, f"no fits after five minutes: {widget.status.text()}"
+layer = layers[0]
 assert layer.features["good"].mean() > 0.9 and len(layer.data) > 1000, len(layer.data)
 print(napari.__version__, len(widgets), "widgets,", len(layer.data), "spots")
 viewer.close()
@@ -74,15 +77,17 @@ viewer.close()
 
 
 def run(*command: object, ok: bool = True, **more: str) -> str:
-    """Run a command without the checkout on its path, and return what it writes."""
+    """Run a command without the checkout on its path; return its output, or why it failed."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, encoding="utf-8",
         env=kept | more, cwd=ENVIRONMENTS,
     )  # fmt: skip
     if ok != (done.returncode == 0):
-        raise SystemExit(f"{command[:4]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+        said = " ".join(str(part) for part in command[:4])
+        raise SystemExit(f"{said} … ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    # Warnings are no part of what is read.
+    return done.stdout if ok else done.stdout + done.stderr
 
 
 def environment(name: str, *requirements: object) -> Path:
@@ -121,12 +126,17 @@ def check_files(dist: Path) -> Path:
         # All that is bundled is ours: the library's runtime of LLVM and zig may be linked into it
         # without a notice, and no other file comes along.
         assert licence == (ROOT / "LICENSE").read_text(encoding="utf-8"), path.name
-        assert {name.split("/")[0] for name in names} == {"napari_spotfit", info.split("/")[0]}
+        more = {name.split("/")[0] for name in names} - {"napari_spotfit", info.split("/")[0]}
+        assert not more, f"{path.name} also has {sorted(more)}"
     with tarfile.open(source) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert inside >= {"LICENSE", "CITATION.cff", "kernels/README.md", "tools/build_library.py"}
+    lacks = {"LICENSE", "CITATION.cff", "kernels/README.md", "tools/build_library.py"} - inside
+    assert not lacks, f"{source.name} lacks {sorted(lacks)}"
     here = set(sys_tags())
-    return next(one for one in wheels if parse_wheel_filename(one.name)[3] & here)
+    ours = [one for one in wheels if parse_wheel_filename(one.name)[3] & here]
+    if not ours:
+        sys.exit(f"{dist} has no wheel for this machine: make wheels builds one")
+    return ours[0]
 
 
 def check_bare(wheel: Path, source: Path) -> None:
