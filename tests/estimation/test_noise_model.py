@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import cache
 
 import detection_reference as reference
 import numpy as np
@@ -16,17 +17,20 @@ from napari_spotfit.settings.settings import Settings
 
 da = pytest.importorskip("dask.array")
 
-SCENES = {scene.name: scene for scene in (*flat_scenes(1.3), *noisy_scenes(1.3))}
+
+@cache
+def scenes():
+    return {scene.name: scene for scene in (*flat_scenes(1.3), *noisy_scenes(1.3))}
 
 
 def model_of(name):
-    return noise_model(np.stack(SCENES[name].frames))
+    return noise_model(np.stack(scenes()[name].frames))
 
 
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("name", ["dense", "white", "EMCCD 1", "nuclei", "8 bit"])
 def test_the_model_is_the_references(name):
-    frames = SCENES[name].frames
+    frames = scenes()[name].frames
     ours, theirs = (
         measure_noise(np.stack(frames), Settings(sigma=1.3)),
         reference.noise_of(frames, 1.3),
@@ -89,7 +93,7 @@ def test_an_image_from_a_camera_is_not(name):
 
 @pytest.mark.parametrize("name", ["sparse", "dense", "very dense"])
 def test_spots_are_no_noise(name):
-    scene = SCENES[name]
+    scene = scenes()[name]
     mean = np.mean(scene.frames)
     # Spots bring shot noise of their own.
     assert noise_model(np.stack(scene.frames)).variance(mean) == pytest.approx(mean - 100, rel=0.15)
