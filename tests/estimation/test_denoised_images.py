@@ -12,7 +12,8 @@ from PIL import Image
 from scenes import light
 from scipy import ndimage
 
-from napari_spotfit import Settings, localize
+from napari_spotfit import NoiseModel, Settings, localize
+from napari_spotfit.estimation.dark_maxima import times_as_strong
 from napari_spotfit.estimation.denoised import looks_denoised
 from napari_spotfit.estimation.measured_noise import measured_blocks
 from napari_spotfit.estimation.photon_transfer import fine_detail, photon_transfer
@@ -197,3 +198,75 @@ def test_linear_filters_are_no_denoisers(kind, width):
     """Their noise is normal, and known by how strong it is in the band of spots."""
     counts, _ = on(kind)
     assert not is_denoised(ndimage.gaussian_filter(counts, width))
+
+
+def guided(image, reach=1, strength=0.5):
+    """Smooth an image but where it varies by more than so many times its noise."""
+    noise = strength * np.var(np.diff(image)) / 2
+    mean, square = (ndimage.uniform_filter(one, 2 * reach + 1) for one in (image, image * image))
+    share = (square - mean**2) / (square - mean**2 + noise)
+    own, level = (ndimage.uniform_filter(one, 2 * reach + 1) for one in (share, mean * (1 - share)))
+    return own * image + level
+
+
+def by_local_variance(image, side=5):
+    """Take each pixel nearer to the mean around it, the less it varies there."""
+    mean, square = (ndimage.uniform_filter(one, side) for one in (image, image * image))
+    varies = np.maximum(square - mean**2, 0)
+    return mean + (image - mean) * varies / (varies + np.var(np.diff(image)) / 2)
+
+
+def as_jpeg(image):
+    """Compress a copy of 8 bits."""
+    low, high = image.min(), image.max()
+    file = io.BytesIO()
+    copy = Image.fromarray(np.rint((image - low) / (high - low) * 255).astype(np.uint8))
+    copy.save(file, "JPEG", quality=90)
+    return np.asarray(Image.open(file))
+
+
+def between_gaussians(image):
+    return ndimage.gaussian_filter(image, 1) - ndimage.gaussian_filter(image, 2)
+
+
+#: They leave more noise on bright cells, or beside edges, than the light there says.
+UNEVEN = {"guided": guided, "local variance": by_local_variance, "JPEG": as_jpeg,
+          "difference of Gaussians": between_gaussians}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_noise_that_is_left_beside_edges_is_named_and_makes_few_spots(name):
+    """Up to 270 good fits of nothing in a frame, in silence."""
+    counts, truth = on("cells", 11)
+    places, said = looked_at(UNEVEN[name](counts))
+    assert said
+    assert len(places) - hits(places, truth, 2) <= 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("sigma", [SIGMA, None])
+def test_raw_cells_have_no_more_dark_maxima_than_their_noise_makes(sigma, seed):
+    counts, _ = on("cells", seed)
+    assert not looked_at(counts, sigma)[1]
+
+
+def dark_times(image, noise):
+    return times_as_strong(np.asarray(image, float)[np.newaxis], noise, SIGMA)
+
+
+def test_dark_maxima_show_how_strong_noise_is():
+    rng, deviation = np.random.default_rng(5), np.full(SHAPE, 4.0)
+    deviation[:, SIDE // 2 :] = 8.0
+    white = NoiseModel(0.0, 16.0, 16.0)
+    noise = rng.normal(50, 1, SHAPE)
+    assert dark_times(50 + (noise - 50) * 4.0, white) == 1
+    assert 1.4 < dark_times(50 + (noise - 50) * deviation, white) < 2.5
+
+
+def test_crowds_and_dark_spots_are_no_noise():
+    """Between the spots of a crowd it is dark, and where light is absorbed."""
+    rng, noise = np.random.default_rng(6), NoiseModel(1.0, 0.0, 5.0)
+    crowd = light(rng.uniform(0, SIDE, (1600, 2)), 3000, SIGMA, SHAPE)
+    absorbed = light(rng.uniform(0, SIDE, (60, 2)), 1500, SIGMA, SHAPE)
+    assert dark_times(rng.poisson(20 + crowd), noise) == 1
+    assert dark_times(rng.poisson(np.maximum(200 - absorbed, 5)), noise) == 1

@@ -28,6 +28,7 @@ from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import calm_noise
+from .dark_maxima import times_as_strong
 from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
@@ -47,7 +48,7 @@ from .pixel_values import (
     usual_is_lowest,
     value_step,
 )
-from .raw_detail import hides_noise, looks_raw
+from .raw_detail import hides_noise, is_usual, looks_raw
 from .second_opinion import second_opinion
 from .second_witness import some_parts
 
@@ -199,6 +200,10 @@ _ROUNDED = 0.25
 _COARSE = 1.03
 #: Side of the part of a frame in which noise that looks white is compared with that of the band.
 _MIDDLE = 128
+#: Of pixels in the band, this share may by chance be so many deviations below what is around; and
+#: beside spots this many times the share of those that are as many above it as the next number.
+#: With more of these than the last, there are spots everywhere.
+_FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
 #: Compression looks like these, too.
 _MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: Of pixels whose variance is 1.
@@ -248,21 +253,46 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
+    noise, steep = _by_detail(measured, settings)
+    if steep is None or noise.process:
+        return noise
+    times = times_as_strong(measured.frames, noise, settings.known_sigma, steep)
+    if times == 1:
+        return noise
+    is_jpeg = has_jpeg_blocks(measured.recorded[0])
+    process = Process.COMPRESSED if is_jpeg else Process.FILTERED
+    return replace(noise, correlation=noise.correlation * times, process=process.value)
+
+
+def noise_by_detail(measured: Measured, settings: Settings) -> NoiseModel:
+    """Return the noise model of what was measured, without a look at dark maxima."""
+    return _by_detail(measured, settings)[0]
+
+
+def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, float | None]:
+    """Return the noise model, and the share of pixels far below what is around.
+
+    Where dark maxima show nothing, that is None.
+    """
     recorded, frames, blocks, step = measured
     shape = recorded.shape[1:]
     model = _line_through(blocks, step, settings)
     spectral = spectral_correlation(blocks, step)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and frames.shape[1:] != shape:
-        return model
+        return model, None
     detail = fine_detail(blocks, model, step)
-    is_raw, coarse = looks_raw(detail), 1.0
+    is_raw, coarse, steep = looks_raw(detail), 1.0, 0.0
     if model.blocks:
         middle = _middle_of(frames)
-        coarse = _scatter(middle, settings, settings.known_sigma, model)
+        ratios, gain = _ratios(middle, settings, settings.known_sigma, model)
+        coarse = _deviation(ratios) / gain
+        steep = np.count_nonzero(ratios < -_DEEP * gain) / max(len(ratios), 1)
         is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, coarse)
         if is_raw and spectral <= 1:
-            return model
+            high = np.count_nonzero(ratios > _HIGH * gain) / max(len(ratios), 1)
+            shows = not is_usual(coarse) and _FEW + _OVER_HIGH * high < steep and high < _MANY
+            return model, steep if shows else None
 
     def scatter_at(sigma: float) -> float:
         return _scatter(frames, settings, sigma, model if model.blocks else _UNIT)
@@ -283,7 +313,7 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             variance = max(min(variance, median(calm.variance)), model.least)
         if process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
             process = Process.COMPRESSED
-        return NoiseModel(0.0, variance, variance, process=process)
+        return NoiseModel(0.0, variance, variance, process=process), None
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
         noise = second_opinion(frames, settings.known_sigma, noise, detail, coarse)
@@ -292,7 +322,7 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     line = replace(noise, correlation=1.0)
     return with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
-    )
+    ), steep
 
 
 def _middle_of(frames: NDArray[Any]) -> NDArray[Any]:
@@ -369,6 +399,19 @@ def _blocks_of(
 
 def _scatter(frames: NDArray[Any], settings: Settings, sigma: float, noise: NoiseModel) -> float:
     """Return the scatter of filtered frames over what white noise of this model makes."""
+    ratios, gain = _ratios(frames, settings, sigma, noise)
+    return _deviation(ratios) / gain
+
+
+def _deviation(ratios: NDArray[np.float32]) -> float:
+    functions, index = load().functions, load().index
+    return float(functions.spotfit_deviation(index, address(ratios), len(ratios)))
+
+
+def _ratios(
+    frames: NDArray[Any], settings: Settings, sigma: float, noise: NoiseModel
+) -> tuple[NDArray[np.float32], float]:
+    """Return filtered pixels over the noise of their brightness, and how large white noise is."""
     bands = make_bands(sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, noise)
     source, functions, index = detection_source(frames, given), load().functions, load().index
@@ -379,9 +422,7 @@ def _scatter(frames: NDArray[Any], settings: Settings, sigma: float, noise: Nois
         max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
         settings,
     )  # fmt: skip
-    ratios = ratios[ratios != 0]
-    deviation = functions.spotfit_deviation(index, address(ratios), len(ratios))
-    return float(deviation) / bands.bands[0].gain
+    return ratios[ratios != 0], float(bands.bands[0].gain)
 
 
 def _measured(

@@ -27,7 +27,7 @@ from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .frame_sample import frames_of_each_kind
 from .joint_width import is_crowded, joint_width
-from .measured_noise import measured_blocks, noise_of
+from .measured_noise import measured_blocks, noise_by_detail
 from .noise_line import SIGMA_PER_MAD
 from .spot_noise import between_is_no_noise, with_noise_of_spots
 
@@ -361,7 +361,7 @@ class WidthSearch:
         if self._sample.bad is not None:
             pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
         measured = measured_blocks(pixels.reshape(-1, *pixels.shape[-2:]), settings)
-        noise = noise_of(measured, settings)
+        noise = noise_by_detail(measured, settings)
         is_bare = pixels.ndim == 3 and between_is_no_noise(noise)
         return with_noise_of_spots(noise, measured, settings) if is_bare else noise
 
