@@ -19,9 +19,9 @@ from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
+from .band_noise import band_noise, some_parts
 from .measured_noise import Measured
 from .noise_line import quantiles
-from .second_witness import band_noise, some_parts
 
 #: Of stripes: the least number of periods; the longest period in pixels (that of two is a
 #: mosaic's); their power over that of other periods, from this many frequencies beside on; and

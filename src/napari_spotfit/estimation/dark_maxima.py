@@ -20,7 +20,7 @@ from ..engine.detection_settings import score_for
 from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
-from .second_witness import some_parts
+from .band_noise import some_parts
 
 Numbers = NDArray[np.float64]
 

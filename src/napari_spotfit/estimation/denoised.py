@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import NoiseModel
+from .band_noise import BandAreas
 from .photon_transfer import FineDetail
-from .second_witness import BandAreas
 
 Numbers = NDArray[np.float64]
 

@@ -27,8 +27,10 @@ from ..engine.kernel_arguments import address
 from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
+from .band_noise import some_parts
 from .calm_pixels import calm_noise
 from .dark_maxima import times_as_strong
+from .noise_choice import chosen_noise
 from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
@@ -49,8 +51,6 @@ from .pixel_values import (
     value_step,
 )
 from .raw_detail import hides_noise, is_usual, looks_raw
-from .second_opinion import second_opinion
-from .second_witness import some_parts
 
 #: The least side of squares of one number that are no noise, and how many of them chance may make
 #: in an image: of sparse counts, which are mostly 0, the side is larger by far.
@@ -316,7 +316,7 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         return NoiseModel(0.0, variance, variance, process=process), None
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
-        noise = second_opinion(frames, settings.known_sigma, noise, detail, coarse)
+        noise = chosen_noise(frames, settings.known_sigma, noise, detail, coarse)
         if noise.process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
             noise = replace(noise, process=Process.COMPRESSED)
     line = replace(noise, correlation=1.0)

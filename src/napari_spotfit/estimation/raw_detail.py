@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import NoiseModel
+from .band_noise import BandAreas, BandNoise, some_parts
 from .calm_pixels import calm_noise
 from .denoised import looks_denoised
 from .noise_line import quantiles
 from .photon_transfer import MOST_SCATTER, FineDetail
-from .second_witness import BandAreas, BandNoise, some_parts
 
 #: Detail along one axis over that along both, of an image that is as a camera took it. Chance of a
 #: single block in this, and in the scatter of blocks.

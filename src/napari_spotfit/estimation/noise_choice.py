@@ -15,6 +15,13 @@ from numpy.typing import NDArray
 
 from ..engine.filtered_noise import light_of
 from ..settings.noise_model import SURE, NoiseModel, Process
+from .band_noise import (
+    USUAL_SHARE,
+    WORSE_SHARE,
+    BandAreas,
+    BandNoise,
+    some_parts,
+)
 from .calm_pixels import CalmNoise, calm_noise
 from .denoised import looks_denoised
 from .photon_transfer import MOST_SCATTER, FineDetail
@@ -26,13 +33,6 @@ from .pixel_values import (
     usual_is_lowest,
 )
 from .raw_detail import ALIKE, FEW_BLOCKS, TAIL_OF_NOISE, WHITE, is_all_noise, is_usual
-from .second_witness import (
-    USUAL_SHARE,
-    WORSE_SHARE,
-    BandAreas,
-    BandNoise,
-    some_parts,
-)
 
 Numbers = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ _LEAST_LEFT = 0.5
 _TELLS_SLOPE = 1.0
 
 
-def second_opinion(
+def chosen_noise(
     frames: NDArray[Any],
     sigma: float,
     noise: NoiseModel,
