@@ -2,8 +2,8 @@
 
 The compiler needs no GPU. No kernel asks for which generation it is compiled, so generations go
 round the kernels, as pixel types and kinds of memory access do: each kernel is compiled once, and
-each pixel type, size, model and estimator occurs for several generations. Kernels that differ only
-in the type of pixels, or in a size whose usage is not asked for, are not assembled but for some.
+each pixel type, size, model and estimator occurs for several generations. Those of
+large sizes, whose usage is not asked for, and joint fits of a kind that was, are not assembled.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ from napari_spotfit.settings.validation import ROI_MAX, ROI_MIN
 
 #: Hopper, then Turing, Ampere, Ada and Blackwell.
 ARCHITECTURES = (90, 75, 86, 89, 120)
-
-#: Those for which detection is assembled.
-ASSEMBLED = (75, 120)
 
 #: Largest size without local memory of a fit.
 ALL_IN_REGISTERS = 16
@@ -180,9 +177,8 @@ def test_looking_for_long_spots_compiles_without_a_word(architecture):
 def test_detection_in_volumes_compiles_without_a_word(architecture):
     text = source("cuda/volume_detection.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    given, assembled = options(THREADS=detect_volumes.THREADS), architecture in ASSEMBLED
-    made = build(architecture, texts, given, assembled=assembled)
-    names = len(detect_volumes.KERNELS) if assembled else 0
+    made = build(architecture, texts, options(THREADS=detect_volumes.THREADS))
+    names = len(detect_volumes.KERNELS)
     assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", names)]
 
 
@@ -191,10 +187,9 @@ def test_detection_in_volumes_compiles_without_a_word(architecture):
 def test_detection_compiles_without_a_word(architecture, file):
     text = source(f"cuda/{file}.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in of_pixels(architecture)}
-    assembled = architecture in ASSEMBLED
-    made = build(architecture, texts, options(**detect.MACROS), assembled=assembled)
+    made = build(architecture, texts, options(**detect.MACROS))
     names = len(detect.THREADS_OF) if file == "detection" else 1
     assert {variant: one.log for variant, one in made.items() if one.log} == {}
     for variant, one in made.items():
-        assert len(one.usage) == (names if assembled else 0), variant
+        assert len(one.usage) == names, variant
         assert not any(usage.stack for usage in one.usage), variant
