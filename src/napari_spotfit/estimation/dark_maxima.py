@@ -126,11 +126,12 @@ def _has_none(part: Numbers, noise: NoiseModel) -> bool:
 
 
 def _looks_right(part: Numbers, noise: NoiseModel, width: float, steep: float) -> bool:
-    """Whether the middle has not half as many dark maxima as there have to be."""
+    """Whether the middle has not half as many dark maxima that count as there have to be."""
     y, x = (max(size - _MIDDLE, 0) // 2 for size in part.shape)
-    middle = part[y : y + _MIDDLE, x : x + _MIDDLE]
-    found = len(_Part(middle, noise, width).maxima(-1, width))
-    return found < max(_LEAST_DENSITY / 1e6, steep) * middle.size / 2
+    pixels = part[y : y + _MIDDLE, x : x + _MIDDLE]
+    middle, enough = _Part(pixels, noise, width), max(_LEAST_DENSITY / 1e6, steep) * pixels.size / 2
+    dark = middle.maxima(-1, width)
+    return len(dark) < enough or len(_not_beside(dark, middle.maxima(1, width), width)) < enough
 
 
 class _Part:
