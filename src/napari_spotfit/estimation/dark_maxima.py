@@ -41,6 +41,8 @@ _LEAST_OF_LIGHT, _ONE_IN = 1e-3, 4
 _MIDDLE = 128
 #: A dark maximum counts where no bright one within so many σ is this many times as high.
 _BESIDE, _HIGHER = 5.0, 1.5
+#: Of places on circles around a dark maximum, with these radii in σ, no larger share is darker yet.
+_FAR, _ANGLES, _LOWER = (5.0, 8.0), 16, 0.25
 #: The share of dark maxima that count, at least, and that of them in the second band; in areas of
 #: σ², so many bright ones are a crowd.
 _COUNT, _IN_SECOND, _CROWD = 0.6, 0.5, 0.0085
@@ -153,12 +155,13 @@ class _Part:
         more = [(0, size % 2) for size in pixels.shape]
         self._over_noise = whole * np.pad(inverse, more, mode="edge")
         self._over_noise[~known] = np.nan
-        self._width = width
+        self._whole, self._width = whole, width
 
     def maxima(self, sign: float, sigma: float) -> Numbers:
         """Return score, y and x of what would be spots, or, with a sign of -1, are dark ones.
 
-        Dark ones near a border do not count.
+        Dark ones near a border do not count, nor those that are but darker than what is beside
+        them.
         """
         settings = Settings(sigma=sigma, noise=_UNIT, threads=1, backend="cpu")
         found = detect((sign * self._over_noise)[np.newaxis], settings)
@@ -167,6 +170,26 @@ class _Part:
         last = np.array(self._over_noise.shape) - 1
         inside = (own[:, 1:] >= away) & (own[:, 1:] <= last - away)
         kept: Numbers = own[inside.all(axis=1)]
+        return self._darker(kept) if sign < 0 else kept
+
+    def _darker(self, dark: Numbers) -> Numbers:
+        """Return those darker than most of what is farther away: the middle of a ring is not."""
+        from scipy import ndimage  # as above
+
+        if not len(dark):
+            return dark
+        smooth = ndimage.gaussian_filter(self._whole, self._width)
+        angle = np.linspace(0, 2 * np.pi, _ANGLES, endpoint=False)
+        circles = [
+            radius * self._width * np.array([np.sin(angle), np.cos(angle)]) for radius in _FAR
+        ]
+        apart = np.rint(np.concatenate(circles, axis=1).T).astype(np.int64)
+        places = dark[:, 1:].astype(np.int64)
+        beside = places[:, np.newaxis] + apart
+        inside = ((beside >= 0) & (beside < smooth.shape)).all(axis=2)
+        y, x = np.where(inside[..., np.newaxis], beside, 0).transpose(2, 0, 1)
+        lower = inside & (smooth[y, x] < smooth[tuple(places.T)][:, np.newaxis])
+        kept: Numbers = dark[lower.sum(axis=1) <= _LOWER * inside.sum(axis=1)]
         return kept
 
 
