@@ -32,21 +32,22 @@ _NARROWEST, _SECOND, _LEAST_SECOND = 1.2, 0.6, 0.7
 _AROUND, _AWAY = 1.6, 3.0
 #: The least number of dark maxima, in all and in 10⁶ pixels.
 _LEAST, _LEAST_DENSITY = 14, 200.0
-#: Of pixels that lie far below what is around, as beside edges, so many may be dark maxima.
+#: The share of pixels that lie far below what is around, as beside edges, which may be dark maxima.
 _OF_STEEP = 0.003
-#: Noise of less than this share of how much light differs is that of calculation; one pixel in so
-#: many, along each axis, shows the light.
+#: Noise of less than this share of how much light differs is that of calculation; along each axis,
+#: every fourth pixel shows the light.
 _LEAST_OF_LIGHT, _ONE_IN = 1e-3, 4
 #: Side of the middle of a frame, which is looked at first.
 _MIDDLE = 128
-#: A dark maximum counts where no bright one within so many σ is this many times as high.
+#: A dark maximum counts where no bright one is within this distance, in σ, and this many times as
+#: high.
 _BESIDE, _HIGHER = 5.0, 1.5
 #: Of places on circles around a dark maximum, with these radii in σ, no larger share is darker yet.
 _FAR, _ANGLES, _LOWER = (5.0, 8.0), 16, 0.25
-#: The share of dark maxima that count, at least, and that of them in the second band; in areas of
-#: σ², so many bright ones are a crowd.
+#: The share of dark maxima that count, at least, and that of them in the second band; and the
+#: number of bright ones in σ², from which on they are a crowd.
 _COUNT, _IN_SECOND, _CROWD = 0.6, 0.5, 0.0085
-#: Noise this many times that of fine detail is no camera's, and what varies so is no light.
+#: Noise this many times that of fine detail is no camera's, and its variation is no light's.
 _NO_CAMERA = 100.0
 #: Noise is no more times as strong as this.
 _MOST = 3.0

@@ -60,7 +60,7 @@ PLATEAU, LEAST_COUNT = 5, 31
 #: The least distance of the lowest value from all others: in units of what lies between these and
 #: their median, and in steps, the least of their differences.
 GAP, STEPS = 0.5, 4
-#: Searches of pixels are prepared for multiples of so many positions, and serve again.
+#: Searches of pixels are prepared for a multiple of this number of positions, and kept.
 _ROUND = 32
 #: ROIs of more pixels are fitted one after the other, each by all threads.
 _SHARED_PIXELS = 1 << 16
