@@ -1,4 +1,4 @@
-// Spots that do not overlap, of which some may be two.
+// Spots that do not overlap; some of them may be two.
 #pragma once
 #include "fit_block.h"
 #include "groups.h"

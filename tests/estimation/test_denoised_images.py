@@ -201,7 +201,7 @@ def test_linear_filters_are_no_denoisers(kind, width):
 
 
 def guided(image, reach=1, strength=0.5):
-    """Smooth an image but where it varies by more than so many times its noise."""
+    """Smooth an image but where it varies by more than a multiple of its noise."""
     noise = strength * np.var(np.diff(image)) / 2
     mean, square = (ndimage.uniform_filter(one, 2 * reach + 1) for one in (image, image * image))
     share = (square - mean**2) / (square - mean**2 + noise)

@@ -35,7 +35,7 @@ _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
 #: Of joint fits, which leave cores idle while one has the interpreter: the bytes of a block, and
-#: how many are worked on side by side. More of them, and smaller ones, wait for it.
+#: how many cores work on side by side. More of them, and smaller ones, wait for it.
 _JOINT_BYTES, _JOINT_BLOCKS = {"cpu": 4 << 20, "cuda": 16 << 20}, 4
 
 
@@ -122,7 +122,8 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
     is_joint = calibration.settings.neighbours == "joint"
     if is_joint and reader.frame_bytes <= _JOINT_BYTES[backend.kind]:
-        load, suited = Load(1, _JOINT_BYTES[backend.kind], min(_JOINT_BLOCKS, cores)), 0
+        workers = min(_JOINT_BLOCKS, cores) if backend.kind == "cpu" else backend.load.workers
+        load, suited = Load(1, _JOINT_BYTES[backend.kind], workers), 0
     parts = [cut(reader, numbers, load, suited) for numbers in ranges]
     job = FitJob.of(calibration, reader.dtype, detection, one_row_per_position=False)
     chunks = sum(blocks.chunks for blocks in parts)
