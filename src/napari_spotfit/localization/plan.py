@@ -35,7 +35,7 @@ _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
 #: Of joint fits, which leave cores idle while one has the interpreter: the bytes of a block, and
-#: how many cores work on side by side. More of them, and smaller ones, wait for it.
+#: how many of them a CPU works on side by side: more, and smaller ones, wait for it.
 _JOINT_BYTES, _JOINT_BLOCKS = {"cpu": 4 << 20, "cuda": 16 << 20}, 4
 
 
