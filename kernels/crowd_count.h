@@ -69,14 +69,29 @@ class CrowdCount : protected CrowdResidual {
     // Which share of its light a measured PSF may have elsewhere: beyond 12 pixels, astigmatic ones had 1 to 2.7 %.
     // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
     static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
+    // The same of a Gaussian, and how far away, in its widths: where the PSF is 10 % wider, 4 % of a spot's light is
+    // left over at each place around it, most 2 widths away.
+    static constexpr double SHAPE_ERROR = 0.03, NEAR_LIGHT = 4, UNLIKE = 0.025;
 
     int errors_found = -1;  // the sweep before
     int splits = 0;
     bool settles = false;  // spots are added no more
 
     double least_evidence(const Spot& s) const {
-        if (s.candidate >= 0) return square_of(f.least_score) / 2;
-        return may_hide(s.at, s.light, &s) ? square_of(f.least_score * roughness) / 2 : double(INFINITE);
+        if (s.candidate < 0 && !may_hide(s.at, s.light, &s)) return INFINITE;
+        const double by_noise = square_of(s.candidate < 0 ? f.least_score * roughness : f.least_score) / 2;
+        return square_root(square_of(by_noise) + square_of(by_shape(s)));
+    }
+    // What the light of a spot and of those beside it would gain by a slightly different shape.
+    double by_shape(const Spot& s) const {
+        if (has_psf()) return 0;
+        double light = 0;
+        any_near(s.at[Y], HEIR * f.sigma[Y], [&](int i) {
+            if (!spots[i].is_dropped && square_between(spots[i].at, s.at) < square_of(HEIR * f.sigma[X]))
+                light += spots[i].light;
+            return false;
+        });
+        return 2 * square_of(UNLIKE) * light;
     }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
@@ -329,13 +344,14 @@ class CrowdCount : protected CrowdResidual {
     // known all over: a small share of its light, more where z is at an end, may look like spots. While spots are
     // added, z may be at an end because of what is hidden.
     bool may_hide(const double* place, double light, const Spot* own = nullptr) const {
-        if (!has_psf()) return roughness < EVEN || is_near_spot(place, HIDES, own);
-        const double far = f.reach[X] + core(X);
-        return !any_near(place[Y], far, [&](int i) {
+        if (!has_psf() && roughness >= EVEN && !is_near_spot(place, HIDES, own)) return false;
+        const double far = has_psf() ? f.reach[X] + core(X) : NEAR_LIGHT * f.sigma[X];
+        return !any_near(place[Y], has_psf() ? far : NEAR_LIGHT * f.sigma[Y], [&](int i) {
             const Spot& s = spots[i];
             if (&s == own || square_between(s.at, place) > square_of(far)) return false;
-            const bool is_at_end = s.at[Z] <= lowest_z() || s.at[Z] >= highest_z();
-            return light < (settles && is_at_end ? END_ERROR : PSF_ERROR) * s.light;
+            const bool is_at_end = has_psf() && (s.at[Z] <= lowest_z() || s.at[Z] >= highest_z());
+            const double error = !has_psf() ? SHAPE_ERROR : settles && is_at_end ? END_ERROR : PSF_ERROR;
+            return light < error * s.light;
         });
     }
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from psfs import crowd_of_psf, light_of, measured_psf
+from psfs import PSFS, crowd_of_psf, light_of, measured_psf
 from scipy.optimize import linear_sum_assignment, minimize
 
-from napari_spotfit import AstigmatismCalibration, MeasuredPsf, fit_at, localize, simulate_psf
+from napari_spotfit import (
+    AstigmatismCalibration,
+    Flag,
+    MeasuredPsf,
+    fit_at,
+    localize,
+    simulate_movie,
+    simulate_psf,
+)
 from napari_spotfit.models.calibration import Curve
 
 KNOWN = {"gain": 1.0, "offset": 0.0, "estimator": "mle", "backend": "cpu"}
@@ -127,6 +135,25 @@ def test_spots_that_stand_alone_have_the_fits_of_single_spots(psf):
     assert len(single) == 9
     for name, column in single.columns.items():
         np.testing.assert_array_equal(both.columns[name], column, err_msg=name)
+
+
+@pytest.mark.parametrize("neighbours", ["joint", "auto"])
+def test_z_at_an_end_of_the_range_is_flagged_and_auto_hides_no_spots_there(neighbours):
+    psf = measured_psf()
+    short = MeasuredPsf(psf.coefficients[12:-12], psf.dz, psf.plane - 12, psf.y, psf.x)
+    movie, _ = simulate_movie(
+        12, (128, 128), spots_per_frame=4, photons=4000, background=10, z=(-500, 500),
+        optics={"zernike": PSFS["astigmatic"]}, seed=3,
+    )  # fmt: skip
+    single, fits = (
+        localize(movie, model=short, estimator="mle", gain=1.0, offset=100.0, neighbours=one)
+        for one in ("exclude", neighbours)
+    )
+    low, high = np.float32(short.range)
+    is_at_end = (fits.z <= low) | (fits.z >= high)
+    assert is_at_end.sum() > 10
+    assert ((fits.flags[is_at_end] & int(Flag.Z_AT_LIMIT)) != 0).all()
+    assert fits.good.sum() <= single.good.sum()
 
 
 @pytest.mark.parametrize("photons", [1500.0, 6000.0])

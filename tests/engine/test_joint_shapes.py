@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from crowd_scenes import BACKGROUND, KNOWN, SIGMA, joint_reach, light_of, random_spots
 from noisy_scenes import noisy_scenes
+from same_fits import assert_same
+from scipy.ndimage import gaussian_filter
 from scipy.special import ndtr
 
 from napari_spotfit import Flag, localize
@@ -23,6 +25,27 @@ def test_sloping_background_is_no_spots():
         for own, truth in ((fits[fits.frame == k], truth) for k, truth in enumerate(places))
     ]
     assert (np.concatenate(apart) > 3).mean() < 0.01
+
+
+@pytest.mark.parametrize("neighbours", ["joint", "auto"])
+@pytest.mark.parametrize(("photons", "share"), [(20_000, 0.03), (50_000, 0.05)])
+def test_what_a_psf_has_beyond_a_gaussian_is_no_spots(neighbours, photons, share):
+    rng, count, side = np.random.default_rng(2), 92, 96
+    core = light_of(rng.uniform(2, side - 3, (count, 2)), photons, side) - BACKGROUND
+    light = (1 - share) * core + share * gaussian_filter(core, 2.0)
+    fits = localize(rng.poisson(BACKGROUND + light).astype(np.uint16), **KNOWN,
+                    neighbours=neighbours)  # fmt: skip
+    assert 0.95 * count < fits.good.sum() <= len(fits) < 1.05 * count
+
+
+def test_auto_is_exclude_in_an_image_that_was_filtered():
+    movie, _ = random_spots(1, 0.02, 3, side=128)
+    image = gaussian_filter(movie[0].astype(np.float32), 1.0)
+    options = {name: KNOWN[name] for name in ("sigma", "backend")}
+    with pytest.warns(UserWarning, match="filtered"):
+        single, auto = (localize(image, **options, neighbours=one) for one in ("exclude", "auto"))
+    assert len(single) > 100
+    assert_same(single, auto)
 
 
 def test_an_extended_blob_is_no_crowd_of_good_points():

@@ -86,6 +86,9 @@ def _wanting(job: FitJob) -> str:
         return f"the PSF's {unknown[0]}; it is unknown and not fixed"
     if joint_noise(job) is None:
         return "noise that is known; the image shows none"
+    if settings.neighbours == "auto" and job.noise is not None and job.noise.is_filtered:
+        # Noise of neighbouring pixels that is alike looks like hidden spots.
+        return "an image as the camera took it"
     widths = settings.profile.widths if is_gaussian else ()
     if settings.bounds or set(settings.fixed) - set(widths):
         return "no bounds, and no fixed parameter but widths"
@@ -321,6 +324,9 @@ class _Crowds:
             is_crowded &= ~self._is_alone | self._may_be_two
         found: NDArray[np.bool_] = np.zeros(len(self._frame_of_crowd), np.bool_)
         found[self._crowd[is_crowded]] = True
+        if self._is_auto and self._z is not None:
+            # Rings of spots that are far out of focus look like many.
+            found[self._crowd[self._flags & int(Flag.Z_AT_LIMIT) != 0]] = False
         return found
 
     def fit_in_place(self) -> _Spots:

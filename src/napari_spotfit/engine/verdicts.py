@@ -196,8 +196,9 @@ def depth_flags(columns: Columns, settings: Settings) -> NDArray[np.uint32]:
     limits = settings.model.range if isinstance(settings.model, Calibration) else None
     if limits is None or "z" not in columns:
         return np.zeros(len(columns["stop_condition"]), np.uint32)
-    low, high = limits
-    inside = (columns["z"] > low) & (columns["z"] < high)
+    # As numbers of results, which joint fits have more precise.
+    low, z, high = (np.asarray(value, np.float32) for value in (limits[0], columns["z"], limits[1]))
+    inside = (z > low) & (z < high)
     at_limit = ~inside & (columns["stop_condition"] != int(StopCondition.INVALID))
     return np.where(at_limit, np.uint32(flags.Flag.Z_AT_LIMIT), np.uint32(0))
 
