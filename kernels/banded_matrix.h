@@ -19,9 +19,10 @@ struct BandedMatrix {
     template <class Function> void over_row(int row_end, int first, int own, int apart, Function each) const {
         over_two_ranges(first, row_end, first > inner() ? first : inner(), size, own, apart, each);
     }
-    // Its factor U of U'U, in place, with the inverse of each number on the diagonal; false if it is not positive.
+    // Its factor U of U'U / D, in place, with D that of the diagonal of U, whose inverse is there; false if it is not
+    // positive.
     bool factor() const { return axes_of(block - 1) + is_measured_psf(false) == 2 ? factor_of<3>() : factor_of<4>(); }
-    // Solves U'U v = v.
+    // Solves U'U v / D = v.
     SPOTFIT_NOT_INLINE void solve(double* v) const {
         forward(v, 0);
         if constexpr (Team::LANES > 1) by_columns(v);
@@ -30,8 +31,7 @@ struct BandedMatrix {
     // A number of the inverse's diagonal, by memory for a column.
     SPOTFIT_NOT_INLINE double variance(int i, double* v) const {
         share(size - i, [&](int k) { v[i + k] = k == 0; });
-        forward(v, i);
-        return Team::sum(part_of_dot(v + i, v + i, size - i));
+        return forward(v, i);
     }
 
   private:
@@ -53,15 +53,12 @@ struct BandedMatrix {
                 Team::wait();
                 const double diagonal = row[i];
                 if (!(diagonal > 0)) return false;
-                const double inverse = inverse_root(diagonal);
-                Team::wait();
-                if (Team::lane() == 0) row[i] = inverse;
-                share_row(i, i + 1, [&](int j) { row[j] *= inverse; });
-                Team::wait();
+                const double inverse = 1 / diagonal;
+                set(row[i], inverse);
                 ROLLED
                 for (int below = i + 1; below < next; ++below) {
                     double* const other = &at(below, 0);
-                    const double times = row[below];
+                    const double times = row[below] * inverse;
                     share_row(i, below, [&](int j) { other[j] -= times * row[j]; });
                 }
                 above[i - k] = row;
@@ -77,25 +74,26 @@ struct BandedMatrix {
     template <int BLOCK> void take_block(int i, int k, const double* const* above) const {
         double* __restrict const to = &at(i, 0);
         const double *const a = above[0], *const b = above[1], *const c = above[2], *const d = above[BLOCK - 1];
-        const double u = a[i], v = b[i], w = c[i], t = d[i];
+        const double u = a[i] * a[k], v = b[i] * b[k + 1], w = c[i] * c[k + 2], t = d[i] * d[k + BLOCK - 1];
         over_row(end[k], i, Team::column(), Team::COLUMNS, [&](int j) {
             const double three = u * a[j] + v * b[j] + w * c[j];
             to[j] -= BLOCK == 3 ? three : three + t * d[j];
         });
     }
-    // Solves U' v = v, from a row on before which v is 0.
-    SPOTFIT_NOT_INLINE void forward(double* v, int first) const {
+    // Solves U' v / D = v, from a row on before which v is 0; returns v'v / D.
+    SPOTFIT_NOT_INLINE double forward(double* v, int first) const {
         const BandedMatrix m = *this;
+        double sum = 0;
         ROLLED
         for (int i = first; i < m.size; ++i) {
             const double* const row = &m.at(i, 0);
             Team::wait();
             const double own = v[i] * row[i];
-            Team::wait();
-            if (Team::lane() == 0) v[i] = own;
+            sum += v[i] * own;
             m.share_row(i, i + 1, [&](int j) { v[j] -= row[j] * own; });
         }
         Team::wait();
+        return sum;
     }
     // Solve U v = v; by columns, lanes need not add up what they have of a row.
     void by_rows(double* v) const {

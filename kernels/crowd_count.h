@@ -332,7 +332,9 @@ class CrowdCount : protected CrowdResidual {
                     b.is_dropped = true;
                 }
         });
-        return remove_dropped();
+        if (!remove_dropped()) return false;
+        shape_each(spots, nullptr, count);
+        return true;
     }
 
     SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {

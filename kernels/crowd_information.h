@@ -175,7 +175,8 @@ class CrowdInformation : protected CrowdLight {
         if (!has_factor && found.pulled < larger(LEAST_BLURRED, LEAST_SHARE * found.information)) return found;
         over_part([&](int k) { store_pixels(pull + k, load_pixels(weight + k) * load_pixels(other + k)); });
         set(is_evaluated, false);
-        find_normal(cell);
+        if (has_factor) find_gradient(cell);
+        else find_normal(cell);
         if (has_factor || find_factor(1e-9)) {
             share(normal.size, [&](int i) { step[i] = gradient[i]; });
             factor.solve(step);
@@ -188,6 +189,23 @@ class CrowdInformation : protected CrowdLight {
         return found;
     }
 
+    // The gradient alone, by what pulls, where weights and spots are those of `normal`.
+    SPOTFIT_NOT_INLINE void find_gradient(int cell) {
+        if (has_psf()) find_gradient_of<2, true>(cell);
+        else if (axes() > Z) find_gradient_of<3, false>(cell);
+        else find_gradient_of<2, false>(cell);
+    }
+    template <int AXES, bool HAS_PSF> void find_gradient_of(int cell) {
+        constexpr int LIGHT = AXES + HAS_PSF, PARAMETERS = LIGHT + 1;
+        ROLLED
+        for (int a = 0; a < moving; ++a) {
+            const Spot& s = spots[together[a]];
+            if constexpr (HAS_PSF) own_pulls_of_maps(s.shape);
+            else own_pulls_of_lines<AXES>(s.shape);
+            share(PARAMETERS, [&](int i) { gradient[PARAMETERS * a + i] = (i == LIGHT ? 1 : s.light) * sums[i]; });
+        }
+        if (levels) sum_ground<AXES>(cell);
+    }
     template <int AXES, bool HAS_PSF> void find_normal_of(int cell) {
         constexpr int LIGHT = AXES + HAS_PSF, PARAMETERS = LIGHT + 1;
         const int first = PARAMETERS * moving;
@@ -250,20 +268,25 @@ class CrowdInformation : protected CrowdLight {
     static constexpr int triangle(int size) { return size * (size + 1) / 2; }
     static constexpr int in_triangle(int i, int j, int size) { return i * size - i * (i - 1) / 2 + j - i; }
 
+    // Which of the background's numbers is its slope along x.
+    static constexpr int ACROSS = 2;
+
     // What the slopes of a spot by its parameters are in a line, over those of its light along x: of x and the light,
     // the light of the line, and of y and z the slopes of that.
     template <int AXES> struct LineFactors {
-        float of[AXES + 1];
+        float of[AXES];
         SPOTFIT_INLINE LineFactors(const Footprint& p, int z, int y) {
-            const float v = p.value[Y][y - p.first[Y]], s = p.slope[Y][y - p.first[Y]];
-            of[X] = of[AXES] = v, of[Y] = s;
+            const float v = p.value[Y][y - p.first[Y]];
+            of[X] = v, of[Y] = p.slope[Y][y - p.first[Y]];
             if (AXES > Z) {
                 const float through = p.value[Z][z - p.first[Z]];
-                of[X] *= through, of[AXES] *= through, of[Y] *= through;
+                of[X] *= through, of[Y] *= through;
                 of[AXES - 1] = v * p.slope[Z][z - p.first[Z]];
             }
         }
     };
+    // Which of them is that of a parameter.
+    template <int AXES> static constexpr int line_factor(int parameter) { return parameter == AXES ? X : parameter; }
 
     template <int AXES, int LEVELS, bool HAS_PSF> void own_sums(const Footprint& p, int cell) {
         if constexpr (HAS_PSF) own_sums_of_maps<LEVELS>(p, cell);
@@ -308,6 +331,21 @@ class CrowdInformation : protected CrowdLight {
         }
         all_sums(own, sums);
     }
+    SPOTFIT_NOT_INLINE void own_pulls_of_maps(const Footprint& p) {
+        Pixels own[PSF_MAPS];
+        UNROLL
+        for (Pixels& sum : own) sum = 0.0f;
+        const Range lines = in_part(p, Y);
+        ROLLED
+        for (int x = p.first[X]; x < p.first[X] + p.size[X]; x += SIDE_BY_SIDE) ROLLED
+        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+            const Pixels r = load_pixels(at(pull, 0, y) + x);
+            const MapsHere maps(p, y, x);
+            UNROLL
+            for (int i = 0; i < PSF_MAPS; ++i) own[i] = multiply_add(maps.of[i], r, own[i]);
+        }
+        all_sums(own, sums);
+    }
     SPOTFIT_NOT_INLINE void pair_sums_of_maps(const Footprint& a, const Footprint& b) {
         constexpr int P = PSF_MAPS;
         Pixels own[P * P];
@@ -346,8 +384,9 @@ class CrowdInformation : protected CrowdLight {
         }
         Team::wait();
     }
+    // Weights and pulls are first summed along y and z, with what is the same for all pixels of a line.
     template <int AXES, int LEVELS> SPOTFIT_NOT_INLINE void own_sums_of_lines(const Footprint& p, int cell) {
-        constexpr int P = AXES + 1, PULLS = P * (P + 1) / 2, GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
+        constexpr int P = AXES + 1, PULLS = triangle(P), GROUND = PULLS + P, ALL = GROUND + LEVELS * P;
         const Ground g = ground_of(cell);
         Pixels own[ALL];
         UNROLL
@@ -355,41 +394,87 @@ class CrowdInformation : protected CrowdLight {
         const Range planes = in_part(p, Z), lines = in_part(p, Y);
         ROLLED
         for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
-            const Pixels e = load_pixels(p.value[X] + x), d = load_pixels(p.slope[X] + x);
-            const Pixels ee = e * e, ed = e * d, dd = d * d;
             const int column = p.first[X] + x;
-            const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
-                         across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
+            // Of two slopes, of a slope and the residual, and of a slope and the background.
+            Pixels products[triangle(AXES)], pulls[AXES], grounds[LEVELS + 1][AXES];
+            UNROLL
+            for (int i = 0, k = 0; i < AXES; ++i) {
+                pulls[i] = 0.0f;
+                UNROLL
+                for (int j = i; j < AXES; ++j, ++k) products[k] = 0.0f;
+                UNROLL
+                for (int n = 0; n < LEVELS; ++n) grounds[n][i] = 0.0f;
+            }
             ROLLED
             for (int z = planes.begin; z < planes.end; ++z) ROLLED
             for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const Pixels w = load_pixels(at(weight, z, y) + column), r = load_pixels(at(pull, z, y) + column);
                 const LineFactors<AXES> factors(p, z, y);
-                const Pixels products[] = {ee * w, ed * w, dd * w}, light = e * w, slope = d * w, re = e * r;
-                const auto add = [&](int k, Pixels value, float factor)
-                                     SPOTFIT_INLINE_LAMBDA { own[k] = multiply_add(value, Pixels(factor), own[k]); };
-                const auto add_ground = [&](int k, Pixels level_here, float line_factor) SPOTFIT_INLINE_LAMBDA {
-                    const Pixels light_here = light * level_here, slope_here = slope * level_here;
-                    UNROLL
-                    for (int i = 0; i < P; ++i)
-                        add(GROUND + k * P + i, i == X ? slope_here : light_here, factors.of[i] * line_factor);
-                };
-                int k = 0;
+                const float level_here = LEVELS == 1 ? g.y[y] : 1.0f, down = LEVELS > 1 ? slopes[Y][y] : 0.0f,
+                            through = LEVELS > 3 ? slopes[Z][z] : 0.0f;
                 UNROLL
-                for (int i = 0; i < P; ++i) {
+                for (int i = 0, k = 0; i < AXES; ++i) {
+                    const Pixels weighted = w * factors.of[i];
                     UNROLL
-                    for (int j = i; j < P; ++j, ++k)
-                        add(k, products[(i == X) + (j == X)], factors.of[i] * factors.of[j]);
+                    for (int j = i; j < AXES; ++j, ++k)
+                        products[k] = multiply_add(weighted, Pixels(factors.of[j]), products[k]);
+                    pulls[i] = multiply_add(r, Pixels(factors.of[i]), pulls[i]);
+                    if (LEVELS) grounds[0][i] = multiply_add(weighted, Pixels(level_here), grounds[0][i]);
+                    if (LEVELS > 1) grounds[1][i] = multiply_add(weighted, Pixels(down), grounds[1][i]);
+                    if (LEVELS > 3) grounds[3][i] = multiply_add(weighted, Pixels(through), grounds[3][i]);
                 }
+            }
+            const Pixels e = load_pixels(p.value[X] + x), d = load_pixels(p.slope[X] + x);
+            const Pixels under = LEVELS ? load_pixels(g.x + column) : Pixels(0.0f),
+                         across = LEVELS > 1 ? load_pixels(slopes[X] + column) : Pixels(0.0f);
+            UNROLL
+            for (int i = 0, k = 0; i < P; ++i) {
+                const Pixels along = i == X ? d : e;
+                const int first = line_factor<AXES>(i);
                 UNROLL
-                for (int i = 0; i < P; ++i) add(PULLS + i, i == X ? d * r : re, factors.of[i]);
-                if (LEVELS) add_ground(0, under, g.y[y]);
-                if (LEVELS > 1) add_ground(1, 1.0f, slopes[Y][y]), add_ground(2, across, 1);
-                if (LEVELS > 3) add_ground(3, 1.0f, slopes[Z][z]);
+                for (int j = i; j < P; ++j, ++k) {
+                    const int second = line_factor<AXES>(j);
+                    const int both_of_them =
+                        first < second ? in_triangle(first, second, AXES) : in_triangle(second, first, AXES);
+                    own[k] = multiply_add(along * (j == X ? d : e), products[both_of_them], own[k]);
+                }
+                own[PULLS + i] = multiply_add(along, pulls[first], own[PULLS + i]);
+                UNROLL
+                for (int n = 0; n < LEVELS; ++n) {
+                    // Where the background has slopes, its level is 1 all over, as its slope along x is in a column.
+                    const Pixels level_here = n == 0 ? under : n == ACROSS ? across : Pixels(1.0f);
+                    own[GROUND + n * P + i] =
+                        multiply_add(along * level_here, grounds[n == ACROSS ? 0 : n][first], own[GROUND + n * P + i]);
+                }
             }
         }
         all_sums(own, sums);
     }
+    template <int AXES> SPOTFIT_NOT_INLINE void own_pulls_of_lines(const Footprint& p) {
+        Pixels own[AXES + 1];
+        UNROLL
+        for (Pixels& sum : own) sum = 0.0f;
+        const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        ROLLED
+        for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
+            Pixels pulls[AXES];
+            UNROLL
+            for (Pixels& sum : pulls) sum = 0.0f;
+            ROLLED
+            for (int z = planes.begin; z < planes.end; ++z) ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const Pixels r = load_pixels(at(pull, z, y) + p.first[X] + x);
+                const LineFactors<AXES> factors(p, z, y);
+                UNROLL
+                for (int i = 0; i < AXES; ++i) pulls[i] = multiply_add(r, Pixels(factors.of[i]), pulls[i]);
+            }
+            const Pixels e = load_pixels(p.value[X] + x), d = load_pixels(p.slope[X] + x);
+            UNROLL
+            for (int i = 0; i <= AXES; ++i) own[i] = multiply_add(i == X ? d : e, pulls[line_factor<AXES>(i)], own[i]);
+        }
+        all_sums(own, sums);
+    }
+    // Of two spots.
     template <int AXES> SPOTFIT_NOT_INLINE void pair_sums(const Footprint& a, const Footprint& b) {
         constexpr int P = AXES + 1;
         Pixels own[P * P];
@@ -400,24 +485,33 @@ class CrowdInformation : protected CrowdLight {
         const int right = (a.first[X] < b.first[X] ? a.first[X] : b.first[X]) + a.size[X];
         ROLLED
         for (int x = left; x < right; x += SIDE_BY_SIDE) {
-            const Pixels xa = load_pixels(a.value[X] + (x - a.first[X])),
-                         da = load_pixels(a.slope[X] + (x - a.first[X]));
-            const Pixels xb = load_pixels(b.value[X] + (x - b.first[X])),
-                         db = load_pixels(b.slope[X] + (x - b.first[X]));
-            const Pixels ee = xa * xb, ed = xa * db, de = da * xb, dd = da * db;
+            Pixels products[AXES * AXES];
+            UNROLL
+            for (Pixels& sum : products) sum = 0.0f;
             ROLLED
             for (int z = planes.begin; z < planes.end; ++z) ROLLED
             for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
                 const Pixels w = load_pixels(at(weight, z, y) + x);
-                const Pixels products[2][2] = {{ee * w, ed * w}, {de * w, dd * w}};
                 const LineFactors<AXES> first(a, z, y), second(b, z, y);
                 UNROLL
-                for (int i = 0; i < P; ++i) {
+                for (int i = 0; i < AXES; ++i) {
+                    const Pixels weighted = w * first.of[i];
                     UNROLL
-                    for (int j = 0; j < P; ++j)
-                        own[i * P + j] =
-                            multiply_add(products[i == X][j == X], Pixels(first.of[i] * second.of[j]), own[i * P + j]);
+                    for (int j = 0; j < AXES; ++j)
+                        products[i * AXES + j] = multiply_add(weighted, Pixels(second.of[j]), products[i * AXES + j]);
                 }
+            }
+            const Pixels ea = load_pixels(a.value[X] + (x - a.first[X])),
+                         da = load_pixels(a.slope[X] + (x - a.first[X]));
+            const Pixels eb = load_pixels(b.value[X] + (x - b.first[X])),
+                         db = load_pixels(b.slope[X] + (x - b.first[X]));
+            UNROLL
+            for (int i = 0; i < P; ++i) {
+                UNROLL
+                for (int j = 0; j < P; ++j)
+                    own[i * P + j] =
+                        multiply_add((i == X ? da : ea) * (j == X ? db : eb),
+                                     products[line_factor<AXES>(i) * AXES + line_factor<AXES>(j)], own[i * P + j]);
             }
         }
         all_sums(own, sums);
@@ -428,7 +522,7 @@ class CrowdInformation : protected CrowdLight {
     // Of the background's numbers among themselves, and what the residual pulls at them: of its level, and its slopes
     // along y, x and z.
     template <int AXES> SPOTFIT_NOT_INLINE void sum_ground(int cell) {
-        constexpr int LEVELS = AXES + 1, PULLS = triangle(LEVELS), ACROSS = 2;
+        constexpr int LEVELS = AXES + 1, PULLS = triangle(LEVELS);
         const Ground g = ground_of(cell);
         Pixels own[PULLS + LEVELS];
         UNROLL

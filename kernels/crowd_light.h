@@ -23,6 +23,7 @@ struct Spot {
     int half;      // which spot was split into it and another one, from 1 on
     bool is_sure;  // it was tried without it, with its neighbour at other heights
     bool is_one;   // it was split, and the data did not need both halves
+    bool is_held;  // it does not move, but its light does
 };
 
 class CrowdLight : protected CrowdPixels {
@@ -128,8 +129,7 @@ class CrowdLight : protected CrowdPixels {
         return value;
     }
 
-    // The light of spots where they are: of all, or of the k-th of some.
-    void shape_all() const { shape_each(spots, nullptr, count); }
+    // The light of spots where they are: of the k-th of some, or of one.
     void shape_moving() const { shape_each(spots, together, moving); }
     void shape(Spot& s) const { shape_each(&s, nullptr, 1); }
     SPOTFIT_NOT_INLINE void shape_each(Spot* all, const int* which, int some) const {
@@ -172,16 +172,18 @@ class CrowdLight : protected CrowdPixels {
     }
     SPOTFIT_NOT_INLINE void add(const double* place, double light, long long candidate) {
         Spot& s = spots[count];
+        const bool is_first = count == given;
         alone([&] {
+            const Footprint lines = is_first ? lines_of(count) : s.shape;
             s = {};
-            give_lines(count);
+            s.shape = lines;
             ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) s.at[axis] = place[axis];
             s.light = light, s.candidate = candidate, s.stirred = sweep + 1;
-            is_evaluated = false;
+            is_evaluated = false, given += is_first;
         });
         float* const own = has_psf() ? s.shape.slope[X] : s.shape.value[X];
-        share(numbers_of_spot(), [&](long long k) { own[k] = 0; });
+        if (is_first) share(numbers_of_spot(), [&](long long k) { own[k] = 0; });
         shape(s);
         set(count, count + 1);
     }
@@ -193,13 +195,14 @@ class CrowdLight : protected CrowdPixels {
             ROLLED
             for (int i = 0; i < count; ++i) {
                 if (spots[i].is_dropped) continue;
-                spots[kept] = spots[i];
-                give_lines(kept++);
+                // Those that come later have the lines of what is dropped.
+                const Footprint lines = spots[kept].shape;
+                if (i > kept) spots[kept] = spots[i], spots[i].shape = lines;
+                ++kept;
                 if (i < sorted) kept_sorted = kept;
             }
             count = kept, sorted = kept_sorted, is_evaluated = false;
         });
-        shape_all();
         return true;
     }
     // In the order of y, x and z, whatever they were added in.
@@ -468,6 +471,7 @@ class CrowdLight : protected CrowdPixels {
 
   private:
     int sorted = 0;                 // spots, the first ones, others have been added since
+    int given = 0;                  // the most spots that there have been, each with its lines
     float *plane, *lines_of_spots;  // along z, of spots in planes: 1, and its slope
     float *ones, *splines;          // along y, of a measured PSF; and what making its maps takes
 
@@ -527,19 +531,19 @@ class CrowdLight : protected CrowdPixels {
     SPOTFIT_NOT_INLINE static void fill_slope(float* slope, int size) {
         share(size, [&](int k) { slope[k] = float((2.0 * k + 1) / size - 1); });
     }
-    void give_lines(int i) {
+    Footprint lines_of(int i) const {
         float* own = lines_of_spots + numbers_of_spot() * i;
-        Footprint& p = spots[i].shape;
+        Footprint p = {};
         ROLLED
         for (int axis = X; axis < ALL_AXES; ++axis) p.first[axis] = 0, p.size[axis] = 2 * f.reach[axis] + 1;
         p.value[Z] = plane, p.slope[Z] = plane + 1;
         if (has_psf()) {
             p.pitch = line, p.slope[X] = own, p.value[X] = map_of(p, LIGHT_MAP), p.value[Y] = p.slope[Y] = ones;
-            return;
+            return p;
         }
-        p.pitch = 0;
         ROLLED
         for (int axis = X; axis < axes(); ++axis, own += 2 * line) p.value[axis] = own, p.slope[axis] = own + line;
+        return p;
     }
 };
 

@@ -16,6 +16,9 @@ class CrowdMoves : protected CrowdInformation {
     // the evidence that a spot must have: of 1200 fits without a spot, those that came to 2.5 times that began
     // within 44.
     static constexpr double HOPELESS = 0.03, FAR_OFF = 60;
+    // The share of what a step promised that it must gain to be damped less the next time, and below which it is damped
+    // more: else every second step of a crowd that comes to rest slowly is one too far.
+    static constexpr double GOOD = 0.75, POOR = 0.25;
     // Steps and sweeps at most while spots are counted, and sweeps in the end. What does not rest by then is moved
     // again in the next round or, in the end, flagged.
     static constexpr int ROUGH_STEPS = 12, SWEEPS = 6, LAST_SWEEPS = 20;
@@ -58,11 +61,13 @@ class CrowdMoves : protected CrowdInformation {
     SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest, double wanted = INFINITE) {
         double now = is_evaluated && all_move() ? evaluated : evaluate(cell), gained = 0, last_gain = 0;
         double damping = has_psf() ? 0.1 : 0.01;
+        share(moving, [&](int a) { spots[together[a]].is_held = false; });
         bool rests = now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
         ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
             set(iterations, iterations + 1);
             find_normal(cell);
+            hold_bounded(cell);
             bool is_better = false;
             const Levels before = levels_of(cell);
             ROLLED
@@ -74,7 +79,8 @@ class CrowdMoves : protected CrowdInformation {
                 share(normal.size, [&](int i) { step[i] = gradient[i]; });
                 factor.solve(step);
                 // What the step would gain, nearly.
-                if (Team::sum(part_of_dot(gradient, step, normal.size)) / 2 < rest) break;
+                const double promised = Team::sum(part_of_dot(gradient, step, normal.size)) / 2;
+                if (promised < rest) break;
                 take_step(cell, before);
                 const double then = evaluate(cell);
                 is_better = is_current = then <= now * (1 + 3e-7) + 1e-6;
@@ -83,15 +89,17 @@ class CrowdMoves : protected CrowdInformation {
                     rests = gain < rest || (n > 0 && gain * gain < rest * last_gain) ||
                             (n > 0 && gain < HOPELESS * (then - wanted));
                     gained += gain, now = then, last_gain = gain;
-                    damping = larger(damping / 10, 1e-5);
+                    if (gain > GOOD * promised) damping = larger(damping / 10, 1e-5);
+                    else if (gain < POOR * promised) damping *= 5;
                 } else {
                     take_back(cell, before);
+                    hold_bounded(cell);
                     damping *= 10;
                 }
             }
             if (!is_better) rests = true;  // no step is better, or by much: it is the best there is
         }
-        if (!is_current) evaluate(cell);
+        if (!is_current) shape_moving(), evaluate(cell);
         if (!is_evaluated) keep_mean();
         alone([&] { is_evaluated = all_move(), evaluated = now; });
         return {now, gained, rests};
@@ -148,9 +156,32 @@ class CrowdMoves : protected CrowdInformation {
     // The least light, as a share of that of a spot at the bar: what has less moves nowhere.
     static constexpr double DIMMEST = 0.05;
 
+    double dimmest(int cell) const { return DIMMEST * least_light(level[cell]); }
+    // Leaves background, light and z where they are if they are at a bound and pulled beyond it, and places from where
+    // a step has led away from all pixels: one that counts on them to go there would be too long for all others.
+    SPOTFIT_NOT_INLINE void hold_bounded(int cell) {
+        const double dim = dimmest(cell);
+        const auto is_held = [&](int i) {
+            const int a = i / parameters(), k = i % parameters();
+            const double pulled = gradient[i];
+            if (a == moving) return k == 0 && pulled < 0 && level[cell] <= LOWEST;
+            if (a > moving) return false;
+            const Spot& s = spots[together[a]];
+            if (k < places() && s.is_held) return true;
+            if (k == places()) return pulled < 0 && s.light <= dim;
+            const bool is_at_end = pulled < 0 ? s.at[k] <= least[k] : pulled > 0 && s.at[k] >= last[k];
+            return k >= axes() && is_at_end;
+        };
+        ROLLED
+        for (int i = normal.size; (i = Team::last_of(0, i, is_held)) >= 0;)
+            share(normal.size, [&](int j) {
+                if (j == i) gradient[i] = 0;
+                else normal.at(j < i ? j : i, j < i ? i : j) = 0;
+            });
+    }
     static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
     SPOTFIT_NOT_INLINE void take_step(int cell, const Levels& before) {
-        const double dimmest = DIMMEST * least_light(level[cell]);
+        const double dim = dimmest(cell);
         share(moving, [&](int a) {
             Spot& s = spots[together[a]];
             const double* const own = step + parameters() * a;
@@ -161,8 +192,9 @@ class CrowdMoves : protected CrowdInformation {
                 s.kept_at[axis] = s.at[axis];
                 s.at[axis] = clip(s.at[axis] + clip(own[axis], -longest, longest), least[axis], last[axis]);
             }
-            if (!has_pixels(s)) put_back(s);
-            s.light = larger(s.kept_light + own[places()], dimmest);
+            s.is_held |= !has_pixels(s);
+            if (s.is_held) put_back(s);
+            s.light = larger(s.kept_light + own[places()], dim);
         });
         shape_moving();
         alone([&] {
@@ -172,9 +204,9 @@ class CrowdMoves : protected CrowdInformation {
             if (levels) level[cell] = larger(level[cell], LOWEST);
         });
     }
+    // Their light is as it was before another step is taken, or when it is made again.
     SPOTFIT_NOT_INLINE void take_back(int cell, const Levels& before) {
         share(moving, [&](int a) { put_back(spots[together[a]]); });
-        shape_moving();
         restore(cell, before);
     }
     void put_back(Spot& s) const {

@@ -120,32 +120,38 @@ class CrowdResidual : protected CrowdHeights {
     };
     static constexpr Axis FIRST[] = {X, X, Y}, SECOND[] = {Y, Z, Z};
     // In the planes of x and y and, in volumes, of x and z, and y and z.
-    template <int PLANES> SPOTFIT_NOT_INLINE void find_quadrupoles(const Spot& s, Quadrupole* found) const {
+    template <int PLANES> SPOTFIT_NOT_INLINE void find_quadrupoles(const Spot& s, Quadrupole* found) {
         const Footprint& p = s.shape;
-        const Range planes = in_part(p, Z), lines = in_part(p, Y), pixels = in_part(p, X);
-        double sums[PLANES][4] = {};
+        const Range planes = in_part(p, Z), lines = in_part(p, Y);
+        Pixels own[4 * PLANES];
+        UNROLL
+        for (Pixels& sum : own) sum = 0.0f;
         ROLLED
-        for (int z = planes.begin; z < planes.end; ++z) ROLLED
-        for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
-            const double of_line = double(p.value[Z][z - p.first[Z]]) * p.value[Y][y - p.first[Y]];
+        for (int x = 0; x < p.size[X]; x += SIDE_BY_SIDE) {
+            const int column = p.first[X] + x;
+            const Pixels across_lines = (numbers_of_pixels() + float(column - s.at[X])) * float(scale[X]);
             ROLLED
-            for (int x = pixels.begin + Team::column(); x < pixels.end && x < columns; x += Team::COLUMNS) {
-                const double e = of_line * p.value[X][x - p.first[X] + p.pitch * (y - p.first[Y])];
-                const double w = at(weight, z, y)[x], g = at(pull, z, y)[x];
-                const double apart[] = {(x - s.at[X]) * scale[X], (y - s.at[Y]) * scale[Y], (z - s.at[Z]) * scale[Z]};
+            for (int z = planes.begin; z < planes.end; ++z) ROLLED
+            for (int y = lines.begin + Team::line(); y < lines.end; y += Team::LINES) {
+                const float of_line = p.value[Z][z - p.first[Z]] * p.value[Y][y - p.first[Y]];
+                const Pixels e = of_line * load_pixels(p.value[X] + x + p.pitch * (y - p.first[Y]));
+                const Pixels w = load_pixels(at(weight, z, y) + column), g = load_pixels(at(pull, z, y) + column);
+                const Pixels apart[] = {across_lines, float((y - s.at[Y]) * scale[Y]), float((z - s.at[Z]) * scale[Z])};
                 UNROLL
                 for (int k = 0; k < PLANES; ++k) {
-                    const double a = apart[FIRST[k]], b = apart[SECOND[k]];
-                    const double along = e * (a * a - b * b), across = e * 2 * a * b;
-                    sums[k][0] += g * along, sums[k][1] += g * across;
-                    sums[k][2] += w * along * along, sums[k][3] += w * across * across;
+                    const Pixels a = apart[FIRST[k]], b = apart[SECOND[k]];
+                    const Pixels along = e * (a * a - b * b), across = e * (2.0f * a * b);
+                    own[4 * k] = multiply_add(g, along, own[4 * k]);
+                    own[4 * k + 1] = multiply_add(g, across, own[4 * k + 1]);
+                    own[4 * k + 2] = multiply_add(w * along, along, own[4 * k + 2]);
+                    own[4 * k + 3] = multiply_add(w * across, across, own[4 * k + 3]);
                 }
             }
         }
-        UNROLL
+        all_sums(own, sums);
+        ROLLED
         for (int k = 0; k < PLANES; ++k) {
-            const double sum[] = {Team::sum(sums[k][0]), Team::sum(sums[k][1]), Team::sum(sums[k][2]),
-                                  Team::sum(sums[k][3])};
+            const double* const sum = sums + 4 * k;
             const bool is_known = sum[2] > 0 && sum[3] > 0;
             if (is_known) found[k] = {sum[0] / square_root(sum[2]), sum[1] / square_root(sum[3])};
             else found[k] = {};

@@ -24,7 +24,6 @@ SPOTFIT_INLINE Pixels numbers_of_pixels() {
     return p;
 }
 SPOTFIT_INLINE bool any_pixel(MaskOf<Pixels> mask) { return any(mask); }
-inline double inverse_root(double x) { return 1 / square_root(x); }
 // In the same order whatever the instruction set.
 SPOTFIT_INLINE float sum_of(Pixels p) {
     const auto half = p.v.lo + p.v.hi;
@@ -88,7 +87,9 @@ inline double part_of_dot(const double* a, const double* b, int count) {
 // Numbers first ... end - 1, and `then` ... last - 1, by those who have the `own`-th one and each `apart` further on.
 template <class Function>
 SPOTFIT_INLINE void over_two_ranges(int first, int end, int then, int last, int own, int apart, Function each) {
+    if (end >= then) end = last;
     for (int k = first + own; k < end; k += apart) each(k);
+    if (end == last) return;
     for (int k = then + own; k < last; k += apart) each(k);
 }
 

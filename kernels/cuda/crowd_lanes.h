@@ -22,12 +22,6 @@ SPOTFIT_INLINE void store_pixels(float* to, Pixels p) { to[own_pixel()] = p; }
 SPOTFIT_INLINE Pixels numbers_of_pixels() { return float(own_pixel()); }
 SPOTFIT_INLINE bool any_pixel(bool mask) { return Warp::any(mask); }
 
-#if defined(__CUDACC_RTC__)
-SPOTFIT_INLINE double inverse_root(double x) { return rsqrt(x); }
-#else
-SPOTFIT_INLINE double inverse_root(double x) { return 1 / square_root(x); }
-#endif
-
 template <class Number> SPOTFIT_NOT_INLINE Number sum_of_warp(Number own) {
     ROLLED
     for (int distance = WARP / 2; distance > 0; distance /= 2) own += Warp::exchange(own, distance);

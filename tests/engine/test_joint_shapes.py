@@ -101,6 +101,17 @@ def test_a_blob_within_a_crowd_is_no_good_points(width, times, neighbours):
     assert beside > 0.96 * undisturbed > 100
 
 
+def test_spots_come_to_rest_beside_what_leaves_no_background():
+    movie, _ = random_spots(2, 0.02, 115, 72, 2000.0)
+    y, x = np.indices(movie.shape[1:])
+    height = 5 * 2000 / (2 * np.pi * SIGMA**2)
+    light = height * np.exp(-((y - 36) ** 2 + (x - 36) ** 2) / (2 * (4 * SIGMA) ** 2))
+    seen = movie + np.random.default_rng(116).poisson(light, movie.shape).astype(np.uint16)
+    fits = localize(seen, **KNOWN, neighbours="joint")
+    assert len(fits) > 200
+    assert not (fits.flags & Flag.GROUP_NOT_SETTLED).any()
+
+
 @pytest.mark.parametrize("density", [0.01, 0.02, 0.04])
 def test_hot_and_dead_pixels_count_in_no_joint_fit(density):
     movie, _ = random_spots(2, density, 17, 80)
