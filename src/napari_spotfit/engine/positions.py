@@ -225,7 +225,8 @@ def link_positions(
     threads.in_pieces(work, count, _SHARE, workers)
     # Each group is known by its first position until all are there.
     functions.spotfit_number_groups(ctypes.byref(given))
-    return memory[2]
+    group: NDArray[np.int64] = memory[2]
+    return group
 
 
 def rows_of(job: FitJob, columns: dict[str, NDArray[Any]]) -> Rows:
