@@ -17,6 +17,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +37,9 @@ WANTED = {
     ("equal", 4.0): (0.79, 35), ("exponential", 1.0): (0.90, None),
     ("exponential", 2.0): (0.83, None),
 }  # fmt: skip
-#: Spots a second by joint fits, and the cost of ``auto`` where none overlap, that are asked for.
-SPEED, DEARER = 1e5, 1.03
+#: Spots a second by joint fits, and the cost of ``auto`` where none overlap, and at random places
+#: by their density, that are asked for.
+SPEED, DEARER, AT_RANDOM = 1e5, 1.03, {0.02: 1.08, 0.05: 1.12}
 #: The error of the estimated width that is asked for; times that false spots are as many as asked.
 WIDTH_ERROR, AS_MANY = 0.05, 2.0
 #: Foci: standard deviations in σ, spots, photons and their spread; the errors of their light and
@@ -259,25 +261,24 @@ def sparse_movie(frames: int, side: int, density: float, apart: float) -> np.nda
 
 def print_sparse(options: argparse.Namespace) -> None:
     """Print the CPU time of ``auto`` over that of ``exclude`` where spots are sparse, in turns."""
-    print("CPU time of auto / exclude; spots 4.5 σ apart, and at random")
-    for density in (0.02, 0.05, 0.2):
+    print("CPU time of auto / exclude, and spots; 4.5 σ apart, and at random")
+    for apart, density in product((4.5, 0.0), (0.02, 0.05, 0.2)):
+        where, most = ("apart", DEARER) if apart else ("at random", AT_RANDOM.get(density))
         for count, side, times in ((1, 512, 21), (1000, 256, 5), (1, 3000, 5)):
+            frames = sparse_movie(count, side, density, apart)
             for name, settings in (("all known", known("")), ("nothing known", {})):
-                line = f"{density:4g} per 100 px², {count:4} × {side:4}², {name:13}"
-                for apart in (4.5, 0.0):
-                    frames = sparse_movie(count, side, density, apart)
-                    shares, found = [], {}
-                    for k in range(times + 1):
-                        spent = {}
-                        for kind in ("exclude", "auto")[:: 1 if k % 2 else -1]:
-                            used = settings | {"neighbours": kind, "backend": "cpu"}
-                            begun = time.process_time()
-                            found[kind] = len(spotfit.localize(frames, **used))
-                            spent[kind] = time.process_time() - begun
-                        shares.append(spent["auto"] / spent["exclude"])
-                    share = float(np.median(shares[1:]))
-                    line += f"  {share:.3f} {bar(share, most=DEARER if apart else None)}"
-                    line += f" ({found['exclude']} spots)"
+                shares, found = [], {}
+                for k in range(times + 1):
+                    spent = {}
+                    for kind in ("exclude", "auto")[:: 1 if k % 2 else -1]:
+                        used = settings | {"neighbours": kind, "backend": "cpu"}
+                        begun = time.process_time()
+                        found[kind] = len(spotfit.localize(frames, **used))
+                        spent[kind] = time.process_time() - begun
+                    shares.append(spent["auto"] / spent["exclude"])
+                share = float(np.median(shares[1:]))
+                line = f"{where:9} {density:4g} per 100 px², {count:4} × {side:4}², {name:13}"
+                line += f"  {share:.3f} {bar(share, most=most)} ({found['exclude']} spots)"
                 print(line, flush=True)
 
 

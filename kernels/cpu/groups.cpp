@@ -71,8 +71,10 @@ class Ungrouped {
         }
     }
     bool is_there(long long i) const {
-        for (int axis = 0; axis < s.axes; ++axis)
-            if (at(i, axis) - at(i, axis) != 0) return false;
+        for (int axis = 0; axis < s.axes; ++axis) {
+            const double x = at(i, axis), side = s.shape[axis];
+            if (x - x != 0 || (side > 0 && !(x >= -0.5 && x <= side - 0.5))) return false;
+        }
         return true;
     }
     // Gives all that are linked to a position, and to these, its group. What leaves its list waits in another one,
@@ -117,4 +119,12 @@ SPOTFIT_EXPORT void spotfit_link_spots(const LinkedSpots* spots, long long first
             if (ungrouped.is_there(i)) ungrouped.put_in_group(i);
         }
     }
+}
+
+// Replaces the first position of each group by the group's number, in the order of these.
+SPOTFIT_EXPORT void spotfit_number_groups(const LinkedSpots* spots) {
+    const LinkedSpots& s = *spots;
+    long long number = 0;
+    for (long long i = 0; i < s.count; ++i) s.next[i] = s.group[i] == i ? number++ : s.next[s.group[i]];
+    for (long long i = 0; i < s.count; ++i) s.group[i] = s.next[i];
 }

@@ -62,7 +62,7 @@ class LoneSpots {
             any |= s.distance[rows[k]] <= float(g.linked);
             crowd[k] = k, is_fitted[k] = false;
         }
-        const LinkedSpots linked = {places, frame, g.linking, count, 2, heads, next, crowd};
+        const LinkedSpots linked = {places, frame, g.linking, count, 2, heads, next, crowd, {}};
         if (any) spotfit_link_spots(&linked, 0, count);
         for (long long k = 0; k < count; ++k)
             if (state(k) & MAY_BE_TWO) is_fitted[crowd[k]] = true;

@@ -12,6 +12,7 @@ struct LinkedSpots {
     int axes;
     long long *heads, *next;  // memory, one for each position
     long long* group;         // is written: the first position of each one's group
+    double shape[3];          // pixels of a frame along each axis; what is outside is linked to none; 0: all are inside
 };
 
 // What is known of a position before spots are fitted together, as bits.

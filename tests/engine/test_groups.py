@@ -92,7 +92,7 @@ def test_all_at_one_place_and_a_long_chain_are_each_a_group():
     assert link_positions(Positions(chain[order]), 0.99, (8, 200_000)).max() == 199_999
 
 
-@pytest.mark.parametrize("reach", [0.0, -1.0, np.nan, np.inf, (1.0, 0.0)])
+@pytest.mark.parametrize("reach", [0.0, -1.0, np.nan, np.inf, (1.0, 0.0), (1.0,) * 3])
 def test_a_reach_that_is_none_is_refused(reach):
     with pytest.raises(ValueError, match="reach must be a number of pixels above 0"):
         link_positions(Positions(np.zeros((2, 2))), reach, (8, 8))

@@ -176,3 +176,12 @@ def test_a_forked_process_has_threads_of_its_own():
     child.start()
     assert found.get() == list(range(0, 100, 10))
     child.join()
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "cores", "block"), [(1024, 2, 32), (128, 2, 16), (128, 1, 32), (1 << 16, 64, 4)]
+)
+def test_blocks_of_few_crowds_are_large_but_leave_each_core_some(megabytes, cores, block):
+    found = plan._block_bytes(megabytes << 20, cores, overlap=True)
+    assert found == block << 20
+    assert (megabytes << 20) // found >= plan._SIDE_BY_SIDE * cores

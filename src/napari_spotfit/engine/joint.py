@@ -302,7 +302,7 @@ class _Crowds:
             Positions(places[order], frame[order]), _MEET * self._widths, self._shape,
             self._job.threads,
         )  # fmt: skip
-        label = np.arange(len(self._frame_of_crowd))
+        label = first = np.arange(len(self._frame_of_crowd))
         while True:
             least = np.full(len(points), len(label))
             np.minimum.at(least, group, label[points["crowd"]])
@@ -311,7 +311,9 @@ class _Crowds:
             if (better == label).all():
                 break
             label = better
-        changed = np.unique(label[label != np.arange(len(label))])
+        if label is first:  # none have met, as in most blocks
+            return np.zeros(len(points), np.bool_)
+        changed = np.unique(label[label != first])
         self._crowd, points["crowd"] = label[self._crowd], label[points["crowd"]]
         self._in_crowd = self._in_crowd | (np.isin(self._crowd, changed) & self._there)
         joined: NDArray[np.bool_] = np.isin(points["crowd"], changed) & takes_part
@@ -380,11 +382,12 @@ class _Crowds:
         return _Spots(joint, columns, places, own, position, least[own])
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
-        flags = self._flags[position] & ~np.uint32(Flag.ELONGATED)
+        flags, crowd = self._flags[position] & ~np.uint32(Flag.ELONGATED), spots["crowd"]
         is_line = self._is_line() | self._is_long
         for flag, of_crowd in ((Flag.ELONGATED, is_line), (Flag.BLOB, self._is_blob)):
-            flags |= np.where(of_crowd[spots["crowd"]], np.uint32(flag), np.uint32(0))
-        frame = self._frame_of_crowd[spots["crowd"]]
+            if of_crowd.any():
+                flags |= np.where(of_crowd[crowd], np.uint32(flag), np.uint32(0))
+        frame = self._frame_of_crowd[crowd]
         columns = columns_of(self._fitter, self._job, self._shape, spots, frame, flags)
         return columns | {EVIDENCE: spots["evidence"]}
 
@@ -484,6 +487,8 @@ class _Crowds:
         """Return which crowds are lines: of several spots, most were long by themselves."""
         is_long = self._there & (self._flags & int(Flag.ELONGATED) != 0)
         crowds = len(self._frame_of_crowd)
+        if np.count_nonzero(is_long) < _LINE:
+            return np.zeros(crowds, np.bool_)
         long = np.bincount(self._crowd[is_long], minlength=crowds)
         count = np.bincount(self._crowd[self._there], minlength=crowds)
         found: NDArray[np.bool_] = (long >= _LINE) & (long >= _LONG * count)

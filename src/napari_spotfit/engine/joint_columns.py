@@ -162,7 +162,8 @@ def _flags_of(
         (Flag.BLOB, _extended(spots, places)),
         (Flag.POOR_FIT, near(_unexplained(spots, 1.0))),
     ):
-        flags |= np.where(where, np.uint32(flag), np.uint32(0))
+        if where.any():
+            flags |= np.where(where, np.uint32(flag), np.uint32(0))
     return flags
 
 
@@ -174,6 +175,8 @@ def _unexplained(spots: NDArray[np.void], times: float) -> NDArray[np.bool_]:
     """
     one, own = spots["crowd"], spots["own_tolerated"]
     found: NDArray[np.bool_] = spots["deviance"] > times * spots["tolerated"]
+    if not found.any():
+        return found
     is_odd = found & (spots["own_deviance"] > times * own)
     left = np.bincount(one, np.where(is_odd, 0.0, spots["own_deviance"]))
     part = np.bincount(one, np.where(is_odd, 0.0, own)) / np.maximum(np.bincount(one, own), 1.0)

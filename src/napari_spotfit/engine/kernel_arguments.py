@@ -27,6 +27,8 @@ PIXEL_TYPES = {
 }  # fmt: skip
 #: Numbers behind an array that vectors may read.
 _SLACK = 64
+#: Looked up once, not in each of some hundred calls.
+_buffer_of, _address_of = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 def values_of(profile: Profile) -> tuple[str, ...]:
@@ -190,11 +192,10 @@ def address(array: Any) -> int:
     """Return where an array of NumPy or CuPy begins, 0 without one."""
     if array is None:
         return 0
-    if isinstance(array, np.ndarray):
-        try:  # array.ctypes takes several times as long
-            buffer: Any = array
-            return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+    try:  # array.ctypes takes several times as long
+        return _address_of(_buffer_of(array))
+    except (TypeError, ValueError):  # nothing in it, read-only, not in one piece, or on a GPU
+        if isinstance(array, np.ndarray):
             return array.ctypes.data
     there: int = array.data.ptr
     return there

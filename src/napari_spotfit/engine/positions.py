@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -201,31 +202,31 @@ def link_positions(
     >>> link_positions(Positions(places, np.array([0, 0, 0, 1])), 2.0, (16, 16))
     array([0, 1, 0, 2])
     """
-    places, is_inside = (
-        np.ascontiguousarray(positions.places, float),
-        inside(positions.places, shape),
-    )
-    if not is_inside.all():
-        places = np.where(is_inside[:, np.newaxis], places, np.nan)
+    places = np.ascontiguousarray(positions.places, float)
     count, axes = places.shape
-    along = np.ascontiguousarray(np.broadcast_to(np.asarray(reach, float), axes))
-    if not (np.isfinite(along) & (along > 0)).all():
+    along = np.ravel(reach).tolist()
+    if len(along) not in (1, axes) or not all(0 < half < math.inf for half in along):
         raise ValueError(f"reach must be a number of pixels above 0, or one an axis; got {reach!r}")
+    along *= axes // len(along)
+    halves = (ctypes.c_double * axes)(*along)
     frame = np.ascontiguousarray(positions.frames, np.int64)
     memory = np.empty((3, count), np.int64)
-    heads, after, first = memory
+    begin = address(memory)
+    heads, after, first = (begin + row * memory.strides[0] for row in range(3))
     given = LinkedSpots(
-        address(places), address(frame), address(along), count, axes,
-        address(heads), address(after), address(first),
+        address(places), address(frame), ctypes.addressof(halves), count, axes,
+        heads, after, first, (*shape, *[0] * (3 - axes)),
     )  # fmt: skip
+    functions = load().functions
 
     def work(begin: int, end: int) -> None:
-        load().functions.spotfit_link_spots(ctypes.byref(given), begin, end)
+        functions.spotfit_link_spots(ctypes.byref(given), begin, end)
 
     threads.in_pieces(work, count, _SHARE, workers)
     # Each group is known by its first position until all are there.
-    number = np.cumsum(first == np.arange(count)) - 1
-    return number[first].astype(np.int64)
+    functions.spotfit_number_groups(ctypes.byref(given))
+    group: NDArray[np.int64] = memory[2]
+    return group
 
 
 def rows_of(job: FitJob, columns: dict[str, NDArray[Any]]) -> Rows:

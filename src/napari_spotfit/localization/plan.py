@@ -32,6 +32,8 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
 #: less often, in movies with enough of them; the last number is the most bytes of one in memory.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
+#: The most bytes of one in which spots are fitted together where they overlap.
+_OF_FEW_CROWDS = 32 << 20
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
 #: Of joint fits, which leave cores idle while one has the interpreter: the bytes of a block, and
@@ -119,8 +121,11 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     load = backend.load
     if not reader.is_lazy:
         load = _for_movies_in_memory(backend, total)
-    suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
-    is_joint = calibration.settings.neighbours == "joint"
+    neighbours = calibration.settings.neighbours
+    suited = 0
+    if backend.kind == "cpu":
+        suited = _block_bytes(total, cores, overlap=neighbours == "auto")
+    is_joint = neighbours == "joint"
     if is_joint and reader.frame_bytes <= _JOINT_BYTES[backend.kind]:
         workers = min(_JOINT_BLOCKS, cores) if backend.kind == "cpu" else backend.load.workers
         load, suited = Load(1, _JOINT_BYTES[backend.kind], workers), 0
@@ -184,9 +189,15 @@ def _for_movies_in_memory(backend: Backend, total: int) -> Load:
     return load
 
 
-def _block_bytes(total: int, cores: int) -> int:
-    """Return the least bytes of a block, for cores that take one each."""
-    large = min(_LARGE_BLOCK, _IN_MEMORY // (2 * cores))
+def _block_bytes(total: int, cores: int, *, overlap: bool) -> int:
+    """Return the least bytes of a block, for cores that take one each.
+
+    Where spots overlap, a thousand small steps are taken for each block, however few they are.
+    """
+    most = _IN_MEMORY // (2 * cores)
+    if overlap:
+        return min(_OF_FEW_CROWDS, most, total // (_SIDE_BY_SIDE * cores))
+    large = min(_LARGE_BLOCK, most)
     return large if total >= _ENOUGH * cores * large else 0
 
 

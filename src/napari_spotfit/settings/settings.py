@@ -190,9 +190,10 @@ class Settings(SettingFields):
     @property
     def profile(self) -> Profile:
         """The model itself; of a calibration, what it fits."""
-        if isinstance(self.model, Calibration):
-            return self.model.profile
-        return self.model if isinstance(self.model, Profile) else ALL_MODELS[self.model]
+        model = self.model
+        if isinstance(model, str):
+            return ALL_MODELS[model]
+        return model.profile if isinstance(model, Calibration) else model
 
     @property
     def dimensions(self) -> int:

@@ -60,7 +60,8 @@ PLATEAU, LEAST_COUNT = 5, 31
 #: The least distance of the lowest value from all others: in units of what lies between these and
 #: their median, and in steps, the least of their differences.
 GAP, STEPS = 0.5, 4
-#: Searches of pixels are prepared for a multiple of this number of positions, and kept.
+#: Searches of pixels are prepared for this number of positions, or twice as many and so on, and
+#: kept.
 _ROUND = 32
 #: ROIs of more pixels are fitted one after the other, each by all threads.
 _SHARED_PIXELS = 1 << 16
@@ -438,7 +439,8 @@ class CpuFitter:
 def _filled_up(positions: Positions) -> Positions:
     """Return positions of one of few numbers: the last one again and again behind the others."""
     count = len(positions.places)
-    rows = np.minimum(np.arange(-(-count // _ROUND) * _ROUND), count - 1)
+    room = max(_ROUND, 1 << (count - 1).bit_length())
+    rows = np.minimum(np.arange(room), count - 1)
     return Positions(positions.places[rows], positions.frames[rows])
 
 
