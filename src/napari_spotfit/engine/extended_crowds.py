@@ -19,8 +19,35 @@ _MANY, _RING, _HIDDEN = 5, 0.2, 0.75
 _EVEN = 0.3
 
 
+def ridge_evidence(spots: NDArray[np.void], crowds: int) -> NDArray[np.float64]:
+    """Return how much likelier than spots a ridge is, and a ridge that may be wider, too.
+
+    The evidence of both adds up.
+
+    Parameters
+    ----------
+    spots : ndarray of SPOT
+        The spots of crowds.
+    crowds : int
+        How many crowds there are.
+
+    Returns
+    -------
+    ndarray, shape (2, crowds)
+        In nats, by the number of the crowd.
+    """
+    one = spots["crowd"]
+    count = np.bincount(one, minlength=crowds)
+    ridge, blunt = (np.bincount(one, spots[name], crowds) for name in ("ridge", "blunt_ridge"))
+    either = np.where(count > 2, np.maximum(ridge, blunt), ridge)
+    error = np.maximum(spots["wider_error"], _KNOWN)
+    wider = np.bincount(one, (spots["wider"] - _WIDER / 2) * _WIDER / error**2, crowds)
+    return np.stack([either, either + wider / np.maximum(count, 1)])
+
+
 def extended_crowds(
     spots: NDArray[np.void],
+    likelier: NDArray[np.float64],
     begun: NDArray[np.int64],
     is_focus: NDArray[np.bool_],
     is_chain: NDArray[np.bool_],
@@ -32,6 +59,8 @@ def extended_crowds(
     ----------
     spots : ndarray of SPOT
         The spots of crowds.
+    likelier : ndarray, shape (crowds,)
+        How much likelier than the spots of each is a ridge that may be wider, in nats.
     begun, is_focus, is_chain : ndarray, shape (crowds,)
         Of how many detected spots each crowd was made, which are compact, and which are spots in
         line that were long by themselves.
@@ -53,11 +82,6 @@ def extended_crowds(
 
     light = mean(spots["light"])
     is_even = mean(spots["light"] ** 2) < (1 + _EVEN**2) * light**2
-    # How much likelier than spots is a ridge that may be wider, too: the evidence of both adds up.
-    ridge, blunt = (np.bincount(one, spots[name], crowds) for name in ("ridge", "blunt_ridge"))
-    error = np.maximum(spots["wider_error"], _KNOWN)
-    wider = mean((spots["wider"] - _WIDER / 2) * _WIDER / error**2)
-    likelier = wider + np.where(count > 2, np.maximum(ridge, blunt), ridge)
     bar = np.where(count > 2, 0.0, _OF_TWO)
     found: NDArray[np.bool_] = (likelier > bar) & (is_even | ~is_focus)
     y, x = (spots[axis] - mean(spots[axis])[one] for axis in ("y", "x"))

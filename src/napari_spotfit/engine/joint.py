@@ -17,7 +17,8 @@ from ..models.profiles import ALL_MODELS
 from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, by_number, joined, taken
-from .extended_crowds import extended_crowds
+from .extended_crowds import extended_crowds, ridge_evidence
+from .extended_regions import CrowdEvidence, ExtendedRegions
 from .fit_job import FitJob
 from .flags import Flag
 from .joint_columns import BLOB, columns_of
@@ -210,6 +211,8 @@ class _Crowds:
         self._distance = singles.distance
         self._adds = not job.one_row_per_position
         self._is_auto = job.settings.neighbours == "auto"
+        #: Where crowds are rather extended than spots.
+        self._regions: ExtendedRegions | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -470,8 +473,32 @@ class _Crowds:
                 for axis, side in zip(self._job.axes, self._shape, strict=True)
             ], axis=0)  # fmt: skip
             is_chain = is_straight & most_are_long
-            found |= extended_crowds(spots, begun, is_focus, is_chain, inside / self._widest)
+            likelier = ridge_evidence(spots, crowds)
+            edge = inside / self._widest
+            found |= extended_crowds(spots, likelier[1], begun, is_focus, is_chain, edge)
+            found |= self._in_extended_regions(spots, likelier, is_focus)
         return found & (count > 1)
+
+    def _in_extended_regions(
+        self, spots: NDArray[np.void], likelier: NDArray[np.float64], is_focus: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return which crowds may be extended, as most are around them; the first time is decisive.
+
+        ``likelier`` is the evidence of ridges in favour of each crowd.
+        """
+        count = np.bincount(spots["crowd"], minlength=len(is_focus))
+        own = np.flatnonzero((count > 1) & ~self._is_blob)
+        size = count * self._widest
+        sums = [np.bincount(spots["crowd"], spots[axis], len(count)) for axis in IN_PLANE]
+        places = np.column_stack([of_axis[own] / size[own] for of_axis in sums])
+        crowds = CrowdEvidence(
+            self._frame_of_crowd[own], places, count[own], is_focus[own], likelier[:, own]
+        )
+        if self._regions is None:
+            self._regions = ExtendedRegions(crowds)
+        found = np.zeros(len(count), np.bool_)
+        found[own] = self._regions.have(crowds)
+        return found
 
     def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which crowds of a volume have a background that no plane explains.

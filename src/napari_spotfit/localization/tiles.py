@@ -24,6 +24,7 @@ from ..engine.bands import make_bands, make_volume_bands
 from ..engine.candidates import Candidates, joined, nothing
 from ..engine.cpu.backend import strip_rows
 from ..engine.detection_settings import make_detection_settings, reach_in_pixels
+from ..engine.extended_regions import SIDE as REGION
 from ..engine.fit_job import FitJob
 from ..engine.flags import CROWD
 from ..engine.joint import fit_crowds
@@ -164,6 +165,7 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     reach = reach_in_pixels(filters) + 3 * margin
     connected = max(_FLAT_AREA, math.ceil(_CHAIN * detection.min_distance))
     needed = _reach_of_fits(fit) + _reach_of_pixels(fit) + reach + connected
+    needed += _reach_of_regions(fit)
     return -(-needed // strip) * strip
 
 
@@ -190,6 +192,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
     reach = _reach_of_fits(calibration.fitted)
+    around = reach + _reach_of_regions(calibration.fitted)
     planes = calibration.planes(np.array([number]), np.empty(0))
     variances = calibration.variances(np.array([number]), np.empty(0))
     bad, top = calibration.bad_pixels(np.array([number])), _Top(tiled.reader, number)
@@ -198,7 +201,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
     # Spots are found in the rows that come next while those before are fitted.
     for rows in read_ahead(row_blocks(tiled, number)):
         begin, end, block = rows.own.start, rows.own.stop, rows.block
-        near = _in_rows(rows.spots, slice(begin - reach, end + reach))
+        near = _in_rows(rows.spots, slice(begin - around, end + around))
         block.planes, block.variances = _cut(planes, rows.rows), _cut(variances, rows.rows)
         block.bad, block.highest = bad, top.highest(rows)
         positions = Positions(near.places(), near.frame)
@@ -296,6 +299,13 @@ def _reach_of_fits(settings: Settings) -> int:
         return 3 * planes + math.ceil(math.hypot(planes, times * rows, times * columns)) + 2
     across = math.hypot(*settings.roi_shape)
     return math.ceil(3 * across + settings.roi_shape[0] + CROWD * settings.known_sigma) + 2
+
+
+def _reach_of_regions(settings: Settings) -> int:
+    """Return how many rows away crowds are, at most, with which a crowd is looked at."""
+    if settings.neighbours != "auto" or settings.dimensions > len(IN_PLANE):
+        return 0
+    return math.ceil(REGION * settings.known_sigma) + 2
 
 
 def _reach_of_pixels(settings: Settings) -> int:
