@@ -37,6 +37,8 @@ _LINE, _LONG = 3, 2 / 3
 #: points of a crowd for each that was detected, and the share of the tolerated deviance below which
 #: there may be more: random ones at 8 per µm² have three at most, 20 spots within 1.5 σ eight.
 _WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
+#: How far a width may be off, as a fraction, without being another one.
+_UNLIKE = 0.025
 #: Points that make up something extended would rather be wider: by this fraction at least, give or
 #: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.
 _RATHER_WIDER, _ERRORS = 0.08, 3.0
@@ -416,6 +418,8 @@ class _Crowds:
         found[one[spots["deviance"] <= _WELL * spots["tolerated"]]] = False
         is_narrow = spots["wider"] + _ERRORS * spots["wider_error"] <= _RATHER_WIDER
         asked &= np.bincount(one[~(is_narrow & is_explained)], minlength=crowds) > 0
+        # Nor need wide points be of exactly the shape of what is there, as spots need not.
+        lost += 2 * _UNLIKE**2 * np.bincount(one, spots["light"], crowds)
         # What a width is out of the question for by more than all spots cost, others are, too.
         most = lost + cost * count
         most[one[~is_explained]] = np.inf
