@@ -61,6 +61,7 @@ class CrowdMoves : protected CrowdInformation {
         bool rests = now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
         ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
+            Team::meet_at_step(n);
             set(iterations, iterations + 1);
             find_normal(cell);
             bool is_better = false;
