@@ -23,6 +23,7 @@ class Crowd : CrowdCount {
     // Returns how many spots there are, which `put` gives.
     int fit() {
         find_pixels();
+        Team::meet(0, 1);
         begin_level();
         const double dimmest = least_light(level[0]);
         ROLLED
@@ -34,6 +35,7 @@ class Crowd : CrowdCount {
             if (has_psf()) place[Z] = f.heights[i];
             add(place, larger(f.light[i], dimmest), i);
         }
+        Team::meet(0, 2);
         move_all(ROUGH_STEPS, ROUGH);
         if (has_psf() && find_heights(0)) move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();

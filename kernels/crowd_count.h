@@ -13,14 +13,20 @@ class CrowdCount : protected CrowdResidual {
         ROLLED
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
             const int since = sweep + 1;
+            Team::meet(1 + k, 0);
             is_new = add_hidden();
+            Team::meet(1 + k, 1);
             if (is_new) move_all(ROUGH_STEPS, ROUGH);
             if (is_new && has_psf() && find_heights(since)) move_all(ROUGH_STEPS, ROUGH);
+            Team::meet(1 + k, 2);
             if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
             ROLLED
             for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
+                Team::meet(1 + k, 3 + 3 * n);
                 if (merge()) move_all(ROUGH_STEPS, ROUGH);
+                Team::meet(1 + k, 4 + 3 * n);
                 find_errors(false);
+                Team::meet(1 + k, 5 + 3 * n);
                 if (!drop()) break;
                 move_all(ROUGH_STEPS, ROUGH);
             }
@@ -32,13 +38,17 @@ class CrowdCount : protected CrowdResidual {
         set(settles, true);
         ROLLED
         for (int n = 1; n <= DROPS; ++n) {
+            Team::meet(ROUNDS + n, 0);
             move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
             const bool is_last = !f.counts_spots || n == DROPS;
+            Team::meet(ROUNDS + n, 1);
             if (!is_last && merge()) continue;
             find_errors(true);
             if (is_last || !drop()) break;
         }
+        Team::meet(ROUNDS + DROPS + 1, 0);
         if (f.counts_spots && !has_psf() && axes() == Z) find_blurred();
+        Team::meet(ROUNDS + DROPS + 1, 1);
     }
 
   private:

@@ -65,6 +65,7 @@ class CrowdMoves : protected CrowdInformation {
         bool rests = now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
         ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
+            Team::meet_at_step(n);
             set(iterations, iterations + 1);
             find_normal(cell);
             hold_bounded(cell);

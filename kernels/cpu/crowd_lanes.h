@@ -103,6 +103,9 @@ struct Team {
     // What one has written before, all others read afterwards.
     static void wait() {}
     static double sum(double own) { return own; }
+    // Where those who work on different crowds wait for each other: the `part` of a `round`, and a step of that.
+    static void meet(int, int) {}
+    static void meet_at_step(int) {}
     // The last number for which something is true, or the one before the first.
     template <class Function> static int last_of(int first, int end, Function is_true) {
         int k = end - 1;

@@ -86,6 +86,47 @@ SPOTFIT_INLINE void over_two_ranges(int first, int end, int then, int last, int 
     for (int k = own; k < all; k += apart) each(k < of_first ? first + k : then + (k - of_first));
 }
 
+// How far the warps of a block have come: the number of a crowd among those of its warp, a place in its fit, and a
+// step. Crowds are so small that a warp needs most of the kernel's code once for each, and code has to be fetched. So
+// warps wait for each other at the same places, and fetch it together.
+class Meeting {
+    static constexpr unsigned PARTS = 16, STEPS = 128, OF_CROWD = 256 * STEPS, FAR_AHEAD = 1u << 30;
+    // How long a warp waits for others at most, whose crowds may be larger.
+    static constexpr long long MOST_CYCLES = 1 << 20;
+
+    unsigned reached[THREADS / WARP];
+
+    static SPOTFIT_INLINE unsigned now(unsigned& of_warp) { return atomicOr(&of_warp, 0u); }
+    SPOTFIT_INLINE unsigned own() { return Warp::of(Warp::lane() == 0 ? now(reached[threadIdx.x / WARP]) : 0u, 0); }
+    SPOTFIT_INLINE void put(unsigned place) {
+        Warp::wait();
+        if (Warp::lane() == 0) atomicExch(&reached[threadIdx.x / WARP], place);
+        Warp::wait();
+    }
+    SPOTFIT_NOT_INLINE void come_to(unsigned place) {
+        if (int(place - own()) <= 0) return;
+        put(place);
+        Warp::wait_while(MOST_CYCLES,
+                         [&] { return Warp::lane() < THREADS / WARP && int(now(reached[Warp::lane()]) - place) < 0; });
+        Warp::wait();
+    }
+
+  public:
+    SPOTFIT_INLINE void begin() {
+        if (threadIdx.x < THREADS / WARP) reached[threadIdx.x] = 0;
+        Warp::wait_for_block();
+    }
+    SPOTFIT_INLINE void come_to_next_crowd() { come_to(own() / OF_CROWD * OF_CROWD + OF_CROWD); }
+    SPOTFIT_INLINE void come_to_part(int round, int part) {
+        come_to(own() / OF_CROWD * OF_CROWD + (unsigned(round) * PARTS + unsigned(part)) * STEPS);
+    }
+    SPOTFIT_INLINE void come_to_step(int step) {
+        come_to(own() / STEPS * STEPS + (step < int(STEPS) - 2 ? unsigned(step) + 1 : STEPS - 1));
+    }
+    SPOTFIT_INLINE void leave() { put(own() + FAR_AHEAD); }
+};
+__shared__ Meeting meeting;
+
 struct Team {
     static constexpr int LANES = WARP, LINES = WARP / SIDE_BY_SIDE, COLUMNS = SIDE_BY_SIDE;
     static SPOTFIT_INLINE int lane() { return Warp::lane(); }
@@ -93,6 +134,8 @@ struct Team {
     static SPOTFIT_INLINE int column() { return own_pixel(); }
     static SPOTFIT_INLINE void wait() { Warp::wait(); }
     static SPOTFIT_INLINE double sum(double own) { return sum_of_warp(own); }
+    static SPOTFIT_INLINE void meet(int round, int part) { meeting.come_to_part(round, part); }
+    static SPOTFIT_INLINE void meet_at_step(int step) { meeting.come_to_step(step); }
     template <class Function> static SPOTFIT_INLINE int last_of(int first, int end, Function is_true) {
         ROLLED
         for (int begin = (end - 1 - first) / WARP * WARP + first; begin >= first; begin -= WARP) {

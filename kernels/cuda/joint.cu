@@ -23,13 +23,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (Team::lane() == 0) before = atomicAdd(from, some);
         return static_cast<long long>(Warp::of(before, 0));
     };
+    meeting.begin();
     for (long long k = own_warp; k < count; k = take(taken, 1)) {
+        meeting.come_to_next_crowd();
         alone([&] { new (crowd) Crowd(fits, crowds[k], own); });
         const int found = crowd->fit();
         const long long first = take(taken + 1, static_cast<unsigned long long>(found));
         if (first + found <= room) crowd->put(spots + first);
         alone([&] { places[2 * k] = first, places[2 * k + 1] = found; });
     }
+    meeting.leave();
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -18,6 +18,11 @@ static unsigned atomicOr(unsigned* place, unsigned more) {
     *place |= more;
     return before;
 }
+static unsigned atomicExch(unsigned* place, unsigned next) {
+    const unsigned before = *place;
+    *place = next;
+    return before;
+}
 static int atomicAdd(int* place, int more) {
     const int before = *place;
     *place += more;
@@ -152,6 +157,9 @@ struct Warp {
     static int bits(unsigned some) { return __builtin_popcount(some); }
     static int zeros_before(unsigned some) { return __builtin_clz(some); }
     static void wait() { host::wait(); }
+    // Warps run one after the other.
+    static void wait_for_block() {}
+    template <class Function> static void wait_while(long long, Function) {}
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

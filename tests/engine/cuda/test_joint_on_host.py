@@ -9,7 +9,7 @@ from psfs import crowd_of_psf, measured_psf
 
 from napari_spotfit import Camera, fit_at, localize
 from napari_spotfit.engine.cpu.backend import Cpu
-from napari_spotfit.engine.cuda.crowd_fits import memory_of_warps
+from napari_spotfit.engine.cuda.crowd_fits import THREADS, memory_of_warps
 
 KNOWN = {"sigma": 1.3, "gain": 1.0, "estimator": "mle", "backend": "cpu", "neighbours": "joint"}
 
@@ -73,7 +73,7 @@ def test_each_warp_has_memory_for_all_crowds_that_it_takes():
     assert (np.diff(begins) >= size[:64]).all()
     assert (begins % 256 == 0).all()
     assert len(begins) == 65
-    assert len(memory_of_warps(size[:3], 64)) == 5
+    assert len(memory_of_warps(size[:3], 64)) == THREADS // 32 + 1
     huge = np.full(100, 300 << 20)
     assert 4 < len(memory_of_warps(huge, 64)) <= 9
 

@@ -17,9 +17,8 @@ from ..crowds import SPOT, Crowds, joined, taken
 from .compile import as_argument, kernel
 from .devices import multiprocessors
 
-#: Threads of a block, and blocks of a multiprocessor: more would only wait for code, which all of
-#: its warps fetch in turn.
-THREADS, BLOCKS = 128, 2
+#: Threads of a block, whose warps meet, and blocks of a multiprocessor.
+THREADS, BLOCKS = 256, 2
 _WARPS = THREADS // 32
 #: The most candidates of a crowd, and its largest memory: a core of a CPU fits larger ones ten
 #: times as fast as a warp, while the GPU fits the others. And the memory of all at a time.
