@@ -153,7 +153,7 @@ def shares_of_depth(sigma: float) -> Shares:
 
     Examples
     --------
-    >>> shares_of_depth(1.3).shares[[0, 12, 60]].round(2)
+    >>> shares_of_depth(1.3).shares[[0, 18, 60]].round(2)
     array([0.1 , 0.26, 0.1 ], dtype=float32)
     """
     square = np.arange(math.ceil((_SHARE_REACH * sigma) ** 2) + 1) / sigma**2
