@@ -259,19 +259,44 @@ struct LeastHeight {
     SPOTFIT_INLINE LeastHeight(const DetectionSettings& s, const BandSettings& band)
         : height(float(higher_of(band.least_height, 0.0))),
           // Skewness makes scores lower where they are above 1.
-          over_variance(s.least_score > 1.0 ? float(square(s.least_score * band.gain * s.lowest_border) * 0.9999)
-                                            : 0.0f) {}
+          over_variance(s.least_score > 1.0 ? of_score(s, band, s.least_score) : 0.0f) {}
+    // Of dark spots, in depths.
+    SPOTFIT_INLINE static LeastHeight of_dark_spots(const DetectionSettings& s) {
+        LeastHeight least(s, s.bands[WIDE_BAND]);
+        const bool wanted = s.dark_score < double(HIGHEST);
+        least.height = wanted ? 0.0f : HIGHEST;
+        least.over_variance = wanted ? of_score(s, s.bands[WIDE_BAND], s.dark_score) : 0.0f;
+        return least;
+    }
     template <class L> SPOTFIT_INLINE MaskOf<L> operator()(L own, L variance) const {
         return (own > L(height)) & (own * own > L(over_variance) * variance);
     }
+    // The least multiple of the variance of either.
+    SPOTFIT_INLINE float least_square(const LeastHeight& other) const {
+        return lower_of(over_variance, other.height < HIGHEST ? other.over_variance : over_variance);
+    }
+
+  private:
+    SPOTFIT_INLINE static float of_score(const DetectionSettings& s, const BandSettings& band, double score) {
+        return float(square(score * band.gain * s.lowest_border) * 0.9999);
+    }
 };
+
+// How steep the surroundings of a maximum are, over its height: how the mean around rises within the PSF's width.
+template <class MeanAt>
+SPOTFIT_INLINE double steepness_of(const DetectionSettings& s, float height, MeanAt mean_at) {
+    const double right = double(mean_at(0, s.step)) - double(mean_at(0, -s.step));
+    const double down = double(mean_at(s.step, 0)) - double(mean_at(-s.step, 0));
+    const double rise = square_root(right * right + down * down) / double(2 * s.step);
+    return rise * double(s.sigma) / double(height);
+}
 
 // A spot's shape: how curved the band is at a maximum, in the direction where it is least, over what a
 // spot's is; the same over its noise; and how steep its surroundings are. Along a straight edge there
-// is no curvature. `at(v, u)` is the band, `mean_at(v, u)` the mean around.
-template <class At, class MeanAt>
+// is no curvature. `at(v, u)` is the band.
+template <class At>
 SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettings& band, float height,
-                                    double deviation, At at, MeanAt mean_at) {
+                                    double deviation, double steepness, At at) {
     const int along[DIRECTIONS][2] = {{0, s.step}, {s.step, 0}, {s.diagonal, s.diagonal}, {s.diagonal, -s.diagonal}};
     double curvature = double(HIGHEST), score = double(HIGHEST);
     for (int d = 0; d < DIRECTIONS; ++d) {
@@ -280,10 +305,6 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
         curvature = lower_of(curvature, second / double(band.curvature[d] * height));
         score = lower_of(score, second / double(band.roughness[d]));
     }
-    const double right = double(mean_at(0, s.step)) - double(mean_at(0, -s.step));
-    const double down = double(mean_at(s.step, 0)) - double(mean_at(-s.step, 0));
-    const double rise = square_root(right * right + down * down) / double(2 * s.step);
-    const double steepness = rise * double(s.sigma) / double(height);
     const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
     const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
     return curvature > least && score > s.shape_score * significance * deviation;
@@ -308,6 +329,14 @@ struct Neighbours {
                 around[i++] = inside && frame.good(beside) ? frame[beside] : pixel;
             }
         }
+    }
+    // Those of the same frame with the other sign.
+    SPOTFIT_INLINE Neighbours negative() const {
+        Neighbours n = *this;
+        n.pixel = -pixel;
+        UNROLL
+        for (float& beside : n.around) beside = -beside;
+        return n;
     }
 };
 
@@ -354,6 +383,13 @@ SPOTFIT_INLINE bool has_light_beside(const DetectionSettings& s, int number, con
                                       [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); });
 }
 
+// The variance of noise in a band at a pixel, whose own variance follows from the mean around it.
+template <class Int>
+SPOTFIT_INLINE double noise_in_band(const DetectionSettings& s, int band, const PixelVariance& variance, float mean,
+                                    Int y, Int x) {
+    return noise_gain(s, s.bands[band], y, x) * double(variance(mean)) + mapped_variance(s, band, y, x);
+}
+
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what
 // was filtered: a band's numbers, or the means after them.
 template <class T, class Int, class At>
@@ -361,15 +397,14 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
                             Int y, Int x, At at, Maximum& maximum) {
     const BandSettings& own = s.bands[band];
     const float height = at(band, 0, 0);
-    const double pixel_variance = double(variance(at(BANDS, 0, 0)));
-    const double noise = noise_gain(s, own, y, x) * pixel_variance + mapped_variance(s, band, y, x);
-    const double deviation = square_root(noise);
+    const double deviation = square_root(noise_in_band(s, band, variance, at(BANDS, 0, 0), y, x));
     const double skewness = double(own.skewness) * s.own_slope * own.gain / deviation;
     const NormalScore score(double(height), deviation, skewness);
     if (!(score > s.least_score)) return false;
-    const bool has_shape = has_spots_shape(
-        s, own, height, deviation, [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(band, v, u); },
-        [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, v, u); });
+    const double steepness =
+        steepness_of(s, height, [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, v, u); });
+    const bool has_shape = has_spots_shape(s, own, height, deviation, steepness,
+                                           [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(band, v, u); });
     const Neighbours pixels(frame, s, y, x);
     if (!is_no_rounding(height, pixels)) return false;
     // Along the edge of what is saturated maxima have no shape; they are one spot in its middle.
@@ -379,6 +414,58 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
     // Of a spot beside a brighter one the wide band may be below 0.
     maximum.height = higher_of(at(WIDE_BAND, 0, 0), LEAST_CONTRAST * height);
     maximum.score = float(lower_of(score.value(), double(HIGHEST)));
+    maximum.narrow_height = at(NARROW_BAND, 0, 0);
+    maximum.deviation = float(deviation * s.bands[WIDE_BAND].gain / own.gain);
+    return true;
+}
+
+// Spots make the band darkest so far away, over the PSF's width; a dark spot is in surroundings that are no steeper
+// than this; and no pixel so far away is brighter than the mean by so many of its depths, and deviations of a pixel.
+constexpr float DARKEST = 3.3f, STEEPEST_OF_DARK = 0.8f, BRIGHTEST_BESIDE = 5.0f, BRIGHT_BY_CHANCE = 2.5f;
+
+// Whether a minimum is deep beside what is bright: most minima among spots are, which this tells soon.
+template <class T, class Int>
+SPOTFIT_INLINE bool is_beside_light(const DetectionSettings& s, const Frame<T>& frame, Int y, Int x, float mean,
+                                    float most) {
+    const Int width = Int(s.width), height = Int(s.height);
+    const Int straight = Int(DARKEST * s.sigma + 0.5f), diagonal = Int(0.7071f * DARKEST * s.sigma + 0.5f);
+    for (int v = -1; v <= 1; ++v)
+        for (int u = -1; u <= 1; ++u) {
+            const Int away = v != 0 && u != 0 ? diagonal : straight, row = y + Int(v) * away,
+                      column = x + Int(u) * away;
+            const bool inside = row >= 0 && row < height && column >= 0 && column < width;
+            if (inside && frame[row * width + column] - mean > most) return true;
+        }
+    return false;
+}
+
+// Whether a minimum of the wide band is a dark spot, and if so, its depth. `at` is as for is_spot.
+template <class T, class Int, class At>
+SPOTFIT_INLINE bool is_dark_spot(const DetectionSettings& s, const PixelVariance& variance, const Frame<T>& frame,
+                                 Int y, Int x, At at, Maximum& maximum) {
+    if (y < Int(s.step) || y >= Int(s.height) - Int(s.step) || x < Int(s.step) || x >= Int(s.width) - Int(s.step))
+        return false;
+    const float depth = -at(WIDE_BAND, 0, 0);
+    const double deviation = square_root(noise_in_band(s, WIDE_BAND, variance, at(BANDS, 0, 0), y, x));
+    // Without noise, a minimum says nothing of maxima.
+    if (!(deviation > 0.0) || !(double(depth) > s.dark_score * deviation)) return false;
+    const float mean = at(BANDS, 0, 0);
+    const float most = BRIGHTEST_BESIDE * depth + BRIGHT_BY_CHANCE * square_root(variance(mean));
+    if (is_beside_light(s, frame, y, x, mean, most)) return false;
+    const double steepness =
+        steepness_of(s, depth, [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, v, u); });
+    if (!(steepness <= double(STEEPEST_OF_DARK))) return false;
+    if (!has_spots_shape(s, s.bands[WIDE_BAND], depth, deviation, steepness,
+                         [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -at(WIDE_BAND, v, u); }))
+        return false;
+    // A dead pixel, or one of much noise, is no darkness.
+    const Neighbours pixels(frame, s, y, x);
+    if (!is_no_rounding(depth, pixels)) return false;
+    if (!has_light_beside(s, WIDE_BAND, variance, frame, y, x, depth, deviation, pixels.negative())) return false;
+    maximum.height = depth;
+    maximum.score = float(double(depth) / deviation);
+    maximum.narrow_height = -at(NARROW_BAND, 0, 0);
+    maximum.deviation = float(deviation);
     return true;
 }
 

@@ -66,8 +66,8 @@ struct Strips {
         const long long y = i / across * rows, x = i % across * columns;
         return {y, least(y + rows, height), x, least(x + columns, width)};
     }
-    // In both bands.
-    long long most_maxima() const { return BANDS * (rows / 2 + 1) * (columns / 2 + 1) * ((depth + 1) / 2); }
+    // In both bands, and of the wide one's other sign.
+    long long most_maxima() const { return EXTREMA * (rows / 2 + 1) * (columns / 2 + 1) * ((depth + 1) / 2); }
 
   private:
     static long long rows_of_slab(const VolumeSettings& volume) {

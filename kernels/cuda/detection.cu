@@ -28,7 +28,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int
     Warp::wait();
     if (lane > 0) return;
     const DetectionSettings& s = work.settings;
-    work.limits[number] = {{s, double(work.levels[number])}, {{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}}};
+    work.limits[number] = {
+        {s, double(work.levels[number])},
+        {{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}, LeastHeight::of_dark_spots(s)},
+    };
     if (number == 0) *work.count = 0;
 }
 
@@ -69,8 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) find_odd_pixels(Work wo
     for (int y = first; y < last; ++y, to += work.words, bad >>= 1, may_be >>= 1) {
         bool odd = bad & 1;
         if (may_be & 1)
-            odd |=
-                is_hot_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
+            odd |= is_hot_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
         const unsigned bits = Warp::all_of(odd);
         if (Warp::lane() == 0) *to = bits;
     }
@@ -273,10 +275,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) filter_strip(Work work,
             if (with_good)
                 here = Filtered<float>::of_good({light[i][NARROW][k], light[i][OWN][k], light[i][WIDE][k]},
                                                 {good[i][NARROW][k], good[i][OWN][k], good[i][WIDE][k]});
-            bool is_high = false;
+            const float variance = limits.variance(here.mean);
+            bool is_high = limits.heights[DARK_SPOT](-here.bands[WIDE_BAND], variance);
             UNROLL
             for (int band = 0; band < BANDS; ++band) {
-                is_high |= limits.heights[band](here.bands[band], limits.variance(here.mean));
+                is_high |= limits.heights[band](here.bands[band], variance);
                 made[band].at[k] = here.bands[band];
             }
             made[BANDS].at[k] = here.mean;
@@ -300,16 +303,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) filter_strip(Work work,
 
 // ---- Maxima ----
 
-// Whether a pixel of a band is a maximum, and as high as a spot's must be.
-SPOTFIT_INLINE bool is_highest(const Work& work, int band, int number, int y, int x) {
+// Whether a pixel is an extremum, and as high, or deep, as a spot's must be. Dark spots are not on the border.
+SPOTFIT_INLINE bool is_highest(const Work& work, int extremum, int number, int y, int x) {
     const int width = work.width(), height = work.height();
-    const float* own = work.plane(band, number, y) + x;
-    const bool highest = is_maximum(*own, [&](int v, int u) {
+    const float* own = work.plane(extremum == DARK_SPOT ? int(WIDE_BAND) : extremum, number, y) + x;
+    const float sign = extremum == DARK_SPOT ? -1.0f : 1.0f;
+    const bool highest = is_maximum(sign * *own, [&](int v, int u) {
         const bool inside = unsigned(y + v) < unsigned(height) && unsigned(x + u) < unsigned(width);
-        return inside ? own[v * width + u] : -INFINITE;
+        return inside ? sign * own[v * width + u] : -sign * INFINITE;
     });
     const Limits& limits = work.limits[number];
-    return highest && limits.heights[band](*own, limits.variance(work.plane(BANDS, number, y)[x]));
+    return highest && limits.heights[extremum](sign * *own, limits.variance(work.plane(BANDS, number, y)[x]));
 }
 
 // The sum of those of the threads before.
@@ -332,13 +336,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_maxima(Work work, 
     const auto frame_of = [&](int word) { return word / work.words / searched; };
     const auto found_in = [&](int word) {
         const long long row = (long long)(strip.frame + frame_of(word)) * work.height() + row_of(word);
-        return work.found + (row * work.words + word % work.words) * BANDS;
+        return work.found + (row * work.words + word % work.words) * EXTREMA;
     };
     unsigned bits = 0;
     if (own < all) {
         const int row = frame_of(own) * rows_of(strip) + row_of(own) - strip.y0;
         bits = work.high[(long long)row * work.words + own % work.words];
-        for (int band = 0; band < BANDS; ++band) found_in(own)[band] = 0;
+        for (int extremum = 0; extremum < EXTREMA; ++extremum) found_in(own)[extremum] = 0;
     }
     Warp::wait();
     const int count = Warp::bits(bits), before = sum_before(count), last = Warp::of(before + count, WARP - 1);
@@ -353,10 +357,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_maxima(Work work, 
         const int bit = __ffs(int(there)) - 1, word = first + k;
         const int number = strip.frame + frame_of(word), y = row_of(word), x = word % work.words * WARP + bit;
 #pragma unroll 1
-        for (int band = 0; band < BANDS; ++band)
-            if (is_highest(work, band, number, y, x)) {
+        for (int extremum = 0; extremum < EXTREMA; ++extremum)
+            if (is_highest(work, extremum, number, y, x)) {
                 const unsigned row = frame_of(word) * searched + y - strip.first;
-                work.highest[atomicAdd(work.highest_count, 1)] = (row * work.width() + x) * BANDS + band;
+                work.highest[atomicAdd(work.highest_count, 1)] = (row * work.width() + x) * EXTREMA + extremum;
             }
     }
 }
@@ -368,19 +372,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) keep_spots(Work work) {
     const int width = work.width(), height = work.height(), searched = strip.last - strip.first;
     const int count = *work.highest_count, threads = int(gridDim.x) * THREADS;
     for (int i = int(blockIdx.x) * THREADS + int(threadIdx.x); i < count; i += threads) {
-        const unsigned place = work.highest[i] / BANDS;
-        const int band = work.highest[i] % BANDS, x = place % width, row = place / width;
+        const unsigned place = work.highest[i] / EXTREMA;
+        const int extremum = work.highest[i] % EXTREMA, x = place % width, row = place / width;
         const int number = strip.frame + row / searched, y = strip.first + row % searched;
         const auto at = [&](int plane, int v, int u) {
             return work.plane(plane, number, mirrored(y + v, height))[mirrored(x + u, width)];
         };
-        Maximum maximum = {number, y, x, band, 0, 0.0f, 0.0f};
-        if (!is_spot(s, band, work.limits[number].variance, work.frame(number), y, x, at, maximum)) continue;
+        Maximum maximum = {number, y, x, extremum, 0, 0.0f, 0.0f, 0.0f, 0.0f};
+        const PixelVariance& variance = work.limits[number].variance;
+        const bool counts = extremum == DARK_SPOT
+                                ? is_dark_spot(s, variance, work.frame(number), y, x, at, maximum)
+                                : is_spot(s, extremum, variance, work.frame(number), y, x, at, maximum);
+        if (!counts) continue;
         const int own = atomicAdd(work.count, 1);
         if (own >= work.room) continue;
         work.maxima[own] = maximum;
         const long long word = ((long long)number * height + y) * work.words + x / WARP;
-        atomicOr(work.found + word * BANDS + band, 1u << x % WARP);
+        atomicOr(work.found + word * EXTREMA + extremum, 1u << x % WARP);
     }
 }
 
@@ -404,8 +412,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_maxima(Work work, in
     const int rows = work.number * work.height(), group = own_warp(first_block), row = group * WARP + Warp::lane();
     if (group > rows / WARP) return;
     int count = 0;
-    const unsigned* words = work.found + (long long)row * work.words * BANDS;
-    for (int i = 0; row < rows && i < work.words * BANDS; ++i) count += Warp::bits(words[i]);
+    const unsigned* words = work.found + (long long)row * work.words * EXTREMA;
+    for (int i = 0; row < rows && i < work.words * EXTREMA; ++i) count += Warp::bits(words[i]);
     const int before = sum_before(count);
     work.row_starts[row] = before;
     if (Warp::lane() == WARP - 1) work.group_starts[group] = before + count;
@@ -430,18 +438,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) order_maxima(Work work, in
     const int i = (first_block + int(blockIdx.x)) * THREADS + int(threadIdx.x);
     if (i >= least(*work.count, work.room)) return;
     const Maximum own = work.maxima[i];
-    const unsigned* words = work.found + ((long long)own.frame * work.height() + own.y) * work.words * BANDS;
-    const int word = own.x / WARP * BANDS;
+    const unsigned* words = work.found + ((long long)own.frame * work.height() + own.y) * work.words * EXTREMA;
+    const int word = own.x / WARP * EXTREMA;
     int place = Rows{work, work.ordered}.begin(own.frame, own.y);
     for (int k = 0; k < word; ++k) place += Warp::bits(words[k]);
-    for (int band = 0; band < BANDS; ++band) {
-        // A pixel's own bands come one after the other.
-        const unsigned before = (1u << own.x % WARP) - 1, here = band < own.band ? 1u << own.x % WARP : 0;
-        place += Warp::bits(words[word + band] & (before | here));
+    for (int extremum = 0; extremum < EXTREMA; ++extremum) {
+        // A pixel's own come one after the other.
+        const unsigned before = (1u << own.x % WARP) - 1, here = extremum < own.band ? 1u << own.x % WARP : 0;
+        place += Warp::bits(words[word + extremum] & (before | here));
     }
     if (place >= work.room) return;
     work.ordered[place] = own;
-    work.marks[place] = ALONE;
+    work.marks[place] = own.band == DARK_SPOT ? DARK : ALONE;
 }
 
 // The number of a thread's maximum; -1 where there is none, or no room for all.
@@ -463,9 +471,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_crowded(Work work,
     if (i < 0) return;
     Maximum own = work.ordered[i];
     own.band = work.marks[i];
-    if (own.band != DROPPED)
+    if (own.band == ALONE)
         each_close<int>(Rows{work, work.ordered}, Plane{work.settings.height}, own, work.distance, [&](int other) {
-            if (other != i && work.marks[other] != DROPPED) own.band = CROWDED;
+            if (other != i && work.marks[other] == ALONE) own.band = CROWDED;
         });
     work.maxima[i] = own;
 }

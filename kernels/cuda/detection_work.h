@@ -14,7 +14,7 @@ SPOTFIT_INLINE int most(int a, int b) { return a > b ? a : b; }
 // What a pixel of a frame is compared with.
 struct Limits {
     PixelVariance variance;
-    LeastHeight heights[BANDS];
+    LeastHeight heights[EXTREMA];
 };
 
 // Rows that are filtered.

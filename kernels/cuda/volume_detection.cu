@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_in_volume(Volume volu
                 const int row_there = mirrored(y + v, height) - strip.y0;
                 return volume.filtered[volume.at(kind, mirrored(z + w, depth), row_there, mirrored(x + u, width))];
             };
-            Maximum maximum = {z, y, x, band, 0, 0.0f, 0.0f};
+            Maximum maximum = {z, y, x, band, 0, 0.0f, 0.0f, 0.0f, 0.0f};
             if (!is_spot_in_volume(s, band, limits.variance, work.frame(z), z, y, x, at, maximum)) continue;
             const int place = atomicAdd(work.count, 1);
             if (place < work.room) work.maxima[place] = maximum;

@@ -10,6 +10,8 @@ constexpr int MAX_RADIUS = 48;
 // Three Gaussians, and two bands: the PSF's width less the widest, the narrowest less the PSF's.
 enum Width { NARROW, OWN, WIDE, WIDTHS };
 enum BandNumber { WIDE_BAND, NARROW_BAND, BANDS };
+// What is looked for: maxima of either band, and minima of the wide one, which stand for a band of their own.
+enum Extremum { DARK_SPOT = 2, EXTREMA };
 // Along x, along y, and along both diagonals.
 constexpr int DIRECTIONS = 4;
 // Of volumes: along each axis, along both diagonals of two axes, and along the four of all three.
@@ -57,6 +59,7 @@ struct DetectionSettings {
     double lowest_border;             // the least that the noise of a pixel is over that away from the border
     double least_score, shape_score;  // of a spot, as a deviate of a normal distribution
     double clear_score, reach;        // of a narrow maximum that locates a spot better, and how far it may be off
+    double dark_score;                // of a dark spot, its depth over its deviation; infinite if none are looked for
     // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance, all
     // with what correlates pixels; and the variance over the mean without that.
     double slope, intercept, least_variance, own_slope;
@@ -82,11 +85,14 @@ struct Maximum {
     int frame, y, x, band;
     int on_flat_area;     // of the frame itself
     float height, score;  // the height is that in the wide band
+    // The height in the narrow band, and the deviation of noise in the wide band; of volumes both are 0. Of dark spots
+    // all heights are depths.
+    float narrow_height, deviation;
 };
 
 // State of a maximum, in place of its band: it has no other one too close; it is no spot of
-// its own; or another one may be too close.
-enum Mark { ALONE, DROPPED, CROWDED };
+// its own; another one may be too close; or it is a dark spot.
+enum Mark { ALONE, DROPPED, CROWDED, DARK };
 
 // Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
 // y, the mean cube of the noise of a pixel, the lowest pixel; the sum over its columns of squared
@@ -112,6 +118,11 @@ struct SpotChoice {
     int merged;                 // whether those on one plateau have been made one
     long long* row_starts;      // for a number for each row of the frames from the first to the last, and one more
     unsigned long long* order;  // for two numbers for each maximum
+    // What is left out beside dark spots, see kernels/texture.h: their score, as in DetectionSettings; a spot's share
+    // of a dark one's depth, by the square of its distance; and how far that reaches, and dark spots do.
+    double dark_score, dark_reach;
+    const float* shares;
+    double share_reach;
     long long *frame, *y, *x;
     float *score, *height_in_band;
 };

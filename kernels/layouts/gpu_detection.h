@@ -20,18 +20,18 @@ struct DetectionWork {
     const PIXEL* frames;
     int* count;            // of all maxima, whether there is room for them or not
     int* highest_count;    // of the following
-    unsigned char* marks;  // ALONE or DROPPED, of each of the following
+    unsigned char* marks;  // ALONE, DROPPED or DARK, of each of the following
     Maximum* ordered;      // by frame, row and column
     Maximum* maxima;       // as they were found; in the end as they are ordered, the Mark for the band
     PIXEL* levels;         // of each frame
     Limits* limits;
     unsigned* odd;      // words: pixels that are bad, or for which their neighbours stand
-    unsigned* found;    // words of both bands, one beside the other: maxima
+    unsigned* found;    // words of all extrema, one beside the other
     int* row_starts;    // of each row, and of one more: where its maxima begin in a group of rows,
     int* group_starts;  // and where the group does
     float* planes;      // of the strip: bands, and means
-    unsigned* high;     // words of the strip: pixels that are as high as a spot must be in either band
-    unsigned* highest;  // of the strip: its maxima that are high enough, their pixels' numbers and bands
+    unsigned* high;     // words of the strip: pixels that are as high as a spot must be in either band, or as deep
+    unsigned* highest;  // of the strip: its maxima that are high enough, their pixels' numbers and kinds
     double distance;    // of spots that are closer only one stays
     Strip strip;
     int number, words, room;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scenes import movie_of, on_grid, scattered
+from scipy import ndimage
 
 #: Frames within one unit of work of a kernel's warps, and larger.
 SHAPES = [(1, 1), (1, 9), (40, 1), (2, 2), (5, 7), (3, 300), (33, 47), (96, 64)]
@@ -20,6 +21,13 @@ def assert_alike(ours, theirs):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-5)
         if len(other) > 20:
             assert np.median(np.abs(mine / other - 1)) < 1e-5
+
+
+def textured(rng, shape, length, extra=0.0):
+    """Return counts of light with a texture of a length in pixels, a tenth of it."""
+    field = ndimage.gaussian_filter(rng.normal(size=shape), length)
+    light = np.maximum(320 * (1 + 0.1 * field / field.std()), 5)
+    return (rng.poisson(light + extra) + 100).astype(np.uint16)
 
 
 def beside_bad_pixels(bad, dtype):

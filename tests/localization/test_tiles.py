@@ -8,13 +8,23 @@ from functools import partial
 import hypothesis
 import numpy as np
 import pytest
+from detection_cases import textured
 from hypothesis import given
 from hypothesis import strategies as st
 from same_fits import assert_same
 
-from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
+from napari_spotfit import (
+    Camera,
+    NoiseModel,
+    Settings,
+    detect_spots,
+    localize,
+    localize_iter,
+    simulate_movie,
+)
 from napari_spotfit.engine.backend import BackendFallbackWarning
 from napari_spotfit.engine.candidates import merge_plateaus
+from napari_spotfit.engine.cpu.backend import detect
 from napari_spotfit.engine.detection_settings import MAXIMUM
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import select_backend
@@ -129,6 +139,16 @@ def test_the_rows_are_those_of_the_whole_frame(case, kind, movie, saturated, mon
         fits, found = in_tiles(monkeypatch, image, rows, settings, **maps)
         assert_same(fits, whole)
         assert np.array_equal(found, places)
+
+
+@pytest.mark.parametrize("sigma", [1.3, 4.0])
+def test_texture_is_left_out_as_in_the_whole_frame(sigma, monkeypatch):
+    image = textured(np.random.default_rng(8), SHAPE, 1.9 * sigma)
+    settings = Settings(sigma=sigma, noise=NoiseModel(1.0, -100.0, 4.0), backend="cpu")
+    whole = detect_spots(image, settings=settings)
+    assert 10 < len(whole) < 0.5 * len(detect(image[np.newaxis], settings, texture=True).y)
+    for rows in ROWS:
+        np.testing.assert_array_equal(in_tiles(monkeypatch, image, rows, settings)[1], whole)
 
 
 @pytest.mark.gpu

@@ -13,7 +13,8 @@ template <class T> class Search {
            const Rectangle& rectangle, float* memory, Maximum* maxima)
         : s(settings), frame(pixels), number(frame_number), part(rectangle), found(maxima),
           strip(settings, pixels, rectangle, memory),
-          least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}} {}
+          least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}, LeastHeight::of_dark_spots(s)},
+          least_square(least_heights[WIDE_BAND].least_square(least_heights[DARK_SPOT])) {}
 
     // Returns how many there are.
     long long run() {
@@ -35,7 +36,11 @@ template <class T> class Search {
     Maximum* found;
     long long count = 0;
     FilteredStrip<T> strip;
-    LeastHeight least_heights[BANDS];
+    LeastHeight least_heights[EXTREMA];
+    // Of the height, or depth, in the wide band, over the variance.
+    float least_square;
+    // Of a difference of means beside a dark spot, over its depth: a little more than is_dark_spot asks.
+    float steepest_square = 1.001f * square(STEEPEST_OF_DARK * 2.0f * float(s.step) / s.sigma);
 
     using Near = typename FilteredStrip<T>::RowsNear;
 
@@ -43,32 +48,57 @@ template <class T> class Search {
         const Near row = strip.rows_near(y);
         const float* const means = row(BANDS, y);
         const float* const heights[BANDS] = {row(WIDE_BAND, y), row(NARROW_BAND, y)};
-        for (long long x = part.x0; x < part.x1; x += W) {
+        static_assert(Strips::COLUMNS / W <= 64);
+        unsigned long long deep = 0, own = 1;
+        for (long long x = part.x0; x < part.x1; x += W, own <<= 1) {
             const L variance = strip.pixel_variance()(read<L>(means + x));
+            const L wide = read<L>(heights[WIDE_BAND] + x), narrow = read<L>(heights[NARROW_BAND] + x);
             MaskOf<L> high[BANDS];
-            for (int band = 0; band < BANDS; ++band)
-                high[band] = least_heights[band](read<L>(heights[band] + x), variance);
-            if (!any(high[WIDE_BAND] | high[NARROW_BAND])) continue;
+            high[NARROW_BAND] = least_heights[NARROW_BAND](narrow, variance);
+            // Most pixels are neither high nor deep: one comparison tells that.
+            if (!any((wide * wide > L(least_square) * variance) | high[NARROW_BAND])) continue;
+            high[WIDE_BAND] = least_heights[WIDE_BAND](wide, variance);
+            deep |= any(least_heights[DARK_SPOT](-wide, variance)) ? own : 0;
             for (int band = 0; band < BANDS; ++band)
                 if (any(high[band])) look_at(row, band, y, x, high[band]);
+        }
+        if (deep) look_for_dark_spots(row, y, deep);
+    }
+    // In vectors of a row, a bit for each. Most deep pixels are beside light, on a slope.
+    void look_for_dark_spots(const Near& row, long long y, unsigned long long deep) {
+        if (y < s.step || y >= s.height - s.step) return;
+        const float* const rows[3] = {row(WIDE_BAND, y - 1), row(WIDE_BAND, y), row(WIDE_BAND, y + 1)};
+        const float *const means = row(BANDS, y), *const above = row(BANDS, y - s.step);
+        const float* const below = row(BANDS, y + s.step);
+        for (; deep; deep &= deep - 1) {
+            const long long x = part.x0 + W * __builtin_ctzll(deep);
+            const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -read<L>(rows[v + 1] + x + u); };
+            const L depth = at(0, 0), right = read<L>(means + x + s.step) - read<L>(means + x - s.step);
+            const L down = read<L>(below + x) - read<L>(above + x);
+            const MaskOf<L> is_even = right * right + down * down <= L(steepest_square) * depth * depth;
+            const MaskOf<L> is_deep = least_heights[DARK_SPOT](depth, strip.pixel_variance()(read<L>(means + x)));
+            look_at_each(row, DARK_SPOT, y, x, is_deep & is_even & is_maximum(depth, at));
         }
     }
     void look_at(const Near& row, int band, long long y, long long x, MaskOf<L> high) {
         const float* const rows[3] = {row(band, y - 1), row(band, y), row(band, y + 1)};
         const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return read<L>(rows[v + 1] + x + u); };
-        const MaskOf<L> maxima = high & is_maximum(at(0, 0), at);
+        look_at_each(row, band, y, x, high & is_maximum(at(0, 0), at));
+    }
+    void look_at_each(const Near& row, int extremum, long long y, long long x, MaskOf<L> maxima) {
         if (!any(maxima)) return;
         const long long lanes = least(W, part.x1 - x);
         for (unsigned left = bits(maxima) & ((1u << lanes) - 1); left; left &= left - 1)
-            look_closely(row, band, y, x + __builtin_ctz(left));
+            look_closely(row, extremum, y, x + __builtin_ctz(left));
     }
-    void look_closely(const Near& row, int band, long long y, long long x) {
+    void look_closely(const Near& row, int extremum, long long y, long long x) {
         const auto at = [&](int plane, int v, int u) {
             return row(plane, mirrored(y + v, s.height))[mirrored(x + u, s.width)];
         };
         Maximum& maximum = found[count];
-        maximum = {int(number), int(y), int(x), band, 0, 0.0f, 0.0f};
-        count += is_spot(s, band, strip.pixel_variance(), frame, y, x, at, maximum);
+        maximum = {int(number), int(y), int(x), extremum, 0, 0.0f, 0.0f, 0.0f, 0.0f};
+        count += extremum == DARK_SPOT ? is_dark_spot(s, strip.pixel_variance(), frame, y, x, at, maximum)
+                                       : is_spot(s, extremum, strip.pixel_variance(), frame, y, x, at, maximum);
     }
 };
 

@@ -1,5 +1,5 @@
 // Which maxima are one spot: those on one plateau, and those too close to each other.
-#include "../../maxima.h"
+#include "../../texture.h"
 #include "../detection_frame.h"
 #include "../instruction_set.h"
 
@@ -218,7 +218,8 @@ void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, lo
         if (j != SEVERAL && wide_tells_place(s, maxima[i], maxima[j])) partners[j] = LEFT_OUT;
         else partners[i] = LEFT_OUT;
     }
-    for (long long i = 0; i < count; ++i) maxima[i].band = partners[i] == LEFT_OUT ? DROPPED : others;
+    for (long long i = 0; i < count; ++i)
+        maxima[i].band = maxima[i].band == DARK_SPOT ? DARK : partners[i] == LEFT_OUT ? DROPPED : others;
 }
 
 namespace {
@@ -284,8 +285,15 @@ void drop_neighbours(const SpotChoice& c, Maximum* maxima, long long count) {
 }  // namespace
 
 long long choose_spots(const SpotChoice& c, Maximum* maxima, long long count) {
-    bool flat = false;
-    count = kept(maxima, count, [&](const Maximum& m) { return m.band != DROPPED; });
+    bool flat = false, any_dark = false;
+    const auto stays = [](const Maximum& m) { return m.band != DROPPED; };
+    count = kept(maxima, count, stays);
+    for (long long i = 0; i < count; ++i) any_dark |= maxima[i].band == DARK;
+    if (any_dark) {
+        drop_texture(c, Rows(maxima, count, c.height, c.row_starts), maxima, count,
+                     reinterpret_cast<unsigned char*>(c.order), c.order + count);
+        count = kept(maxima, count, stays);
+    }
     for (long long i = 0; i < count; ++i) flat |= maxima[i].on_flat_area != 0;
     if (flat && !c.merged) return -1 - count;
     if (c.masks != nullptr)

@@ -61,7 +61,7 @@ template <class T> class Search {
             return slab.row(kind, mirrored(z + w, s.depth), mirrored(y + v, s.height))[mirrored(x + u, s.width)];
         };
         Maximum& maximum = found[count];
-        maximum = {int(number + z), int(y), int(x), band, 0, 0.0f, 0.0f};
+        maximum = {int(number + z), int(y), int(x), band, 0, 0.0f, 0.0f, 0.0f, 0.0f};
         count += is_spot_in_volume(s, band, slab.pixel_variance(), slab.frame(z), z, y, x, at, maximum);
     }
 };

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .cpu.layouts import DetectionSettings, DetectionSource, Mark, SpotChoice
 from .cpu.library import load
-from .detection_settings import MAXIMUM, detection_source
+from .detection_settings import MAXIMUM, detection_source, shares_of_depth
 from .kernel_arguments import address
 
 
@@ -110,7 +110,7 @@ def choose_spots(
     maxima : ndarray of MAXIMUM
         In the order of frame, y and x, with marks for bands. They are changed.
     settings : DetectionSettings
-        Sizes of a frame, and of a volume.
+        Sizes of a frame, and of a volume; the PSF's width, and the score of dark spots.
     masks : ndarray of bool, shape (1 or n, Y, X), optional
         Where to look for spots.
     distance : float
@@ -153,10 +153,13 @@ def _chosen(
     row_starts, order = _memory_for_rows(maxima, settings.height), np.empty(2 * count, np.uint64)
     places, light = np.empty((3, count), np.int64), np.empty((2, count), np.float32)
     found = Candidates(*places, *light)
+    dark = shares_of_depth(float(settings.sigma) or 1.0)
     choice = SpotChoice(
         settings.height, settings.width, settings.depth, settings.planes_per_pixel,
         address(masks), 0 if masks is None else len(masks), distance, merged,
-        address(row_starts), address(order), *map(address, found[:-1]),
+        address(row_starts), address(order),
+        settings.dark_score, dark.dark_reach, address(dark.shares), dark.reach,
+        *map(address, found[:-1]),
     )  # fmt: skip
     return found, library.functions.spotfit_choose_spots(
         library.index, ctypes.byref(choice), address(maxima), count

@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
-from .bands import SCORES, Band, Bands, VolumeBands, highest_along_z, make_bands, make_volume_bands
+from .bands import (
+    SCORES,
+    WIDTHS,
+    Band,
+    Bands,
+    VolumeBands,
+    highest_along_z,
+    make_bands,
+    make_volume_bands,
+)
 from .cpu.layouts import (
     BandSettings,
     DetectionSettings,
@@ -101,6 +110,10 @@ NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 #: that it belongs to; and how far it may be from it, in units of the PSF's σ, and in pixels: on
 #: neighbouring pixels they are always one spot's.
 _CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
+#: How far from a spot, in units of σ, dark ones show that it is texture; how far a spot makes
+#: minima around it, how many times as deep as those of a Gaussian they may be, and how deep at
+#: least, over its height.
+_DARK_REACH, _SHARE_REACH, _DEEPER, _LEAST_SHARE = 20.0, 6.0, 2.0, 0.1
 #: How far away the surroundings of a hot pixel are looked at, in units of σ, and at least in px.
 _HOT_DISTANCE, _LEAST_HOT_DISTANCE = 2, 2
 
@@ -117,6 +130,38 @@ def bands_of(settings: Settings, shape: tuple[int, ...]) -> Bands:
 def reach_in_pixels(settings: DetectionSettings) -> int:
     """Return how far from a maximum the pixels lie that decide whether it is one."""
     return int(max(settings.step, 1) + settings.radius[-1] + settings.hot_distance + 1)
+
+
+def texture_reach(sigma: float) -> float:
+    """Return how far from a spot those lie, in pixels, that decide whether it is texture."""
+    return (2 * _DARK_REACH + _SHARE_REACH) * sigma
+
+
+class Shares(NamedTuple):
+    """How deep the minima around a spot may be, and how far minima of texture count."""
+
+    #: Depth over the spot's height, in the wide band, by the square of the distance in pixels.
+    shares: NDArray[np.float32]
+    #: How far these reach, and how far a dark spot counts.
+    reach: float
+    dark_reach: float
+
+
+@lru_cache(maxsize=64)
+def shares_of_depth(sigma: float) -> Shares:
+    """Return them for spots of a width.
+
+    Examples
+    --------
+    >>> shares_of_depth(1.3).shares[[0, 18, 60]].round(2)
+    array([0.1 , 0.26, 0.1 ], dtype=float32)
+    """
+    square = np.arange(math.ceil((_SHARE_REACH * sigma) ** 2) + 1) / sigma**2
+    own, wider = (1 + width**2 for width in WIDTHS[1:])
+    heights = [np.exp(-square / (2 * wide)) / wide for wide in (own, wider)]
+    lobes = (heights[1] - heights[0]) / (1 / own - 1 / wider)
+    shares = np.maximum(_DEEPER * lobes, _LEAST_SHARE).astype(np.float32)
+    return Shares(shares, _SHARE_REACH * sigma, _DARK_REACH * sigma)
 
 
 def detection_source(frames: NDArray[Any], settings: DetectionSettings) -> DetectionSource:
@@ -136,6 +181,8 @@ def make_detection_settings(
     level: float | None = None,
     depth: int | None = None,
     address_of_settings: Callable[[VolumeSettings], int] = ctypes.addressof,
+    *,
+    texture: bool = False,
 ) -> DetectionSettings:
     """Return the settings of detection as numbers.
 
@@ -158,6 +205,8 @@ def make_detection_settings(
     address_of_settings : callable
         The same for what volumes have beside planes; what it returns the address of must outlast
         the result, too.
+    texture : bool
+        Whether what is texture counts, too; with a threshold and in volumes it always does.
     """
     noise = noise or settings.known_noise
     factor = noise.correlation**2
@@ -175,6 +224,7 @@ def make_detection_settings(
         -math.inf if by_height else score,
         usual_score if by_height else score,
         _CLEAR, max(_REACH * sigma, _LEAST_REACH),
+        math.inf if texture or by_height or stack else usual_score,
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
         level or 0.0, *bands.shape, bands.volume.depth if bands.volume else 1,
         bands.volume.sigma_z / sigma if bands.volume else 1.0,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Block
 from ..engine.bands import along_z_noise
-from ..engine.select import select_backend
+from ..engine.cpu.backend import detect
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
@@ -147,7 +147,7 @@ def _heights(frames: NDArray[np.float64], settings: Settings) -> NDArray[np.floa
     """Return the heights of the spots in frames."""
     calibration = PixelCalibration(frames.shape, settings)
     block = Block.of(calibration, np.arange(len(frames)), frames)
-    return select_backend(settings).detect(block, settings).height
+    return detect(to_host(block.pixels), settings, texture=True).height
 
 
 def depth_correlation(

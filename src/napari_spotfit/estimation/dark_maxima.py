@@ -165,7 +165,7 @@ class _Part:
         them.
         """
         settings = Settings(sigma=sigma, noise=_UNIT, threads=1, backend="cpu")
-        found = detect((sign * self._over_noise)[np.newaxis], settings)
+        found = detect((sign * self._over_noise)[np.newaxis], settings, texture=True)
         own = np.column_stack([found.score, found.y, found.x]).astype(np.float64)
         away = _AWAY * self._width if sign < 0 else 0.0
         last = np.array(self._over_noise.shape) - 1

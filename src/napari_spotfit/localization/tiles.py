@@ -23,7 +23,7 @@ from ..engine.backend import Backend, Block, Highest, Positions
 from ..engine.bands import make_bands, make_volume_bands
 from ..engine.candidates import Candidates, joined, nothing
 from ..engine.cpu.backend import strip_rows
-from ..engine.detection_settings import make_detection_settings, reach_in_pixels
+from ..engine.detection_settings import make_detection_settings, reach_in_pixels, texture_reach
 from ..engine.extended_regions import SIDE as REGION
 from ..engine.fit_job import FitJob
 from ..engine.flags import CROWD
@@ -165,7 +165,7 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     reach = reach_in_pixels(filters) + 3 * margin
     connected = max(_FLAT_AREA, math.ceil(_CHAIN * detection.min_distance))
     needed = _reach_of_fits(fit) + _reach_of_pixels(fit) + reach + connected
-    needed += _reach_of_regions(fit)
+    needed += _reach_of_regions(fit) + math.ceil(texture_reach(detection.known_sigma))
     return -(-needed // strip) * strip
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import detection_on_host as host
 import numpy as np
 import pytest
-from detection_cases import SHAPES, assert_alike, beside_bad_pixels, hot_frames, saturated
+from detection_cases import (
+    SHAPES,
+    assert_alike,
+    beside_bad_pixels,
+    hot_frames,
+    saturated,
+    textured,
+)
 from scenes import DTYPES, assert_same, light, movie_of, scattered
 
 from napari_spotfit import NoiseModel, Settings
@@ -146,6 +153,20 @@ def test_crowds_are_joined_as_on_the_cpu(same_as_cpu):
     for distance in (1.0, 2.0, 5.0):
         settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
         same_as_cpu(frames.astype(np.uint16), settings, least=1500)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3, 2.0])
+def test_texture_is_left_out_as_on_the_cpu(same_as_cpu, sigma):
+    rng = np.random.default_rng(61)
+    shape = (200, 250)
+    spots = light(scattered(rng, shape, 30), 6000, sigma, shape)
+    lengths = np.array([1.3, 1.9]) * sigma
+    frames = np.stack([textured(rng, shape, length, spots) for length in lengths])
+    for distance in (1.0, 4.0):
+        settings = Settings(sigma=sigma, noise=NOISE, min_distance=distance)
+        every = cpu.detect(frames, settings, texture=True)
+        found = same_as_cpu(frames, settings, least=40)
+        assert len(found.y) < 0.6 * len(every.y)
 
 
 def test_parts_of_the_work_change_nothing(run, same_as_cpu, monkeypatch):

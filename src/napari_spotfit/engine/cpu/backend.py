@@ -65,6 +65,7 @@ def detect(
     *,
     level: float | None = None,
     depth: int | None = None,
+    texture: bool = False,
 ) -> Candidates:
     """Detect spots in frames.
 
@@ -87,6 +88,8 @@ def detect(
         Level of the whole frame, where only parts of it are given; by default that of each frame.
     depth : int, optional
         Planes of the whole volume, where only some of them are given.
+    texture : bool
+        Whether texture is kept that looks like spots.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def detect(
     workers = settings.threads or threads.available()
     if frames.size <= _THREADS_PIXELS:
         workers = 1
-    detector = Detector(frames, settings, variance_map, level, depth)
+    detector = Detector(frames, settings, variance_map, level, depth, texture=texture)
     whole = pixels > _LARGE_PIXELS and n < workers
     parts: dict[int, Candidates] = {}
 
@@ -145,6 +148,8 @@ class Detector:
         As :func:`detect` takes them.
     level, depth
         Those of the whole frame, if these are parts of it.
+    texture
+        As :func:`detect` takes it.
     """
 
     def __init__(
@@ -154,12 +159,15 @@ class Detector:
         variance_map: NDArray[np.float32] | None = None,
         level: float | None = None,
         depth: int | None = None,
+        *,
+        texture: bool = False,
     ) -> None:
         self._bands = bands_of(settings, frames.shape[1:])
         #: As the library takes them.
         self.settings = make_detection_settings(
-            settings, self._bands, address, variance_map=variance_map, level=level, depth=depth
-        )
+            settings, self._bands, address, variance_map=variance_map, level=level, depth=depth,
+            texture=texture,
+        )  # fmt: skip
         self._kept = frames, variance_map
         self._source = detection_source(frames, self.settings)
         self._library = load()

@@ -27,7 +27,7 @@ from ..candidates import (
     merge_plateaus,
     nothing,
 )
-from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
+from ..cpu.layouts import MAX_RADIUS, DetectionSettings, DetectionWork, Extremum, Strip
 from ..detection_settings import MAXIMUM, make_detection_settings
 from .compile import PIXEL_TYPES, Device, current_device
 
@@ -49,7 +49,7 @@ _RUN_OF_WIDE = 224
 #: Filtered pixels of a strip: two bands, and the mean.
 _PLANES = 3
 #: Bytes of a frame's limits, and of words.
-_LIMITS, _WORD = 28, 4
+LIMITS, _WORD = 36, 4
 #: Largest number of blocks that process the maxima of a strip.
 _MOST_BLOCKS = 1 << 9
 #: Approximate number of steps to find neighbours of a maximum in a row.
@@ -142,7 +142,7 @@ class _Plan(NamedTuple):
     def most_highest(self, strip: Strip) -> int:
         """Return the largest possible number of maxima of a strip: none are adjacent."""
         rows, columns = int(strip.last - strip.first), self.bands.shape[1]
-        return BandNumber.BANDS * int(strip.frames) * ((rows + 1) // 2) * ((columns + 1) // 2)
+        return Extremum.EXTREMA * int(strip.frames) * ((rows + 1) // 2) * ((columns + 1) // 2)
 
     def sizes(self, n: int, room: int) -> tuple[int, ...]:
         """Return the sizes of the arrays for n frames in bytes, in the order of ``_ARRAYS``."""
@@ -152,7 +152,7 @@ class _Plan(NamedTuple):
         groups = n * height // _WARP + 1
         return (
             _WORD, _WORD, room, MAXIMUM.itemsize * room, MAXIMUM.itemsize * room, self.pixel * n,
-            _LIMITS * n, bits, BandNumber.BANDS * bits, _WORD * _WARP * groups, _WORD * groups,
+            LIMITS * n, bits, Extremum.EXTREMA * bits, _WORD * _WARP * groups, _WORD * groups,
             _WORD * _PLANES * rows * width, _WORD * rows * self.words,
             _WORD * max(map(self.most_highest, self.strips(n))),
         )  # fmt: skip

@@ -24,6 +24,7 @@ from ..candidates import (
 from ..cpu.layouts import DetectionSettings, DetectionWork, Strip, VolumeSettings, VolumeWork
 from ..detection_settings import MAXIMUM, bands_of, make_detection_settings
 from .compile import PIXEL_TYPES, Device
+from .detect import LIMITS
 
 #: Threads of a block, and blocks of a launch at most, which take one voxel after the other.
 THREADS, _MOST_BLOCKS = 256, 1 << 14
@@ -159,7 +160,7 @@ def _found(
     plane = 4 * plan.depth * width
     sizes = {
         "count": 4, "highest_count": 4, "maxima": MAXIMUM.itemsize * room,
-        "levels": plan.pixel * plan.depth, "limits": 28 * plan.depth,
+        "levels": plan.pixel * plan.depth, "limits": LIMITS * plan.depth,
         "odd": 4 * plan.depth * height * words,
         "along_x": plan.smoothed * plane * (rows + 2 * radius),
         "along_y": plan.smoothed * plane * rows, "filtered": 3 * plane * rows,
