@@ -33,8 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_hot_pixels(HotPixe
     for (int i = lane; i < size; i += WARP) {
         const int y = int(corner[1]) + i / work.columns, x = int(corner[2]) + i % work.columns;
         const auto beside = [&](int v, int u) { return raw(y + v, x + u); };
-        const bool hot =
-            there && may_be_hot<float>(variance, beside) && is_hot_in_fit(s, variance, raw, y, x);
+        const bool hot = there && may_be_hot<float>(variance, beside) && is_hot_in_fit(s, variance, raw, y, x);
         any |= hot;
         if (work.pixels != nullptr) work.pixels[(long long)number * size + i] = hot;
     }
