@@ -132,9 +132,10 @@ def test_precision_and_resolution_of_parts_are_those_of_the_whole() -> None:
 def test_a_folder_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     movie, _ = simulate_movie(30, shape=(64, 64), spots_per_frame=4, photons=3000, seed=1)
     movie = np.repeat(movie, 2, axis=0)
-    whole = localize(movie, sigma=1.3)
+    known = {"sigma": 1.3, "neighbours": "exclude"}
+    whole = localize(movie, **known)
     monkeypatch.setattr(stored, "_PART_BYTES", 7 * movie[0].nbytes)
-    assert len(localize_to_folder(movie, tmp_path / "parts", sigma=1.3)) > 5
+    assert len(localize_to_folder(movie, tmp_path / "parts", **known)) > 5
     parts = load_parts(tmp_path / "parts")
     zeros = np.zeros(60)
     drift = Drift(0.001 * np.arange(60), zeros, zeros, zeros, np.ones(60, int))

@@ -41,13 +41,13 @@ def test_a_process_of_its_own(folder, movies):
 
 
 def test_one_table_of_all_says_the_file(folder, movies):
-    run("localize", "a.npy", "b.npy", "-o", "all.spots.parquet")
+    run("localize", "a.npy", "b.npy", "-o", "all.spots.parquet", "--neighbours", "exclude")
     fits = load_fits("all.spots.parquet")
     for name, movie in zip(("a.npy", "b.npy"), movies, strict=True):
-        own, alone = fits[fits.file == name], localize(movie)
+        own, alone = fits[fits.file == name], localize(movie, neighbours="exclude")
         for column, values in alone.columns.items():
             np.testing.assert_array_equal(own.columns[column], values)
-    assert len(fits) == sum(len(localize(movie)) for movie in movies)
+    assert len(fits) == sum(len(localize(movie, neighbours="exclude")) for movie in movies)
 
 
 @pytest.mark.parametrize("inputs", [["*.npy"], ["."], ["a.npy", "b.npy", "a.npy"]])

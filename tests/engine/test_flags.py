@@ -122,17 +122,19 @@ def test_two_clicks_at_one_spot_are_one_good_fit():
     rng = np.random.default_rng(5)
     movie = movie_of(rng, [(20.2, 20.4)], 2, (40, 40), photons=3000)
     places = [(frame, 20 + dy, 20.0) for frame in (0, 1) for dy in (1.0, 0.0, -1.0)]
-    fits = fit_at(movie, places, settings=Settings(sigma=SIGMA))
+    settings = Settings(sigma=SIGMA, neighbours="exclude")
+    fits = fit_at(movie, places, settings=settings)
     np.testing.assert_array_equal(has(fits, Flag.DUPLICATE), [1, 0, 1, 1, 0, 1])
     assert has(fits, Flag.NEIGHBOUR).all()
-    alone = fit_at(movie, [(0, 20.0, 20.0), (1, 20.0, 20.0)], settings=Settings(sigma=SIGMA))
+    alone = fit_at(movie, [(0, 20.0, 20.0), (1, 20.0, 20.0)], settings=settings)
     assert not alone.flags.any()
 
 
 def test_a_fit_that_leaves_for_its_neighbour_has_moved():
     rng = np.random.default_rng(6)
     image = movie_of(rng, [(20.0, 20.0)], 1, (40, 40), photons=20_000)[0]
-    fits = fit_at(image, [(20, 20), (20, 23)], settings=Settings(sigma=SIGMA))
+    settings = Settings(sigma=SIGMA, neighbours="exclude")
+    fits = fit_at(image, [(20, 20), (20, 23)], settings=settings)
     np.testing.assert_array_equal(has(fits, Flag.MOVED), [False, True])
     np.testing.assert_array_equal(has(fits, Flag.DUPLICATE), [False, True])
     np.testing.assert_array_equal(fits.good, [True, False])
@@ -286,18 +288,19 @@ def test_cut_outs_of_any_size_know_their_bounds():
 def test_flags_go_with_their_rows():
     rng = np.random.default_rng(11)
     movie = movie_of(rng, rng.uniform(0, 64, (60, 2)), 3, (64, 64))
-    fits = localize(movie)
+    settings = Settings(neighbours="exclude")
+    fits = localize(movie, settings=settings)
     assert 0 < fits.good.sum() < len(fits)
     assert fits.flags.dtype == np.uint32
     for rows in (slice(5, 40), fits.good, fits.frame == 1, [3, 1]):
         np.testing.assert_array_equal(fits[rows].flags, fits.flags[rows])
         np.testing.assert_array_equal(fits[rows].good, fits.good[rows])
     assert fits[fits.good].good.all()
-    by_frame = [localize(movie, frames=frame) for frame in range(3)]
+    by_frame = [localize(movie, frames=frame, settings=settings) for frame in range(3)]
     np.testing.assert_array_equal(SpotFits.concatenate(by_frame).flags, fits.flags)
     counts = fits.flag_counts()
     assert counts[Flag.NEIGHBOUR] == has(fits, Flag.NEIGHBOUR).sum()
-    stack = localize(movie[None])
+    stack = localize(movie[None], settings=settings)
     np.testing.assert_array_equal(stack.flags, fits.flags)
 
 

@@ -134,12 +134,12 @@ class TestPairs:
         good = {how: localize(image, neighbours=how).good.mean() for how in BOTH}
         assert good["exclude"] > 0.99
         assert good["ignore"] < 0.7
-        fits = localize(image)
+        fits = localize(image, neighbours="exclude")
         assert ((fits.flags & int(Flag.NEIGHBOUR)) != 0).mean() > 0.9
 
     def test_errors_are_those_of_the_pixels_that_count(self):
         image, truth, _ = self.pairs(7.0, photons=3000)
-        fits = fit_at(image, truth, gain=1.0)
+        fits = fit_at(image, truth, neighbours="exclude", gain=1.0)
         for name, along in (("y", 0), ("x", 1)):
             z = (fits.columns[name] - truth[:, along]) / fits.columns[f"{name}_stderr"]
             assert 1.4826 * np.median(abs(z)) == pytest.approx(1, abs=0.2)
@@ -161,7 +161,8 @@ def test_spots_that_stand_alone_are_as_without_the_setting(backend):
     last = slice(-len(alone), None)
     assert_same(ours[last], theirs[last])
     assert (ours.sigma[: -len(alone)] != theirs.sigma[: -len(alone)]).mean() > 0.9
-    assert_same(fit_at(image, alone, sigma=1.3, backend=backend), theirs[last][:])
+    excluded = fit_at(image, alone, sigma=1.3, neighbours="exclude", backend=backend)
+    assert_same(excluded, theirs[last][:])
 
 
 @pytest.mark.parametrize("roi_size", [9, (5, 35)])
@@ -179,6 +180,7 @@ def test_what_is_left_out_is_a_bad_pixel_of_one_fit(backend, estimator, each, ro
     movie = rng.poisson(np.array(spots) + 20.0) + 100.0
     known = known_of(rng, shape, estimator)
     options = {"roi_size": roi_size, "estimator": estimator, "errors": True, "backend": backend}
+    options["neighbours"] = "exclude"
     fits = fit_at(movie, centres, **options, **known)
     roi_shape = fits.settings.roi_shape
     for fit, (frame, *place) in zip(fits, centres, strict=True):
@@ -211,28 +213,31 @@ def test_no_row_depends_on_order_threads_or_pieces(backend, monkeypatch):
     centres = np.concatenate(
         [np.column_stack([np.full(len(those), i), those]) for i, (_, those) in enumerate(frames)]
     )
-    fits = fit_at(movie, centres, sigma=1.3, backend=backend)
+    options = {"sigma": 1.3, "neighbours": "exclude", "backend": backend}
+    fits = fit_at(movie, centres, **options)
     assert (fits.frame == 1).sum() > 100
     order = rng.permutation(len(centres))
-    assert_same(fit_at(movie, centres[order], sigma=1.3, backend=backend), fits[order])
+    assert_same(fit_at(movie, centres[order], **options), fits[order])
     for frame in (0, 2):
         own = centres[:, 0] == frame
-        assert_same(fit_at(movie, centres[own], sigma=1.3, backend=backend), fits[own])
-    found = localize(movie, sigma=1.3, backend=backend)
+        assert_same(fit_at(movie, centres[own], **options), fits[own])
+    found = localize(movie, **options)
     monkeypatch.setattr(cpu_block_fits, "SMALL_SHARE", 32)
     monkeypatch.setattr(cpu_block_fits.CpuFitter, "at_once", 16)
     monkeypatch.setattr(block_fits, "_CUT_OUT_PIXELS", 1000)
     monkeypatch.setattr(block_fits, "_MARKED", 10)
     for threads in (1, 3):
-        assert_same(fit_at(movie, centres, sigma=1.3, threads=threads, backend=backend), fits)
-        assert_same(localize(movie, sigma=1.3, threads=threads, backend=backend), found)
-    assert_same(localize(movie, sigma=1.3, frames=1, backend=backend), found[found.frame == 1])
+        assert_same(fit_at(movie, centres, threads=threads, **options), fits)
+        assert_same(localize(movie, threads=threads, **options), found)
+    assert_same(localize(movie, frames=1, **options), found[found.frame == 1])
 
 
 def test_equal_places_take_nothing_from_each_other(backend):
     image, centres = crowd(np.random.default_rng(5), density=0.01)
-    fits = fit_at(image, centres, backend=backend)
-    twice = fit_at(image, np.concatenate([centres, centres[:9]]), backend=backend)
+    fits, twice = (
+        fit_at(image, those, neighbours="exclude", backend=backend)
+        for those in (centres, np.concatenate([centres, centres[:9]]))
+    )
     for name in ("y", "x", "sigma", "photons", "chi_square", "stop_condition"):
         np.testing.assert_array_equal(twice.columns[name][: len(fits)], fits.columns[name])
         np.testing.assert_array_equal(twice.columns[name][len(fits) :], fits.columns[name][:9])
@@ -245,6 +250,7 @@ def test_a_spot_that_keeps_too_few_pixels_is_invalid(backend):
         image + light([middle], 5000, 1.3, image.shape),
         [middle, *(middle + around)],
         sigma=1.3,
+        neighbours="exclude",
         backend=backend,
     )
     assert fits.stop_condition[0] == StopCondition.INVALID

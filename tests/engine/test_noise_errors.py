@@ -220,7 +220,7 @@ def test_errors_of_a_filtered_image_are_corrected_alike_on_a_gpu():
 
 def test_the_estimate_is_made_once_and_kept():
     movie, places = isolated(CAMERAS["counts"], frames=5)
-    fits = localize(movie)
+    fits = localize(movie, neighbours="exclude")
     noise = fits.settings.noise
     assert noise.gain == pytest.approx(1, rel=0.15)
     again = localize(movie, settings=fits.settings)

@@ -66,7 +66,7 @@ def recorded_stacks() -> Iterator[list[list[str]]]:
 def frames_to_the_fits() -> dict[str, int]:
     """Return the Python frames between each public function and the fits; tools print them."""
     movie, truth = simulate_movie(2, shape=(48, 48), spots_per_frame=5, seed=1)
-    settings = localize(movie, backend="cpu", threads=1).settings
+    settings = localize(movie, neighbours="exclude", backend="cpu", threads=1).settings
     movie = movie.astype(np.float32)  # what is prepared for others serves no longer
     places = truth[["frame", "y", "x"]].to_numpy()
     calls = {

@@ -25,8 +25,11 @@ from napari_spotfit.models.profiles import GAUSSIAN_3D
 
 SIGMA, SIGMA_Z = 1.3, 1.6
 STACK, ROI = (24, 60, 70), (9, 9, 9)
-#: What is known of the stacks here: nothing is estimated.
-KNOWN = {"model": "gaussian_3d", "sigma": SIGMA, "sigma_z": SIGMA_Z, "roi_size": ROI}
+#: What is known of the stacks here: nothing is estimated. Each spot is fitted by itself.
+KNOWN = {
+    "model": "gaussian_3d", "sigma": SIGMA, "sigma_z": SIGMA_Z, "roi_size": ROI,
+    "neighbours": "exclude",
+}  # fmt: skip
 CAMERA = {"gain": 1.0, "variance": 0.0}
 
 
@@ -105,9 +108,8 @@ def test_rows_are_those_of_the_rois_cut_out_by_hand(backend, given):
     stacks = [rng.poisson(light_of(centres) + 20.0).astype(np.uint16) for _ in range(3)]
     movie = np.stack(stacks)
     which = rng.integers(0, 3, len(centres))
-    fits = fit_at(
-        movie, np.column_stack([which, centres]), backend=backend, **KNOWN, **CAMERA, **given
-    )
+    options = KNOWN | CAMERA | given
+    fits = fit_at(movie, np.column_stack([which, centres]), backend=backend, **options)
     corners = corners_of(centres)
     rois = np.array(
         [movie[(t, *map(slice, c, c + ROI))] for t, c in zip(which, corners, strict=True)]
@@ -159,7 +161,8 @@ class TestNeighbours:
         image = rng.poisson(light_of(truth, 800.0, shape) + 10.0)
         off = {}
         for how in ("exclude", "ignore"):
-            fits = fit_at(image, truth, neighbours=how, backend=backend, **KNOWN, **CAMERA)
+            options = KNOWN | CAMERA | {"neighbours": how}
+            fits = fit_at(image, truth, backend=backend, **options)
             drawn = (places(fits) - truth) @ (np.array(step) / np.linalg.norm(step))
             drawn[len(middle) :] *= -1
             off[how] = abs(np.median(drawn[fits.valid]))

@@ -397,7 +397,8 @@ def test_the_file_says_what_it_is(fits, tmp_path):
 def test_parts_that_are_saved_one_by_one_are_the_whole(end, tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
     monkeypatch.setattr(parquet, "GROUP", 30)
-    fits = localize(simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)[0])
+    movie, _ = simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)
+    fits = localize(movie, neighbours="exclude")
     parts = [fits[:20], fits[20:20], fits[20:33], fits[33:]]
     assert save_fits(iter(parts), tmp_path / f"parts{end}") == len(fits)
     assert_same(load_fits(tmp_path / f"parts{end}"), fits)

@@ -111,17 +111,17 @@ def test_one_is_chosen_by_number_or_name(image):
 
 
 def test_each_is_fitted_by_itself(image):
-    found = localize(image, channel="all")
+    found = localize(image, channel="all", neighbours="exclude")
     assert found.index_names == ("frame", "channel")
     for channel in range(3):
-        expected = localize(MOVIE[:, channel].astype("u2"))
+        expected = localize(MOVIE[:, channel].astype("u2"), neighbours="exclude")
         own = found[found.channel == channel]
         same(own, expected)
         np.testing.assert_array_equal(own.frame, expected.frame)
     # What was estimated differs from channel to channel.
     assert found.settings.sigma is None
     np.testing.assert_array_equal(detect_spots(image, channel="all")[:, 1], found.channel)
-    again = fit_at(image, found.points()[::-1], channel="all", sigma=1.3)
+    again = fit_at(image, found.points()[::-1], channel="all", sigma=1.3, neighbours="exclude")
     np.testing.assert_array_equal(again.channel, found.channel[::-1])
     assert np.abs(again.x - found.x[::-1]).max() < 0.5
     table = per_frame(found, MOVIE.shape)

@@ -40,6 +40,9 @@ pd = pytest.importorskip("pandas")
 
 pytestmark = pytest.mark.usefixtures("short_parts")
 
+#: Groups of joint fits are numbered in each part of a lazy table by themselves.
+SINGLE = {"neighbours": "exclude"}
+
 
 def as_given(kind: str, movie: np.ndarray, folder: Path) -> Any:
     if kind == "dask":
@@ -60,8 +63,8 @@ def assert_same_table(table: Any, fits: SpotFits) -> None:
 @pytest.mark.parametrize("kind", ["memory", "dask", "npy", "zarr"])
 def test_a_lazy_table_is_the_same(movie: np.ndarray, tmp_path: Path, kind: str) -> None:
     image = as_given(kind, movie, tmp_path)
-    lazy = localize(image, lazy=True)
-    fits = localize(movie)
+    lazy = localize(image, lazy=True, **SINGLE)
+    fits = localize(movie, **SINGLE)
     assert isinstance(lazy, dd.DataFrame)
     assert lazy.npartitions >= 4
     expected = fits.to_dataframe()
@@ -93,16 +96,17 @@ def test_each_map_goes_with_its_frames(movie: np.ndarray) -> None:
         variance=rng.uniform(1, 9, shape[1:]),
     )  # fmt: skip
     bad, mask = rng.random(shape) < 0.01, np.repeat(rng.random(shape[:1]) < 0.8, 64 * 72)
-    maps = {"bad_pixels": bad, "mask": mask.reshape(shape), "camera": camera}
+    maps = {"bad_pixels": bad, "mask": mask.reshape(shape), "camera": camera, **SINGLE}
     fits = localize(movie, **maps)
     assert_same_table(localize(movie, lazy=True, **maps).compute(scheduler="threads"), fits)
     lazily = {
         name: da.from_array(maps[name], chunks=(7, -1, -1)) for name in ("bad_pixels", "mask")
     }
-    lazy = localize(da.from_array(movie, chunks=(5, -1, -1)), lazy=True, camera=camera, **lazily)
+    chunked = da.from_array(movie, chunks=(5, -1, -1))
+    lazy = localize(chunked, lazy=True, camera=camera, **lazily, **SINGLE)
     assert_same_table(lazy.compute(scheduler="threads"), fits)
     weights = rng.uniform(0.5, 2, shape)
-    options = {"weights": weights, "estimator": "wlse", "mask": bad[0] < 1}
+    options = {"weights": weights, "estimator": "wlse", "mask": bad[0] < 1, **SINGLE}
     lazy = localize(movie, lazy=True, **options)
     assert_same_table(lazy.compute(scheduler="threads"), localize(movie, **options))
 
@@ -110,15 +114,17 @@ def test_each_map_goes_with_its_frames(movie: np.ndarray) -> None:
 def test_more_axes_some_frames_and_none(movie: np.ndarray) -> None:
     stack = movie.reshape(2, 12, *movie.shape[1:])
     chosen = (slice(None), slice(1, None, 2))
-    fits = localize(stack, frames=chosen, sigma=1.3)
+    known = {"sigma": 1.3, **SINGLE}
+    fits = localize(stack, frames=chosen, **known)
     for image in (stack, da.from_array(stack, chunks=(1, 3, -1, -1))):
-        lazy = localize(image, frames=chosen, sigma=1.3, lazy=True)
+        lazy = localize(image, frames=chosen, lazy=True, **known)
         assert_same_table(lazy.compute(scheduler="sync"), fits)
     wide = da.from_array(stack, chunks=(2, 2, -1, -1))  # frames of a chunk are no neighbours
-    assert_same_table(localize(wide, lazy=True).compute(scheduler="sync"), localize(stack))
-    lazy = localize(movie[0], sigma=1.3, lazy=True)
-    assert_same_table(lazy.compute(scheduler="sync"), localize(movie[0], sigma=1.3))
-    none = localize(movie, frames=[], sigma=1.3, lazy=True).compute(scheduler="sync")
+    lazy = localize(wide, lazy=True, **SINGLE)
+    assert_same_table(lazy.compute(scheduler="sync"), localize(stack, **SINGLE))
+    lazy = localize(movie[0], lazy=True, **known)
+    assert_same_table(lazy.compute(scheduler="sync"), localize(movie[0], **known))
+    none = localize(movie, frames=[], lazy=True, **known).compute(scheduler="sync")
     assert len(none) == 0
 
 
@@ -192,9 +198,9 @@ def test_a_worker_is_killed_in_mid_run(
     caplog.set_level(logging.CRITICAL, "distributed.scheduler")
     np.save(tmp_path / "movie.npy", movie)
     image = DiesOnce(tmp_path / "movie.npy", tmp_path / "died")
-    fits = localize(movie)
+    fits = localize(movie, **SINGLE)
     folder = tmp_path / "parts"
-    parts = localize_to_folder(image, folder, lazy=True)
+    parts = localize_to_folder(image, folder, lazy=True, **SINGLE)
     assert parts_in(folder) == []
     written = cluster.gather(cluster.compute(parts, resources={"GPU": 1}))
     died = int((tmp_path / "died").read_text())
@@ -206,12 +212,12 @@ def test_a_worker_is_killed_in_mid_run(
     assert_same_table(pd.read_parquet(folder), fits)
     assert [path.name for path in folder.iterdir() if path.name[0] == "."] == []
     save_fits(load_parts(folder), tmp_path / "cluster.spots.parquet")
-    save_fits(localize_iter(movie), tmp_path / "here.spots.parquet")
+    save_fits(localize_iter(movie, **SINGLE), tmp_path / "here.spots.parquet")
     here = (tmp_path / "here.spots.parquet").read_bytes()
     assert (tmp_path / "cluster.spots.parquet").read_bytes() == here
     # Again, nothing is made: the parts are those of before.
     before = {path: path.stat().st_mtime_ns for path in parts_in(folder)}
-    assert list(dask.compute(*localize_to_folder(image, folder, lazy=True))) == written
+    assert list(dask.compute(*localize_to_folder(image, folder, lazy=True, **SINGLE))) == written
     assert {path: path.stat().st_mtime_ns for path in parts_in(folder)} == before
 
 
@@ -219,10 +225,10 @@ def test_a_worker_is_killed_in_mid_run(
 def test_a_cluster_gives_the_same(
     movie: np.ndarray, tmp_path: Path, cluster: Any, kind: str
 ) -> None:
-    lazy = localize(as_given(kind, movie, tmp_path), lazy=True)
-    assert_same_table(lazy.compute(), localize(movie))
+    lazy = localize(as_given(kind, movie, tmp_path), lazy=True, **SINGLE)
+    assert_same_table(lazy.compute(), localize(movie, **SINGLE))
     per_frame = lazy[lazy.good].groupby("frame").size().compute()
-    fits = localize(movie)
+    fits = localize(movie, **SINGLE)
     frames, counts = np.unique(fits[fits.good].frame, return_counts=True)
     assert per_frame.sort_index().to_dict() == dict(zip(frames, counts, strict=True))
     lazy.to_parquet(tmp_path / "table")

@@ -163,6 +163,8 @@ FRAME_MAPS = {
     "bad_pixels": RNG.random((60, 64)) < 0.01,
     "camera": Camera(offset=RNG.normal(0, 1, (60, 64)), gain=1.0, variance=2.0),
 }
+#: A Fitter fits each spot by itself.
+IN_FRAME = {"roi_size": 9, "sigma": 1.3, "noise": NOISE, "neighbours": "exclude"}
 IN_FRAMES = {
     "plain": {},
     "all pixels": {"neighbours": "ignore"},
@@ -181,7 +183,7 @@ IN_FRAMES = {
 def test_rows_are_those_of_fit_at(backend, movie, kind, dtype):
     known = {name: kind[name] for name in FRAME_MAPS if name in kind}
     changes = {name: value for name, value in kind.items() if name not in known}
-    settings = Settings(roi_size=9, sigma=1.3, noise=NOISE, backend=backend).changed(**changes)
+    settings = Settings(**IN_FRAME, backend=backend).changed(**changes)
     frames, places = movie[0].astype(dtype), movie[1]
     with Fitter(settings=settings, **known) as fitter:
         for frame, centers in [*zip(frames, places, strict=True), (frames[0], np.empty((0, 2)))]:
@@ -202,10 +204,10 @@ def test_rows_are_those_of_fit_at(backend, movie, kind, dtype):
 
 def test_what_is_left_open_is_measured_in_the_first_frame(backend, movie):
     frames, places = movie
-    with Fitter(backend=backend) as fitter:
+    with Fitter(neighbours="exclude", backend=backend) as fitter:
         assert fitter.settings.sigma is None
         fits = fitter.fit_at(frames[0], places[0]).copy()
-        assert_same(fits, fit_at(frames[0], places[0], backend=backend))
+        assert_same(fits, fit_at(frames[0], places[0], neighbours="exclude", backend=backend))
         completed = fits.settings
         assert fitter.settings == completed
         assert None not in (completed.sigma, completed.noise, completed.roi_size)
@@ -214,7 +216,7 @@ def test_what_is_left_open_is_measured_in_the_first_frame(backend, movie):
 
 def test_threads_have_a_fitter_each(backend, spots, movie):
     frames, places = movie
-    settings = Settings(roi_size=9, sigma=1.3, noise=NOISE, backend=backend, threads=1)
+    settings = Settings(**IN_FRAME, backend=backend, threads=1)
     spot_fits = [fit_spots(spots[i : i + 60], settings=settings) for i in range(4)]
     frame_fits = [fit_at(*both, settings=settings) for both in zip(frames, places, strict=True)]
 

@@ -29,7 +29,10 @@ from napari_spotfit.localization import fitter, plan, stored, tiles
 from napari_spotfit.results.fit_parts import in_whole_groups
 
 FRAMES, CELLS = 6, (4, 5)
-SETTINGS = {"sigma": SIGMA, "roi_size": 9, "gain": 1.0, "backend": "cpu"}
+#: Fits are joint where a test makes them so.
+SETTINGS = {
+    "sigma": SIGMA, "roi_size": 9, "gain": 1.0, "neighbours": "exclude", "backend": "cpu",
+}  # fmt: skip
 #: Settings of the detection, too.
 FOUND = {**SETTINGS, "false_spots": 1e-3}
 
@@ -245,7 +248,7 @@ def test_positions_of_the_caller_have_one_row_each(scene, joint):
     frames = [{*fits.frame[fits.group == group].tolist()} for group in range(fits.group.max())]
     assert {len(one) for one in frames} == {1}
     one = fit_at(movie[0], truth[truth[:, 0] == 0, 1:], **SETTINGS)
-    with Fitter(9, sigma=SIGMA, gain=1.0, backend="cpu") as again:
+    with Fitter(**SETTINGS) as again:
         for _ in range(2):
             found = again.fit_at(movie[0], truth[truth[:, 0] == 0, 1:])
             np.testing.assert_array_equal(found.group, one.group)
@@ -265,7 +268,7 @@ def test_a_backend_that_adds_rows_to_given_positions_is_refused(scene, joint, mo
     monkeypatch.setattr(backend, "fit", always)
     calls = {
         "fit_at": lambda *given: fit_at(*given, **SETTINGS),
-        "Fitter": Fitter(9, sigma=SIGMA, gain=1.0, backend="cpu").fit_at,
+        "Fitter": Fitter(**SETTINGS).fit_at,
     }
     with pytest.raises(ValueError, match="one row for each position"):
         calls[call](scene[0][0], [(10.0, 10.0)])

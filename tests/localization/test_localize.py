@@ -94,7 +94,10 @@ class TestFitAt:
         movie, truth = scene
         places = truth[["frame", "y", "x"]].to_numpy()
         order = np.random.default_rng(1).permutation(len(places))
-        assert_same(fit_at(movie, places)[order], fit_at(movie, places[order]))
+        one, other = (
+            fit_at(movie, those, neighbours="exclude") for those in (places, places[order])
+        )
+        assert_same(one[order], other)
 
     def test_places_outside_are_invalid_and_others_are_not(self, scene):
         movie, _ = scene
@@ -160,7 +163,8 @@ class TestLocalize:
 
     def test_is_detect_and_fit_at(self, scene):
         movie, _ = scene
-        fits, steps = localize(movie), fit_at(movie, detect_spots(movie))
+        fits = localize(movie, neighbours="exclude")
+        steps = fit_at(movie, detect_spots(movie), neighbours="exclude")
         assert all(np.array_equal(fits.columns[n], steps.columns[n]) for n in steps.columns)
 
     @pytest.mark.parametrize("kind", ["dask", "zarr", "float64", "big-endian", "strided", "int32"])
@@ -193,9 +197,9 @@ class TestLocalize:
 
     def test_frames_keep_their_numbers(self, scene):
         movie, _ = scene
-        whole = localize(movie)
+        whole = localize(movie, neighbours="exclude")
         for frames in (slice(1, 4), [4, 1], 3, -1):
-            part = localize(movie, frames=frames)
+            part = localize(movie, frames=frames, neighbours="exclude")
             chosen = np.isin(whole.frame, np.atleast_1d(np.arange(6)[frames]))
             assert_same(whole[chosen], part)
         deep = movie.reshape(2, 3, 80, 90)
@@ -207,8 +211,9 @@ class TestLocalize:
         movie, _ = scene
         mask = np.zeros((80, 90), bool)
         mask[:, 45:] = True
-        whole = localize(movie)
-        limited = localize(movie, mask=np.broadcast_to(mask, movie.shape) if full else mask)
+        whole = localize(movie, neighbours="exclude")
+        given = np.broadcast_to(mask, movie.shape) if full else mask
+        limited = localize(movie, mask=given, neighbours="exclude")
         rows = detect_spots(movie)[:, 2] >= 45
         assert_same(whole[rows], limited)
 

@@ -105,8 +105,11 @@ def test_a_killed_run_ends_with_the_same_file_to_the_bit(
 
 def test_parts_are_the_fits_of_the_whole(movie: np.ndarray, tmp_path: Path) -> None:
     progress: list[tuple[int, int]] = []
-    parts = localize_to_folder(movie, tmp_path, progress=lambda *done: progress.append(done))
-    fits = localize(movie)
+    known = {"neighbours": "exclude"}
+    parts = localize_to_folder(
+        movie, tmp_path, progress=lambda *done: progress.append(done), **known
+    )
+    fits = localize(movie, **known)
     assert [part.path.name for part in parts[:2]] == [
         "part-000000000.parquet",
         "part-000000004.parquet",
@@ -116,7 +119,7 @@ def test_parts_are_the_fits_of_the_whole(movie: np.ndarray, tmp_path: Path) -> N
     assert_same(joined(tmp_path), fits)
     assert joined(tmp_path).settings == fits.settings
     assert_same(load_fits(parts[1].path), fits[(fits.frame >= 4) & (fits.frame < 8)])
-    again = localize_to_folder(movie, tmp_path)
+    again = localize_to_folder(movie, tmp_path, **known)
     assert again == parts
 
 

@@ -71,7 +71,7 @@ def test_spots_of_stacks_are_found_and_fitted(backend):
 
 def test_rows_of_localize_are_those_at_its_detections(backend):
     """And those of a Fitter, stack by stack."""
-    fits = localize(MOVIE, backend=backend, **KNOWN)
+    fits = localize(MOVIE, neighbours="exclude", backend=backend, **KNOWN)
     settings = fits.settings.changed(backend=backend)
     again = localize(MOVIE, settings=settings)
     assert_same(again, fits)
@@ -93,13 +93,14 @@ def detections_of(movie, settings):
 
 
 def test_parts_are_the_whole(backend, tmp_path):
-    fits = localize(MOVIE, backend=backend, **KNOWN)
-    parts = list(localize_iter(MOVIE, backend=backend, **KNOWN))
+    known = KNOWN | {"neighbours": "exclude", "backend": backend}
+    fits = localize(MOVIE, **known)
+    parts = list(localize_iter(MOVIE, **known))
     assert sum(map(len, parts)) == len(fits)
     assert_same(type(fits).concatenate(parts), fits)
-    one = localize(MOVIE, frames=1, backend=backend, **KNOWN)
+    one = localize(MOVIE, frames=1, **known)
     assert_same(one, fits[fits.frame == 1])
-    alone = localize(MOVIE[1], backend=backend, **KNOWN)
+    alone = localize(MOVIE[1], **known)
     np.testing.assert_array_equal(alone.z, one.z)
 
 

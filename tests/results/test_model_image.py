@@ -60,4 +60,4 @@ def test_groups_are_summed():
     np.testing.assert_allclose(table["photons_over_single"], [1, 1], rtol=0.05)
     np.testing.assert_allclose(table["y"][0], (12.3 * 500 + 15.2 * 300) / 800, atol=0.1)
     with pytest.raises(ValueError, match="no groups"):
-        summarize_groups(localize(image, sigma=SIGMA, gain=1.0, backend="cpu"))
+        summarize_groups(localize(image, sigma=SIGMA, neighbours="exclude", backend="cpu"))

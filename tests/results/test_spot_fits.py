@@ -26,7 +26,7 @@ from napari_spotfit.results.columns import units_of
 @pytest.fixture(scope="module")
 def fits():
     movie, _ = simulate_movie(4, shape=(64, 64), spots_per_frame=4, seed=0)
-    return localize(movie)
+    return localize(movie, neighbours="exclude")
 
 
 def test_columns_are_attributes(fits):

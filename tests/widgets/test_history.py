@@ -24,9 +24,10 @@ def viewer(shown_viewer):
 
 def seen(layer):
     """Return all that a layer shows, in values that compare."""
+    features = layer.features.astype(object)
     return {
         "data": layer.data.tolist(),
-        "features": layer.features.astype(object).to_dict("list"),
+        "features": features.where(features.notna(), None).to_dict("list"),
         "dtypes": [str(kind) for kind in layer.features.dtypes],
         "face": layer.face_color.round(5).tolist(),
         "border": layer.border_color.round(5).tolist(),

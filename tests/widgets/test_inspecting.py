@@ -180,7 +180,7 @@ def test_the_residual_of_a_fit_that_left_its_neighbours_out_is_known_again():
     movie, _ = napari_spotfit.simulate_movie(
         1, shape=(70, 60), spots_per_frame=40, photons=3000, seed=4
     )
-    fits = napari_spotfit.localize(movie)
+    fits = napari_spotfit.localize(movie, neighbours="exclude")
     settings = fits.settings.to_dict()
     spots, frame = rows(fits[fits.valid]), raw(movie[0])
     samples = [(spot, sample_spot(spot, settings, frame)) for spot in spots]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from event_loop import no_worker, settle
 from qtpy.QtWidgets import QMessageBox
@@ -130,7 +131,7 @@ def test_the_settings_of_a_result_make_the_same_result(viewer, widget, fit, make
     fit(widget)
     again = widget.result.layer
     assert again is not layer
-    np.testing.assert_array_equal(again.features.to_numpy(), features.to_numpy())
+    pd.testing.assert_frame_equal(again.features, features, check_exact=True)
 
 
 def test_recent_fits_are_remembered(viewer, widget, fit, make_movie):

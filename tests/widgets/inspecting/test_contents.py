@@ -123,7 +123,8 @@ def test_pixels_that_have_not_counted_are_striped(viewer, inspector, until):
     )
     frame = np.minimum(rng.poisson(lights + 20) + 100, 4095).astype(np.uint16)
     image = viewer.add_image(frame, name="crowd")
-    layer = viewer.add_layer(napari_spotfit.to_points_layer(napari_spotfit.localize(frame), image))
+    fits = napari_spotfit.localize(frame, neighbours="exclude")
+    layer = viewer.add_layer(napari_spotfit.to_points_layer(fits, image))
     panel = inspector.panel
     bright = int(np.argmin(np.hypot(*(layer.data - centres[60]).T)))
     layer.selected_data = {bright}

@@ -56,7 +56,7 @@ def row_of(features, row):
 
 
 def test_other_settings_and_back_to_the_bit(viewer, inspector, until, refitted, crowd):
-    fits = localize(crowd)
+    fits = localize(crowd, neighbours="exclude")
     image = viewer.add_image(crowd, name="crowd")
     layer = viewer.add_layer(to_points_layer(fits, image))
     close = (fits.flags & int(napari_spotfit.Flag.NEIGHBOUR)) != 0
