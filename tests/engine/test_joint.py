@@ -135,6 +135,21 @@ def test_auto_is_exclude_where_spots_only_might_be_two():
         np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
 
 
+@pytest.mark.parametrize("sigma", [3.2, 3.4, 5.0])
+def test_auto_is_exclude_for_wide_spots(sigma):
+    rng, middles = np.random.default_rng(40), np.arange(24, 256, 48)
+    x, light = np.arange(256), np.full((256, 256), BACKGROUND)
+    for place in np.stack(np.meshgrid(middles, middles), -1).reshape(-1, 2) + 0.3:
+        y_share, x_share = (np.exp(-((x - at) ** 2) / (2 * sigma**2)) for at in place)
+        light += 60 * np.outer(y_share, x_share)
+    image = rng.poisson(light).astype(np.uint16)
+    known = KNOWN | {"sigma": sigma}
+    single, auto = (localize(image, **known, neighbours=one) for one in ("exclude", "auto"))
+    assert len(single) == len(auto) >= 25
+    for name, column in single.columns.items():
+        np.testing.assert_array_equal(auto.columns[name], column, err_msg=name)
+
+
 def test_one_call_for_spots_alone_comes_to_what_fits_of_all_do():
     # A third of the spots is two, not far enough apart to be detected as two.
     rng, side = np.random.default_rng(36), 96

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from noisy_scenes import noisy_scenes
-from scenes import light
+from scenes import light, scattered
 
 from napari_spotfit import (
     Camera,
@@ -232,3 +232,19 @@ def test_images_of_any_scale_have_the_same_spots_or_a_reason(movie, scale, dtype
     for ask in (localize, detect_spots, estimate_sigma, noise_model):
         with pytest.raises(ValueError, match=r"multiply it by 1e[+-]\d+, and divide"):
             ask(scaled)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_columns_of_a_camera_are_no_crowds_of_narrow_spots():
+    rng, shape = np.random.default_rng(15), (256, 256)
+    level = np.full(shape, np.linspace(5, 100, 256))
+    level[:, 85] += 4000
+    level[:128, 128] += 300
+    movie = [
+        rng.poisson(level + light(scattered(rng, shape, 40), 1000, 1.3, shape)) for _ in "1234"
+    ]
+    movie = (2.2 * np.array(movie) + 100).astype(np.float32)
+    alone, crowds = (
+        localize(movie, neighbours=one, backend="cpu").settings.sigma for one in ("exclude", "auto")
+    )
+    assert 0.79 * alone < crowds < 1.26 * alone

@@ -37,7 +37,8 @@ _LINE, _LONG = 3, 2 / 3
 #: points of a crowd for each that was detected, and the share of the tolerated deviance below which
 #: there may be more: random ones at 8 per µm² have three at most, 20 spots within 1.5 σ eight.
 _WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
-#: How far a width may be off, as a fraction, without being another one.
+#: How far a width may be off, as a fraction: what spots gain by it, 2 nats for each photo-electron
+#: times its square, is no sign of more of them. The kernels have it, too.
 _UNLIKE = 0.025
 #: Points that make up something extended would rather be wider: by this fraction at least, give or
 #: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.

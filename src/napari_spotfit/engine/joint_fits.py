@@ -87,6 +87,11 @@ def reaches(job: FitJob) -> tuple[float, float]:
     return (_REACH_IN_CELLS, _LINKED_IN_CELLS) if in_cells else (_REACH, LINKED)
 
 
+def light_reach(job: FitJob, width: float) -> int:
+    """Return how far the light of spots of a width counts, in pixels."""
+    return int(reaches(job)[0] * width) + 1
+
+
 def are_alike(block: Block) -> bool:
     """Whether nothing is known of pixels but which are bad."""
     if block.planes is None:
@@ -150,7 +155,7 @@ class JointFitter:
         self.widths: list[float] = np.ravel(sigma).tolist() * (len(job.axes) // np.size(sigma))
         self.scale = Scale.of(noise)
         wider = (widest or self.widths[-1]) / self.widths[-1]
-        self._reach = [int(reaches(job)[0] * (wider * width)) + 1 for width in self.widths]
+        self._reach = [light_reach(job, wider * width) for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
         #: Pixels that count in no fit, in rising order, as JointFits has them; and why.
         self.lost, self.reasons = np.empty(0, np.int64), np.empty(0, np.uint8)

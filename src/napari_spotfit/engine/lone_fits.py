@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.columns import IN_PLANE
+from ..settings.validation import ROI_MAX
 from .backend import Backend, Block, Columns, Positions, lend
 from .cpu.block_fits import CpuFitter
 from .cpu.layouts import LoneFits, LoneOutcome
 from .cpu.library import load
 from .fit_job import FitJob
-from .joint_fits import JointFitter, reaches
+from .joint_fits import JointFitter, light_reach, reaches
 from .kernel_arguments import PIXEL_TYPES, address
 from .single_fits import Singles, asked_of, singles_of
 
@@ -47,7 +48,9 @@ def singles_and_change(
     widths : ndarray
         The spots' widths along each axis.
     """
-    if not _is_simple(backend, job, block, len(positions.places)):
+    # Pixels of a larger square are not searched by the call.
+    is_near = 2 * light_reach(job, widths.max()) + 1 <= ROI_MAX
+    if not (is_near and _is_simple(backend, job, block, len(positions.places))):
         singles = singles_of(job, positions, columns, widths)
         return singles, bool(len(singles.concerned))
     fitter, idle = lend(_LoneFitter, job, *widths.tolist())
