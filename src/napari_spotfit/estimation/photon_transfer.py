@@ -67,9 +67,8 @@ class FineDetail(NamedTuple):
     step: float
     lowest: float
     blocks: int
-    #: The skewness of the noise, and its usual variance, without that of rounding.
+    #: The skewness of the noise.
     skewness: float = 0.0
-    variance: float = 0.0
 
 
 def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> FineDetail:
@@ -88,7 +87,7 @@ def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> Fin
         scatter = _scatter(np.concatenate([own / _middle(own) for own in ratios]))
     skewness = median(usable["cube"]) / median(usable["both"]) ** 1.5
     return FineDetail(
-        (along_y / both, along_x / both), scatter, step, lowest, len(usable), skewness, both
+        (along_y / both, along_x / both), scatter, step, lowest, len(usable), skewness
     )
 
 
