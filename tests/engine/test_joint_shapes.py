@@ -170,9 +170,14 @@ def test_saturated_blob_is_left_as_it_is():
 
 def test_points_that_make_up_smooth_light_are_too_wide():
     scene = next(one for one in noisy_scenes(SIGMA, 512, 1, spots=0) if one.name == "nuclei")
-    fits = localize(scene.frames[0], sigma=SIGMA, neighbours="auto", backend="cpu")
+    auto, fits = (
+        localize(scene.frames[0], sigma=SIGMA, neighbours=one, backend="cpu")
+        for one in ("auto", "joint")
+    )
     is_wide = fits.flags & int(Flag.WIDE) != 0
+    assert (fits.group_size > 1).sum() > 20
     assert is_wide[fits.group_size > 1].mean() > 0.8
+    assert auto.good.sum() <= 5
     assert fits.good.sum() <= 5
 
 

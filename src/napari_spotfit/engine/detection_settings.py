@@ -102,6 +102,8 @@ def _density(sigma: float) -> float:
 
 #: A pixel that is higher in a band than those around it.
 MAXIMUM = np.dtype(Maximum)
+#: Bytes of a frame's limits, as GPUs have them.
+LIMITS = 36
 
 #: Of an image without noise: all that is higher than its surroundings stands out.
 NO_NOISE = NoiseModel(0.0, 0.0, 0.0)

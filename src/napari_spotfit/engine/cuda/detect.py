@@ -28,7 +28,7 @@ from ..candidates import (
     nothing,
 )
 from ..cpu.layouts import MAX_RADIUS, DetectionSettings, DetectionWork, Extremum, Strip
-from ..detection_settings import MAXIMUM, make_detection_settings
+from ..detection_settings import LIMITS, MAXIMUM, make_detection_settings
 from .compile import PIXEL_TYPES, Device, current_device
 
 #: Device memory of a call besides the frames, at least for one strip of one frame; of it, memory of
@@ -48,8 +48,8 @@ _THREADS, _WARP, _RUN, ODD_ROWS = 256, 32, 256, 8
 _RUN_OF_WIDE = 224
 #: Filtered pixels of a strip: two bands, and the mean.
 _PLANES = 3
-#: Bytes of a frame's limits, and of words.
-LIMITS, _WORD = 36, 4
+#: Bytes of words.
+_WORD = 4
 #: Largest number of blocks that process the maxima of a strip.
 _MOST_BLOCKS = 1 << 9
 #: Approximate number of steps to find neighbours of a maximum in a row.

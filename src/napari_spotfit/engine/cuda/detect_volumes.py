@@ -22,9 +22,8 @@ from ..candidates import (
     merge_plateaus,
 )
 from ..cpu.layouts import DetectionSettings, DetectionWork, Strip, VolumeSettings, VolumeWork
-from ..detection_settings import MAXIMUM, bands_of, make_detection_settings
+from ..detection_settings import LIMITS, MAXIMUM, bands_of, make_detection_settings
 from .compile import PIXEL_TYPES, Device
-from .detect import LIMITS
 
 #: Threads of a block, and blocks of a launch at most, which take one voxel after the other.
 THREADS, _MOST_BLOCKS = 256, 1 << 14
