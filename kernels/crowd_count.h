@@ -92,16 +92,18 @@ class CrowdCount : protected CrowdResidual {
         const double by_noise = square_of(s.candidate < 0 ? f.least_score * roughness : f.least_score) / 2;
         return square_root(square_of(by_noise) + square_of(by_shape(s)));
     }
-    // What the light of a spot and of those beside it would gain by a slightly different shape.
+    // What the light of a spot and of the brightest one beside it would gain by a slightly different shape.
     double by_shape(const Spot& s) const {
         if (has_psf()) return 0;
-        double light = 0;
+        double brightest = 0;
         any_near(s.at[Y], HEIR * f.sigma[Y], [&](int i) {
-            if (!spots[i].is_dropped && square_between(spots[i].at, s.at) < square_of(HEIR * f.sigma[X]))
-                light += spots[i].light;
+            const Spot& other = spots[i];
+            const bool is_beside = &other != &s && !other.is_dropped;
+            if (is_beside && square_between(other.at, s.at) < square_of(HEIR * f.sigma[X]))
+                brightest = larger(brightest, other.light);
             return false;
         });
-        return 2 * square_of(UNLIKE) * light;
+        return 2 * square_of(UNLIKE) * (s.light + brightest);
     }
 
     // Of light alone, or of all; of spots that something near them has stirred since they were found.

@@ -37,8 +37,8 @@ _LINE, _LONG = 3, 2 / 3
 #: points of a crowd for each that was detected, and the share of the tolerated deviance below which
 #: there may be more: random ones at 8 per µm² have three at most, 20 spots within 1.5 σ eight.
 _WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
-#: How far a width may be off, as a fraction: what spots gain by it, 2 nats for each photo-electron
-#: times its square, is no sign of more of them. The kernels have it, too.
+#: How far a PSF's width may be off, as a fraction, which the kernels have, too: wide points may be
+#: less likely by its square in nats, half of what spots gain by it, for each photo-electron.
 _UNLIKE = 0.025
 #: Points that make up something extended would rather be wider: by this fraction at least, give or
 #: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.
@@ -419,8 +419,8 @@ class _Crowds:
         found[one[spots["deviance"] <= _WELL * spots["tolerated"]]] = False
         is_narrow = spots["wider"] + _ERRORS * spots["wider_error"] <= _RATHER_WIDER
         asked &= np.bincount(one[~(is_narrow & is_explained)], minlength=crowds) > 0
-        # Nor need wide points be of exactly the shape of what is there, as spots need not.
-        lost += 2 * _UNLIKE**2 * np.bincount(one, spots["light"], crowds)
+        # Wide points need not be of exactly the shape of what is there, as spots need not.
+        lost += _UNLIKE**2 * np.bincount(one, spots["light"], crowds)
         # What a width is out of the question for by more than all spots cost, others are, too.
         most = lost + cost * count
         most[one[~is_explained]] = np.inf
