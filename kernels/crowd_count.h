@@ -80,7 +80,8 @@ class CrowdCount : protected CrowdResidual {
     // And beyond its last plane: by a tenth of its depth, spots of up to 6 % explained it.
     static constexpr double PSF_ERROR = 0.03, END_ERROR = 0.15;
     // The same of a Gaussian, and how far away, in its widths: where the PSF is 10 % wider, 4 % of a spot's light is
-    // left over at each place around it, most 2 widths away.
+    // left over at each place around it, most 2 widths away. And by which fraction a width may be off without being a
+    // sign of more spots.
     static constexpr double SHAPE_ERROR = 0.03, NEAR_LIGHT = 4, UNLIKE = 0.025;
 
     int errors_found = -1;  // the sweep before
@@ -355,12 +356,13 @@ class CrowdCount : protected CrowdResidual {
         });
     }
     // In a rough background, what is not near to another spot would have a maximum of its own. A measured PSF is not
-    // known all over: a small share of its light, more where z is at an end, may look like spots. While spots are
-    // added, z may be at an end because of what is hidden.
+    // known all over, nor is any PSF a Gaussian: a small share of its light, more where z is at an end, may look like
+    // spots. While spots are added, z may be at an end because of what is hidden.
     bool may_hide(const double* place, double light, const Spot* own = nullptr) const {
         if (!has_psf() && roughness >= EVEN && !is_near_spot(place, HIDES, own)) return false;
         const double far = has_psf() ? f.reach[X] + core(X) : NEAR_LIGHT * f.sigma[X];
-        return !any_near(place[Y], has_psf() ? far : NEAR_LIGHT * f.sigma[Y], [&](int i) {
+        const double far_y = has_psf() ? far : NEAR_LIGHT * f.sigma[Y];
+        return !any_near(place[Y], far_y, [&](int i) {
             const Spot& s = spots[i];
             if (&s == own || square_between(s.at, place) > square_of(far)) return false;
             const bool is_at_end = has_psf() && (s.at[Z] <= lowest_z() || s.at[Z] >= highest_z());

@@ -420,10 +420,11 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
 }
 
 // Spots make the band darkest so far away, over the PSF's width; a dark spot is in surroundings that are no steeper
-// than this; and no pixel so far away is brighter than the mean by so many of its depths, and deviations of a pixel.
+// than this; and no pixel so far away is brighter than the mean by that multiple of its depth, and deviations of a
+// pixel.
 constexpr float DARKEST = 3.3f, STEEPEST_OF_DARK = 0.8f, BRIGHTEST_BESIDE = 5.0f, BRIGHT_BY_CHANCE = 2.5f;
 
-// Whether a minimum is deep beside what is bright: most minima among spots are, which this tells soon.
+// Whether a minimum is deep beside what is bright: most minima among spots are, which is soon seen here.
 template <class T, class Int>
 SPOTFIT_INLINE bool is_beside_light(const DetectionSettings& s, const Frame<T>& frame, Int y, Int x, float mean,
                                     float most) {

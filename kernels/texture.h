@@ -8,10 +8,10 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// A dark spot speaks against maxima that are at most so many times as high in the narrow band as it is deep: there
+// A dark spot speaks against maxima that are at most by this factor higher in the narrow band as it is deep: there
 // texture as coarse as spots, or coarser, is lower.
 constexpr float MOST_OVER_DARK = 1.0f / 0.65f;
-// Their noise has up to so many times its variance, or it theirs: texture is a part of the brightness.
+// The variances of their noise differ by up to this factor: texture is a part of the brightness.
 constexpr float MOST_UNLIKE = 2.0f;
 // It says nothing among more higher maxima than this, for each dark spot that is as deep.
 constexpr int MOST_HIGHER = 2;

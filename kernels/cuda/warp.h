@@ -25,7 +25,7 @@ struct Warp {
     static SPOTFIT_INLINE void wait() { __syncwarp(); }
     // The same of all warps of the block, each of which comes here as often.
     static SPOTFIT_INLINE void wait_for_block() { __syncthreads(); }
-    // Waits while something is so for any thread, up to about so many cycles.
+    // Waits while something is so for any thread, up to about that number of cycles.
     template <class Function> static SPOTFIT_INLINE void wait_while(long long cycles, Function is_so) {
         const long long begin = clock64();
         while (any(is_so() && clock64() - begin < cycles)) __nanosleep(100);

@@ -55,7 +55,7 @@ template <class T> class Search {
             const L wide = read<L>(heights[WIDE_BAND] + x), narrow = read<L>(heights[NARROW_BAND] + x);
             MaskOf<L> high[BANDS];
             high[NARROW_BAND] = least_heights[NARROW_BAND](narrow, variance);
-            // Most pixels are neither high nor deep: one comparison tells that.
+            // Most pixels are neither high nor deep: one comparison shows it.
             if (!any((wide * wide > L(least_square) * variance) | high[NARROW_BAND])) continue;
             high[WIDE_BAND] = least_heights[WIDE_BAND](wide, variance);
             deep |= any(least_heights[DARK_SPOT](-wide, variance)) ? own : 0;
