@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,26 @@ def taken(spots: NDArray[np.void], which: NDArray[Any]) -> NDArray[np.void]:
     # NumPy copies these field by field.
     rows = np.ascontiguousarray(spots).view(np.uint64).reshape(-1, SPOT.itemsize // 8)
     return rows.take(which, axis=0).view(SPOT).ravel()
+
+
+class Members(NamedTuple):
+    """Detected spots, which crowd each is of, and the frame of each crowd."""
+
+    crowd: NDArray[np.int64]
+    frame: NDArray[np.int64]
+    #: Which take part in joint fits; which have a good fit and which are long, by themselves.
+    is_there: NDArray[np.bool_]
+    is_good: NDArray[np.bool_]
+    is_long: NDArray[np.bool_]
+
+    @property
+    def crowds(self) -> int:
+        """How many crowds there are."""
+        return len(self.frame)
+
+    def number(self, which: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return how many of these spots each crowd has."""
+        return np.bincount(self.crowd[which], minlength=self.crowds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from ..models.profiles import ALL_MODELS
 from .backend import Backend, Block, Columns, Positions
+from .blobs import find_blobs, unexplained_volumes
 from .cpu.layouts import SpotState
-from .crowds import SPOT, Candidates, by_number, joined, taken
-from .extended_crowds import extended_crowds, ridge_evidence
-from .extended_regions import CrowdEvidence, ExtendedRegions
+from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import Flag
-from .joint_columns import BLOB, columns_of
+from .joint_columns import columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .lone_fits import singles_and_change
+from .long_crowds import LongCrowds, find_lines
 from .positions import POSITION, link_positions
 from .regular_crowds import regular_crowds
 from .single_fits import Singles, distances, overlap_of
@@ -31,24 +31,6 @@ from .single_fits import Singles, distances, overlap_of
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
-#: The least number, and the least share, of a line's spots that are long by themselves.
-_LINE, _LONG = 3, 2 / 3
-#: Widths of points, over the PSF's: something extended needs fewer such points. And the most hidden
-#: points of a crowd for each that was detected, and the share of the tolerated deviance below which
-#: there may be more: random ones at 8 per µm² have three at most, 20 spots within 1.5 σ eight.
-_WIDER, _MOST, _WELL = (1.35, 1.5, 2.0), 8, 0.75
-#: How far a PSF's width may be off, as a fraction, which the kernels have, too: wide points may be
-#: less likely by its square in nats, half of what spots gain by it, for each photo-electron.
-_UNLIKE = 0.025
-#: Points that make up something extended would rather be wider: by this fraction at least, give or
-#: take these errors. Of 431 simulated crowds of such points all were, of 539 of spots a third.
-_RATHER_WIDER, _ERRORS = 0.08, 3.0
-#: By how many nats a ridge must be likelier than two spots, and by how many less for each further
-#: one; less likely it may be where half of a crowd's detections are long by themselves, or spots
-#: are in line and even: their root mean square off it, in σ, half as much with "joint", and their
-#: skewness. And the extent of foci.
-_LIKELIER, _EACH_OF_ANY, _UNLIKELIER, _EACH = 2.5, 2.0, -0.5, 3.0
-_CROOKED, _SKEW, _FOCUS = 0.4, 0.35, 2.6
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -214,8 +196,7 @@ class _Crowds:
         self._distance = singles.distance
         self._adds = not job.one_row_per_position
         self._is_auto = job.settings.neighbours == "auto"
-        #: Where crowds are rather extended than spots.
-        self._regions: ExtendedRegions | None = None
+        self._long_crowds = LongCrowds(job, widths, self._shape)
         self._begin()
 
     def _begin(self) -> None:
@@ -237,6 +218,10 @@ class _Crowds:
             own = Positions(places[self._in_crowd], frames[self._in_crowd])
             self._fitter.leave_out(own)
         self._fitted = self._fitter.fit(self._first, self._in_crowd, counts_spots=self._adds)
+
+    def _members(self) -> Members:
+        is_long = self._flags & int(Flag.ELONGATED) != 0
+        return Members(self._crowd, self._frame_of_crowd, self._there, self._good, is_long)
 
     def _places(self, points: NDArray[np.void]) -> NDArray[np.float64]:
         return np.column_stack([points[axis] for axis in self._job.axes])
@@ -278,13 +263,14 @@ class _Crowds:
             if k:
                 fitted = self._fitter.fit(candidates, is_fitted, counts_spots=self._adds)
             if self._adds:
-                is_blob = self._blobs(candidates, is_fitted, fitted)
+                is_blob = find_blobs(self._fitter, self._members(), candidates, is_fitted, fitted)
                 self._is_blob |= is_blob
-                is_long = self._long(fitted)
+                is_long = self._long_crowds.find(self._members(), fitted, self._is_blob)
                 self._is_long |= is_long
                 if self._is_auto:
                     # What is no crowd has the fits of single spots.
-                    is_none = is_blob | is_long | self._unexplained(fitted)
+                    is_none = is_blob | is_long
+                    is_none |= unexplained_volumes(self._fitter, len(is_none), fitted)
                     self._in_crowd = self._in_crowd & ~is_none[self._crowd]
                     again = taken(self._first.points, np.flatnonzero(is_none[self._crowd]))
                     again["crowd"] = self._crowd[again["candidate"]]
@@ -389,139 +375,10 @@ class _Crowds:
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:
         flags, crowd = self._flags[position] & ~np.uint32(Flag.ELONGATED), spots["crowd"]
-        is_line = self._is_line() | self._is_long
+        is_line = find_lines(self._members()) | self._is_long
         for flag, of_crowd in ((Flag.ELONGATED, is_line), (Flag.BLOB, self._is_blob)):
             if of_crowd.any():
                 flags |= np.where(of_crowd[crowd], np.uint32(flag), np.uint32(0))
         frame = self._frame_of_crowd[crowd]
         columns = columns_of(self._fitter, self._job, self._shape, spots, frame, flags)
         return columns | {EVIDENCE: spots["evidence"]}
-
-    def _blobs(
-        self, candidates: Candidates, is_fitted: NDArray[np.bool_], spots: NDArray[np.void]
-    ) -> NDArray[np.bool_]:
-        """Return which crowds are extended: fewer wide points make the data as likely.
-
-        Those are looked at whose spots were hidden for the greater part, or not good by themselves,
-        and would rather be wider. ``spots`` is what was found of the candidates.
-        """
-        crowds, one = len(self._frame_of_crowd), spots["crowd"]
-        hidden = np.bincount(one[spots["candidate"] < 0], minlength=crowds)
-        begun = np.bincount(self._crowd[self._there], minlength=crowds)
-        doubtful = np.bincount(self._crowd[self._there & ~self._good], minlength=crowds)
-        count = np.bincount(one, minlength=crowds)
-        cost = self._fitter.least_score**2 / 2
-        lost = np.zeros(crowds)
-        lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
-        asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
-        is_explained = spots["deviance"] <= spots["tolerated"]
-        found = (hidden >= _MOST * begun) & (hidden > 0)
-        found[one[spots["deviance"] <= _WELL * spots["tolerated"]]] = False
-        is_narrow = spots["wider"] + _ERRORS * spots["wider_error"] <= _RATHER_WIDER
-        asked &= np.bincount(one[~(is_narrow & is_explained)], minlength=crowds) > 0
-        # Wide points need not be of exactly the shape of what is there, as spots need not.
-        lost += _UNLIKE**2 * np.bincount(one, spots["light"], crowds)
-        # What a width is out of the question for by more than all spots cost, others are, too.
-        most = lost + cost * count
-        most[one[~is_explained]] = np.inf
-        for width in _WIDER if self._fitter.psf is None else ():
-            asked &= ~found
-            rows = asked[candidates.points["crowd"]] & is_fitted
-            if not rows.any():
-                break
-            sigma, own = width * self._widths, self._widths[-1]
-            fitter = JointFitter(self._backend, self._job, self._block, sigma, widest=own)
-            fitter.lost = self._fitter.lost
-            wide = np.pad(fitter.loss(candidates, rows, cost), (0, crowds))[:crowds]
-            found |= asked & (wide <= lost)
-            asked &= wide < most
-        return found
-
-    def _long(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return which crowds are elongated: a ridge is about as likely as their spots."""
-        crowds, one = len(self._frame_of_crowd), spots["crowd"]
-        if len(self._widths) > len(IN_PLANE) or self._z is not None or not len(one):
-            return np.zeros(crowds, np.bool_)
-        begun = np.bincount(self._crowd[self._there], minlength=crowds)
-        is_long = self._there & (self._flags & int(Flag.ELONGATED) != 0)
-        most_are_long = 2 * np.bincount(self._crowd[is_long], minlength=crowds) >= begun
-        count = np.bincount(one, minlength=crowds)
-
-        light = np.bincount(one, spots["light"], crowds) + (count == 0)
-
-        def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            found: NDArray[np.float64] = np.bincount(one, spots["light"] * values, crowds) / light
-            return found
-
-        y, x = ((at - mean(at)[one]) / self._widths.max() for at in (spots["y"], spots["x"]))
-        yy, xy, xx = mean(y * y), mean(x * y), mean(x * x)
-        angle, apart = np.arctan2(2 * xy, xx - yy) / 2, np.hypot(xx - yy, 2 * xy)
-        across = yy + xx - apart
-        is_straight = across < 2 * _CROOKED**2
-        along = x * np.cos(angle)[one] + y * np.sin(angle)[one]
-        is_even = abs(mean(along**3)) < _SKEW * mean(along**2) ** 1.5
-        is_focus = (count > 2) & ~is_straight & (yy + xx < _FOCUS**2)
-        ridge, blunt = (np.bincount(one, spots[name], crowds) for name in ("ridge", "blunt_ridge"))
-        # With "joint", spots that are no granule would be lost.
-        is_granule = (across < _CROOKED**2 / 2) & is_even & (count > 2)
-        is_granule |= most_are_long & is_straight
-        if self._is_auto:
-            is_granule |= most_are_long | (is_straight & is_even & (count > 2))
-        found: NDArray[np.bool_] = is_granule & (ridge > _UNLIKELIER - _EACH * (count - 2))
-        found |= (count == 2) & (ridge > _LIKELIER)
-        if self._is_auto:
-            # These have the fits of single spots then, where spots are about as likely, too.
-            bar = _LIKELIER - _EACH_OF_ANY * (count - 2)
-            found |= ((blunt > _LIKELIER) | (ridge > bar)) & ~is_focus
-            inside = np.min([
-                np.minimum(spots[axis] + 0.5, side - 0.5 - spots[axis])
-                for axis, side in zip(self._job.axes, self._shape, strict=True)
-            ], axis=0)  # fmt: skip
-            is_chain = is_straight & most_are_long
-            likelier = ridge_evidence(spots, crowds)
-            edge = inside / self._widest
-            found |= extended_crowds(spots, likelier[1], begun, is_focus, is_chain, edge)
-            found |= self._in_extended_regions(spots, likelier, is_focus)
-        return found & (count > 1)
-
-    def _in_extended_regions(
-        self, spots: NDArray[np.void], likelier: NDArray[np.float64], is_focus: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Return which crowds may be extended, as most are around them; the first time is decisive.
-
-        ``likelier`` is the evidence of ridges in favour of each crowd.
-        """
-        count = np.bincount(spots["crowd"], minlength=len(is_focus))
-        own = np.flatnonzero((count > 1) & ~self._is_blob)
-        size = count * self._widest
-        sums = [np.bincount(spots["crowd"], spots[axis], len(count)) for axis in IN_PLANE]
-        places = np.column_stack([of_axis[own] / size[own] for of_axis in sums])
-        crowds = CrowdEvidence(
-            self._frame_of_crowd[own], places, count[own], is_focus[own], likelier[:, own]
-        )
-        if self._regions is None:
-            self._regions = ExtendedRegions(crowds)
-        found = np.zeros(len(count), np.bool_)
-        found[own] = self._regions.have(crowds)
-        return found
-
-    def _unexplained(self, spots: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return which crowds of a volume have a background that no plane explains.
-
-        They have the voxels of many ROIs, and each ROI by itself has a plane of its own.
-        """
-        found = np.zeros(len(self._frame_of_crowd), np.bool_)
-        if len(self._widths) > len(IN_PLANE):
-            found[spots["crowd"][spots["deviance"] > BLOB * spots["tolerated"]]] = True
-        return found
-
-    def _is_line(self) -> NDArray[np.bool_]:
-        """Return which crowds are lines: of several spots, most were long by themselves."""
-        is_long = self._there & (self._flags & int(Flag.ELONGATED) != 0)
-        crowds = len(self._frame_of_crowd)
-        if np.count_nonzero(is_long) < _LINE:
-            return np.zeros(crowds, np.bool_)
-        long = np.bincount(self._crowd[is_long], minlength=crowds)
-        count = np.bincount(self._crowd[self._there], minlength=crowds)
-        found: NDArray[np.bool_] = (long >= _LINE) & (long >= _LONG * count)
-        return found

@@ -175,6 +175,14 @@ class JointFitter:
         #: How far a spot stands out of the noise, as a normal deviate, at least.
         self.least_score = score_for(job.settings.false_spots / heights, in_planes, *of_volume)
 
+    def wider(self, factor: float) -> JointFitter:
+        """Return what fits spots that are wider by a factor, whose light counts no farther."""
+        made = JointFitter(
+            self._backend, self._job, self._block, factor * np.array(self.widths), self.widths[-1]
+        )
+        made.lost, made.reasons = self.lost, self.reasons
+        return made
+
     @property
     def search_job(self) -> FitJob:
         """What ROIs are searched by for pixels to leave out."""
