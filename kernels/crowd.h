@@ -1,10 +1,10 @@
 // A joint fit of a crowd: spots are moved until their likelihood is highest, and counted in between.
 #pragma once
-#include "crowd_count.h"
+#include "crowd_width.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
-class Crowd : CrowdCount {
+class Crowd : CrowdWidth {
     // Where points explain the light of a crowd: how far the shape of spots may be off, as a share of their light, as
     // that of a PSF is from a Gaussian, and the deviance from what noise leaves, in its standard deviations.
     static constexpr double SHAPE = 0.05, DEVIATIONS = 5;
@@ -14,9 +14,9 @@ class Crowd : CrowdCount {
     const long long number;
 
   public:
-    using CrowdCount::most_spots;
+    using CrowdWidth::most_spots;
 
-    Crowd(const JointFits& fits, long long which, void* work) : CrowdCount(fits, which, work), number(which) {}
+    Crowd(const JointFits& fits, long long which, void* work) : CrowdWidth(fits, which, work), number(which) {}
     static void* operator new(decltype(sizeof 0), void* at) { return at; }
     const unsigned char* end_of_memory() const { return memory.at; }
 
@@ -40,6 +40,7 @@ class Crowd : CrowdCount {
         if (has_psf() && find_heights(0)) move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
+        if (f.counts_spots && !has_psf()) compare_widths();
         return count;
     }
     SPOTFIT_NOT_INLINE void put(JointSpot* found) {
@@ -53,14 +54,16 @@ class Crowd : CrowdCount {
                         s.at[Y] + double(corner[Y]),
                         s.at[X] + double(corner[X]),
                         s.light,
-                        level_at(s.at),
+                        level_at(s.at) - lift,
                         z_error,
                         s.errors[Y],
                         s.errors[X],
                         s.errors[places()],
                         level_errors[cell_of(s)],
-                        s.wider,
-                        s.wider_error,
+                        stretch[X],
+                        stretch[Z],
+                        stretch[X] * (1 + s.wider) - 1,
+                        stretch[X] * s.wider_error,
                         s.ridge,
                         s.blunt_ridge,
                         s.blurred,

@@ -51,6 +51,39 @@ class CrowdCount : protected CrowdResidual {
         Team::meet(ROUNDS + DROPS + 1, 1);
     }
 
+    // Of light alone, or of all; of spots that something near them has stirred since they were found.
+    SPOTFIT_NOT_INLINE void find_errors(bool of_all) {
+        const int since = of_all ? 0 : errors_found + 1;
+        set(errors_found, sweep);
+        over_cells(since, [&](int cell) {
+            if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
+            find_normal(cell);
+            const bool is_known = find_factor(1e-9);
+            const auto error = [&](int i) {
+                return is_known ? square_root(factor.variance(i, step)) : double(INFINITE);
+            };
+            ROLLED
+            for (int a = 0; a < moving; ++a) {
+                Spot& s = spots[together[a]];
+                ROLLED
+                for (int k = of_all ? 0 : places(); k <= places(); ++k) set(s.errors[k], error(parameters() * a + k));
+                alone([&] {
+                    s.is_dropped = false;
+                    s.evidence = square_of(s.light / s.errors[places()]) / 2;
+                });
+            }
+            if (of_all) set(level_errors[cell], error(parameters() * moving));
+            if (of_all && is_known) {
+                const Width all_alike = find_width(cell, X, axes());
+                share(moving, [&](int a) {
+                    Spot& s = spots[together[a]];
+                    s.wider = all_alike.wider, s.wider_error = all_alike.error;
+                });
+            }
+            if (of_all && is_known && f.counts_spots && !has_psf()) find_ridge(cell);
+        });
+    }
+
   private:
     // In units of the spots' width: spots nearer to each other are one, as two of 1000 photons are resolved in fewer
     // than a tenth of cases there; how far from its place the halves of one that is split begin; how far around a spot
@@ -107,32 +140,6 @@ class CrowdCount : protected CrowdResidual {
         return 2 * square_of(UNLIKE) * (s.light + brightest);
     }
 
-    // Of light alone, or of all; of spots that something near them has stirred since they were found.
-    SPOTFIT_NOT_INLINE void find_errors(bool of_all) {
-        const int since = of_all ? 0 : errors_found + 1;
-        set(errors_found, sweep);
-        over_cells(since, [&](int cell) {
-            if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
-            find_normal(cell);
-            const bool is_known = find_factor(1e-9);
-            const auto error = [&](int i) {
-                return is_known ? square_root(factor.variance(i, step)) : double(INFINITE);
-            };
-            ROLLED
-            for (int a = 0; a < moving; ++a) {
-                Spot& s = spots[together[a]];
-                ROLLED
-                for (int k = of_all ? 0 : places(); k <= places(); ++k) set(s.errors[k], error(parameters() * a + k));
-                alone([&] {
-                    s.is_dropped = false;
-                    s.evidence = square_of(s.light / s.errors[places()]) / 2;
-                });
-            }
-            if (of_all) set(level_errors[cell], error(parameters() * moving));
-            if (of_all && is_known) find_width(cell);
-            if (of_all && is_known && f.counts_spots && !has_psf()) find_ridge(cell);
-        });
-    }
     // Which share of the light around each would rather be wider; spots are in the order of y.
     SPOTFIT_NOT_INLINE void find_blurred() {
         bool is_ready = false;

@@ -42,9 +42,10 @@ class CrowdInformation : protected CrowdLight {
         return factor.factor();
     }
 
-    // By which fraction the spots that move would be wider if they might be, all alike, and its error; `factor` is that
-    // of their Fisher information.
-    SPOTFIT_NOT_INLINE void find_width(int cell) {
+    // By which fraction the spots that move would be wider along some axes if they might be, all alike, and its error;
+    // `factor` is that of their Fisher information.
+    struct Width { double wider, error; };
+    SPOTFIT_NOT_INLINE Width find_width(int cell, int first, int end_of_axes) {
         constexpr double SMALL = 0.02;  // the step of the derivative, as a fraction of the width
         copy_part(nullptr, other);
         ROLLED
@@ -56,14 +57,10 @@ class CrowdInformation : protected CrowdLight {
             }
             ROLLED
             for (double sign = 1; sign >= -1; sign -= 2)
-                add_spare(s.shape, s.at, 1 + sign * SMALL, sign * s.light / (2 * SMALL));
+                add_spare(s.shape, s.at, 1 + sign * SMALL, sign * s.light / (2 * SMALL), first, end_of_axes);
         }
         const Added own = find_added(cell);
-        const double wider = own.pulled / own.information, error = 1 / square_root(own.information);
-        share(moving, [&](int a) {
-            Spot& s = spots[together[a]];
-            s.wider = wider, s.wider_error = error;
-        });
+        return {own.pulled / own.information, 1 / square_root(own.information)};
     }
     // How much likelier a ridge is than the spots that move, in nats, each with its share: half of their light is
     // halfway to the next ones. The blunt one ends at the last ones, the other one goes on as far. As find_width.
@@ -154,12 +151,14 @@ class CrowdInformation : protected CrowdLight {
             light.first[axis] = static_cast<int>(whole(place[axis])) - f.reach[axis];
         add_spare(light, place, 1, amount);
     }
-    // Adds the light of a spot to `other` that is somewhere else than those that move, or wider.
-    SPOTFIT_NOT_INLINE void add_spare(Footprint light, const double* place, double wider, double amount) {
+    // Adds the light of a spot to `other` that is somewhere else than those that move, or wider along some axes.
+    SPOTFIT_NOT_INLINE void add_spare(Footprint light, const double* place, double wider, double amount, int first = X,
+                                      int end_of_axes = ALL_AXES) {
         ROLLED
         for (int axis = X; axis < axes(); ++axis)
             light.value[axis] = spare_lines + 2 * axis * line, light.slope[axis] = light.value[axis] + line;
-        share_lines(axes(), [&](int axis) { fill_line(light, place, axis, wider); });
+        share_lines(axes(),
+                    [&](int axis) { fill_line(light, place, axis, axis >= first && axis < end_of_axes ? wider : 1); });
         add_light(light, float(amount), other);
     }
     // What pulls at the light in `other`, and the information about how much of it there is, as spots and background

@@ -54,6 +54,7 @@ class CrowdLight : protected CrowdPixels {
     const int* together;
     int moving = 0, levels = 0;
     float* spare_lines;                      // for one more
+    double stretch[ALL_AXES] = {1, 1, 1};    // how many times as wide spots are as the PSF
     int *by_cell, *first_of_cell;            // all spots, those of a cell one after the other
     bool* is_stirred;                        // cells, by spots near them
     int sweep = 0;                           // the number of the last one
@@ -167,7 +168,7 @@ class CrowdLight : protected CrowdPixels {
     static float* map_of(const Footprint& p, int map) { return p.slope[X] + map * p.size[Y] * p.pitch; }
     // The line along an axis of a spot that is wider than others by a factor.
     void fill_line(const Footprint& p, const double* place, int axis, double wider) const {
-        profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider, f.is_integrated, p.size[axis],
+        profile_line(place[axis] - p.first[axis], f.sigma[axis] * wider * stretch[axis], f.is_integrated, p.size[axis],
                      line - SIDE_BY_SIDE, p.value[axis], p.slope[axis]);
     }
     SPOTFIT_NOT_INLINE void add(const double* place, double light, long long candidate) {

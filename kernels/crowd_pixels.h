@@ -28,6 +28,7 @@ class CrowdPixels {
     long long corner[ALL_AXES];  // the first pixel of its box in the frame
     int columns, rows, depth;    // of the box
     int stride, margin;          // of lines of pixels; what is between the box and the next line is 0
+    double lowest, lift = 0;     // the lowest level of the pixels, and what was added to them
     Memory memory;
     float *data, *counts;  // pixels, and 1 where they count
     float* variances;      // that are added to the data and to their mean, or null
@@ -102,6 +103,7 @@ class CrowdPixels {
             default: load(static_cast<const double*>(f.frames) + first);
         }
         if (f.lost_count) leave_out(first);
+        lift_pixels();
     }
 
     // Calls each(number of the pixel, square of the distance) for those around a place in the frame.
@@ -133,11 +135,20 @@ class CrowdPixels {
         Team::wait();
     }
 
+    double lowest_level() const { return larger(lowest, LOWEST); }
+    const double* place_of(long long candidate) const { return f.places + ALL_AXES * candidate; }
+
+  private:
+    // A level is below what noise says it is if it is less than this share of it.
+    static constexpr double TOO_LOW = 0.5;
+    // How often bright pixels are left out: few times are enough for where fits begin.
+    static constexpr int FEW_ROUNDS = 3, MANY_ROUNDS = 12;
+
     // The mean of the pixels without those that are far above it, time and again.
-    SPOTFIT_NOT_INLINE double lowest_level() const {
+    SPOTFIT_NOT_INLINE double level_of_pixels(int rounds) const {
         double most_value = INFINITE, value = LOWEST;
         ROLLED
-        for (int n = 0; n < 3; ++n) {
+        for (int n = 0; n < rounds; ++n) {
             Pixels sums[] = {0.0f, 0.0f};
             over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
                 Pixels own = load_pixels(data + k);
@@ -150,12 +161,20 @@ class CrowdPixels {
             value = double(sum) / number;
             most_value = value + square_root(larger(value, 1));
         }
-        return larger(value, LOWEST);
+        return value;
     }
-
-    const double* place_of(long long candidate) const { return f.places + ALL_AXES * candidate; }
-
-  private:
+    // A line of noise over light that is known by bright spots may be below 0 where there is hardly any light.
+    SPOTFIT_NOT_INLINE void lift_pixels() {
+        const double own = level_of_pixels(FEW_ROUNDS);
+        const double level = f.least_noise > 0 ? level_of_pixels(MANY_ROUNDS) : 0;
+        const double added = level < TOO_LOW * f.least_noise ? f.least_noise - level : 0;
+        alone([&] { lowest = own + added, lift = added; });
+        if (added > 0)
+            over_area([&](long long k) SPOTFIT_INLINE_LAMBDA {
+                store_pixels(data + k,
+                             multiply_add(load_pixels(counts + k), Pixels(float(added)), load_pixels(data + k)));
+            });
+    }
     SPOTFIT_NOT_INLINE void find_box() {
         const long long least[] = {0, f.first_row, f.first_plane};
         const long long ends[] = {f.width, f.first_row + f.height, f.first_plane + f.depth};

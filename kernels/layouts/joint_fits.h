@@ -15,6 +15,7 @@ struct JointFits {
     int pixel_type;
     int is_integrated;    // whether the model is averaged over each pixel
     double scale, shift;  // a pixel as a number that is about as noisy as photo-electrons: value * scale + shift
+    double least_noise;   // the least variance of that number, wherever the line of noise would have less
     double sigma[3];      // along x, y and z
     int reach[3];         // of the light of a spot along x, y and z, in pixels; 0 along z in planes
     double least_score;   // how far a spot stands out of the noise, as a normal deviate, at least
@@ -41,7 +42,8 @@ struct JointFits {
 struct JointSpot {
     double z, y, x, light, background;
     double z_error, y_error, x_error, light_error, background_error;
-    double wider, wider_error;      // than they should be all spots that moved together, as a fraction
+    double widened, widened_z;      // how many times as wide as the PSF it is, in planes and along z
+    double wider, wider_error;      // than the PSF all spots that moved together should be, as a fraction
     double ridge, blunt_ridge;      // its share of how much likelier ridges are than the spots that moved together
     double blurred, blurred_error;  // the share of the light around it that would rather be wider; NaN if not known
     double evidence;                // the logarithm of how much likelier the data are with it

@@ -62,8 +62,12 @@ def columns_of(
     flags : ndarray of int
         Those of the positions that they began at.
     """
-    settings, (unit, shift) = job.settings, fitter.scale
-    axes, widths = job.axes, fitter.widths
+    settings, (unit, shift, _) = job.settings, fitter.scale
+    axes = job.axes
+    widths = [
+        width * spots["widened_z" if axis == "z" else "widened"]
+        for axis, width in zip(axes, fitter.widths, strict=True)
+    ]
     spread = (2 * math.pi) ** (len(axes) / 2) * math.prod(widths)
     places = axes
     if fitter.psf is not None:
@@ -102,9 +106,9 @@ def columns_of(
         axis: np.minimum(spots[axis] + 0.5, size - 0.5 - spots[axis])
         for axis, size in zip(axes, shape, strict=True)
     }
-    is_at_edge = np.any([inside[a] < s for a, s in zip(axes, widths, strict=True)], axis=0)
+    is_at_edge = np.any([inside[a] < s for a, s in zip(axes, fitter.widths, strict=True)], axis=0)
     is_outside = inside.get("z", np.ones(len(spots))) <= 0
-    scaled = [spots[axis] / width for axis, width in zip(axes, widths, strict=True)]
+    scaled = [spots[axis] / width for axis, width in zip(axes, fitter.widths, strict=True)]
     apart = np.column_stack([*scaled, frame * (2 * _BESIDE)])
     flags = flags | _flags_of_pixels(fitter, spots, frame, axes)
     found = _flags_of(spots, apart, flags, is_at_edge, is_outside, job.threads)
@@ -112,7 +116,7 @@ def columns_of(
     return columns | {"flags": found}
 
 
-def widths_by_name(job: FitJob, widths: Sequence[float]) -> dict[str, float]:
+def widths_by_name(job: FitJob, widths: Sequence[Any]) -> dict[str, Any]:
     """Return the parameters of a model that are widths, given those along each axis."""
     along = {f"sigma_{axis}": width for axis, width in zip(job.axes, widths, strict=True)}
     return {name: along.get(name, widths[-1]) for name in job.model.widths}

@@ -40,6 +40,8 @@ class Scale(NamedTuple):
 
     unit: float
     shift: float
+    #: The least variance of these numbers, 0 where the line is that of a camera.
+    least: float
 
     @classmethod
     def of(cls, noise: NoiseModel) -> Scale:
@@ -48,7 +50,7 @@ class Scale(NamedTuple):
         Examples
         --------
         >>> Scale.of(NoiseModel.of_camera(2.0, 100.0, 8.0))
-        Scale(unit=2.0, shift=-48.0)
+        Scale(unit=2.0, shift=-48.0, least=0.0)
         """
         factor = noise.correlation**2
         slope, intercept = factor * noise.slope, factor * noise.intercept
@@ -56,7 +58,7 @@ class Scale(NamedTuple):
         unit = max(slope, math.sqrt(max(least, 0.0 if slope else intercept)) / _WHITE)
         if unit > slope:  # white noise, or nearly
             intercept = max(intercept, least)
-        return cls(unit, intercept / unit**2)
+        return cls(unit, intercept / unit**2, least / unit**2 if noise.blocks else 0.0)
 
 
 @lru_cache(maxsize=16)
@@ -224,6 +226,7 @@ class JointFitter:
             None, *shape, *first_pixel, len(self.widths), None,
             self._variances is not None and len(self._variances) == 1,
             0, settings.pixel == "integrated", 1 / self.scale.unit, self.scale.shift,
+            self.scale.least,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
