@@ -1,11 +1,17 @@
 """Refine the width of spots whose light overlaps, by fits of all of them together.
 
-Fits of single spots are too wide there, as some are of two. Too wide spots are too few, and too
-narrow ones too many, for what they explain: the width is that of the likeliest fit, in which each
-spot costs what the data must gain by it.
+Fits of single spots are too wide there, as some are of two. What is counted with too wide spots
+would rather be narrower, and with too narrow ones wider, however many there are then: the width is
+near the one that most would rather have, wider by what is not resolved. Where spots are so dim that
+joint fits explain all that is there, it is that of the likeliest fit, in which each spot costs what
+the data must gain by it. Bright ones would be too narrow so: if some were not found, narrow ones
+are more, and leave less.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +24,18 @@ from ..engine.joint_fits import LINKED, JointFitter
 from ..engine.positions import link_positions
 from ..engine.single_fits import OVERLAP
 
-#: How far apart widths are that are compared, as a fraction, and how many at most.
-_STEP, _MOST = 0.06, 8
-#: In a crowded image this share of spots overlaps with others.
-_CROWDED = 0.5
+#: A width is found if spots would rather be wider or narrower by less than this fraction; it is
+#: tried at most this many times, and changes by no more than the third at once.
+_SETTLED, _TRIED, _LONGEST = 0.004, 6, 0.2
+#: How far apart widths are whose likelihood is compared, as a fraction, and how many at most; and
+#: the deviance over the number of pixels up to which all is explained.
+_STEP, _MOST, _EXPLAINED = 0.06, 5, 1.1
 #: The most that a crowd counts, in units of what most do: it may be a blob.
 _TRIMMED = 3.0
+#: In a crowded image this share of spots overlaps with others.
+_CROWDED = 0.5
+#: What spots of one width differ by, besides their errors.
+_DIFFER = 0.01
 
 
 def is_crowded(
@@ -38,7 +50,7 @@ def is_crowded(
 def joint_width(
     backend: Backend, job: FitJob, block: Block, positions: Positions, columns: Columns
 ) -> float:
-    """Return the width with which crowds of spots are likeliest.
+    """Return the width that most spots of crowds would rather have.
 
     Parameters
     ----------
@@ -54,17 +66,54 @@ def joint_width(
         Their fits one by one.
     """
     assert job.sigma is not None
-    first, (points, frame) = job.sigma, _points(job, block, positions, columns)
-    cost = score_for(job.settings.false_spots, min(max(first, 0.5), 10.0)) ** 2 / 2
+    points, frame = _points(job, block, positions, columns)
+    every, crowds = np.ones(len(points), np.bool_), int(points["crowd"].max(initial=-1)) + 1
+
+    def fitted(sigma: float, widest: float | None = None) -> NDArray[np.void]:
+        fitter = JointFitter(backend, job, block, sigma, widest=widest)
+        own = points.copy()
+        own["light"] /= fitter.scale.unit
+        return fitter.fit(Candidates(own, frame), every, counts_spots=True)
+
+    found = _wanted(fitted, job.sigma)
+    spots = fitted(found)
+    _, of_crowd = np.unique(spots["crowd"], return_index=True)
+    deviance, pixels = (spots[name][of_crowd].sum() for name in ("deviance", "pixels"))
+    if deviance > _EXPLAINED * pixels:
+        return found
+    cost = score_for(job.settings.false_spots, min(max(found, 0.5), 10.0)) ** 2 / 2
+    return _likeliest(lambda sigma: _loss(fitted(sigma, found), cost, crowds), found)
+
+
+def _wanted(fitted: Callable[[float], NDArray[np.void]], sigma: float) -> float:
+    """Return the width that most spots would rather have which are counted with it."""
+    tried = [(math.log(sigma), _most(fitted(sigma)))]
+    slope = -1.0
+    while len(tried) < _TRIED and abs(tried[-1][1]) > _SETTLED:
+        last, wider = tried[-1]
+        own = last + min(max(-wider / slope, -_LONGEST), _LONGEST)
+        tried.append((own, _most(fitted(math.exp(own)))))
+        slope = min(max((tried[-1][1] - wider) / (own - last), -1.5), -0.5)
+    last, wider = min(tried, key=lambda one: abs(one[1]))
+    return math.exp(last - wider / slope)
+
+
+def _most(spots: NDArray[np.void]) -> float:
+    """Return by which fraction most spots would rather be wider than they are."""
+    if not len(spots):
+        return 0.0
+    order = np.argsort(spots["wider"], kind="stable")
+    weight = np.cumsum(1 / (spots["wider_error"][order] ** 2 + _DIFFER**2))
+    return float(spots["wider"][order[np.searchsorted(weight, weight[-1] / 2)]])
+
+
+def _likeliest(loss_with: Callable[[float], NDArray[np.float64]], first: float) -> float:
+    """Return the width with which crowds are likeliest, near a first one."""
     seen: dict[int, NDArray[np.float64]] = {}
 
     def loss(k: int) -> NDArray[np.float64]:
         if k not in seen:
-            fitter = JointFitter(backend, job, block, first * (1 + _STEP) ** k, widest=first)
-            own = points.copy()
-            own["light"] /= fitter.scale.unit
-            every = np.ones(len(own), np.bool_)
-            seen[k] = fitter.loss(Candidates(own, frame), every, cost)
+            seen[k] = loss_with(first * (1 + _STEP) ** k)
         return seen[k]
 
     def gain(k: int, other: int) -> float:
@@ -85,6 +134,13 @@ def joint_width(
     bend = -(low + high)
     shift = (high - low) / (2 * bend) if bend > 0 else 0.0
     return float(first * (1 + _STEP) ** (best + shift))
+
+
+def _loss(spots: NDArray[np.void], cost: float, crowds: int) -> NDArray[np.float64]:
+    """Return how unlikely each crowd is made, in nats, each spot costing something."""
+    lost = np.zeros(crowds)
+    lost[spots["crowd"]] = spots["deviance"] / 2 + cost * spots["spots"]
+    return lost
 
 
 def _points(

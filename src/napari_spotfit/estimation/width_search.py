@@ -147,9 +147,9 @@ _AGREES = 1.4
 #: The width is looked for again with what was found until it changes by less than this
 #: fraction, at most this many times.
 _SETTLED, _ROUNDS = 0.05, 5
-#: By this factor at most, the width of crowds is another one than that of fits of single spots: at
-#: 6 spots per µm², these are 1.22 times too wide.
-_CROWDED = 1.25
+#: By these factors at most, fits of single spots are wider, and narrower, than those of crowds: at
+#: 6 spots per µm², they are 1.22 times too wide, of σ 3 px at 1.5 per 100 px² 1.31 times.
+_WIDER_ALONE, _CROWDED = 1.4, 1.25
 #: This many spots are fitted, those around the middle.
 _FITTED = 2000
 #: This many where they are fitted together, until the width changes by less than this fraction.
@@ -323,7 +323,7 @@ class WidthSearch:
                 break
             columns = self._backend.fit(job, block, positions)
             sigma = joint_width(self._backend, job, block, positions, columns)
-            if not 1 / _CROWDED <= sigma / width.sigma <= _CROWDED:
+            if not 1 / _WIDER_ALONE <= sigma / width.sigma <= _CROWDED:
                 return width  # what is fitted are no spots
             if abs(sigma / before - 1) < _REFINED:
                 break
