@@ -57,7 +57,10 @@ class OneViewer:
         with patch.object(self._viewer.window._qt_window, "_save_current_window_settings"):
             self._viewer.close()
         self._viewer = None
-        Application.destroy(get_app_model().name)
+        name = get_app_model().name
+        Application.destroy(name)
+        # Menus of a window that a traceback holds ask for another one, which is made by halves.
+        Application._instances.pop(name, None)
         _forget_actions()
         # It may be frozen, and ignored by collections.
         gc.unfreeze()

@@ -9,7 +9,7 @@ from joint_fits import SIGMA, Joint, field
 from same_fits import assert_same
 from spot_table import dock, texts
 
-from napari_spotfit import fit_at, load_fits, localize, to_points_layer
+from napari_spotfit import load_fits, localize, to_points_layer
 from napari_spotfit.localization import fit_at as fit_at_module
 from napari_spotfit.localization import plan
 from napari_spotfit.widgets.fitting.picked_layer import arguments
@@ -65,16 +65,21 @@ def test_a_point_that_is_added_by_hand_is_of_no_group(viewer, fits, tmp_path):
     np.testing.assert_array_equal(load_fits(path).group, [*fits.group, np.nan])
 
 
-def test_a_spot_that_is_fitted_again_leaves_its_group(viewer, fits, movie):
+@pytest.mark.parametrize("together", [False, True])
+def test_a_spot_leaves_its_group_if_it_is_fitted_again_alone(viewer, fits, together):
     layer = viewer.add_layer(to_points_layer(fits))
     row = int(np.flatnonzero(fits.group_size == 2)[0])
-    again = fit_at(movie, fits.points()[[row]], roi_size=7, sigma=SIGMA)
+    again = fits[np.flatnonzero(fits.group == fits.group[row])]
+    if not together:
+        alone = {name: one for name, one in again.columns.items() if not name.startswith("group")}
+        again = again.with_columns(alone)[:1]
     new = arguments(again, Look(), LayerMaps())
-    assert not {"group", "group_size"} & {*new["features"]}
     put_row(layer, row, Row.of(layer, row).refitted(new), history_of(viewer))
     expected = fits.group.astype(float)
-    expected[row] = np.nan
+    if not together:
+        expected[row] = np.nan
     np.testing.assert_array_equal(layer.features["group"], expected)
+    assert layer.features["group_size"].isna().sum() == (not together)
 
 
 def test_the_table_lists_the_groups(viewer, fits):

@@ -20,7 +20,7 @@ from ..settings.settings import Settings, has_shot_noise
 from .image_noise import measured_noise, noise_doubts, sample_frames
 from .measured_noise import BLOCK
 from .psf_width import with_psf
-from .width_search import glance_frames
+from .width_search import glance_frames, refines_in_crowds
 
 #: The part of the least variance that stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05
@@ -151,7 +151,7 @@ class MeasuredNoise:
 
     def known(self, settings: Settings) -> ImageEstimates | None:
         """Return what was estimated already, without waiting; None if nothing was."""
-        return self._known.get(_values(settings, _OF_ALL))
+        return self._known.get(_key_of(settings, _OF_ALL))
 
     def put_into(self, settings: Settings, image: Any, known: Mapping[str, Any]) -> Settings:
         """Return settings with noise and PSF, measured unless they were before.
@@ -165,7 +165,7 @@ class MeasuredNoise:
         known : mapping
             Its ``bad_pixels`` and ``camera``, the same each time; else there may be more.
         """
-        key = _values(settings, _OF_ALL)
+        key = _key_of(settings, _OF_ALL)
         with self._lock:
             if key not in self._known:
                 if self._image is None:
@@ -184,7 +184,7 @@ class MeasuredNoise:
         )
         warning = ""
         if settings.sigma is None or (settings.dimensions > 2 and settings.sigma_z is None):
-            key = _values(settings, (*_OF_WIDTH, "sigma", "sigma_z", "dimensions"))
+            key = _key_of(settings, (*_OF_WIDTH, "sigma", "sigma_z", "dimensions"))
             if key not in self._widths:
                 warnings: list[str] = []
                 wide = with_psf(reader, calibration, warn=warnings.append).settings
@@ -200,8 +200,13 @@ class MeasuredNoise:
         )
 
 
-def _values(settings: Settings, names: tuple[str, ...]) -> Hashable:
-    return tuple(getattr(settings, name) for name in names)
+def _key_of(settings: Settings, names: tuple[str, ...]) -> Hashable:
+    """Return what an estimate depends on."""
+    of_crowds = None
+    if settings.sigma is None and refines_in_crowds(settings):
+        # The width of a crowd's spots is that of joint fits, where these can be made.
+        of_crowds = Settings(model=settings.model, fixed=settings.fixed, bounds=settings.bounds)
+    return tuple(getattr(settings, name) for name in names), of_crowds
 
 
 class _KeptFrames:

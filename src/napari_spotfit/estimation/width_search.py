@@ -304,7 +304,7 @@ class WidthSearch:
     def refined(self, width: PsfWidth) -> PsfWidth:
         """Return the width by which crowds of spots are likeliest, where most spots overlap."""
         known, sigma = self._known, width.sigma
-        if known.neighbours not in ("auto", "joint") or known.fixed.get("sigma"):
+        if not refines_in_crowds(known):
             return width
         shape, threads = self._sample.pixels.shape[1:], known.threads
         if self._last is not None:  # most images are not crowded, which it shows
@@ -441,6 +441,11 @@ class WidthSearch:
         alone = float(np.mean((flags[usable] & int(Flag.NEIGHBOUR)) == 0))
         narrow = alone * (float(np.median(error[rows])) * count / int(good.sum())) ** 2
         return PsfWidth(middle * (1 + _NARROW * narrow), scatter, len(near))
+
+
+def refines_in_crowds(settings: Settings) -> bool:
+    """Whether the width of spots that overlap is to be that of their joint fits."""
+    return settings.neighbours in ("auto", "joint") and not settings.fixed.get("sigma")
 
 
 def standing_out(

@@ -10,15 +10,16 @@ from napari.utils.colormaps.standardize_color import transform_color
 from napari_spotfit import Flag, StopCondition, localize, noise_model
 from napari_spotfit.widgets.layers.appearance import STOP_COLORS
 
-NOT_DRAWN = {"score"}
+#: What clicks have for spots that are fitted together alone, and what counts in one result.
+OTHERS = {"score", "group"}
 
 
 def assert_rows_of(layer, fits, rows):
     """Check that a layer's points are some rows of fits, to the last bit."""
     np.testing.assert_array_equal(layer.data, fits.points()[rows])
     table = fits.to_dataframe()
-    shared = [name for name in table if name not in NOT_DRAWN]
-    assert set(shared) | {"roi_size", "offset"} == set(layer.features)
+    shared = [name for name in table if name not in OTHERS]
+    assert set(shared) | {"roi_size", "offset"} == set(layer.features) - OTHERS
     for name in shared:
         expected = table[name].iloc[rows].to_numpy()
         if name == "stop_condition":
@@ -125,6 +126,7 @@ def test_clicks_in_a_crowd(viewer, widget, hand, settle, crowds):
     movie, fits = crowds
     image = viewer.add_image(movie, name="movie")
     widget.settings.controls["sigma"].value = 1.3
+    widget.settings.controls["neighbours"].value = "exclude"
     viewer.dims.set_current_step(0, 2)
     widget.picking.click.click()
     places = np.column_stack([fits.y, fits.x])

@@ -1,4 +1,4 @@
-"""A click in a crowd fits what the fit of all spots fits there."""
+"""A click in a crowd fits what the fit of all spots fits there: one by one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from napari_spotfit import Flag, Settings, detect_spots, fit_at, localize
-from napari_spotfit.widgets.fitting import picked_layer
-from napari_spotfit.widgets.fitting.picked_layer import Pick
+from napari_spotfit.widgets.fitting import pick as pick_module
+from napari_spotfit.widgets.fitting.pick import FrameSpots, Pick
 from napari_spotfit.widgets.layers.maps import LayerMaps
 
 
@@ -17,9 +17,10 @@ def test_every_click_gives_the_row_of_all_fits(crowds, limit):
     maps = {}
     if limit:
         maps["mask"] = np.random.default_rng(1).random(movie.shape[1:]) < 0.8
-        fits = localize(movie, sigma=1.3, roi_size=9, **maps)
+        fits = localize(movie, sigma=1.3, roi_size=9, neighbours="exclude", **maps)
     assert ((fits.flags & int(Flag.NEIGHBOUR)) != 0).mean() > 0.2
-    pick = Pick(movie, (1,), Settings(sigma=1.3, roi_size=9), LayerMaps(lambda: maps))
+    settings = Settings(sigma=1.3, roi_size=9, neighbours="exclude")
+    pick = Pick(movie, (1,), settings, LayerMaps(lambda: maps))
     rows = np.flatnonzero(fits.frame == 1)
     picked = 0
     places = detect_spots(movie, sigma=1.3, frames=1, **maps)[:, 1:]
@@ -36,11 +37,12 @@ def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
     movie, _ = crowds
     frame = movie[0]
     spots = detect_spots(frame, sigma=1.3)
-    pick = Pick(frame, (), Settings(sigma=1.3, roi_size=9), snap=False)
+    settings = Settings(sigma=1.3, roi_size=9, neighbours="exclude")
+    pick = Pick(frame, (), settings, snap=False)
     middle = spots[np.argmin(np.hypot(*(spots - [45, 50]).T))]
     place = np.add(middle, (1.0, 0.0))
     others = spots[(spots != middle).any(axis=1)]
-    expected = fit_at(frame, [place, *others], sigma=1.3)
+    expected = fit_at(frame, [place, *others], settings=settings)
     one = pick.fit(place)
     for name in ("y", "x", "sigma", "photons"):
         np.testing.assert_array_equal(one.columns[name], expected.columns[name][:1], name)
@@ -48,11 +50,11 @@ def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
 
 def test_the_spots_of_a_frame_are_looked_for_once_and_again_when_it_changes(crowds, monkeypatch):
     movie, fits = crowds
-    calls, find = [], picked_layer.find
+    calls, find = [], pick_module.find
     monkeypatch.setattr(
-        picked_layer, "find", lambda *given, **more: calls.append(1) or find(*given, **more)
+        pick_module, "find", lambda *given, **more: calls.append(1) or find(*given, **more)
     )
-    spots, pixels = picked_layer.FrameSpots(), movie.copy()
+    spots, pixels = FrameSpots(), movie.copy()
 
     def fit(row, settings=fits.settings):
         one = Pick(pixels, (2,), settings, spots=spots)

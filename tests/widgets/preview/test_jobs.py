@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from napari_spotfit import localize, noise_model
+from napari_spotfit import localize, noise_model, simulate_movie
 from napari_spotfit.engine.detection_settings import score_for
 from napari_spotfit.estimation.image_estimates import MeasuredNoise
 from napari_spotfit.localization.detect_spots import peak_heights
@@ -47,6 +47,21 @@ def test_a_job_gives_what_the_batch_gives(make_movie, lengths):
             assert result.fits.settings == expected.settings.changed(noise=noise)
 
 
+def test_the_width_of_a_crowd_is_measured_again_with_other_neighbours():
+    # Of single fits it is wider, as light of neighbours is in them.
+    light = {"photons": 1000, "background": 10, "sigma": 1.3}
+    movie, _ = simulate_movie(1, shape=(128, 128), spots_per_frame=491, seed=1, **light)
+    noise, found = MeasuredNoise(), []
+    for neighbours in ("exclude", "auto"):
+        settings = Settings(neighbours=neighbours)
+        result = Previewer()(PreviewJob(movie, (0,), 1, settings, noise=noise))
+        expected = localize(movie, settings=settings)
+        found.append(result.fits.settings.sigma)
+        for name, values in expected.columns.items():
+            np.testing.assert_array_equal(result.fits.columns[name], values)
+    assert found[0] > found[1]
+
+
 def changing(count):
     """Return frames whose background, and noise, change twentyfold; and spots for the last."""
     y, x = np.indices((64, 64))
@@ -66,7 +81,8 @@ def test_a_job_goes_by_the_noise_of_the_whole_movie():
         here = expected.frame == frame
         assert len(result.fits) == here.sum()
         for name, values in expected.columns.items():
-            np.testing.assert_array_equal(result.fits.columns[name], values[here])
+            if name != "group":  # is numbered through all frames
+                np.testing.assert_array_equal(result.fits.columns[name], values[here])
 
 
 def test_threads_that_ask_for_the_noise_measure_it_once():

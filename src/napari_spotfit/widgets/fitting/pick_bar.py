@@ -17,7 +17,7 @@ from ..layers.points import is_result
 from ..napari_compat import camera_of
 from ..parts.docking import Keys
 from ..parts.layout import button, explain
-from .picked_layer import Pick
+from .pick import Pick
 from .picker import Picker, Press
 
 if TYPE_CHECKING:
@@ -34,10 +34,13 @@ _CLICK_TIP = (
     "<p>Shift-click does the same at any time. The spots come into a layer of their own; a "
     "second click on a spot fits it again, and Delete removes the selected ones. Where there is "
     "no spot nothing is added, unless you click with Ctrl and Shift.</p>"
+    "<p>Where spots overlap and neighbours are fitted together (auto or joint), a click adds the "
+    "spots of the group that are near.</p>"
 )
 _SNAP_TIP = (
     "<p>Fit the brightest spot within half a ROI of the click, on the pixel where the "
-    "detection finds it. Without, the ROI lies around the pixel that was clicked.</p>"
+    "detection finds it; where neighbours are fitted together (auto or joint), the nearest one. "
+    "Without, the ROI lies around the pixel that was clicked.</p>"
 )
 _UNDO_TIP = (
     "<p>Take back {} (Ctrl+Z over the image, without this widget, too).</p><p>Fits, clicks, what "

@@ -1,33 +1,27 @@
-"""The fit of one spot under the cursor, and the Points layers of picked spots, one per image."""
+"""The Points layers of picked spots, one per image."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.verdicts import mean_sigma
-from ...estimation.image_estimates import MeasuredNoise
-from ...images.frames import HeldFrame, inside
-from ...localization.detect_spots import find, peak_near
-from ...localization.fit_at import fit_at
-from ...models.columns import GROUP, GROUP_SIZE
+from ...models.columns import GROUP
 from ...models.estimators import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import points
 from ..layers.appearance import Look, color_faces, draw_marks, is_marked, show_all
 from ..layers.history import History
-from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.maps import LayerMaps
 from ..layers.result_layers import show_depth
 from ..layers.state import LayerState, fit_limits
 from ..napari_compat import refreshed_once, select_points, set_points, unlisted
+from .pick import TOGETHER, Pick
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,142 +29,7 @@ if TYPE_CHECKING:
     from napari.layers import Image, Points
 
 
-#: How far away, in sides of the ROI, spots lie at most on which a row depends: those that take
-#: pixels from its fit, and from another fit that ends at the same spot.
-_FAR = 3
 _STOP = "stop_condition"
-
-
-class FrameSpots:
-    """Cache of the spots of the frame that was clicked last, for the next click in it."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[Settings, NDArray[Any], NDArray[np.float64]] | None = None
-
-    def get(
-        self, frame: HeldFrame, settings: Settings, search: Callable[[], NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        """Return the spots of a frame, searched unless pixels and settings are unchanged."""
-        if (
-            self._kept is None
-            or self._kept[0] != settings
-            or not np.array_equal(self._kept[1], frame.pixels)
-        ):
-            self._kept = settings, frame.pixels.copy(), search()
-        return self._kept[2]
-
-
-@dataclass(frozen=True, eq=False)
-class Pick:
-    """The fit of a press of the mouse: one spot of a frame that is read once.
-
-    Parameters
-    ----------
-    image : array, shape (…, Y, X)
-        As :func:`~napari_spotfit.fit_at` takes it.
-    index : tuple of int
-        Indices of the frame along the image's leading axes.
-    settings : Settings
-        Those of the fits of the whole image.
-    maps : LayerMaps
-        The maps of its pixels, read when they are needed first.
-    snap : bool
-        Whether the spot is the brightest maximum within half a ROI of the place, as the
-        detection finds it, or lies at the place itself.
-    noise : MeasuredNoise
-        That of the image.
-    spots : FrameSpots
-        What earlier presses have found.
-    """
-
-    image: Any
-    index: tuple[int, ...]
-    settings: Settings
-    maps: LayerMaps = NO_MAPS
-    snap: bool = True
-    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
-    spots: FrameSpots = field(default_factory=FrameSpots)
-
-    @cached_property
-    def frame(self) -> HeldFrame:
-        """The frame, read when it is needed first."""
-        return HeldFrame(self.image, self.index, self.settings.dimensions)
-
-    @cached_property
-    def _known(self) -> dict[str, Any]:
-        return {name: known for name, known in self._maps.items() if name != "mask"}
-
-    @cached_property
-    def _maps(self) -> dict[str, Any]:
-        return self.maps.read()
-
-    @cached_property
-    def _estimated(self) -> Settings:
-        return self.noise.put_into(self.settings, self.image, self._known)
-
-    @cached_property
-    def _spots(self) -> NDArray[np.float64]:
-        """Where the frame's spots are as the detection finds them, if a fit depends on that."""
-        if self.settings.neighbours == "ignore":
-            return np.empty((0, self.settings.dimensions))
-        maps = {name: known for name, known in self._maps.items() if name != "weights"}
-        settings = self._estimated.changed(backend="cpu")
-
-        def search() -> NDArray[np.float64]:
-            places, _ = find(self.frame, settings, frames=self.index or None, **maps)
-            return places[:, -settings.dimensions :]
-
-        # Maps may have been painted in since.
-        return search() if maps else self.spots.get(self.frame, settings, search)
-
-    @property
-    def frame_shape(self) -> tuple[int, ...]:
-        """Rows and columns of the frame, before them its planes in volumes, without reading it."""
-        return tuple(int(side) for side in self.image.shape[-self.settings.dimensions :])
-
-    def contains(self, place: ArrayLike) -> bool:
-        """Whether a place (y, x), in volumes (z, y, x), lies on the frame's pixels."""
-        return bool(inside(np.asarray(place, float), self.frame_shape))
-
-    def fit(self, place: ArrayLike) -> SpotFits:
-        """Fit the spot at a place.
-
-        Parameters
-        ----------
-        place : array, shape (2,) or (3,)
-            y and x in pixels, in volumes with z before them.
-
-        Returns
-        -------
-        SpotFits
-            One row. Where the detection finds the spot, it is that of
-            :func:`~napari_spotfit.localize` but for the score, which fits at given places
-            have none of.
-        """
-        settings = self._estimated
-        center: NDArray[np.float64] = np.asarray(place, float)
-        if self.snap:
-            known = {name: self._known.get(name) for name in ("bad_pixels", "camera")}
-            center = peak_near(self.frame, center, settings, **known)
-        centers = np.vstack([center, self._beside(center)])
-        index = np.broadcast_to(self.index, (len(centers), len(self.index)))
-        fits = fit_at(
-            self.frame, np.column_stack([index, centers]), settings=settings, **self._known
-        )
-        return fits[:1]
-
-    def _beside(self, center: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the other spots on which the fit of one depends."""
-        side = np.array(self._estimated.roi_shape)
-        away = abs(self._spots - center) / side
-        beside = (away <= _FAR).all(axis=1)
-        if not self.snap and beside.any():
-            # The spot that is meant is fitted from here.
-            nearest = np.argmin((away**2).sum(axis=1))
-            beside[nearest] &= (away[nearest] ** 2).sum() > 0.25
-        beside &= away.any(axis=1)
-        chosen: NDArray[np.float64] = self._spots[beside]
-        return chosen
 
 
 class PickedLayers(QObject):
@@ -243,24 +102,25 @@ class PickedLayers(QObject):
         return before
 
     def put(self, image: Image, before: LayerState | None, new: dict[str, Any]) -> Points:
-        """Show a picked spot together with those that were there before.
+        """Show picked spots together with those that were there before.
 
         Parameters
         ----------
         image : napari.layers.Image
             The image that was fitted.
         before : LayerState or None
-            From ``begin``; what the spot is added to, so that the spots on a drag's way
-            do not stay.
+            From ``begin``; what the spots are added to, so that those on a drag's way do not
+            stay.
         new : dict
-            One fit, from :func:`~napari_spotfit.widgets.fitting.picked_layer.arguments`.
+            The spot and its group, from
+            :func:`~napari_spotfit.widgets.fitting.picked_layer.arguments`.
         """
         layer = self.layer_of(image)
         if layer is None:
             layer = self._add(image, new)
         else:
             points.align(layer, image)
-            self._show(layer, *with_spot(before, new), new["metadata"], image)
+            self._show(layer, *with_spots(before, new), new["metadata"], image)
         return layer
 
     def _add(self, image: Image, new: dict[str, Any]) -> Points:
@@ -363,16 +223,15 @@ def arguments(fits: SpotFits, look: Look, maps: LayerMaps) -> dict[str, Any]:
     Parameters
     ----------
     fits : SpotFits
-        One fit.
+        One fit, or those of a group.
     look : Look
         What colours its face.
     maps : LayerMaps
         The maps of the pixels.
     """
     made = points.points_arguments(fits, look.face, look.colormap, maps)
-    # Numbers of groups are those of one result.
-    if GROUP in made["features"]:
-        made["features"] = made["features"].drop(columns=[GROUP, GROUP_SIZE])
+    if GROUP in made["features"]:  # numbers are those of one result
+        made["features"][GROUP] = 0
     if fits.settings is not None:
         side, *others = {*fits.settings.roi_shape}
         # A ROI that is not square stands in the layer's settings.
@@ -383,15 +242,18 @@ def arguments(fits: SpotFits, look: Look, maps: LayerMaps) -> dict[str, Any]:
 
 
 def fitted(pick: Pick, place: NDArray[np.float64], look: Look) -> tuple[SpotFits, dict[str, Any]]:
-    """Fit the spot at a place; return also the arguments of a layer that shows it."""
+    """Fit the spot at a place, and its group; return also the arguments of a layer of them."""
     fits = pick.fit(place)
     return fits, arguments(fits, look, pick.maps)
 
 
-def with_spot(
+def with_spots(
     before: LayerState | None, new: dict[str, Any]
 ) -> tuple[NDArray[np.float64], pd.DataFrame, int]:
-    """Return points and features with a new spot, which replaces its earlier fit, and its row.
+    """Return points and features with the spots of a pick, and the row of its first one.
+
+    They replace their earlier fits; what else had been fitted together with these, and is near,
+    goes.
 
     Parameters
     ----------
@@ -400,23 +262,47 @@ def with_spot(
     new : dict
         From :func:`arguments`.
     """
-    one, place = new["features"], new["data"][0]
-    data, features, row = new["data"][:0], one.iloc[:0], None
-    if before is not None:
-        data, features = before.data.copy(), before.features.reset_index(drop=True)
-        row = _same_spot(before, new)
-    if row is None:
-        row = len(data)
-        data = np.vstack([data, place])
-    else:
-        data[row] = place
-    return data, _with_row(features, row, one), row
+    if before is None or not len(before.data):
+        return new["data"], new["features"], 0
+    data, features = before.data, before.features.reset_index(drop=True)
+    rows, number = [], len(data)
+    for place in range(len(new["data"])):
+        row = _same_spot(before, new, place)
+        if row is None or row in rows:
+            row, number = number, number + 1
+        rows.append(row)
+    goes, group = _replaced_groups(before, new, rows)
+    table = _with_rows(features, rows, new["features"].assign(**group))
+    data = np.vstack([data, np.empty((number - len(data), data.shape[1]))])
+    data[rows] = new["data"]
+    stays = np.append(~goes, np.ones(number - len(goes), bool))
+    return data[stays], table[stays].reset_index(drop=True), int(stays[: rows[0]].sum())
 
 
-def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFrame:
-    """Return features with a row replaced by that of a new fit, or with it as a further row.
+def _replaced_groups(
+    before: LayerState, new: dict[str, Any], rows: list[int]
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Return which spots of earlier fits go, and the number of the new group, if it is one."""
+    goes = np.zeros(len(before.data), bool)
+    known, number = before.features.get(GROUP), 0
+    if known is not None:
+        group = known.to_numpy(float)
+        own = [row for row in rows if row < len(group)]
+        others = np.isin(group, group[own][np.isfinite(group[own])])
+        others[own] = False
+        settings = points.settings_of_layer(new["metadata"])
+        axes = points.axes_of(settings)
+        away = np.abs(before.data[:, -axes:] - new["data"][0, -axes:])
+        sides = (9,) * axes if settings is None else settings.roi_shape
+        goes = others & (away <= TOGETHER * np.array(sides)).all(axis=1)
+        number = int(np.nanmax(group, initial=-1)) + 1
+    return goes, {GROUP: number} if GROUP in new["features"] else {}
 
-    Where the new fit lacks a column, as those of the errors, the value is missing: an
+
+def _with_rows(features: pd.DataFrame, rows: list[int], fitted: pd.DataFrame) -> pd.DataFrame:
+    """Return features with some rows replaced by new fits, or with these as further rows.
+
+    Where the new fits lack a column, as those of the errors, the value is missing: an
     earlier fit's would be wrong.
     """
     import pandas as pd
@@ -428,30 +314,28 @@ def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFra
             name: pd.Categorical(column, stops).codes if name == _STOP else column.to_numpy()
             for name, column in table.items()
         }
-        for table in (features, one)
+        for table in (features, fitted)
     )
     columns: dict[Any, Any] = {}
     for name in dict.fromkeys([*old, *new]):
         known = old.get(name, np.full(len(features), np.nan))
         kind = np.result_type(known.dtype, np.float32)  # that of whole numbers has no NaN
-        values = np.full(max(len(features), row + 1), np.nan, kind)
+        values = np.full(max(len(features), max(rows) + 1), np.nan, kind)
         values[: len(known)] = known
-        values[row] = new[name][0] if name in new else np.nan
+        values[rows] = new.get(name, np.nan)
         columns[name] = values
     codes = np.nan_to_num(columns[_STOP], nan=-1).astype(np.int8)
     columns[_STOP] = pd.Categorical.from_codes(codes, stops)
     return pd.DataFrame(columns)
 
 
-def _same_spot(before: LayerState, new: dict[str, Any]) -> int | None:
+def _same_spot(before: LayerState, new: dict[str, Any], which: int) -> int | None:
     """Return the row of the spot within σ, and at least a pixel, of a new one in its frame."""
-    if not len(before.data):
-        return None
-    place, gain = new["data"][0], new["metadata"].get("settings", {}).get("gain") or 1.0
+    place, gain = new["data"][which], new["metadata"].get("settings", {}).get("gain") or 1.0
     axes = points.axes_of(points.settings_of_layer(before.metadata))
     distance = np.linalg.norm(before.data[:, -axes:] - place[-axes:], axis=1)
     distance[np.any(before.data[:, :-axes] != place[:-axes], axis=1)] = np.inf
     row = int(np.argmin(distance))
     # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
-    old, own = mean_sigma(before.features, gain)[row], mean_sigma(new["features"], gain)[0]
+    old, own = mean_sigma(before.features, gain)[row], mean_sigma(new["features"], gain)[which]
     return row if distance[row] <= np.fmax(np.fmin(old, own), 1.0) else None

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.flags import NOT_GOOD, RULES, Flag, flags_of
+from ...models.columns import GROUP_SIZE
 from ...models.estimators import StopCondition
 from ...results.spot_fits import SpotFits
 from ..layers.appearance import Look
 from ..layers.history import History
 from ..layers.state import LayerState
 from ..parts.work import Latest
-from .picked_layer import FrameSpots, Pick, PickedLayers, fitted
+from .pick import FrameSpots, Pick
+from .picked_layer import PickedLayers, fitted
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -228,13 +230,21 @@ def _in_words(fits: SpotFits, nothing: str) -> str:
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
     place = ", ".join(f"{axis} {fits.columns[axis][0]:.2f}" for axis in fits.axes)
     what = f"{place}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
-    what += f"{photons} {fits.units.get('photons', 'counts')}, {stop.words}"
+    what += f"{photons} {fits.units.get('photons', 'counts')}, {stop.words}{_group_in_words(fits)}"
     if nothing:
         return f"There seems to be no spot: {nothing}. The fit, a cross, is at {what}"
     doubts = [flag for flag in flags_of(int(fits.flags[0])) if flag & NOT_GOOD]
     if doubts:
         return f"Doubtful: at {what}. {RULES[doubts[0]].sentence} {RULES[doubts[0]].advice}"
     return f"Spot at {what}"
+
+
+def _group_in_words(fits: SpotFits) -> str:
+    """Return how many spots a spot was fitted together with."""
+    others = int(fits.columns[GROUP_SIZE][0]) - 1 if GROUP_SIZE in fits else 0
+    if others < 1:
+        return ""
+    return f", fitted together with {others} other{'s' if others > 1 else ''}"
 
 
 def _height_in_words(fits: SpotFits) -> str:

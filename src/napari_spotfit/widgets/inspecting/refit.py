@@ -19,7 +19,8 @@ from ...models.estimators import StopCondition
 from ...models.profiles import Profile
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..fitting.picked_layer import FrameSpots, Pick, fitted
+from ..fitting.pick import FrameSpots, Pick
+from ..fitting.picked_layer import fitted
 from ..layers.appearance import Look
 from ..layers.images import full_resolution
 from ..layers.maps import maps_of

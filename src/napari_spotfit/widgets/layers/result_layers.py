@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...analysis.drift import Drift
 from ...analysis.linking import NO_TRACK
-from ...models.columns import GROUP, GROUP_SIZE, REFIT, TRACK
+from ...models.columns import DISTANCE, EVIDENCE, GROUP, GROUP_SIZE, REFIT, TRACK
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..napari_compat import show_across
@@ -37,6 +38,8 @@ REFITS = "refits"
 #: How many σz away from their own plane spots of a volume are drawn.
 _SEEN = 2.0
 _STOP = "stop_condition"
+#: The columns that say with which others a spot was fitted.
+_OF_GROUP = frozenset({GROUP, GROUP_SIZE})
 
 
 def unchanged_result(viewer: Viewer, image: Image) -> Points | None:
@@ -150,12 +153,13 @@ class Row(NamedTuple):
         """Return the same spot, fitted again.
 
         Columns that are not of a fit stay: the score, and those the user has added. Columns of the
-        earlier model alone become NaN, and so does the group.
+        earlier fit alone become NaN. It stays in its group if it was fitted together with others.
 
         Parameters
         ----------
         new : mapping
-            One fit, from :func:`~napari_spotfit.widgets.fitting.picked_layer.arguments`.
+            Its fit, and those of its group, from
+            :func:`~napari_spotfit.widgets.fitting.picked_layer.arguments`.
         """
         values = {str(name): column.iloc[0] for name, column in new["features"].items()}
         for name in ("roi_size", "offset"):  # only if the layer has them for each spot
@@ -163,7 +167,12 @@ class Row(NamedTuple):
                 values.pop(name, None)
         shape = [one.name for one in Settings(**self.settings).profile.shape]
         gone = {name for one in shape for name in (one, f"{one}_stderr")}
-        gone = (gone | {GROUP, GROUP_SIZE}) - set(values)
+        group = self.cells.get(GROUP, np.nan)
+        if values.get(GROUP_SIZE, 1) > 1 and math.isfinite(group):
+            values[GROUP] = group  # that of this layer
+        else:
+            values = {name: one for name, one in values.items() if name not in _OF_GROUP}
+        gone = (gone | {*_OF_GROUP, DISTANCE, EVIDENCE}) - set(values)
         cells = {name: np.nan if name in gone else value for name, value in self.cells.items()}
         metadata = new["metadata"]
         units = {**self.units, **metadata["units"]}
