@@ -9,6 +9,7 @@ from typing import Any
 from ..engine.fit_job import step_order
 from ..settings.bounds import bounds_of
 from ..settings.settings import Settings, noise_of
+from .group_sample import is_joint
 from .spot_sample import Roi, counted_pixels, settings_of
 
 #: σ is at a bound if it is within this fraction of it.
@@ -36,7 +37,7 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
     return (
         bound_hint(values, settings, roi)
         or _height_hint(values)
-        or _error_hint(values)
+        or _error_hint(values, settings_of(values, settings))
         or _residual_hint(values, settings_of(values, settings), roi)
     )
 
@@ -113,7 +114,9 @@ def _height_hint(values: Mapping[str, float]) -> str:
     )
 
 
-def _error_hint(values: Mapping[str, float]) -> str:
+def _error_hint(values: Mapping[str, float], known: Settings) -> str:
+    if is_joint(values, known):  # with given widths, that have no error
+        return ""
     if not any(math.isnan(values.get(name, 0.0)) for name in _COVARIED):
         return ""
     return (

@@ -88,6 +88,8 @@ class Line(NamedTuple):
     #: The model's curve, with several points a pixel.
     fine: Array
     curve: Array
+    #: The same of one of several spots that were fitted together.
+    own: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,10 @@ class SpotSample:
     cuts: tuple[SpotSample, ...] = ()
     #: In volumes, the residual of all pixels that count.
     whole: Array | None = None
+    #: Of a spot that was fitted together with others: where these are (down, right), and whether
+    #: the pixels are those of the fit.
+    others: tuple[tuple[float, float], ...] = ()
+    same: bool | None = None
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -166,8 +172,11 @@ class SpotSample:
         """Whether the residual is that of a fit with this χ²; not so if pixels have changed.
 
         Where only the number of excluded pixels is known, χ² lies between the sums of the least
-        and of the largest residuals.
+        and of the largest residuals. That of a joint fit has pixels elsewhere, too: there it is
+        looked at whether the fit would stay.
         """
+        if self.same is not None:
+            return self.same
         rounding = ROUNDING * max(float(np.nanmax(np.abs(self.data))), 1e-30)
         tolerance = _SAME * chi_square + len(self._fitted) * (_ROUNDINGS * rounding) ** 2
         squares = np.sort(self._fitted**2)
@@ -261,14 +270,16 @@ def sample_spot(
     first, shape = roi.corner[-len(axes) :], roi.shape[-len(axes) :]
     window = tuple(slice(at, at + side) for at, side in zip(first, shape, strict=True))
     bad = None if frame.bad is None else np.broadcast_to(frame.bad, frame.pixels.shape)[window]
-    data = _pixels_of(frame.pixels, window, False if bad is None else bad)
+    data = pixels_of(frame.pixels, window, False if bad is None else bad)
     counted = counted_pixels(values, known, data.size)
     if positions is None:
         positions = np.array([[values[axis] for axis in axes]])
     detection = without_map(known, frame.variances)
     not_finite = ~np.isfinite(data) if bad is None else bad
-    excluded, unknown = _excluded((first, shape), not_finite, frame, detection, positions, counted)
-    region = _Region(values, known, first, data, counted, excluded, unknown)
+    excluded, unknown = excluded_of(
+        (first, shape), not_finite, frame, detection, positions, counted
+    )
+    region = SampledRegion(values, known, first, data, counted, excluded, unknown)
     sample = region.cut(len(axes) - 2, len(axes) - 1)
     if len(axes) == 2:
         return sample
@@ -277,7 +288,7 @@ def sample_spot(
 
 
 @dataclass(frozen=True)
-class _Region:
+class SampledRegion:
     """The pixels of a ROI along all axes of the model, which is evaluated in it."""
 
     values: Mapping[str, float]
@@ -332,7 +343,16 @@ class _Region:
         places = [np.full_like(fine, at) for at in nearest]
         places[along] = fine
         through = self.data[self._through(along)]
-        return Line(nearest[other], self._lines[along], through, fine, self.model_at(*places))
+        curve, own = self.model_at(*places), self.own_at(*places)
+        return Line(nearest[other], self._lines[along], through, fine, curve, own)
+
+    def own_at(self, *places: Array) -> Array | None:
+        """Return the same of this spot alone, if others were fitted together with it."""
+        return None
+
+    def others(self, down: int, right: int) -> tuple[tuple[float, float], ...]:
+        """Return where others are that were fitted together with it, along two axes."""
+        return ()
 
     def cut(self, down: int, right: int) -> SpotSample:
         """Return the pixels along two axes, through the one nearest to the centre."""
@@ -353,12 +373,13 @@ class _Region:
             counted=self.counted,
             excluded=excluded,
             unknown=self.unknown,
+            others=self.others(down, right),
         )
 
 
-def _excluded(
+def excluded_of(
     roi: tuple[tuple[int, ...], tuple[int, ...]], bad: Mask, frame: FittedFrame,
-    detection: Settings, positions: Array, counted: int,
+    detection: Settings, positions: Array, counted: int | None,
 ) -> tuple[ExcludedPixels, int]:  # fmt: skip
     """Return the pixels of a ROI that a fit has excluded, and how many more are not known.
 
@@ -370,6 +391,8 @@ def _excluded(
     block = Block(frame.fitted[np.newaxis], frame.raw[np.newaxis])
     found = excluded_pixels(job, block, Positions(positions), roi[0], bad)
     none = np.zeros_like(bad)
+    if counted is None:  # neighbours are fitted, too
+        return found._replace(neighbour=none), 0
     missing = int((~found._replace(neighbour=none).pixels).sum()) - counted
     if missing < 0:
         missing, found = missing + int(found.hot.sum()), found._replace(hot=none)
@@ -380,7 +403,7 @@ def _excluded(
     return found._replace(neighbour=none), max(missing, 0)
 
 
-def _pixels_of(
+def pixels_of(
     frame: NDArray[Any], window: tuple[slice, ...], bad: NDArray[np.bool_] | bool
 ) -> Array:
     """Return a region's pixels, or raise an error that says how the image has changed."""

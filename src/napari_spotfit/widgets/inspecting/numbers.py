@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,10 +13,11 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ...analysis.fit_hints import bound_hint, hint
+from ...analysis.group_sample import is_joint
 from ...analysis.spot_sample import roi_of, settings_of
 from ...engine.flags import RULES, Flag, flags_of
 from ...models.calibration import Calibration
-from ...models.columns import COLUMNS, Column
+from ...models.columns import COLUMNS, DISTANCE, EVIDENCE, GROUP, GROUP_SIZE, Column
 from ...models.estimators import StopCondition
 from ...results.formatting import MISSING, PixelSize, with_error
 from ...settings.settings import parameters
@@ -45,7 +47,8 @@ _PHYSICAL = (
     "In the layer's own unit, from the centre of the image's first pixel or as a length: {}."
 )
 #: The first row of a comparison, and columns that do not help to choose between two fits.
-_FIRST, _NOT_COMPARED = "reduced_chi_square", ("chi_square", "iterations", "score")
+_FIRST, _NOT_COMPARED = "reduced_chi_square", ("chi_square", "iterations", "score", GROUP)
+_NOT_FITTED = "Spots that are fitted together have the PSF's width: it has no error."
 _FLAGS_TIP = "What may be wrong with the fit, in words."
 _SETTINGS_TIP = "The settings in which the two fits differ."
 
@@ -176,6 +179,7 @@ class Numbers(QWidget):
         """Show a spot's numbers, lengths in the unit of the pixel's size if they are to be."""
         rows = quantities(spot, size)
         self._table = as_table(rows, spot, size)
+        rows = _listed(rows, spot)
         texts = [(row.label, (physical and row.physical) or row.text, "") for row in rows]
         self._grid.show_texts(texts, [row.tip for row in rows])
         for row, labels in zip(rows, self.labels, strict=False):
@@ -253,6 +257,14 @@ def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
     ]
 
 
+def _listed(rows: list[Quantity], spot: Spot) -> list[Quantity]:
+    """Return the numbers that say something: of a spot alone, nothing is said of groups."""
+    empty = {GROUP} | ({DISTANCE} if not math.isfinite(spot.values.get(DISTANCE, 0.0)) else set())
+    if not spot.values.get(GROUP_SIZE, 0.0) > 1:
+        empty |= {GROUP_SIZE, EVIDENCE}
+    return [row for row in rows if row.name not in empty]
+
+
 def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
     """Return the numbers with all their digits, separated by tabs, for a spreadsheet."""
     unit = "" if size is None else f"\tvalue [{size.unit}]\tstandard error [{size.unit}]"
@@ -272,6 +284,9 @@ def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
 def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
     name = column.name
     value, error = spot.values[name], spot.values.get(f"{name}_stderr")
+    settings = settings_of({}, spot.settings)
+    if is_given := name in settings.profile.widths and is_joint(spot.values, settings):
+        error = None
     unit = spot.units.get(name, "")
     decimals = _DECIMALS if unit == "px" else None
     text = f"{value:.0f}" if column.is_whole else with_error(value, error, decimals)
@@ -284,7 +299,9 @@ def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
         [column.meaning]
         + [_ERROR] * (error is not None)
         + [_PHYSICAL.format(physical)] * bool(physical)
+        + [_NOT_FITTED] * is_given
     )
+    unit, physical = (f"{one}{' (given)' * is_given}" if one else "" for one in (unit, physical))
     return Quantity(name, column.label or name, f"{text} {unit}".rstrip(), physical, " ".join(tips))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from qtpy.QtCore import QObject, Signal
 
+from ...analysis.group_region import sample_group
 from ...analysis.spot_sample import (
     FittedFrame,
     SpotSample,
@@ -18,6 +19,7 @@ from ...analysis.spot_sample import (
 )
 from ...images.frames import HeldFrame
 from ...images.pixel_calibration import detection_calibration
+from ...models.columns import GROUP_SIZE
 from ...models.estimators import StopCondition
 from ...settings.settings import Settings
 from ..layers.images import full_resolution, image_of, pixel_size
@@ -30,7 +32,15 @@ from ..parts.work import Latest, delayed
 from ..result_pages.shown_spots import Page, ShownSpots
 from .panel import InspectPanel, doubtful_shown, following
 from .refit import Refit
-from .spot import Spot, frame_words, nearest_spot, positions_around, shown_frame, spot_of
+from .spot import (
+    Spot,
+    frame_words,
+    group_around,
+    nearest_spot,
+    positions_around,
+    shown_frame,
+    spot_of,
+)
 
 if TYPE_CHECKING:
     from napari.layers import Image, Points
@@ -253,6 +263,8 @@ class InspectPage(Page):
         seen = self._keeper.frame(image, spot.index, camera, maps)
         if seen is None:
             return None
+        if (group := group_around(layer, spot)) is not None:
+            return sample_group(spot.values, spot.settings, seen, group)
         positions = positions_around(layer, spot, seen.raw.shape)
         return sample_spot(spot.values, spot.settings, seen, positions)
 
@@ -279,7 +291,10 @@ class InspectPage(Page):
             self.refit.forget(_PASSING)
             return
         positions = positions_around(layer, spot, full_resolution(image).shape[len(spot.index) :])
-        self.refit.follow(layer, spot.row, image, positions[0])
+        # Spots of a group may be less than a pixel apart.
+        is_one_of_many = spot.values.get(GROUP_SIZE, 1) > 1 and not spot.moved
+        place = layer.data[spot.row, -positions.shape[1] :] if is_one_of_many else positions[0]
+        self.refit.follow(layer, spot.row, image, place)
         if (fits := self.refit.fits()) is None:
             return
         try:

@@ -21,6 +21,7 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
+from ...models.columns import GROUP_SIZE
 from ...models.estimators import ESTIMATORS
 from ..layers.appearance import good_rows
 from ..parts.layout import Label, button, explain, fill, scroll_upright, sentence, show_text
@@ -141,6 +142,8 @@ class InspectPanel(QWidget):
         self._compare(False)
         words = [layer, frame_words(spot.index), f"row {spot.row} of {spot.count}"]
         words += ["refitted"] * spot.refitted
+        if (members := spot.values.get(GROUP_SIZE, 1.0)) > 1:
+            words.append(f"one of a group of {members:.0f}")
         self.title.setText(" · ".join(word for word in words if word))
         self.verdict.show_spot(spot)
         self.numbers.show_spot(spot, size, physical=physical)
@@ -157,6 +160,7 @@ class InspectPanel(QWidget):
         chi_square = spot.values.get("chi_square")
         # χ² with weights, or of a likelihood, does not follow from the residual alone.
         plain = ESTIMATORS[spot.settings.get("estimator", "lse")].chi_is_of_residual
+        plain = plain or sample.same is not None
         same = chi_square is None or not plain or sample.is_of(chi_square)
         show_text(self.changed, "" if same else f"⚠ {_CHANGED}")
         words = sample.excluded_in_words

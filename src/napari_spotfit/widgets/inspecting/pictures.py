@@ -28,7 +28,8 @@ _COUNTS, _RESIDUAL = "viridis", "CET-D1"
 _ON_COUNTS, _ON_RESIDUAL = "#ff4fa3", "#202020"
 _TIPS = (
     "<p>The image's pixels in the region of interest (ROI) that was fitted. The cross is the "
-    "fitted centre, the circle has the radius σ. Rows and columns are those of the image.</p>",
+    "fitted centre, the circle has the radius σ; dotted ones are spots that were fitted together "
+    "with it. Rows and columns are those of the image.</p>",
     "<p>The fitted model at the centres of the pixels, with the camera offset, on the same "
     "scale as the data.</p>",
     "<p>Data minus model: red where the image is brighter, blue where it is darker. A good "
@@ -70,8 +71,8 @@ _CURVE = "#e8761c"
 _DOT = 5
 _PROFILE_TIP = (
     "<p>Dots: the image's pixels along the {line} that is nearest to the centre. Curve: the "
-    "fitted model along the same {line}, with the camera offset. The dotted line is the fitted "
-    "centre.</p>"
+    "fitted model along the same {line}, with the camera offset; of spots that were fitted "
+    "together, that of all, and dashed that of this one. The dotted line is the fitted centre.</p>"
 )
 #: Room in pixels for the numbers and the label on the left and below.
 _COUNTS_WIDTH, _LABEL_HEIGHT = 56, 36
@@ -111,7 +112,10 @@ class Picture(Plot):
         pen = pg.mkPen(mark, width=1.5)
         self._cross = pg.PlotCurveItem(pen=pen, connect="pairs")
         self._ring = pg.PlotCurveItem(pen=pen, antialias=True)
-        for item in (self.image, self.stripes, self._cross, self._ring):
+        #: Where others are that were fitted together with the spot.
+        thin = pg.mkPen(mark, width=1.2, style=Qt.PenStyle.DotLine)
+        self.others = pg.PlotCurveItem(pen=thin, antialias=True, connect="finite")
+        for item in (self.image, self.stripes, self.others, self._cross, self._ring):
             self.addItem(item)
         self.getViewBox().invertY(True)
         self.getViewBox().disableAutoRange()
@@ -140,6 +144,11 @@ class Picture(Plot):
         self._ring.setData(
             sample.x + along * np.cos(turn) - across * np.sin(turn),
             sample.y + along * np.sin(turn) + across * np.cos(turn),
+        )
+        places = np.array(sample.others, float).reshape(-1, 2, 1)
+        x, y = (np.append(one, np.nan) for one in self._ring.getData())  # a gap between rings
+        self.others.setData(
+            (places[:, 1] - sample.x + x).ravel(), (places[:, 0] - sample.y + y).ravel()
         )
         # Now rather than while it is drawn, which would draw it twice.
         self.scene().prepareForPaint()
@@ -334,8 +343,12 @@ class Profile(QWidget):
         self.plot.plotItem.layout.setContentsMargins(0, 0, 4, 5)
         self.curve = pg.PlotCurveItem(pen=pg.mkPen(_CURVE, width=2), antialias=True)
         self.dots = pg.ScatterPlotItem(size=_DOT, pen=None)
+        #: One of several spots that were fitted together.
+        self.own = pg.PlotCurveItem(
+            pen=pg.mkPen(_CURVE, width=1.5, style=Qt.PenStyle.DashLine), antialias=True
+        )
         self._center = pg.InfiniteLine(angle=90)
-        for item in (self._center, self.curve, self.dots):
+        for item in (self._center, self.own, self.curve, self.dots):
             self.plot.addItem(item)
         fill(QVBoxLayout(self), self.title, (self.plot, 1), spacing=0)
         self.setToolTip(_PROFILE_TIP.format(line=line))
@@ -347,6 +360,9 @@ class Profile(QWidget):
         self.title.setText(f"{self._line} {line.at}")
         self.dots.setData(line.places, line.data)
         self.curve.setData(line.fine, line.curve)
+        self.own.setVisible(line.own is not None)
+        if line.own is not None:
+            self.own.setData(line.fine, line.own)
         self._center.setPos(center)
         margin = _MARGIN * ((levels[1] - levels[0]) or 1.0)
         self.plot.getViewBox().setRange(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...analysis.group_region import GROUP_REACH
+from ...analysis.group_sample import LIGHT, Group, is_joint
 from ...analysis.spot_sample import roi_of, settings_of
 from ...models.columns import REFIT, describe
 from ...results.columns import units_of
@@ -208,6 +210,29 @@ def positions_around(layer: Points, spot: Spot, shape: tuple[int, ...]) -> NDArr
         )
         centres = np.where(shifted | ~np.isfinite(middles), centres, middles)
     return centres
+
+
+def group_around(layer: Points, spot: Spot) -> Group | None:
+    """Return the spots around one that was fitted together with others; else None."""
+    settings = settings_of(spot.values, spot.settings)
+    if not is_joint(spot.values, settings):
+        return None
+    axes = settings.profile.axes
+    reach = GROUP_REACH * max(settings.roi_shape[-2:]) + LIGHT * settings.known_sigma
+    data = layer.data
+    rows = _rows_near(data, spot.index, data[spot.row, -2:], (reach, reach))
+    rows = np.concatenate([[spot.row], rows[rows != spot.row]])
+    columns = {
+        str(name): column.to_numpy(float)[rows]
+        for name, column in layer.features.items()
+        if name in spot.values and column.dtype.kind in "iuf"
+    }
+    for name, column in columns.items():
+        column[0] = spot.values[name]
+    names = [one.name for one in settings.profile.shape]
+    needed = np.stack([columns[name] for name in (*names, *axes, "amplitude", "background")])
+    there = np.isfinite(needed).all(axis=0)
+    return Group({name: column[there] for name, column in columns.items()}, settings)
 
 
 def _roi_sizes(layer: Points, rows: NDArray[np.intp], usual: NDArray[Any]) -> NDArray[np.int64]:
