@@ -74,11 +74,15 @@ def quick_layers() -> Iterator[None]:
     known: dict[Any, bool] = {}
 
     def check_once(callback: Any) -> bool:
-        if not inspect.ismethod(callback):
+        if inspect.ismethod(callback):
+            key = callback.__func__
+        elif inspect.isfunction(callback) and not callback.__dict__:
+            key = callback.__code__  # of a function that is made for each layer
+        else:
             return check(callback)
-        if callback.__func__ not in known:
-            known[callback.__func__] = check(callback)
-        return known[callback.__func__]
+        if key not in known:
+            known[key] = check(callback)
+        return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EventEmitter, "_check_signature", staticmethod(check_once), raising=False)
