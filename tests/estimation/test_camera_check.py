@@ -106,3 +106,20 @@ def test_dense_spots_with_the_right_gain(neighbours, seed):
     assert not said_of(lambda: localize(movie, gain=1.0, **how))
     for gain in (0.3, 3.0):
         assert "counts per electron" in said_of(lambda gain=gain: localize(movie, gain=gain, **how))
+
+
+@pytest.mark.parametrize("neighbours", ["joint", "auto"])
+@pytest.mark.parametrize(("gain", "background"), [(1.0, 0.0), (2.2, 2.0), (2.2, 20.0), (12.5, 2.0)])
+def test_joint_fits_count_no_spots_by_a_camera_that_is_contradicted(gain, background, neighbours):
+    """Each spot was up to three, all of the light being noisier than the gain says."""
+    image = taken(gain, background)
+    known = {"sigma": 1.3, "gain": gain, "offset": OFFSET}
+    high = {"offset": OFFSET + gain * (1.5 * background + 4)}
+    for wrong in ({}, {"gain": 1 / gain}, {"gain": 2 * gain}, {"gain": gain / 2}, high):
+        fits = []
+        for way in (neighbours, "exclude"):
+            how = known | wrong | {"neighbours": way}
+            words = said_of(lambda how=how, fits=fits: fits.append(localize(image, **how)))
+            assert ("offset=" in words) == ("offset" in wrong)
+        assert len(fits[0]) == len(fits[1]) == 25
+        np.testing.assert_array_equal(fits[0].good, fits[1].good)

@@ -26,11 +26,13 @@ from .lone_fits import singles_and_change
 from .long_crowds import LongCrowds, find_lines
 from .positions import POSITION, link_positions
 from .regular_crowds import regular_crowds
-from .single_fits import Singles, distances, overlap_of
+from .single_fits import Singles, distances, overlap_of, singles_of
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
+#: The widths that are estimated where they are not given, and one of those that cannot be.
+_ESTIMATED, _ANY_WIDTH = ("sigma", "sigma_z"), 1.3
 #: The models of spots that are a product of Gaussians along the axes.
 _MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
 
@@ -57,9 +59,29 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
     return not wrong
 
 
+def has_groups(job: FitJob) -> bool:
+    """Whether rows have the columns of groups, whatever the image is like and is found in it."""
+    return job.settings.neighbours in ("joint", "auto") and not _unsuited(job)
+
+
 @lru_cache(maxsize=64)
 def _wanting(job: FitJob) -> str:
     """Return what a job wants for joint fits, "" for nothing."""
+    if wrong := _unsuited(job):
+        return wrong
+    if unknown := [name for name, width in _widths(job) if not width]:
+        return f"the PSF's {unknown[0]}; it is unknown and not fixed"
+    if joint_noise(job) is None:
+        return "noise that is known; the image shows none"
+    if job.settings.neighbours == "auto" and job.noise is not None and job.noise.is_filtered:
+        # Noise of neighbouring pixels that is alike looks like hidden spots.
+        return "an image as the camera took it"
+    return ""
+
+
+@lru_cache(maxsize=64)
+def _unsuited(job: FitJob) -> str:
+    """Return what a job's settings want for joint fits of any image, "" for nothing."""
     settings = job.settings
     is_gaussian = settings.model in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS))
     if not is_gaussian and settings.profile.lattice is None:
@@ -68,13 +90,9 @@ def _wanting(job: FitJob) -> str:
             "makes of beads and a calibration of a lens has as its psf; got "
             f"{settings.profile.name!r}"
         )
-    if unknown := [name for name, width in _widths(job) if not width]:
-        return f"the PSF's {unknown[0]}; it is unknown and not fixed"
-    if joint_noise(job) is None:
-        return "noise that is known; the image shows none"
-    if settings.neighbours == "auto" and job.noise is not None and job.noise.is_filtered:
-        # Noise of neighbouring pixels that is alike looks like hidden spots.
-        return "an image as the camera took it"
+    for name, width in _widths(job):
+        if not (width or name in _ESTIMATED):
+            return f"the PSF's {name}; it is unknown and not fixed"
     widths = settings.profile.widths if is_gaussian else ()
     if settings.bounds or set(settings.fixed) - set(widths):
         return "no bounds, and no fixed parameter but widths"
@@ -96,8 +114,11 @@ def fit_crowds(
     backend: Backend, job: FitJob, block: Block, positions: Positions, columns: Columns
 ) -> Columns:
     """Return the columns of :meth:`.Backend.fit`, with the spots of crowds fitted together."""
-    if not takes_joint_fits(job, block):
+    if not has_groups(job):
+        takes_joint_fits(job, block)  # an error, if they were asked for
         return columns
+    if not (len(positions.places) and takes_joint_fits(job, block)):
+        return columns | alone(job, positions, columns)
     widths = np.array([width for _, width in _widths(job)], float)
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
@@ -138,6 +159,14 @@ def fit_crowds(
         Positions(places[changed], frame[changed]), widths, job.threads
     )
     return made
+
+
+def alone(job: FitJob, positions: Positions, columns: Columns) -> Columns:
+    """Return the columns of groups of spots that are all fitted by themselves."""
+    widths = [width or _ANY_WIDTH for _, width in _widths(job)]
+    singles = singles_of(job, positions, columns, widths)
+    group = np.arange(len(positions.places))
+    return {GROUP: group, EVIDENCE: singles.evidence, DISTANCE: singles.distance}
 
 
 def _in_rows(

@@ -72,13 +72,15 @@ def _search(job: FitJob, roi_shape: tuple[int, ...]) -> FitJob:
 
 @lru_cache(maxsize=64)
 def joint_noise(job: FitJob) -> NoiseModel | None:
-    """Return the noise of the image or, where that is not known at all levels, the camera's."""
+    """Return the noise of the image or, where that is not known at all levels, the camera's.
+
+    It is more than the camera's where the image has surely more.
+    """
     noise, camera = job.noise, noise_of(job.settings)
     if noise is None or not noise.blocks:
         return camera
     # Of a flat image it is known only where it is as bright as most, and spots are not.
-    is_flat = noise.gain is None and not (noise.is_filtered or noise.is_uneven)
-    return camera if is_flat and camera is not None else noise
+    return noise.contradicting(camera) if noise.is_flat and camera is not None else noise
 
 
 def reaches(job: FitJob) -> tuple[float, float]:

@@ -124,12 +124,17 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
-    # With a gain, errors go by that. Spots out of focus are no Gaussians of one width, and stripes
-    # are noise to residuals.
-    in_depth = len(reader.frame_shape) > 2 or isinstance(settings.model, Calibration)
-    if settings.gain is not None or in_depth or period:
+    has_gain = settings.gain is not None
+    if has_gain and not (noise.is_flat and noise.blocks >= _ENOUGH_BLOCKS):
         return noise
-    return with_noise_of_spots(noise, measured, settings)
+    # Spots out of focus are no Gaussians of one width, and stripes are noise to residuals.
+    in_depth = len(reader.frame_shape) > 2 or isinstance(settings.model, Calibration)
+    by_spots = noise if in_depth or period else with_noise_of_spots(noise, measured, settings)
+    if not has_gain:
+        return by_spots
+    # Errors go by the gain, and joint fits by that or by the image.
+    slope = None if by_spots is noise else by_spots.slope
+    return replace(noise, level=measured.level, slope_of_spots=slope)
 
 
 def _measured(

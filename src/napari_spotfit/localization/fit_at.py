@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend, Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
-from ..engine.joint import fit_crowds
+from ..engine.joint import alone, fit_crowds, has_groups
 from ..engine.kernel_arguments import add_nanometres
 from ..engine.positions import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
@@ -24,10 +24,7 @@ from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..models.columns import (
-    DISTANCE,
-    EVIDENCE,
     GROUP,
-    GROUP_SIZE,
     IN_PLANE,
     PLANE,
     GroupCounter,
@@ -226,17 +223,13 @@ def _in_frames(
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     chunks = ((number, reader.read(block)) for number, block in enumerate(blocks))
     parts += side_by_side(fit, chunks, min(load.workers, len(blocks)))
-    if GROUP in parts[-1]:
-        alone = np.arange(len(parts[0]["y"]))
+    if has_groups(job) or GROUP in parts[-1]:
+        nowhere = Positions(np.full((len(parts[0]["y"]), len(job.axes)), np.nan))
+        parts[0] |= alone(job, nowhere, parts[0])
+        rows_of(job, parts[0])
+        if len(parts) > 1:
+            parts[0] = {name: parts[0][name] for name in parts[-1]}
         count = GroupCounter()
-        unknown = np.full(len(alone), np.nan, np.float32)
-        shared: dict[str, NDArray[Any]] = {
-            GROUP: alone,
-            GROUP_SIZE: alone,
-            DISTANCE: unknown,
-            EVIDENCE: unknown,
-        }
-        parts[0] |= {name: shared[name] for name in parts[-1] if name not in parts[0]}
         parts = [dict(count(part)) for part in parts]
     columns = {name: in_order([part[name] for part in parts], order) for name in parts[-1]}
     rows_of(job, columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,9 @@ SIGNIFICANT, SURE = 4.0, 8.0
 #: Noise of some places over that of others at one brightness, or over that of the camera, above
 #: which no single camera took the image.
 UNLIKE = 1.5
+#: Variance in the dark over that of a camera whose read-out noise is unknown, from which on it has
+#: some: of crowds of spots without any it is up to 1.05.
+_NOISIER = 1.2
 
 
 class Process(StrEnum):
@@ -111,6 +114,11 @@ class NoiseModel:
     uneven: float = 1.0
     #: Probable processing, as the noise of the finest detail is not that at the scale of spots.
     process: str = Process.NONE.value
+    #: Of a flat image whose camera's gain was given: the counts where its noise was measured, and
+    #: the counts² per count that its spots suggest. Fits of several spots together go by the
+    #: camera's noise or by these, whichever is more.
+    level: float | None = None
+    slope_of_spots: float | None = None
 
     def __post_init__(self) -> None:
         one_of("the noise's process", self.process, [one.value for one in Process])
@@ -166,6 +174,30 @@ class NoiseModel:
     def process_in_words(self) -> tuple[str, str]:
         """Probable processing, and what to give instead; empty texts for a raw image."""
         return _PROCESSES.get(Process(self.process), ("", ""))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the noise is known only where the image is as bright as most of it."""
+        return self.gain is None and not (self.is_filtered or self.is_uneven)
+
+    def contradicting(self, camera: NoiseModel) -> NoiseModel:
+        """Return the noise of a camera, at least as much as a flat image of it has.
+
+        Examples
+        --------
+        >>> dim = NoiseModel(0.5, -40.0, 5.0, level=110.0, slope_of_spots=1.0)
+        >>> dim.contradicting(NoiseModel.of_camera(1.0, 100.0))  # there is read-out noise, too
+        NoiseModel(slope=1.0, intercept=-95.0, ...)
+        """
+        if self.level is None:
+            return camera
+        found, known = (float(one.variance(self.level)) for one in (self, camera))
+        slope = self.slope_of_spots or 0.0
+        is_steeper = slope > UNLIKE * camera.slope
+        if not is_steeper and found < _NOISIER * known:
+            return camera
+        slope = slope if is_steeper else camera.slope
+        return replace(camera, slope=slope, intercept=max(found, known) - slope * self.level)
 
     @property
     def is_uneven(self) -> bool:
