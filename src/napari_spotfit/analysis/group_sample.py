@@ -77,8 +77,8 @@ class Group:
     def members(self) -> NDArray[np.bool_]:
         """Which of them are of the first one's group."""
         group = self.columns.get(GROUP)
-        members = np.arange(len(self.places)) == 0
-        return members if group is None else members | (group == group[0])
+        members: NDArray[np.bool_] = np.arange(len(self.places)) == 0
+        return members if group is None else members | np.equal(group, group[0])
 
     @cached_property
     def _fitted(self) -> NDArray[np.bool_]:

@@ -181,7 +181,8 @@ class Pick:
             maps = {"frames": self.index or None, **self._maps}
             if corner is not None:
                 mask = np.zeros(self.frame_shape, bool)
-                mask[(..., *(slice(first, last) for first, last in corner))] = True
+                part: tuple[Any, ...] = (..., *(slice(first, last) for first, last in corner))
+                mask[part] = True
                 if "mask" in maps:
                     mask &= frame_of(maps["mask"], self.index)
                 maps["mask"] = mask
