@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 LIGHT = 5.0
 #: The pixels around its spots that a joint fit has certainly counted, in the same unit.
 _CERTAIN = 3.0
-#: Where the image is unchanged, the parameters of so many spots around one, and it, are off by less
+#: Where the image is unchanged, the parameters of one and this number of others are off by less
 #: than the first of these, on the average, the background by less than the second, in units of
 #: their errors; and their χ² is not exceeded by more than a factor.
 _SPOTS, _STILL, _LEVEL, _MORE = 4, 0.8, 4.0, 1.3
