@@ -287,10 +287,10 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         middle = _middle_of(frames)
         ratios, gain = _ratios(middle, settings, settings.known_sigma, model)
         coarse = _deviation(ratios) / gain
-        steep = _share_below(ratios, -_DEEP * gain)
+        steep = np.count_nonzero(ratios < -_DEEP * gain) / max(len(ratios), 1)
         is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, coarse)
         if is_raw and spectral <= 1:
-            high = _share_below(-ratios, -_HIGH * gain)
+            high = np.count_nonzero(ratios > _HIGH * gain) / max(len(ratios), 1)
             shows = not is_usual(coarse) and _FEW + _OVER_HIGH * high < steep and high < _MANY
             return model, steep if shows else None
 
@@ -320,15 +320,9 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         if noise.process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
             noise = replace(noise, process=Process.COMPRESSED)
     line = replace(noise, correlation=1.0)
-    if model.blocks and noise.correlation > 1:
-        steep = _share_below(ratios, -_DEEP * gain * noise.correlation)
     return with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
     ), steep
-
-
-def _share_below(ratios: NDArray[np.float32], least: float) -> float:
-    return np.count_nonzero(ratios < least) / max(len(ratios), 1)
 
 
 def _middle_of(frames: NDArray[Any]) -> NDArray[Any]:
