@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from named_axes import Named
 
 from napari_spotfit import (
     SpotFits,
@@ -27,20 +28,6 @@ def movie():
     frames = np.random.default_rng(0).poisson(10, SHAPE)
     frames[:, 20:23, 20:23] += 60
     return frames.astype(np.uint16)
-
-
-class Named:
-    """An array whose axes have names."""
-
-    def __init__(self, values, dims):
-        self.values, self.dims = values, dims
-        self.shape, self.dtype = values.shape, values.dtype
-
-    def __getitem__(self, index):
-        return self.values[index]
-
-    def __array__(self, dtype=None, copy=None):
-        return np.asarray(self.values, dtype)
 
 
 NOTHING = {

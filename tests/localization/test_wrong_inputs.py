@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from named_axes import Named
 
 from napari_spotfit import (
     Settings,
@@ -130,20 +131,6 @@ def test_parts_that_are_no_fits(parts):
         SpotFits.concatenate(parts)
     with pytest.raises(TypeError, match="got <SpotFits: 5 spots"):
         SpotFits.concatenate(fit_spots(CUT_OUTS))
-
-
-class Named:
-    """An array with names of axes, like xarray's."""
-
-    def __init__(self, values, dims):
-        self.values, self.dims = values, dims
-        self.shape, self.dtype = values.shape, values.dtype
-
-    def __getitem__(self, index):
-        return self.values[index]
-
-    def __array__(self, dtype=None, copy=None):
-        return np.asarray(self.values, dtype)
 
 
 @pytest.mark.parametrize("dims", [("z", "y", "x"), ("Z", "y", "x"), ("plane", "row", "column")])

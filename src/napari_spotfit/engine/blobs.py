@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.columns import IN_PLANE
-from .crowds import Candidates, Members
+from .crowds import Candidates, Members, losses
 from .joint_columns import BLOB
 from .joint_fits import JointFitter
 
@@ -39,7 +39,7 @@ def find_blobs(
     fitter : JointFitter
         What fitted them.
     members : Members
-        Of which detected spots the crowds are.
+        The detected spots of the crowds.
     candidates, is_fitted
         What was fitted, as of :meth:`.JointFitter.fit`.
     spots : ndarray of SPOT
@@ -56,8 +56,7 @@ def find_blobs(
     doubtful = members.number(members.is_there & ~members.is_good)
     count = np.bincount(one, minlength=crowds)
     cost = fitter.least_score**2 / 2
-    lost = np.zeros(crowds)
-    lost[one] = spots["deviance"] / 2 + cost * spots["spots"]
+    lost = losses(spots, cost, crowds)
     asked = (begun + count > 2) & (count > 0) & ((hidden >= begun) | (2 * doubtful > begun))
     is_explained = spots["deviance"] <= spots["tolerated"]
     found = (hidden >= _MOST * begun) & (hidden > 0)
@@ -74,7 +73,8 @@ def find_blobs(
         rows = asked[candidates.points["crowd"]] & is_fitted
         if not rows.any():
             break
-        wide = np.pad(fitter.wider(width).loss(candidates, rows, cost), (0, crowds))[:crowds]
+        wider = fitter.wider(width).fit(candidates, rows, counts_spots=True)
+        wide = losses(wider, cost, crowds)
         found |= asked & (wide <= lost)
         asked &= wide < most
     return found

@@ -69,6 +69,16 @@ class Members(NamedTuple):
         return np.bincount(self.crowd[which], minlength=self.crowds)
 
 
+def losses(spots: NDArray[np.void], cost: float, crowds: int) -> NDArray[np.float64]:
+    """Return how unlikely each of some crowds is made by its spots, in nats, each costing some.
+
+    Of crowds without a spot it is 0.
+    """
+    lost = np.zeros(crowds)
+    lost[spots["crowd"]] = spots["deviance"] / 2 + cost * spots["spots"]
+    return lost
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """Candidates of spots, and the frame of each."""

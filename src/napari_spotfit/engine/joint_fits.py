@@ -240,28 +240,6 @@ class JointFitter:
     def _is_deep(self) -> bool:
         return len(self.widths) > len(IN_PLANE)
 
-    def loss(
-        self, candidates: Candidates, is_fitted: NDArray[np.bool_], cost: float
-    ) -> NDArray[np.float64]:
-        """Return how unlikely each crowd is made at best, in nats, each spot costing something.
-
-        Parameters
-        ----------
-        candidates, is_fitted
-            As of :meth:`fit`.
-        cost : float
-            What a spot must add to the logarithm of the likelihood.
-
-        Returns
-        -------
-        ndarray
-            By the number of the crowd; 0 for those that are not fitted.
-        """
-        spots = self.fit(candidates, is_fitted, counts_spots=True)
-        lost = np.zeros(int(candidates.points["crowd"].max(initial=-1)) + 1)
-        lost[spots["crowd"]] = spots["deviance"] / 2 + cost * spots["spots"]
-        return lost
-
     def fit(
         self, candidates: Candidates, is_fitted: NDArray[np.bool_], *, counts_spots: bool
     ) -> NDArray[np.void]:

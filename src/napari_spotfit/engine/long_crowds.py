@@ -24,7 +24,7 @@ _CROOKED, _SKEW, _FOCUS = 0.4, 0.35, 2.6
 
 
 class LongCrowds:
-    """What tells whether crowds of planes are extended, by themselves and by all around them.
+    """The search for extended crowds of planes: each by itself, and by all around it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class LongCrowds:
         Parameters
         ----------
         members : Members
-            Of which detected spots the crowds are.
+            The detected spots of the crowds.
         spots : ndarray of SPOT
             What was found of them.
         is_blob : ndarray of bool
@@ -144,7 +144,7 @@ def find_lines(members: Members) -> NDArray[np.bool_]:
     Parameters
     ----------
     members : Members
-        Of which detected spots the crowds are.
+        The detected spots of the crowds.
 
     Returns
     -------

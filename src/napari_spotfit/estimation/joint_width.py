@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend, Block, Columns, Positions
-from ..engine.crowds import SPOT, Candidates
+from ..engine.crowds import SPOT, Candidates, losses
 from ..engine.detection_settings import score_for
 from ..engine.fit_job import FitJob
 from ..engine.joint_fits import LINKED, JointFitter
@@ -82,7 +82,7 @@ def joint_width(
     if deviance > _EXPLAINED * pixels:
         return found
     cost = score_for(job.settings.false_spots, min(max(found, 0.5), 10.0)) ** 2 / 2
-    return _likeliest(lambda sigma: _loss(fitted(sigma, found), cost, crowds), found)
+    return _likeliest(lambda sigma: losses(fitted(sigma, found), cost, crowds), found)
 
 
 def _wanted(fitted: Callable[[float], NDArray[np.void]], sigma: float) -> float:
@@ -134,13 +134,6 @@ def _likeliest(loss_with: Callable[[float], NDArray[np.float64]], first: float) 
     bend = -(low + high)
     shift = (high - low) / (2 * bend) if bend > 0 else 0.0
     return float(first * (1 + _STEP) ** (best + shift))
-
-
-def _loss(spots: NDArray[np.void], cost: float, crowds: int) -> NDArray[np.float64]:
-    """Return how unlikely each crowd is made, in nats, each spot costing something."""
-    lost = np.zeros(crowds)
-    lost[spots["crowd"]] = spots["deviance"] / 2 + cost * spots["spots"]
-    return lost
 
 
 def _points(

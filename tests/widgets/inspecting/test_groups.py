@@ -1,4 +1,4 @@
-"""The inspector shows spots that were fitted together as one model, and tells a changed image."""
+"""The inspector shows spots that were fitted together as one model, and sees a changed image."""
 
 from __future__ import annotations
 
