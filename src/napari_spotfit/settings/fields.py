@@ -16,7 +16,7 @@ from .validation import ROI_LARGEST, FrozenMapping, setting
 
 Backend = Literal["auto", "cpu", "cuda"]
 Pixel = Literal["sampled", "integrated"]
-Neighbours = Literal["exclude", "ignore", "joint", "auto"]
+Neighbours = Literal["auto", "joint", "exclude", "ignore"]
 Devices = Literal["one", "all"]
 
 #: False spots per 10⁶ pixels by default: as rare as a careful reader of an image accepts.
@@ -129,15 +129,14 @@ class SettingFields:
     )
     estimator: EstimatorName = _one_of(ESTIMATORS, "lse", "Estimator", "")
     neighbours: Neighbours = setting(
-        "exclude",
+        "auto",
         "Neighbours",
-        "exclude: a fit uses only those pixels of the ROI that are nearer to its own spot than to "
-        "any other detection or given position of the frame. ignore: it uses all of them, so that "
-        "a neighbour's light shifts the centre and changes the width. joint: spots whose light "
+        "auto: where spots overlap, joint if the model can, else exclude. joint: spots whose light "
         "overlaps are fitted together, hidden ones are added, and those that the data do not need "
         "dropped; for Gaussians of known width, round or elliptical, in planes and volumes, and "
-        "for measured PSFs. auto: joint where spots overlap and the model is one of these, else "
-        "exclude.",
+        "for measured PSFs. exclude: a fit uses only those pixels of the ROI that are nearer to "
+        "its own spot than to any other detection or given position of the frame. ignore: it uses "
+        "all of them, so that a neighbour's light shifts the centre and changes the width.",
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(
