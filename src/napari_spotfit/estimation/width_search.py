@@ -27,7 +27,7 @@ from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .frame_sample import frames_of_each_kind
 from .joint_width import is_crowded, joint_width
-from .measured_noise import measured_blocks, noise_by_detail
+from .measured_noise import Measured, measured_blocks, noise_by_detail, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .spot_noise import between_is_no_noise, with_noise_of_spots
 
@@ -319,7 +319,7 @@ class WidthSearch:
             )
             job, before = self._job(calibration), sigma
             crowded = is_crowded(positions, shape, sigma, threads)
-            if not crowded or not takes_joint_fits(job, block):
+            if not crowded or not takes_joint_fits(job, block) or self._is_filtered(calibration):
                 break
             columns = self._backend.fit(job, block, positions)
             sigma = joint_width(self._backend, job, block, positions, columns)
@@ -358,17 +358,26 @@ class WidthSearch:
         block.mask = self._sample.mask
         return calibration, block
 
+    def _is_filtered(self, calibration: PixelCalibration) -> bool:
+        """Whether spots of a width, as that is now, show that the image was filtered."""
+        if self._settings.noise is not None:
+            return self._settings.noise.is_filtered
+        return noise_of(self._blocks(calibration.settings), calibration.settings).is_filtered
+
     def _job(self, calibration: PixelCalibration) -> FitJob:
         return FitJob.of(calibration, self._sample.pixels.dtype)
 
     def _measured(self, settings: Settings) -> NoiseModel:
+        measured = self._blocks(settings)
+        noise = noise_by_detail(measured, settings)
+        is_bare = self._sample.pixels.ndim == 3 and between_is_no_noise(noise)
+        return with_noise_of_spots(noise, measured, settings) if is_bare else noise
+
+    def _blocks(self, settings: Settings) -> Measured:
         pixels = self._sample.pixels
         if self._sample.bad is not None:
             pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
-        measured = measured_blocks(pixels.reshape(-1, *pixels.shape[-2:]), settings)
-        noise = noise_by_detail(measured, settings)
-        is_bare = pixels.ndim == 3 and between_is_no_noise(noise)
-        return with_noise_of_spots(noise, measured, settings) if is_bare else noise
+        return measured_blocks(pixels.reshape(-1, *pixels.shape[-2:]), settings)
 
     def _spots(
         self, block: Block, settings: Settings, most: int = _FITTED
