@@ -107,6 +107,21 @@ def test_filtered_numbers(scene, blur):
     assert 0.7 < scatter < 1.3
 
 
+@pytest.mark.parametrize("blur", [0.8, 1.0, 1.2])
+@pytest.mark.parametrize("count", [1500, 2500])
+def test_filtered_crowds(blur, count):
+    """The noise that a filter has left is not what lies between crowded spots."""
+    movie, truth = simulate_movie(
+        1, shape=(SIDE, SIDE), spots_per_frame=count, photons=1000, background=10, seed=7
+    )
+    image = ndimage.gaussian_filter(movie[0].astype(float), blur)
+    assert noise_model(image).is_filtered
+    assert not noise_model(movie[0]).is_filtered
+    with pytest.warns(UserWarning, match="filtered"):
+        _, false, _, _ = judged(image, np.column_stack([truth["y"], truth["x"]]))
+    assert false < 30
+
+
 @pytest.mark.parametrize("share", [0.003, 0.01, 0.02])
 def test_many_bad_pixels(scene, share):
     image, places = scene

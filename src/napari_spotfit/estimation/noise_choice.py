@@ -61,13 +61,15 @@ _MORE_THAN_LIGHT = 1.2
 #: than this over calm pixels (1.6 and more); beside spots it is 1.3 times at most. Calm pixels
 #: have no noise of their own where the usual one is closer to the darkest, in deviations.
 _FEW_PHOTONS, _BESIDE_PHOTONS, _IN_THE_DARK = 0.9, 1.5, 0.2
-#: As wide as this, over the PSF, the light of these crowds seems to be: 0.93 to 1.16 times, and
-#: with a width that is only guessed. With less than this variance in steps between values, or less
+#: As wide as this, over the PSF, the light of these crowds seems to be: 0.93 to 1.16 times; that of
+#: crowds that were blurred is 0.69 to 0.83 times as wide. With less than this variance in steps between values, or less
 #: noise than this many times what spots have along both axes, it may be that of a filter.
-_AS_WIDE, _ROUNDED, _MORE_THAN_SPOTS = (0.75, 1.3), 0.25, 1.25
+_AS_WIDE, _ROUNDED, _MORE_THAN_SPOTS = (0.87, 1.3), 0.25, 1.25
 #: The light of spots has more variance than fine detail, and varies by more than the usual light:
 #: the product of both is 120 and more, and 83 and less of single photons that were blurred.
 _MORE_THAN_FINE = 100.0
+#: Photons of the usual light in a pixel, at most: ten frames of full wells have no more.
+_MOST_PHOTONS = 1e6
 #: Rounding has a variance of 1/12 in steps between values; so much of it does not count.
 _OF_STEPS = 0.125
 #: The variance of single photons grows by a step between values, within this factor.
@@ -271,6 +273,8 @@ def _is_light_of_spots(
     shows_noise = is_counts or fine - _OF_STEPS * detail.step**2 > (
         _MORE_THAN_SPOTS * of_light * light
     )
+    if light > _MOST_PHOTONS * over_light**2 * fine:
+        return False
     is_light = shows_noise and light * over_light > _MORE_THAN_FINE * fine
     return is_light and _AS_WIDE[0] < width / sigma < _AS_WIDE[1]
 
