@@ -41,6 +41,8 @@ class Positions(NamedTuple):
     frame: NDArray[np.int64] | None = None
     #: Where the search for each begins along z, in nm, in float32; None: a measured PSF finds out.
     z: NDArray[np.float32] | None = None
+    #: How far each was detected to stand out of the noise, as a normal deviate; None: not known.
+    score: NDArray[np.float32] | None = None
 
     @property
     def frames(self) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from .joint_columns import columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .lone_fits import singles_and_change
 from .long_crowds import LongCrowds, find_lines
+from .noise_maxima import noise_maxima
 from .positions import POSITION, link_positions
 from .regular_crowds import regular_crowds
 from .single_fits import Singles, distances, overlap_of, singles_of
@@ -124,12 +125,16 @@ def fit_crowds(
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
         return single | {DISTANCE: singles.distance}
-    rows = singles.concerned
+    is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
+    # By themselves, joint fits would drop those that overlap with others.
+    dropped = np.flatnonzero(is_noise & (singles.state & SpotState.OVERLAPS != 0))
+    takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
+    rows = np.flatnonzero(takes_part)
     own = Positions(positions.places[rows], positions.frames[rows])
     names = ("flags", "photons", *(("z",) if job.model.lattice is not None else ()))
     fits = {name: columns[name][rows] for name in names}
     crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
-    if crowds.are_as_before():
+    if not len(dropped) and crowds.are_as_before():
         return single | {DISTANCE: singles.distance}
     if job.one_row_per_position:
         spots, at = crowds.fit_in_place(), rows
@@ -138,7 +143,8 @@ def fit_crowds(
         made[GROUP][rows] = rows[spots.group]
     else:
         spots = crowds.fit()
-        others = np.flatnonzero(singles.state & SpotState.IS_CONCERNED == 0)
+        takes_part[dropped] = True
+        others = np.flatnonzero(~takes_part)
         # Each group is where the first of its positions is, or was.
         order = np.argsort(np.concatenate([others, rows[spots.first]]), kind="stable")
         position = np.concatenate([others, rows[spots.position]])[order]
@@ -153,7 +159,9 @@ def fit_crowds(
         made[name][joint] = values
     places, frame = singles.places[position], positions.frames[position]
     places[at] = spots.places
-    changed = np.bincount(frame[at], minlength=positions.frames[-1] + 1)[frame] > 0
+    is_changed = np.zeros(positions.frames[-1] + 1, np.bool_)
+    is_changed[frame[at]] = is_changed[positions.frames[dropped]] = True
+    changed = is_changed[frame]
     made[DISTANCE] = singles.distance[position]
     made[DISTANCE][changed] = distances(
         Positions(places[changed], frame[changed]), widths, job.threads

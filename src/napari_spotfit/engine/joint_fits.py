@@ -31,6 +31,8 @@ _REACH_IN_CELLS, _LINKED_IN_CELLS = 3.0, 4.0
 #: The same of a measured PSF: out of focus it is wider, and has rings that would look like dim
 #: spots.
 _REACH_OF_PSF, _LINKED_BY_PSF = 6.5, 8.0
+#: How many maxima of noise are linked with one, at most: more would be linked all over the image.
+_BY_CHANCE = 1.0
 #: Of white noise, a pixel's mean over its deviation.
 _WHITE = 1000.0
 
@@ -89,6 +91,34 @@ def reaches(job: FitJob) -> tuple[float, float]:
         return _REACH_OF_PSF, _LINKED_BY_PSF
     in_cells = len(job.axes) > len(IN_PLANE) and job.settings.neighbours == "auto"
     return (_REACH_IN_CELLS, _LINKED_IN_CELLS) if in_cells else (_REACH, LINKED)
+
+
+def false_spots_of(job: FitJob, widths: ArrayLike) -> float:
+    """Return how many false spots in 10⁶ pixels joint fits are asked for: no more than few meet.
+
+    ``widths`` are those of spots along each axis.
+    """
+    _, linked = reaches(job)
+    radii = linked * np.ravel(widths)
+    near = math.pi * float(radii.prod()) * (1 if len(radii) == len(IN_PLANE) else 4 / 3)
+    return min(job.settings.false_spots, 1e6 * _BY_CHANCE / near)
+
+
+def least_score(false_spots: float, widths: ArrayLike, depth: int) -> float:
+    """Return how far a spot stands out of the noise, as a normal deviate, at least.
+
+    Parameters
+    ----------
+    false_spots : float
+        How many false ones there may be in 10⁶ pixels.
+    widths : float, or one for each axis
+        Widths of spots, in pixels.
+    depth : int
+        Planes of the volume, if it is one.
+    """
+    own: list[float] = np.ravel(widths).tolist()
+    of_volume = (own[0], depth) if len(own) > len(IN_PLANE) else ()
+    return score_for(false_spots, min(max(own[-1], 0.5), 10.0), *of_volume)
 
 
 def light_reach(job: FitJob, width: float) -> int:
@@ -174,10 +204,9 @@ class JointFitter:
             own = _excess_variances(job, block) / self.scale.unit**2
             all_pixels = own.shape[:1] + block.pixels.shape[1:]
             self._variances = np.ascontiguousarray(np.broadcast_to(own, all_pixels), np.float32)
-        in_planes = min(max(self.widths[-1], 0.5), 10.0)
-        of_volume = (self.widths[0], block.frame_shape[0]) if self._is_deep else ()
         #: How far a spot stands out of the noise, as a normal deviate, at least.
-        self.least_score = score_for(job.settings.false_spots / heights, in_planes, *of_volume)
+        false_spots = false_spots_of(job, wider * np.array(self.widths)) / heights
+        self.least_score = least_score(false_spots, self.widths, block.frame_shape[0])
 
     def wider(self, factor: float) -> JointFitter:
         """Return what fits spots that are wider by a factor, whose light counts no farther."""

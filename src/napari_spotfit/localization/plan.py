@@ -143,7 +143,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         block.mask, block.noise_map = chunk.mask, variances
         found = backend.detect(block, detection)
         numbers, places = places_of(found, chunk.block)
-        positions = Positions(places, found.frame)
+        positions = Positions(places, found.frame, score=found.score)
         columns = backend.fit(job, block, positions)
         columns = fit_crowds(backend, job, block, positions, columns)
         rows = rows_of(job, columns)

@@ -204,7 +204,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         near = _in_rows(rows.spots, slice(begin - around, end + around))
         block.planes, block.variances = _cut(planes, rows.rows), _cut(variances, rows.rows)
         block.bad, block.highest = bad, top.highest(rows)
-        positions = Positions(near.places(), near.frame)
+        positions = Positions(near.places(), near.frame, score=near.score)
         columns = tiled.backend.fit(job, block, positions)
         columns = fit_crowds(tiled.backend, job, block, positions, columns)
         which = rows_of(job, columns)
