@@ -44,9 +44,12 @@ _MIDDLE = 128
 _BESIDE, _HIGHER = 5.0, 1.5
 #: Of places on circles around a dark maximum, with these radii in σ, no larger share is darker yet.
 _FAR, _ANGLES, _LOWER = (5.0, 8.0), 16, 0.25
-#: The share of dark maxima that count, at least, and that of them in the second band; and the
-#: number of bright ones in σ², from which on they are a crowd.
-_COUNT, _IN_SECOND, _CROWD = 0.6, 0.5, 0.0085
+#: The share of dark maxima that count, at least, and that of them in the second band: of usual
+#: ones, and of those that noise between these times as strong explains, which light seldom has (of
+#: fringes and meshes 1.25 times at most); and the number of bright ones in σ², from which on they
+#: are a crowd.
+_COUNT, _IN_SECOND, _CROWD = 0.6, (0.5, 0.08), 0.0085
+_SELDOM_LIGHT = 1.35
 #: Noise this many times that of fine detail is no camera's, and its variation is no light's.
 _NO_CAMERA = 100.0
 #: Noise is no more times as strong as this.
@@ -104,11 +107,13 @@ def times_as_strong(
     ])  # fmt: skip
     if len(scores) < max(least, _COUNT * found):
         return 1.0
-    if may_be_light and _second_band(over, width) < _IN_SECOND * len(scores):
-        return 1.0
     allowed = 1 + round(DEFAULT_FALSE_SPOTS * pixels / 1e6)
     deepest = float(np.sort(scores)[-1 - allowed])
-    return min(max(deepest / score_for(DEFAULT_FALSE_SPOTS, width), 1.0), _MOST)
+    times = max(deepest / score_for(DEFAULT_FALSE_SPOTS, width), 1.0)
+    share = _IN_SECOND[_SELDOM_LIGHT < times < _MOST]
+    if may_be_light and _second_band(over, width) < share * len(scores):
+        return 1.0
+    return min(times, _MOST)
 
 
 def _second_band(parts: list[_Part], width: float) -> int:

@@ -28,6 +28,7 @@ from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .band_noise import some_parts
+from .blue_noise import has_checkerboard
 from .calm_pixels import calm_noise
 from .dark_maxima import times_as_strong
 from .noise_choice import chosen_noise
@@ -50,7 +51,7 @@ from .pixel_values import (
     usual_is_lowest,
     value_step,
 )
-from .raw_detail import hides_noise, is_usual, looks_raw
+from .raw_detail import hides_noise, is_surely_blue, is_usual, looks_raw
 
 #: The least side of squares of one number that are no noise, and how many of them chance may make
 #: in an image: of sparse counts, which are mostly 0, the side is larger by far.
@@ -282,15 +283,17 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     if model.blocks and frames.shape[1:] != shape:
         return model, None
     detail = fine_detail(blocks, model, step)
+    if is_surely_blue(detail) and has_checkerboard(frames):
+        detail = detail._replace(lower=(0.0, math.inf))
     is_raw, coarse, steep = looks_raw(detail), 1.0, 0.0
     if model.blocks:
         middle = _middle_of(frames)
         ratios, gain = _ratios(middle, settings, settings.known_sigma, model)
         coarse = _deviation(ratios) / gain
-        steep = np.count_nonzero(ratios < -_DEEP * gain) / max(len(ratios), 1)
+        steep = _share_below(ratios, -_DEEP * gain)
         is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, coarse)
         if is_raw and spectral <= 1:
-            high = np.count_nonzero(ratios > _HIGH * gain) / max(len(ratios), 1)
+            high = _share_below(-ratios, -_HIGH * gain)
             shows = not is_usual(coarse) and _FEW + _OVER_HIGH * high < steep and high < _MANY
             return model, steep if shows else None
 
@@ -320,9 +323,15 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         if noise.process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
             noise = replace(noise, process=Process.COMPRESSED)
     line = replace(noise, correlation=1.0)
+    if model.blocks and noise.correlation > 1:
+        steep = _share_below(ratios, -_DEEP * gain * noise.correlation)
     return with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
     ), steep
+
+
+def _share_below(ratios: NDArray[np.float32], least: float) -> float:
+    return np.count_nonzero(ratios < least) / max(len(ratios), 1)
 
 
 def _middle_of(frames: NDArray[Any]) -> NDArray[Any]:

@@ -32,7 +32,15 @@ from .pixel_values import (
     times_enlarged,
     usual_is_lowest,
 )
-from .raw_detail import ALIKE, FEW_BLOCKS, TAIL_OF_NOISE, WHITE, is_all_noise, is_usual
+from .raw_detail import (
+    ALIKE,
+    FEW_BLOCKS,
+    TAIL_OF_NOISE,
+    WHITE,
+    is_all_noise,
+    is_surely_blue,
+    is_usual,
+)
 
 Numbers = NDArray[np.float64]
 
@@ -129,7 +137,8 @@ def chosen_noise(
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     fine = replace(noise, correlation=1.0)
     is_all = band is not None and is_all_noise(areas, band, fine, detail)
-    is_white = is_white and not (is_less or is_all)
+    is_blue = is_surely_blue(detail)
+    is_white = is_white and not (is_less or is_all or is_blue)
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
     depends = (
         process is Process.NONE
@@ -143,6 +152,8 @@ def chosen_noise(
         return _between_sharp_spots(noise, calm, detail)
     if depends:
         return _denoised(noise, areas, detail)
+    if is_blue and process is Process.NONE:
+        process = Process.FILTERED
     if calm is not None and is_white:
         # What is coarser than that are spots.
         white = replace(noise, correlation=1.0) if calm.is_surely_white else noise

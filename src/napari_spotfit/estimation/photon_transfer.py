@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import FILTERED, SIGNIFICANT, NoiseModel
+from .blue_noise import along_over_both
 from .noise_line import (
     LEAST_LEFT,
     OF_MEAN,
@@ -53,6 +54,8 @@ _SINGLE = float(np.finfo(np.float32).eps)
 #: The standard error of how much stronger white noise looks where it is coarse, of one block; and
 #: by how many of them it has to look stronger.
 _CHANCE, _BEYOND_CHANCE = 0.72, 2.0
+#: Detail along one axis is looked at closer where it is less than this part of that along both.
+_MAY_BE_LESS = 0.95
 
 
 class FineDetail(NamedTuple):
@@ -67,8 +70,11 @@ class FineDetail(NamedTuple):
     step: float
     lowest: float
     blocks: int
-    #: The skewness of the noise.
+    #: The skewness of the noise, and its usual variance, without that of rounding.
     skewness: float = 0.0
+    variance: float = 0.0
+    #: The logarithm of the lower of the ratios, block by block, and its standard error.
+    lower: tuple[float, float] = (0.0, math.inf)
 
 
 def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> FineDetail:
@@ -86,9 +92,10 @@ def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> Fin
         # Frames may have gains of their own.
         scatter = _scatter(np.concatenate([own / _middle(own) for own in ratios]))
     skewness = median(usable["cube"]) / median(usable["both"]) ** 1.5
-    return FineDetail(
-        (along_y / both, along_x / both), scatter, step, lowest, len(usable), skewness
-    )
+    along = (along_y / both, along_x / both)
+    # Most images show at a glance that they have no less of it.
+    lower = along_over_both(blocks) if min(along) < _MAY_BE_LESS else (0.0, math.inf)
+    return FineDetail(along, scatter, step, lowest, len(usable), skewness, both, lower)
 
 
 def _scatter(ratios: NDArray[np.float64]) -> float:

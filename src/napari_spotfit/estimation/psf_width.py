@@ -23,6 +23,7 @@ from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN
 from .width_search import (
+    ACCEPTED,
     ENOUGH,
     TOO_FEW,
     WIDTHS,
@@ -46,8 +47,8 @@ _SETTLED, _ROUNDS = 0.05, 6
 _BRIGHTEST_PLANES = 6
 #: Depth in widths below which a stack has no spot away from both of its ends.
 _THIN = 6.0
-#: Limits of the settings.
-_SIGMA, _SIGMA_Z = (0.5, 10.0), (0.3, 64.0)
+#: Limits of the setting.
+_SIGMA_Z = (0.3, 64.0)
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 
 #: Used where they cannot be estimated from an image, nor follow from the optics.
@@ -113,7 +114,7 @@ class Guess(NamedTuple):
 
 def within_limits(widths: Guess) -> Guess:
     """Return widths as settings take them."""
-    limits = zip(widths, (_SIGMA, _SIGMA_Z), strict=True)
+    limits = zip(widths, (ACCEPTED, _SIGMA_Z), strict=True)
     return Guess(*(
         None if value is None else round(min(max(value, low), high), 3)
         for value, (low, high) in limits

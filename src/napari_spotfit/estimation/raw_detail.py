@@ -24,6 +24,9 @@ from .photon_transfer import MOST_SCATTER, FineDetail
 #: single block in this, and in the scatter of blocks.
 WHITE = (0.9, 1.14)
 _CHANCE, _CHANCE_OF_SCATTER = 1.5, 0.6
+#: By how many of its errors, and how much, that ratio is below 1 where a filter has left more
+#: detail along both axes than along one, which light never has.
+_SURELY, _BLUE = 4.5, 0.92
 #: Fewer blocks do not show by how much they scatter.
 FEW_BLOCKS = 32
 #: Fewer blocks do not show whether their detail is that of white noise.
@@ -56,8 +59,22 @@ def looks_raw(detail: FineDetail) -> bool:
         return False
     if detail.blocks < FEW_BLOCKS:
         return True
+    if is_surely_blue(detail):
+        return False
     most = MOST_SCATTER + _CHANCE_OF_SCATTER / math.sqrt(max(detail.blocks, 1))
     return detail.scatter <= most
+
+
+def is_surely_blue(detail: FineDetail) -> bool:
+    """Whether there is more detail along both axes than along one, beyond chance.
+
+    Light has less, and white noise as much, unless it is mostly that of rounding, or of few counts.
+    Means without a pixel's own value, and medians where pixels stand out only, leave more.
+    """
+    if detail.blocks < FEW_BLOCKS or not detail.variance > detail.step**2:
+        return False
+    lower, error = detail.lower
+    return lower < min(-_SURELY * error, math.log(_BLUE))
 
 
 def _chance(detail: FineDetail) -> float:

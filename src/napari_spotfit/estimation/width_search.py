@@ -142,6 +142,8 @@ ENOUGH, TOO_FEW = 30, 3
 _PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
 #: Spots are looked for with the first of these widths and, if that is not theirs, with all.
 WIDTHS = (1.3, 0.8, 2.2, 3.6)
+#: Limits of the settings.
+ACCEPTED = (0.5, 10.0)
 #: What is found with a width is of that width, within this factor; the widths lie as far apart.
 _AGREES = 1.4
 #: The width is looked for again with what was found until it changes by less than this
@@ -217,7 +219,7 @@ def width_of(
         If fewer than three spots are usable.
     """
     best, why, noise = None, "there are no frames", None
-    first = min(max(guess or WIDTHS[0], 0.5), 10.0)
+    first = _accepted(guess or WIDTHS[0])
     for sample in looked_at:
         sides = sample.pixels.shape[1:]
         if min(sides) <= ROI_MIN:
@@ -238,6 +240,10 @@ def width_of(
     if best is None:
         raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
     return search.refined(best)
+
+
+def _accepted(sigma: float) -> float:
+    return min(max(sigma, ACCEPTED[0]), ACCEPTED[1])
 
 
 class WidthSearch:
@@ -291,7 +297,7 @@ class WidthSearch:
         for _ in range(_ROUNDS):
             if abs(width.sigma / guess - 1) < _SETTLED:
                 break
-            guess = min(max(width.sigma, 0.5), 10.0)
+            guess = _accepted(width.sigma)
             width = self._look(guess) or width
         return width if agree(width.sigma, guess) else None
 
@@ -304,7 +310,8 @@ class WidthSearch:
     def refined(self, width: PsfWidth) -> PsfWidth:
         """Return the width by which crowds of spots are likeliest, where most spots overlap."""
         known, sigma = self._known, width.sigma
-        if not refines_in_crowds(known):
+        least, most = ACCEPTED
+        if not (refines_in_crowds(known) and least <= sigma <= most):
             return width
         shape, threads = self._sample.pixels.shape[1:], known.threads
         if self._last is not None:  # most images are not crowded, which it shows
@@ -323,7 +330,8 @@ class WidthSearch:
                 break
             columns = self._backend.fit(job, block, positions)
             sigma = joint_width(self._backend, job, block, positions, columns)
-            if not 1 / _WIDER_ALONE <= sigma / width.sigma <= _CROWDED:
+            is_like = 1 / _WIDER_ALONE <= sigma / width.sigma <= _CROWDED
+            if not (is_like and least <= sigma <= most):
                 return width  # what is fitted are no spots
             if abs(sigma / before - 1) < _REFINED:
                 break
