@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import SpotFits, fit_at, localize, simulate_movie, summarize_groups
+from napari_spotfit.models.profiles import GAUSSIAN, Profile
 
 SHAPE, SIGMA = (2, 40, 50), 1.4
 
@@ -61,3 +62,42 @@ def test_groups_are_summed():
     np.testing.assert_allclose(table["y"][0], (12.3 * 500 + 15.2 * 300) / 800, atol=0.1)
     with pytest.raises(ValueError, match="no groups"):
         summarize_groups(localize(image, sigma=SIGMA, neighbours="exclude", backend="cpu"))
+
+
+@pytest.mark.parametrize(
+    "model", ["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
+)
+def test_the_light_of_every_model_is_that_of_its_fits(model):
+    movie, _ = simulate_movie(1, shape=(60, 60), spots_per_frame=6, photons=3000, seed=2)
+    fits = localize(movie, model=model, neighbours="ignore", backend="cpu")
+    places = fits.points()[:, 1:]
+    found = fits[fits.valid & ((places > 8) & (places < 51)).all(axis=1)]
+    assert len(found) > 1
+    for one in range(len(found)):
+        spot = found[[one]]
+        light = spot.model_image(movie.shape)[0]
+        corner = int(spot.roi_y[0]), int(spot.roi_x[0])
+        window = tuple(slice(first, first + side) for first, side in
+                       zip(corner, spot.settings.roi_shape, strict=True))  # fmt: skip
+        residual = movie[0][window] - light[window] - spot.background[0]
+        chi_square = float((residual.astype(float) ** 2).sum())
+        np.testing.assert_allclose(chi_square, spot.chi_square[0], rtol=1e-3)
+
+
+def test_one_wide_spot_does_not_widen_the_others(monkeypatch):
+    movie, _ = simulate_movie(1, shape=(200, 200), spots_per_frame=150, photons=3000, seed=2)
+    fits = localize(movie, neighbours="exclude", backend="cpu", sigma=1.3)
+    wide = dict(fits.columns) | {"sigma": np.where(np.arange(len(fits)), fits.sigma, 9.0)}
+    made, evaluate = [], GAUSSIAN.evaluate
+
+    def counted(places, values, pixel):
+        light = evaluate(places, values, pixel)
+        made.append(light.size)
+        return light
+
+    monkeypatch.setattr(Profile, "evaluate", lambda self, *given: counted(*given))
+    fits.model_image(movie.shape)
+    few = sum(made)
+    made.clear()
+    SpotFits(wide, fits.index_names, fits.settings).model_image(movie.shape)
+    assert sum(made) < few + 100**2

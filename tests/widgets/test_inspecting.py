@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
 from napari_spotfit.analysis.fit_hints import hint
+from napari_spotfit.analysis.group_region import sample_group
 from napari_spotfit.analysis.spot_sample import FittedFrame, Roi, roi_of, sample_spot
 from napari_spotfit.results.formatting import plain, with_error
-from napari_spotfit.widgets.inspecting.spot import positions_around, spot_of
+from napari_spotfit.widgets.inspecting.spot import group_around, positions_around, spot_of
 
 #: χ² is summed in single precision by the fit.
 SAME_CHI = 5e-4
@@ -25,6 +26,20 @@ def rows(fits):
     """Return each fit's columns that are numbers."""
     table = fits.to_dataframe().drop(columns="stop_condition").astype(float)
     return table.to_dict("records")
+
+
+def spots_of(fits):
+    """Return the spots of a layer of fits, and the layer."""
+    layer = napari_spotfit.to_points_layer(fits)
+    return [(spot_of(layer, row), layer) for row in range(len(layer.data))]
+
+
+def sampled(spot, layer, frame):
+    """Return data and model of a spot as the inspector does, of all spots fitted with it."""
+    if (group := group_around(layer, spot)) is not None:
+        return sample_group(spot.values, spot.settings, raw(frame), group)
+    positions = positions_around(layer, spot, frame.shape)
+    return sample_spot(spot.values, spot.settings, raw(frame), positions)
 
 
 @pytest.mark.parametrize(("offset", "gain"), [(0.0, None), (100.0, None), (250.0, 2.0)])
@@ -265,18 +280,17 @@ def test_every_model_is_laid_beside_the_data(settings):
     )
     fits = napari_spotfit.localize(movie, **settings)
     known = fits.settings.to_dict()
-    valid = fits[fits.valid]
-    for values, width in zip(rows(valid), valid.mean_sigma, strict=True):
-        sample = sample_spot(values, known, raw(movie[0]))
-        assert sample.is_of(values["chi_square"])
+    for (spot, layer), width in zip(spots_of(fits), fits.mean_sigma[fits.valid], strict=True):
+        sample = sampled(spot, layer, movie[0])
+        assert sample.is_of(spot.values["chi_square"])
         assert (sample.width.along * sample.width.across) ** 0.5 == pytest.approx(width)
-        assert "bound" not in hint(values, known, sample.roi) or not fits.settings.fixed
+        assert "bound" not in hint(spot.values, known, sample.roi) or not fits.settings.fixed
 
 
 def test_the_likelihood_is_laid_beside_the_data():
     movie, _ = napari_spotfit.simulate_movie(1, shape=(70, 60), spots_per_frame=8, seed=4)
     fits = napari_spotfit.localize(movie, estimator="mle", offset=100.0, gain=1.0)
-    for values in rows(fits[fits.converged]):
-        sample = sample_spot(values, fits.settings.to_dict(), raw(movie[0]))
+    for spot, layer in spots_of(fits[fits.converged]):
+        sample = sampled(spot, layer, movie[0])
         # The residual of photons is about as large as their noise.
         assert (sample.residual**2 / sample.model).mean() < 10

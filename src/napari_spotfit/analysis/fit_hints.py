@@ -45,19 +45,15 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
 def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
     """Return a sentence on the parameter that ended at a bound; empty if none did."""
     known = settings_of(values, settings)
+    given = {*known.fixed, *(known.profile.widths if is_joint(values, known) else ())}
     bounds = {
         name: bounds_of(name, known, roi.shape[-known.dimensions :])
         for name in step_order(known.profile)
+        if name not in given
     }
-    free_widths = {
-        name: pair
-        for name, pair in bounds.items()
-        if name not in known.fixed and name.startswith(("sigma", "width"))
-    }
+    widths = {name: one for name, one in bounds.items() if name.startswith(("sigma", "width"))}
     return (
-        _width_hint(values, free_widths)
-        or _edge_hint(values, roi)
-        or _stopped_hint(values, bounds, roi)
+        _width_hint(values, widths) or _edge_hint(values, roi) or _stopped_hint(values, bounds, roi)
     )
 
 

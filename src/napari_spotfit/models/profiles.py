@@ -276,10 +276,10 @@ def _elliptical_averaged(y: Array, x: Array, p: Mapping[str, float]) -> Array:
 
 
 def _rotated(y: Array, x: Array, p: Mapping[str, float]) -> Array:
-    angle = math.radians(p["angle"])
+    angle = np.radians(p["angle"])
     dx, dy = x - p["x"], y - p["y"]
-    along = dx * math.cos(angle) + dy * math.sin(angle)
-    across = dy * math.cos(angle) - dx * math.sin(angle)
+    along = dx * np.cos(angle) + dy * np.sin(angle)
+    across = dy * np.cos(angle) - dx * np.sin(angle)
     return _along(along, p["sigma_x"]) * _along(across, p["sigma_y"])
 
 

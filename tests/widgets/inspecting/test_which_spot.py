@@ -47,7 +47,7 @@ def test_of_overlapping_rings_the_nearest_spot_is_meant(viewer, inspector, hand,
     movie = make_movie()
     image = viewer.add_image(movie, name="movie")
     places = [(10.3, 12.1), (14.8, 33.6), (10.3, 12.1)]
-    fits = napari_spotfit.fit_at(movie, places, sigma=1.3)
+    fits = napari_spotfit.fit_at(movie, places, sigma=1.3, neighbours="exclude")
     layer = viewer.add_layer(napari_spotfit.to_points_layer(fits, image))
     moved = layer.data.copy()
     moved[2] += (0, 4)
