@@ -70,8 +70,9 @@ _MORE_THAN_LIGHT = 1.2
 #: have no noise of their own where the usual one is closer to the darkest, in deviations.
 _FEW_PHOTONS, _BESIDE_PHOTONS, _IN_THE_DARK = 0.9, 1.5, 0.2
 #: As wide as this, over the PSF, the light of these crowds seems to be: 0.93 to 1.16 times; that of
-#: crowds that were blurred is 0.69 to 0.83 times as wide. With less than this variance in steps between values, or less
-#: noise than this many times what spots have along both axes, it may be that of a filter.
+#: crowds that were blurred is 0.69 to 0.83 times as wide. With less than this variance in steps
+#: between values, or less noise than this many times what spots have along both axes, it may be
+#: that of a filter.
 _AS_WIDE, _ROUNDED, _MORE_THAN_SPOTS = (0.87, 1.3), 0.25, 1.25
 #: The light of spots has more variance than fine detail, and varies by more than the usual light:
 #: the product of both is 120 and more, and 83 and less of single photons that were blurred.
