@@ -103,7 +103,7 @@ def test_few_controls_are_in_sight(docked, qtbot, make_movie, fit):
     assert seen() == names
     assert 300 <= widget.width() <= 330
     fit(widget)
-    assert seen() == {*names, "8 good, 0 doubtful ▸", "Undo", "Table"}
+    assert seen() == {*names, "8 good, 0 doubtful ▸", "Undo", "Table", "Show residual"}
     assert widget.status.isHidden()  # it has nothing to add
     qtbot.mouseClick(widget.result.heading, Qt.MouseButton.LeftButton)
     assert widget.result.heading.text() == "8 good, 0 doubtful ▾"

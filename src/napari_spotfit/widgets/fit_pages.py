@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from .fit_files import FilesPage
+from .fitting.residual_button import ResidualButton
 from .inspecting.panel import doubtful_shown
 from .layers.points import fitted_layers, is_result
 from .napari_compat import ask_for_files, is_image, is_labels
@@ -158,9 +159,10 @@ class NextSteps(QWidget):
         self.table, self.cells, self.doubtful = (
             button(text, tip, partial(self._show, page)) for text, page, tip in _STEPS
         )
-        # On two lines: the form is narrow.
-        first = fill(QHBoxLayout(), (self.table, 1), (self.cells, 1), spacing=4)
-        fill(QVBoxLayout(self), first, self.doubtful, spacing=4)
+        self.residual = ResidualButton(viewer)
+        # On several lines: the form is narrow.
+        first = fill(QHBoxLayout(), (self.table, 1), (self.residual, 1), spacing=4)
+        fill(QVBoxLayout(self), first, self.cells, self.doubtful, spacing=4)
         self.hide()
 
     def show_layer(self, layer: Points | None) -> None:
@@ -168,6 +170,7 @@ class NextSteps(QWidget):
         self._layer, layers = layer, self._viewer.layers.events
         own = () if layer is None else (layer.events.features, layers.inserted, layers.removed)
         self._follower.follow(*own)
+        self.residual.show_layer(layer)
         self._look()
 
     def _look(self, event: Any = None) -> None:

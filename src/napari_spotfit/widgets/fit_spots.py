@@ -143,6 +143,7 @@ class FitSpots(Docked):
         self._image_key.unbind()
         self.result.on_canvas.remove()
         self.result.spots.show_layer(None)
+        self.steps.residual.unbind()
         self._removed.follow()
         self._active.follow()
 
@@ -349,6 +350,7 @@ class FitSpots(Docked):
         self.result.spots.said.connect(self.status.fail)
         self.result.spots.replaced.connect(lambda: self.steps.show_layer(self.result.spots.layer))
         self.result.image.said.connect(self.status.say)
+        self.steps.residual.failed.connect(lambda error: self.status.fail(report(error)))
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.chosen.connect(self._remember)
         self.preview.drawn.connect(self._noise.show)

@@ -28,6 +28,7 @@ from .result_pages.channels_page import ChannelsPage
 from .result_pages.drift_page import DriftPage
 from .result_pages.export import ExportBar
 from .result_pages.filter_page import FilterPage
+from .result_pages.groups_page import GroupsPage
 from .result_pages.plot_pages import ScatterPage, SubpixelPage
 from .result_pages.shown_spots import Page, ShownSpots
 from .result_pages.summary_page import SummaryPage
@@ -113,6 +114,7 @@ class Results(Docked):
     subpixel = _Tab("Sub-pixel", lambda one: SubpixelPage(one.spots))
     summary = _Tab("Summary", lambda one: SummaryPage(one.spots))
     cells = _Tab("Cells", lambda one: CellsPage(one.spots))
+    groups = _Tab("Groups", lambda one: GroupsPage(one.spots))
     channels = _Tab("Channels", lambda one: ChannelsPage(one.spots))
     drift = _Tab("Drift", lambda one: DriftPage(one.spots))
     traces = _Tab("Traces", lambda one: TracesPage(one.spots))

@@ -14,6 +14,7 @@ from ..layers import images, points
 from ..layers.appearance import PREVIEW, Look, color_faces, with_look
 from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
+from ..layers.selection import add_unselected
 from ..parts.docking import Follower
 from ..parts.layout import explain
 from ..parts.work import Latest
@@ -292,7 +293,8 @@ class PreviewLayer:
             arguments["metadata"][points.PASSING] = True
             layer = points.make_points_layer(arguments, image, f"{image.name} (preview)")
             layer.opacity = _OPACITY
-            self._add(layer)
+            self.layer = layer
+            add_unselected(self._viewer, layer)
         else:
             self._update(self.layer, image, arguments)
         self._raise(image)
@@ -315,16 +317,6 @@ class PreviewLayer:
         layer, self.layer, self.image = self.layer, None, None
         if layer is not None and layer in self._viewer.layers:
             self._viewer.layers.remove(layer)
-
-    def _add(self, layer: Points) -> None:
-        """Add the layer; what was selected stays so."""
-        self.layer = layer
-        selection = self._viewer.layers.selection
-        active, selected = selection.active, set(selection)
-        self._viewer.add_layer(layer)
-        selection.clear()
-        selection.update(selected)
-        selection.active = active
 
     def _update(self, layer: Points, image: Image, arguments: dict[str, Any]) -> None:
         """Show other spots in the layer; colours that were chosen for it stay."""

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import QObject, Signal
+from qtpy.QtCore import Signal
 
 from ...analysis.group_region import sample_group
 from ...analysis.spot_sample import (
-    FittedFrame,
     SpotSample,
     camera_settings,
     roi_of,
     sample_spot,
     settings_of,
 )
-from ...images.frames import HeldFrame
-from ...images.pixel_calibration import detection_calibration
 from ...models.columns import GROUP_SIZE
 from ...models.estimators import StopCondition
-from ...settings.settings import Settings
+from ..layers.fitted_frames import FrameKeeper
 from ..layers.images import full_resolution, image_of, pixel_size
-from ..layers.maps import LayerMaps, frame_of, maps_of
+from ..layers.maps import maps_of
 from ..layers.points import is_preview, is_result
 from ..layers.selection import SpotSelection, go_to, select
 from ..napari_compat import canvas_beside
 from ..parts.docking import Follower
-from ..parts.work import Latest, delayed
+from ..parts.work import delayed
 from ..result_pages.shown_spots import Page, ShownSpots
 from .panel import InspectPanel, doubtful_shown, following
 from .refit import Refit
@@ -319,105 +315,3 @@ def _why_no_image(layer: Points) -> str:
         return _GONE
     name = layer.metadata.get("image_name")
     return _NO_IMAGE if name is None else _NOT_OPEN.format(name)
-
-
-class Key(NamedTuple):
-    """Identity of a frame as it was fitted."""
-
-    array: Any
-    at: tuple[int, ...]
-    settings: Settings
-    ids: Mapping[str, str]
-
-    def is_same(self, other: Key) -> bool:
-        """Whether this is the same frame, fitted in the same way."""
-        return self.array is other.array and self[1:] == other[1:]
-
-
-class FrameKeeper(QObject):
-    """Reads frames in a worker and keeps the last one.
-
-    Parameters
-    ----------
-    parent : QObject
-        Qt parent.
-    """
-
-    #: The requested frame was read.
-    ready = Signal()
-    #: It could not be read; the exception.
-    failed = Signal(object)
-
-    def __init__(self, parent: QObject):
-        super().__init__(parent)
-        self._latest = Latest(self, self._on_done, self._on_failed)
-        #: The frame that was requested last, and what was read of it.
-        self._key: Key | None = None
-        self._frame: FittedFrame | None = None
-
-    def frame(
-        self, image: Image, index: tuple[int, ...], settings: Settings, maps: LayerMaps
-    ) -> FittedFrame | None:
-        """Return a frame, or None if it is being read, until ``ready`` is emitted.
-
-        Parameters
-        ----------
-        image : Image
-            The image.
-        index : tuple of int
-            The frame's indices along the leading axes.
-        settings : Settings
-            Those of the fits, with the numbers of the camera that no map stands for.
-        maps : LayerMaps
-            The maps of the fits.
-
-        Raises
-        ------
-        ValueError
-            If the image is RGB or has no such frame.
-        """
-        array = full_resolution(image)
-        if array.ndim - len(index) not in (2, 3) or any(
-            not 0 <= i < length for i, length in zip(index, array.shape, strict=False)
-        ):
-            raise ValueError(
-                f"“{image.name}” no longer has this spot's frame: its data was replaced. Fit the "
-                "image again."
-            )
-        key = Key(array, index, settings, maps.ids)
-        if self._key is None or not key.is_same(self._key):
-            self._key, self._frame = key, None
-            self._latest.ask(lambda: (key, _read_frame(key, maps)))
-        return self._frame
-
-    def forget(self) -> None:
-        """Drop the frame, and ignore one that is being read."""
-        self._key = self._frame = None
-        self._latest.drop()
-
-    def _on_done(self, result: tuple[Key, FittedFrame]) -> None:
-        if self._key is result[0]:
-            self._frame = result[1]
-            self.ready.emit()
-
-    def _on_failed(self, error: Exception) -> None:
-        self._key = None
-        self.failed.emit(error)
-
-
-def _read_frame(key: Key, maps: LayerMaps) -> FittedFrame:
-    """Read a frame and its maps."""
-    frame = HeldFrame(key.array, key.at, key.array.ndim - len(key.at))
-    known = maps.read()
-    if not known:
-        return FittedFrame(frame.pixels, None, frame.pixels, frame.pixels)
-    bad, camera = known.get("bad_pixels"), known.get("camera")
-    calibration = detection_calibration(frame.shape, key.settings, bad, camera)
-    numbers, pixels = np.array([frame.number]), frame.pixels[np.newaxis]
-    fitted = calibration.corrected(numbers, pixels, mark_bad=True)[0]
-    # With one offset for all pixels, which is not in the fitted background.
-    counts = fitted.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
-    if bad is not None:
-        bad = frame_of(bad, key.at)
-        counts[bad] = np.nan
-    return FittedFrame(counts, bad, frame.pixels, fitted, calibration.variance_map())

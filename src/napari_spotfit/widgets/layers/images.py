@@ -35,6 +35,8 @@ AXES = "axis_kinds"
 VOLUME = "volume"
 #: In the metadata of an image of localisations, the layer that it was rendered from.
 RENDERED = "rendered_from"
+#: In the metadata of an image of residuals, the layer of spots whose light it is without.
+RESIDUAL = "residual_of"
 #: Fewer planes than this are no volume.
 _LEAST_PLANES = 3
 #: Attributes of a layer that place it in the world.
@@ -69,8 +71,8 @@ def full_resolution(layer: Image | Labels) -> Any:
 
 
 def is_raw(layer: Layer) -> bool:
-    """Whether a layer is an image in which spots can be fitted, not one of localisations."""
-    return is_image(layer) and RENDERED not in layer.metadata
+    """Whether a layer is an image in which spots can be fitted, not made of fits itself."""
+    return is_image(layer) and not {RENDERED, RESIDUAL} & set(layer.metadata)
 
 
 def own_pixels(layer: Image | Labels) -> Any:
@@ -254,7 +256,7 @@ def image_of(points: Points, layers: LayerList) -> Image | None:
 def images_for(points: Points, layers: LayerList) -> list[Image]:
     """Return the open images with the shape of the one that spots were fitted in."""
     shape = points.metadata.get("image_shape")
-    images = (layer for layer in reversed(layers) if is_image(layer) and not layer.rgb)
+    images = (layer for layer in reversed(layers) if is_raw(layer) and not layer.rgb)
     return [image for image in images if list(full_resolution(image).shape) == shape]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from napari import Viewer
-    from napari.layers import Points
+    from napari.layers import Layer, Points
     from qtpy.QtWidgets import QWidget
 
 #: The part of the canvas, along each side, in which a spot is in sight.
@@ -28,6 +28,16 @@ def select(layer: Points, rows: Collection[int]) -> None:
     wanted = set(rows)
     if wanted != set(layer.selected_data):
         select_points(layer, wanted)
+
+
+def add_unselected(viewer: Viewer, layer: Layer, place: int | None = None) -> None:
+    """Add a layer, on top or at a place; what was selected stays so."""
+    selection = viewer.layers.selection
+    active, selected = selection.active, set(selection)
+    viewer.layers.insert(len(viewer.layers) if place is None else place, layer)
+    selection.clear()
+    selection.update(selected)
+    selection.active = active
 
 
 class SpotSelection(QObject):

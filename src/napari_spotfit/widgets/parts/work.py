@@ -129,12 +129,14 @@ class Latest(QObject):
     done = Signal(object)
     #: The exception that it raised instead.
     failed = Signal(object)
+    #: How many of its steps are done, and how many there are.
+    progressed = Signal(int, int)
 
     def __init__(self, parent: QObject, *slots: Callable[[Any], object]):
         super().__init__(parent)
         for signal, slot in zip((self.done, self.failed), slots, strict=False):
             signal.connect(slot)
-        self._waiting: Job | None = None
+        self._waiting: Callable[[], Steps] | None = None
         self._running: Work | None = None
 
     @property
@@ -144,7 +146,11 @@ class Latest(QObject):
 
     def ask(self, job: Job) -> None:
         """Do a job as soon as the one that runs has ended."""
-        self._waiting = job
+        self.ask_steps(partial(_steps, job))
+
+    def ask_steps(self, steps: Callable[[], Steps]) -> None:
+        """Do a job in steps, between which it can be dropped."""
+        self._waiting = steps
         if self._running is None:
             self._start()
 
@@ -157,11 +163,12 @@ class Latest(QObject):
     def _start(self) -> None:
         if self._waiting is None:
             return
-        self._running = Work(partial(_steps, self._waiting), self)
+        self._running = Work(self._waiting, self)
         self._waiting = None
         self._running.ended.connect(self._on_ended)
         self._running.done.connect(self.done)
         self._running.failed.connect(self.failed)
+        self._running.progressed.connect(self.progressed)
         self._running.start(at_once=True)
 
     def _on_ended(self) -> None:
