@@ -40,7 +40,7 @@ class Crowd : CrowdWidth {
         if (has_psf() && find_heights(0)) move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
-        if (f.counts_spots && !has_psf()) compare_widths();
+        if (f.counts_spots && f.finds_widths && !has_psf()) compare_widths();
         return count;
     }
     SPOTFIT_NOT_INLINE void put(JointSpot* found) {

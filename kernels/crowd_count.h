@@ -8,29 +8,30 @@ class CrowdCount : protected CrowdResidual {
   protected:
     using CrowdResidual::CrowdResidual;
 
-    SPOTFIT_NOT_INLINE void count_spots() {
-        bool is_new = true;
+    // How often spots are added, and dropped in between, at most: bounds of time.
+    static constexpr int ROUNDS = 4, DROPS = 3;
+
+    // Adds spots, and drops some, once more; returns whether any are new.
+    SPOTFIT_NOT_INLINE bool count_again(int round) {
+        const int since = sweep + 1;
+        Team::meet(1 + round, 0);
+        bool is_new = add_hidden();
+        Team::meet(1 + round, 1);
+        if (is_new) move_all(ROUGH_STEPS, ROUGH);
+        if (is_new && has_psf() && find_heights(since)) move_all(ROUGH_STEPS, ROUGH);
+        Team::meet(1 + round, 2);
+        if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
         ROLLED
-        for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
-            const int since = sweep + 1;
-            Team::meet(1 + k, 0);
-            is_new = add_hidden();
-            Team::meet(1 + k, 1);
-            if (is_new) move_all(ROUGH_STEPS, ROUGH);
-            if (is_new && has_psf() && find_heights(since)) move_all(ROUGH_STEPS, ROUGH);
-            Team::meet(1 + k, 2);
-            if (split()) is_new = true, move_all(ROUGH_STEPS, ROUGH);
-            ROLLED
-            for (int n = 0; (is_new || !k) && n < DROPS; ++n) {
-                Team::meet(1 + k, 3 + 3 * n);
-                if (merge()) move_all(ROUGH_STEPS, ROUGH);
-                Team::meet(1 + k, 4 + 3 * n);
-                find_errors(false);
-                Team::meet(1 + k, 5 + 3 * n);
-                if (!drop()) break;
-                move_all(ROUGH_STEPS, ROUGH);
-            }
+        for (int n = 0; (is_new || !round) && n < DROPS; ++n) {
+            Team::meet(1 + round, 3 + 3 * n);
+            if (merge()) move_all(ROUGH_STEPS, ROUGH);
+            Team::meet(1 + round, 4 + 3 * n);
+            find_errors(false);
+            Team::meet(1 + round, 5 + 3 * n);
+            if (!drop()) break;
+            move_all(ROUGH_STEPS, ROUGH);
         }
+        return is_new;
     }
     // Moves spots until they rest; those that are then of no use are dropped.
     SPOTFIT_NOT_INLINE void settle() {
@@ -103,9 +104,6 @@ class CrowdCount : protected CrowdResidual {
     static constexpr double QUADRUPOLE = 11;
     // Spots whose score is above the least by so much are added before others, whose score they may change.
     static constexpr double CLEAR = 2;
-    // How often spots are added, and dropped in between, at most: bounds of time.
-    static constexpr int ROUNDS = 4, DROPS = 3;
-
     // In widths of a spot, how near to another one it may be without a maximum of its own: those have been judged by
     // their shape, as texture must be that makes the residual scatter more times than the second.
     static constexpr double HIDES = 3, EVEN = 1.4;

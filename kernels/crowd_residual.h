@@ -27,8 +27,8 @@ class CrowdResidual : protected CrowdHeights {
         for (int axis = X; axis < axes(); ++axis) {
             kernels[axis] = spare_lines + 2 * axis * line;
             share_lines(1, [&](int) {
-                profile_line(f.reach[axis], f.sigma[axis], f.is_integrated, 2 * f.reach[axis] + 1, line - SIDE_BY_SIDE,
-                             kernels[axis], kernels[axis] + line);
+                profile_line(f.reach[axis], f.sigma[axis] * stretch[axis], f.is_integrated, 2 * f.reach[axis] + 1,
+                             line - SIDE_BY_SIDE, kernels[axis], kernels[axis] + line);
             });
         }
         convolve(kernels, pull, trial);

@@ -1,4 +1,4 @@
-// Whether a crowd is of as many spots as were detected, all a little wider than the PSF is said to be.
+// Whether a crowd is of fewer spots, all a little wider or narrower than the PSF is said to be.
 #pragma once
 #include "crowd_count.h"
 
@@ -7,32 +7,52 @@ namespace spotfit::SPOTFIT_ISA {
 class CrowdWidth : protected CrowdCount {
   protected:
     CrowdWidth(const JointFits& fits, long long which, void* work) : CrowdCount(fits, which, work) {
-        kept = memory.take<Spot>(end - begin);
+        kept = memory.take<Spot>(most);
     }
 
+    SPOTFIT_NOT_INLINE void count_spots() {
+        bool is_new = true;
+        ROLLED
+        for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) {
+            is_new = count_again(k);
+            if (k || !change_width()) continue;
+            move_all(ROUGH_STEPS, ROUGH);
+            k = -1, is_new = true;
+        }
+    }
     // Spots whose width is not what it should be look like several: takes those that were detected, with another width,
-    // where they are about as likely as more of them.
+    // and those that are hidden then, where they are about as likely as more of them.
     SPOTFIT_NOT_INLINE void compare_widths() {
         const int detected = static_cast<int>(end - begin), all = count;
         if (cells() > 1 || all > TOGETHER || all - detected < detected) return;
-        divide(0);
-        choose(0, 0);
-        find_base(0);
-        const double many = evaluate(0);
+        const double before = stretch[X], before_z = stretch[Z], many = deviance_of_all() + surprise();
         const Levels ground = levels_of(0);
-        share(detected, [&](int i) { kept[i] = spots[i]; });
+        share(all, [&](int i) { kept[i] = spots[i]; });
         begin_again(detected);
         find_stretch();
-        const double few = evaluated;
-        const double lost = few + surprise() - many;
-        if (lost <= EACH * detected + EACH_MORE * (all - 2 * detected)) {
+        // What each further spot must add.
+        const auto is_likely = [&] {
+            const int fewer = all - count, each = fewer < detected ? fewer : detected;
+            return deviance_of_all() + surprise() - many <= EACH * each + EACH_MORE * (fewer - each);
+        };
+        if (is_likely()) {
             find_errors(true);
             return;
         }
-        share(detected, [&](int i) { spots[i] = kept[i]; });
+        bool is_new = axes() == Z;
+        ROLLED
+        for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) is_new = count_again(k);
+        if (count > detected) {
+            settle();
+            if (is_likely()) return;
+        }
         alone([&] {
             count = all, is_evaluated = false;
-            stretch[X] = stretch[Y] = stretch[Z] = 1;
+            stretch[X] = stretch[Y] = before, stretch[Z] = before_z;
+        });
+        share(all, [&](int i) {
+            const Footprint lines = spots[i].shape;
+            spots[i] = kept[i], spots[i].shape = lines;
         });
         restore(0, ground);
         shape_each(spots, nullptr, count);
@@ -46,8 +66,42 @@ class CrowdWidth : protected CrowdCount {
     static constexpr double LONGEST_STEP = 0.15, STILL_STEP = 0.005, NARROWEST = 0.7, WIDEST = 1.45;
     static constexpr int STEPS = 6;
 
-    Spot* kept;
+    // A crowd is begun again, so often at most, with the width that most of it would rather have, where that is off by
+    // a fraction, at first and then, and by some errors; each of its parts has another error besides, and says no more
+    // than the last.
+    static constexpr int CHANGES = 4;
+    static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5, DIFFER = 0.005, FARTHEST = 0.15;
 
+    Spot* kept;
+    int changes = 0;
+
+    // What is counted with too narrow spots would rather be wider, however many there are then.
+    SPOTFIT_NOT_INLINE bool change_width() {
+        if (!f.finds_widths || has_psf() || axes() > Z || changes == CHANGES) return false;
+        double pulled = 0, weights = 0;
+        over_cells(0, [&](int cell) {
+            find_base(cell), evaluate(cell);
+            find_normal(cell);
+            if (!find_factor(1e-9)) return;
+            const Width own = find_width(cell, X, axes());
+            const double weight = 1 / (square_of(own.error) + square_of(DIFFER));
+            pulled += weight * smaller(larger(own.wider, -FARTHEST), FARTHEST), weights += weight;
+        });
+        const double wider = pulled / weights;
+        if (!(square_of(wider) > larger(square_of(changes ? LIKE : UNLIKE_PSF), square_of(SURE_OF_WIDTH) / weights)))
+            return false;
+        const double now = smaller(larger(stretch[X] * (1 + wider), NARROWEST), WIDEST);
+        begin_again(static_cast<int>(end - begin));
+        alone([&] { stretch[X] = stretch[Y] = now, ++changes; });
+        shape_each(spots, nullptr, count);
+        return true;
+    }
+    double deviance_of_all() {
+        divide(0);
+        choose(0, 0);
+        find_base(0);
+        return evaluate(0);
+    }
     double surprise() const {
         double sum = 0;
         for (int axis = X; axis < axes(); axis += 2) {

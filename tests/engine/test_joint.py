@@ -208,6 +208,30 @@ def test_order_of_centres_does_not_matter():
     assert np.median(np.hypot(fits.y - truth[0][:, 0], fits.x - truth[0][:, 1])) < 0.15
 
 
+@pytest.mark.parametrize("neighbours", ["auto", "joint"])
+@pytest.mark.parametrize("off", [0.0, 0.3])
+def test_positions_of_one_spot_end_there_and_one_of_them_is_good(neighbours, off):
+    """Two spots at one place shared its light at random, and moved by up to 2.4 px."""
+    movie, truth = random_spots(1, 0.004, seed=8)
+    rng = np.random.default_rng(9)
+    shift = rng.uniform(-off, off, truth[0].shape)
+    twice, count = np.concatenate([truth[0], truth[0] + shift]), len(truth[0])
+    order = rng.permutation(2 * count)
+    fits = fit_at(movie[0], twice[order], **KNOWN, neighbours=neighbours)
+    once = fit_at(movie[0], truth[0], **KNOWN, neighbours=neighbours)
+    place = np.empty(2 * count, int)
+    place[order] = np.arange(2 * count)
+    first, second = place[:count], place[count:]
+    found = np.column_stack([fits.y, fits.x])
+    np.testing.assert_array_equal(found[first], found[second])
+    is_double = fits.flags & int(Flag.DUPLICATE) != 0
+    assert (is_double[first] != is_double[second]).all()
+    assert np.hypot(*(found[first] - np.column_stack([once.y, once.x])).T).max() < 0.5
+    kept = np.where(is_double[first], second, first)
+    assert (fits.good[kept] == once.good).mean() > 0.95
+    assert np.hypot(*(found - twice[order]).T).max() < 1
+
+
 def test_frames_in_tiles_have_the_rows_of_whole_frames(monkeypatch):
     rng = np.random.default_rng(7)
     pairs = np.repeat(np.arange(8, 2390, 17.0), 2) + np.tile([0.0, 2.6], 141)

@@ -8,6 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 from crowd_scenes import KNOWN, SIGMA, pairs_of
+from noisy_scenes import hits
+from scenes import light
 from scipy.special import erf
 
 from napari_spotfit import NoiseModel, localize
@@ -101,3 +103,34 @@ def test_background_below_a_line_of_noise_is_fitted(intercept):
     fits = localize(image, sigma=0.93 * SIGMA, noise=noise, neighbours="joint", backend="cpu")
     assert abs(int(fits.good.sum()) - COUNT**2) <= 1
     assert np.median(fits.background[fits.good]) == pytest.approx(10, abs=3)
+
+
+@pytest.mark.parametrize(("sigma", "photons", "density"), [
+    (0.6, 3000, 5), (0.8, 500, 5), (0.8, 30_000, 2), (0.8, 30_000, 5), (0.8, 100_000, 5),
+    (1.1, 10_000, 3), (1.1, 100_000, 3),
+])  # fmt: skip
+@pytest.mark.parametrize("times", [0.94, 1.0, 1.06])
+def test_crowds_of_another_width_than_given_are_of_as_many_spots(sigma, photons, density, times):
+    """The width of light is given, that of its pixels is up to 11 % larger."""
+    rng, side = np.random.default_rng(77), 96
+    truth = rng.uniform(-0.5, side - 0.5, (round(density * side**2 / 100), 2))
+    image = rng.poisson(10 + light(truth, photons, sigma, (side, side)))
+    right = {}
+    for neighbours in ("auto", "exclude"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of noise that is hidden by spots
+            fits = localize(image, sigma=times * sigma, neighbours=neighbours, backend="cpu")
+        good = fits[fits.good]
+        right[neighbours] = hits(np.column_stack([good.y, good.x]).astype(float), truth, 1)
+        assert right[neighbours] > 0.95 * len(good)
+    assert right["auto"] > 0.95 * right["exclude"]
+    if times == 1 and photons >= 10_000:
+        assert right["auto"] > 0.9 * len(truth)
+
+
+def test_a_width_that_is_fixed_stays():
+    image = lone_spots(10_000.0, 0.0, 5)
+    image[:, 12:] += image[:, :-12]
+    fixed = {"sigma": 0.9 * SIGMA}
+    fits = localize(image, **KNOWN | fixed, neighbours="joint", fixed=fixed)
+    np.testing.assert_allclose(fits.sigma, 0.9 * SIGMA, rtol=1e-6)

@@ -19,7 +19,7 @@ from .blobs import find_blobs, unexplained_volumes
 from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
-from .flags import Flag
+from .flags import SAME_SPOT, Flag
 from .joint_columns import columns_of
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .lone_fits import singles_and_change
@@ -233,6 +233,8 @@ class _Crowds:
         self._distance = singles.distance
         self._adds = not job.one_row_per_position
         self._is_auto = job.settings.neighbours == "auto"
+        #: Where several positions are of one spot, the one of them that is fitted.
+        self._spot = np.arange(len(self._start))
         self._long_crowds = LongCrowds(job, widths, self._shape)
         self._begin()
 
@@ -249,12 +251,29 @@ class _Crowds:
             self._is_long |= regular_crowds(self._start / self._widths, self._crowd)
             is_fitted &= ~self._is_long
         self._in_crowd = is_fitted[self._crowd] & self._there
-        self._first = Candidates(self._points(), self._positions.frames)
+        points, frames = self._points(), self._positions.frames
+        if not self._adds and self._in_crowd.any():
+            # Two spots at one place would share its light at random, and wander.
+            self._spot = self._same_spots()
+            points = taken(points, self._spot == np.arange(len(points)))
+        self._first = Candidates(points, frames[points["candidate"]])
         if self._in_crowd.any():
-            places, frames = self._positions.places, self._positions.frames
-            own = Positions(places[self._in_crowd], frames[self._in_crowd])
+            own = Positions(self._positions.places[self._in_crowd], frames[self._in_crowd])
             self._fitter.leave_out(own)
-        self._fitted = self._fitter.fit(self._first, self._in_crowd, counts_spots=self._adds)
+        self._fitted = self._fitter.fit(self._first, self._is_begun(), counts_spots=self._adds)
+
+    def _is_begun(self) -> NDArray[np.bool_]:
+        """Return which of the first candidates are fitted together."""
+        found: NDArray[np.bool_] = self._in_crowd[self._first.points["candidate"]]
+        return found
+
+    def _same_spots(self) -> NDArray[np.int64]:
+        """Return the first position in a crowd that is of the same spot as each."""
+        places = np.where(self._in_crowd[:, np.newaxis], self._positions.places, np.nan)
+        linked = Positions(places, self._positions.frame)
+        group = link_positions(linked, SAME_SPOT * self._widths, self._shape, self._job.threads)
+        _, first, own = np.unique(group, return_index=True, return_inverse=True)
+        return first[own]
 
     def _members(self) -> Members:
         is_long = self._flags & int(Flag.ELONGATED) != 0
@@ -295,7 +314,7 @@ class _Crowds:
 
     def _fit(self) -> NDArray[np.void]:
         """Return the spots of all crowds that are fitted together."""
-        candidates, fitted, is_fitted = self._first, self._fitted, self._in_crowd
+        candidates, fitted, is_fitted = self._first, self._fitted, self._is_begun()
         for k in range(_PASSES if self._adds else 1):
             if k:
                 fitted = self._fitter.fit(candidates, is_fitted, counts_spots=self._adds)
@@ -363,14 +382,27 @@ class _Crowds:
     def fit_in_place(self) -> _Spots:
         """Return a row for each position."""
         spots = self._fit()
-        rows, places = spots["candidate"], self._start.copy()
+        number = np.full(len(self._start), -1)
+        number[spots["candidate"]] = np.arange(len(spots))
+        rows = np.flatnonzero(number[self._spot] >= 0)
+        spots, places = taken(spots, number[self._spot[rows]]), self._start.copy()
         places[rows] = self._places(spots)
         linked = Positions(places, self._positions.frame)
         group = link_positions(linked, self._overlap * self._widths, self._shape, self._job.threads)
         every = np.arange(len(places))
         columns = self._joint_columns(spots, rows)
+        columns["flags"] |= self._duplicates(places)[rows]
         _, first = np.unique(group, return_index=True)
         return _Spots(rows, columns, places, first[group], every, every)
+
+    def _duplicates(self, places: NDArray[np.float64]) -> NDArray[np.uint32]:
+        """Return the flags of all but the nearest of the positions of one spot."""
+        step = (places - self._positions.places) / self._widths
+        order = np.lexsort([(step * step).sum(axis=1), self._spot])
+        flags = np.zeros(len(places), np.uint32)
+        own = self._spot[order]
+        flags[order[1:][own[1:] == own[:-1]]] = np.uint32(Flag.DUPLICATE)
+        return flags
 
     def fit(self) -> _Spots:
         """Return a row for each spot; those that overlap are of one fit."""

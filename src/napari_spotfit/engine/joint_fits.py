@@ -174,11 +174,13 @@ class JointFitter:
         The width of spots, in pixels.
     widest : float, optional
         The width along x of spots whose light counts as far; by default theirs.
+    finds_widths : bool
+        Whether crowds may be of spots of another width, all alike.
     """
 
     def __init__(
         self, backend: Backend, job: FitJob, block: Block, sigma: ArrayLike,
-        widest: float | None = None,
+        widest: float | None = None, *, finds_widths: bool = True,
     ) -> None:  # fmt: skip
         has_map = has_variances(job, block)
         # The image's own noise has the variances of its pixels in it.
@@ -191,6 +193,7 @@ class JointFitter:
         wider = (widest or self.widths[-1]) / self.widths[-1]
         self._reach = [light_reach(job, wider * width) for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
+        self._finds_widths = finds_widths and not job.settings.fixed
         #: Pixels that count in no fit, in rising order, as JointFits has them; and why.
         self.lost, self.reasons = np.empty(0, np.int64), np.empty(0, np.uint8)
         #: Of a measured PSF, which is searched for at some heights.
@@ -211,8 +214,9 @@ class JointFitter:
     def wider(self, factor: float) -> JointFitter:
         """Return what fits spots that are wider by a factor, whose light counts no farther."""
         made = JointFitter(
-            self._backend, self._job, self._block, factor * np.array(self.widths), self.widths[-1]
-        )
+            self._backend, self._job, self._block, factor * np.array(self.widths), self.widths[-1],
+            finds_widths=False,
+        )  # fmt: skip
         made.lost, made.reasons = self.lost, self.reasons
         return made
 
@@ -260,7 +264,7 @@ class JointFitter:
             self.scale.least,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
-            self.least_score, counts_spots, settings.max_iterations,
+            self.least_score, counts_spots, self._finds_widths, settings.max_iterations,
             None, None, None, None, count, None, PsfLattice(),
             None, len(self.lost), None, None,
         )  # fmt: skip

@@ -69,7 +69,7 @@ def joint_width(
     every, crowds = np.ones(len(points), np.bool_), int(points["crowd"].max(initial=-1)) + 1
 
     def fitted(sigma: float, widest: float | None = None) -> NDArray[np.void]:
-        fitter = JointFitter(backend, job, block, sigma, widest=widest)
+        fitter = JointFitter(backend, job, block, sigma, widest, finds_widths=False)
         own = points.copy()
         own["light"] /= fitter.scale.unit
         return fitter.fit(Candidates(own, frame), every, counts_spots=True)
