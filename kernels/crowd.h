@@ -40,6 +40,7 @@ class Crowd : CrowdWidth {
         if (has_psf() && find_heights(0)) move_all(ROUGH_STEPS, ROUGH);
         if (f.counts_spots) count_spots();
         settle();
+        if (f.counts_spots && f.fits_width && !has_psf() && axes() == Z) fit_width();
         if (f.counts_spots && !has_psf()) compare_widths();
         return count;
     }

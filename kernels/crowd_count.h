@@ -32,6 +32,9 @@ class CrowdCount : protected CrowdResidual {
             }
         }
     }
+    // Than they are, all spots when errors of all were found last; of large crowds what most cells say.
+    Width wider_all = {};
+
     // Moves spots until they rest; those that are then of no use are dropped.
     SPOTFIT_NOT_INLINE void settle() {
         share(count, [&](int i) { spots[i].stirred = sweep + 1; });
@@ -54,6 +57,7 @@ class CrowdCount : protected CrowdResidual {
     // Of light alone, or of all; of spots that something near them has stirred since they were found.
     SPOTFIT_NOT_INLINE void find_errors(bool of_all) {
         const int since = of_all ? 0 : errors_found + 1;
+        double weights = 0, information = 0, pulled = 0;
         set(errors_found, sweep);
         over_cells(since, [&](int cell) {
             if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
@@ -73,8 +77,10 @@ class CrowdCount : protected CrowdResidual {
                 });
             }
             if (of_all) set(level_errors[cell], error(parameters() * moving));
-            if (of_all && is_known) {
+            if (of_all && is_known && moving) {
                 const Width all_alike = find_width(cell, X, axes());
+                const double own = 1 / (square_of(all_alike.error) + square_of(DIFFER));
+                weights += own, pulled += own * all_alike.wider, information += 1 / square_of(all_alike.error);
                 share(moving, [&](int a) {
                     Spot& s = spots[together[a]];
                     s.wider = all_alike.wider, s.wider_error = all_alike.error;
@@ -82,6 +88,7 @@ class CrowdCount : protected CrowdResidual {
             }
             if (of_all && is_known && f.counts_spots && !has_psf()) find_ridge(cell);
         });
+        if (of_all) set(wider_all, weights > 0 ? Width{pulled / weights, 1 / square_root(information)} : Width{0, 1});
     }
 
   private:
@@ -116,6 +123,8 @@ class CrowdCount : protected CrowdResidual {
     // left over at each place around it, most 2 widths away. And by which fraction a width may be off without being a
     // sign of more spots.
     static constexpr double SHAPE_ERROR = 0.03, NEAR_LIGHT = 4, UNLIKE = 0.025;
+    // By which fraction the widths that cells would rather have differ, besides their errors.
+    static constexpr double DIFFER = 0.01;
 
     int errors_found = -1;  // the sweep before
     int splits = 0;

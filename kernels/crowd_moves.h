@@ -27,6 +27,7 @@ class CrowdMoves : protected CrowdInformation {
 
     using CrowdInformation::CrowdInformation;
 
+    static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
     // Of a spot that stands out of a background as far as it must.
     SPOTFIT_NOT_INLINE double least_light(double ground) const {
         const double pixels = 4 * double(PI);  // over which light counts as spread out, in squares of the width
@@ -180,7 +181,6 @@ class CrowdMoves : protected CrowdInformation {
                 else normal.at(j < i ? j : i, j < i ? i : j) = 0;
             });
     }
-    static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
     SPOTFIT_NOT_INLINE void take_step(int cell, const Levels& before) {
         const double dim = dimmest(cell);
         share(moving, [&](int a) {

@@ -20,6 +20,7 @@ struct JointFits {
     int reach[3];         // of the light of a spot along x, y and z, in pixels; 0 along z in planes
     double least_score;   // how far a spot stands out of the noise, as a normal deviate, at least
     int counts_spots;     // whether spots are added and dropped
+    int fits_width;       // whether they are counted with another width where all surely have another one
     int max_iterations;
     const int* stop;  // not 0 as soon as the fits are no longer wanted, which leaves crowds as they are; or null
     // All candidates by frame, y and x, and their light in the unit of the scaled pixels.

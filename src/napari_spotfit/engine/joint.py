@@ -213,7 +213,7 @@ class _Crowds:
         #: Of a measured PSF, in nm.
         self._z = single.get("z")
         self._backend, self._shape = backend, block.frame_shape
-        self._fitter = JointFitter(backend, job, block, widths)
+        self._fitter = JointFitter(backend, job, block, widths, fits_width=True)
         _, self._linking = reaches(job)
         self._overlap = overlap_of(job)
         #: Where joint fits begin.

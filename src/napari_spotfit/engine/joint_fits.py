@@ -144,11 +144,13 @@ class JointFitter:
         The width of spots, in pixels.
     widest : float, optional
         The width along x of spots whose light counts as far; by default theirs.
+    fits_width : bool, optional
+        Whether crowds of planes that surely have another width are counted with that.
     """
 
     def __init__(
         self, backend: Backend, job: FitJob, block: Block, sigma: ArrayLike,
-        widest: float | None = None,
+        widest: float | None = None, fits_width: bool = False,
     ) -> None:  # fmt: skip
         has_map = has_variances(job, block)
         # The image's own noise has the variances of its pixels in it.
@@ -161,6 +163,7 @@ class JointFitter:
         wider = (widest or self.widths[-1]) / self.widths[-1]
         self._reach = [light_reach(job, wider * width) for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
+        self._fits_width = fits_width
         #: Pixels that count in no fit, in rising order, as JointFits has them; and why.
         self.lost, self.reasons = np.empty(0, np.int64), np.empty(0, np.uint8)
         #: Of a measured PSF, which is searched for at some heights.
@@ -231,7 +234,7 @@ class JointFitter:
             self.scale.least,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
-            self.least_score, counts_spots, settings.max_iterations,
+            self.least_score, counts_spots, self._fits_width, settings.max_iterations,
             None, None, None, None, count, None, PsfLattice(),
             None, len(self.lost), None, None,
         )  # fmt: skip
