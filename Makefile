@@ -100,6 +100,7 @@ bench: $(BENCH_VENV)/.installed baseline ## measure accuracy, speed and latency,
 	$(BENCH_VENV)/bin/python benchmarks/volume_detection.py
 	$(BENCH_VENV)/bin/python benchmarks/measured_psf.py
 	$(BENCH_VENV)/bin/python benchmarks/crowds.py
+	$(BENCH_VENV)/bin/python benchmarks/crowds_by_light.py
 	$(BENCH_VENV)/bin/python benchmarks/crowds_in_depth.py
 	$(BENCH_VENV)/bin/python benchmarks/channels.py
 	$(BENCH_VENV)/bin/python benchmarks/after_the_fit.py --others

@@ -70,7 +70,7 @@ class CrowdWidth : protected CrowdCount {
     // a fraction, at first and then, and by some errors; each of its parts has another error besides, and says no more
     // than the last.
     static constexpr int CHANGES = 4;
-    static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5, DIFFER = 0.005, FARTHEST = 0.15;
+    static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5.5, DIFFER = 0.005, FARTHEST = 0.15;
 
     Spot* kept;
     int changes = 0;

@@ -7,9 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from crowd_scenes import KNOWN, SIGMA, pairs_of
+from crowd_scenes import KNOWN, SIGMA, pairs_of, random_spots
 from noisy_scenes import hits
 from scenes import light
+from scipy.optimize import linear_sum_assignment
 from scipy.special import erf
 
 from napari_spotfit import NoiseModel, localize
@@ -93,6 +94,39 @@ def test_a_crowd_of_wider_spots_has_their_width_and_their_light():
     two = [one for one in found if len(one) == 2 and (one.group_size == 2).all()]
     assert np.median([one.sigma for one in two]) == pytest.approx(wide, rel=0.01)
     assert np.median([one.photons for one in two]) == pytest.approx(photons, rel=0.01)
+
+
+def shares_of_both(movie, places, sigma):
+    """Return which shares of true spots, and of good fits, are pairs within 2 px."""
+    fits = localize(movie, **KNOWN | {"sigma": sigma}, neighbours="joint")
+    good, pairs = fits[fits.good], 0
+    for frame, own in enumerate(places):
+        found = np.column_stack([good.y, good.x])[good.frame == frame]
+        apart = np.hypot(*(own[:, np.newaxis] - found).transpose(2, 0, 1))
+        pairs += (apart[linear_sum_assignment(np.minimum(apart, 2))] < 2).sum()
+    return pairs / sum(map(len, places)), pairs / len(good)
+
+
+# One crowd of a few spots a frame, or one of all that is fitted cell by cell.
+@pytest.mark.parametrize(("density", "photons"), [(0.01, 10_000.0), (0.02, 10_000.0), (0.02, 5e4)])
+def test_bright_crowds_of_another_width_than_given_are_found(density, photons):
+    movie, places = random_spots(4, density, 12, photons=photons)
+    known = shares_of_both(movie, places, SIGMA)
+    assert min(known) > 0.93
+    for times, fewer, false in (
+        (0.9, 0.05, 0.12), (0.95, 0.02, 0.02), (1.05, 0.02, 0.02), (1.1, 0.07, 0.02),
+        (1.2, 0.08, 0.02),
+    ):  # fmt: skip
+        found = shares_of_both(movie, places, times * SIGMA)
+        assert found[0] > known[0] - fewer, times
+        assert found[1] > known[1] - false, times
+
+
+def test_crowds_of_the_given_width_keep_it():
+    movie, _ = random_spots(12, 0.02, 13)
+    fits = localize(movie, **KNOWN, neighbours="joint")
+    together = fits[fits.good & (fits.group_size > 1)]
+    assert (together.sigma == np.float32(SIGMA)).mean() > 0.98
 
 
 @pytest.mark.parametrize("intercept", [-40.0, -90.0])
