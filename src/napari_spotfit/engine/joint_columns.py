@@ -127,9 +127,10 @@ def _flags_of_pixels(
 ) -> NDArray[np.uint32]:
     """Return the flags of spots in whose middle pixels are left out, as single fits have them."""
     flags = np.zeros(len(spots), np.uint32)
+    places = np.column_stack([frame, *(np.rint(spots[axis]) for axis in axes)]).astype(np.int64)
+    flags[fitter.missing_around(places).any(axis=1)] |= np.uint32(Flag.BAD_PIXELS)
     if not len(fitter.lost):
         return flags
-    places = np.column_stack([frame, *(np.rint(spots[axis]) for axis in axes)]).astype(np.int64)
     is_full = fitter.lost_around(places, SATURATED_PIXEL)
     is_bad = fitter.lost_around(places, HOT_PIXEL | PADDING_PIXEL)
     flags[is_full[:, 4] & (is_full.sum(axis=1) >= _FULL)] |= np.uint32(Flag.SATURATED)
