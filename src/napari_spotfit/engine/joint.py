@@ -260,12 +260,14 @@ class _Crowds:
         return found
 
     def _same_spots(self) -> NDArray[np.int64]:
-        """Return the first position in a crowd that is of the same spot as each."""
+        """Return the uppermost position in a crowd that is of the same spot as each."""
         places = np.where(self._in_crowd[:, np.newaxis], self._positions.places, np.nan)
         linked = Positions(places, self._positions.frame)
         group = link_positions(linked, SAME_SPOT * self._widths, self._shape, self._job.threads)
-        _, first, own = np.unique(group, return_index=True, return_inverse=True)
-        return first[own]
+        order = np.lexsort([*self._positions.places.T[::-1], group])
+        _, first = np.unique(group[order], return_index=True)
+        uppermost: NDArray[np.int64] = order[first][group]
+        return uppermost
 
     def _members(self) -> Members:
         is_long = self._flags & int(Flag.ELONGATED) != 0
