@@ -23,7 +23,8 @@ void begin(const SingleFits& s, long long i) {
         state |= HAS_FIT;
         for (int axis = 0; axis < s.axes; ++axis) place[axis] = s.fitted[axis][i];
     }
-    if (can_move && !(flags & s.left_out)) {
+    // Pixels that are missing in its ROI may be those of another one.
+    if ((can_move || s.takes_invalid) && !(flags & s.left_out)) {
         state |= TAKES_PART;
         const float error = s.sigma_error ? s.sigma_error[i] : 0;
         const double off = error > 0 ? s.errors * double(error) : 0;

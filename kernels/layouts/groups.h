@@ -40,6 +40,7 @@ struct SingleFits {
     unsigned not_good, left_out, doubtful;     // flags
     int invalid;                               // stop condition
     int takes_all;                             // whether all are fitted together, overlap or not
+    int takes_invalid;                         // whether those that cannot be fitted alone take part
     double overlap[3];                         // the half axes of an ellipsoid in which spots overlap, and,
     double farthest, near,
         reach;  // in such pixels, from which on spots may overlap, are neighbours, concern each other

@@ -19,7 +19,16 @@ from crowd_scenes import (
 from same_fits import assert_same
 from scipy.optimize import minimize
 
-from napari_spotfit import Fitter, Flag, Settings, SpotFits, fit_at, localize, localize_iter
+from napari_spotfit import (
+    Fitter,
+    Flag,
+    Settings,
+    SpotFits,
+    StopCondition,
+    fit_at,
+    localize,
+    localize_iter,
+)
 from napari_spotfit.engine.backend import Block, Positions
 from napari_spotfit.engine.cpu import crowd_fits
 from napari_spotfit.engine.cpu.backend import Cpu
@@ -230,6 +239,41 @@ def test_positions_of_one_spot_end_there_and_one_of_them_is_good(neighbours, off
     kept = np.where(is_double[first], second, first)
     assert (fits.good[kept] == once.good).mean() > 0.95
     assert np.hypot(*(found - twice[order]).T).max() < 1
+
+
+@pytest.mark.parametrize("neighbours", ["auto", "joint"])
+def test_a_pixel_that_is_missing_leaves_the_spots_of_its_crowd(neighbours):
+    """By itself, no spot is fitted around such a pixel; its neighbours were not good, either."""
+    movie, truth = random_spots(4, 0.01, seed=10)
+    bad = np.zeros(movie.shape, bool)
+    for own, places in zip(bad, truth, strict=True):
+        y, x = np.rint(places[::6]).astype(int).T
+        own[y, x + 1] = True
+    missing = localize(np.where(bad, np.nan, movie), **KNOWN, neighbours=neighbours)
+    masked = localize(movie, **KNOWN, neighbours=neighbours, bad_pixels=bad)
+    both = [fits[fits.good & (fits.group_size > 1)] for fits in (missing, masked)]
+    assert len(both[1]) > 80
+    assert abs(len(both[0]) - len(both[1])) <= 0.03 * len(both[1])
+    flagged = [np.count_nonzero(fits.flags & int(Flag.BAD_PIXELS)) for fits in both]
+    assert flagged[0] >= 0.8 * flagged[1] > 5
+
+
+def test_what_cannot_be_fitted_at_a_position_spoils_no_neighbour():
+    movie, truth = random_spots(1, 0.01, seed=11)
+    whole = fit_at(movie[0], truth[0], **KNOWN)
+    apart = np.hypot(*(truth[0][:, None] - truth[0]).transpose(2, 0, 1)) + 100 * np.eye(
+        len(truth[0])
+    )
+    one = int(np.flatnonzero((apart.min(axis=1) > 3) & (apart.min(axis=1) < 4) & whole.good)[0])
+    frame = movie[0].astype(float)
+    y, x = np.rint(truth[0][one]).astype(int)
+    frame[y - 1 : y + 2, x - 1 : x + 2] = np.nan
+    fits = fit_at(frame, truth[0], **KNOWN)
+    assert fits.stop_condition[one] == StopCondition.INVALID
+    lost = whole.good & ~fits.good
+    near = np.hypot(*(truth[0] - truth[0][one]).T) < 4.5 + 2
+    # Others whose ROI has one of these pixels have no fit of their own, either.
+    assert not (lost & ~near).any()
 
 
 def test_frames_in_tiles_have_the_rows_of_whole_frames(monkeypatch):

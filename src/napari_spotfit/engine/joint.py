@@ -268,12 +268,14 @@ class _Crowds:
         return found
 
     def _same_spots(self) -> NDArray[np.int64]:
-        """Return the first position in a crowd that is of the same spot as each."""
+        """Return the uppermost position in a crowd that is of the same spot as each."""
         places = np.where(self._in_crowd[:, np.newaxis], self._positions.places, np.nan)
         linked = Positions(places, self._positions.frame)
         group = link_positions(linked, SAME_SPOT * self._widths, self._shape, self._job.threads)
-        _, first, own = np.unique(group, return_index=True, return_inverse=True)
-        return first[own]
+        order = np.lexsort([*self._positions.places.T[::-1], group])
+        _, first = np.unique(group[order], return_index=True)
+        uppermost: NDArray[np.int64] = order[first][group]
+        return uppermost
 
     def _members(self) -> Members:
         is_long = self._flags & int(Flag.ELONGATED) != 0
@@ -381,19 +383,26 @@ class _Crowds:
 
     def fit_in_place(self) -> _Spots:
         """Return a row for each position."""
-        spots = self._fit()
+        spots, every = self._fit(), np.arange(len(self._start))
         number = np.full(len(self._start), -1)
         number[spots["candidate"]] = np.arange(len(spots))
         rows = np.flatnonzero(number[self._spot] >= 0)
         spots, places = taken(spots, number[self._spot[rows]]), self._start.copy()
         places[rows] = self._places(spots)
-        linked = Positions(places, self._positions.frame)
+        linked = Positions(self._there_only(places, every), self._positions.frame)
         group = link_positions(linked, self._overlap * self._widths, self._shape, self._job.threads)
-        every = np.arange(len(places))
         columns = self._joint_columns(spots, rows)
         columns["flags"] |= self._duplicates(places)[rows]
         _, first = np.unique(group, return_index=True)
         return _Spots(rows, columns, places, first[group], every, every)
+
+    def _there_only(
+        self, places: NDArray[np.float64], position: NDArray[np.int64],
+        is_added: NDArray[np.bool_] | bool = False,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Return places, NaN of what takes no part: what is wrong with it is not of its group."""
+        takes_part = self._there[position] | is_added
+        return np.where(takes_part[:, np.newaxis], places, np.nan)
 
     def _duplicates(self, places: NDArray[np.float64]) -> NDArray[np.uint32]:
         """Return the flags of all but the nearest of the positions of one spot."""
@@ -423,7 +432,9 @@ class _Crowds:
         places = np.concatenate([self._start[kept], self._places(spots)])
         order = by_number(frames[position])
         group = np.empty(len(order), np.int64)
-        linked = Positions(places[order], frames[position[order]])
+        linked = Positions(
+            self._there_only(places, position, is_added)[order], frames[position[order]]
+        )
         reach = self._overlap * self._widths
         group[order] = link_positions(linked, reach, self._shape, self._job.threads)
         size = np.bincount(group, minlength=1)[group]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.calibration import Calibration
 from ..models.columns import STDERR, STOP
 from ..models.estimators import StopCondition
 from .backend import Columns, Positions
@@ -30,6 +31,8 @@ _NEXT = 2.0
 #: third, in units of σ, belong to them, and so on for some steps. They are less than a share of
 #: their crowd, which has been looked at as a whole.
 _BLURRED, _MANY, _PART, _STEPS, _WHOLE = 3.0, 2.25, 3.0, 2, 0.75
+#: The part of a measured PSF's range beside its ends, as kernels/verdict.h has it.
+_LAST = 0.05
 #: Of the 3×3 pixels in a spot's middle, how many must be saturated.
 _FULL = 2
 #: How far spots that moved together may be off the PSF's width, as a fraction and in its errors.
@@ -113,6 +116,8 @@ def columns_of(
     flags = flags | _flags_of_pixels(fitter, spots, frame, axes)
     found = _flags_of(spots, apart, flags, is_at_edge, is_outside, job.threads)
     found |= depth_flags(columns, settings)
+    if fitter.psf is not None:
+        found |= _beside_ends(columns, job, spots, frame, found)
     return columns | {"flags": found}
 
 
@@ -127,9 +132,10 @@ def _flags_of_pixels(
 ) -> NDArray[np.uint32]:
     """Return the flags of spots in whose middle pixels are left out, as single fits have them."""
     flags = np.zeros(len(spots), np.uint32)
+    places = np.column_stack([frame, *(np.rint(spots[axis]) for axis in axes)]).astype(np.int64)
+    flags[fitter.missing_around(places).any(axis=1)] |= np.uint32(Flag.BAD_PIXELS)
     if not len(fitter.lost):
         return flags
-    places = np.column_stack([frame, *(np.rint(spots[axis]) for axis in axes)]).astype(np.int64)
     is_full = fitter.lost_around(places, SATURATED_PIXEL)
     is_bad = fitter.lost_around(places, HOT_PIXEL | PADDING_PIXEL)
     flags[is_full[:, 4] & (is_full.sum(axis=1) >= _FULL)] |= np.uint32(Flag.SATURATED)
@@ -169,6 +175,39 @@ def _flags_of(
         if where.any():
             flags |= np.where(where, np.uint32(flag), np.uint32(0))
     return flags
+
+
+def _beside_ends(
+    columns: Columns, job: FitJob, spots: NDArray[np.void], frame: NDArray[np.int64],
+    flags: NDArray[Any],
+) -> NDArray[np.uint32]:  # fmt: skip
+    """Return the flags of parts of spots that are beyond a measured PSF's range.
+
+    What is in the ROI of a spot that ended at an end of the range, is near the same end, as in fits
+    of single spots, or was hidden by it and is dimmer, makes up what the PSF does not explain.
+    """
+    found = np.zeros(len(spots), np.uint32)
+    at_end = np.flatnonzero(flags & int(Flag.Z_AT_LIMIT))
+    limits = job.settings.model.range if isinstance(job.settings.model, Calibration) else None
+    if not len(at_end) or limits is None:
+        return found
+    from scipy.spatial import cKDTree  # takes longer to import than many fits
+
+    halves = [side / 2 for side in job.roi_shape]
+    scaled = [spots[axis] / half for axis, half in zip(job.axes, halves, strict=True)]
+    places = np.column_stack([*scaled, 3.0 * frame])
+    near = cKDTree(places[at_end]).query_ball_point(places, 1.0, p=np.inf)
+    z, (low, high) = np.asarray(columns["z"], float), limits
+    last = _LAST * (high - low)
+    for i, others in enumerate(near):
+        ends = at_end[others]
+        is_twin = ((z[i] < low + last) & (z[ends] <= low)) | (
+            (z[i] > high - last) & (z[ends] >= high)
+        )
+        is_part = (spots["candidate"][i] < 0) & (spots["light"][ends] > spots["light"][i])
+        if (is_twin | is_part).any():
+            found[i] = np.uint32(Flag.Z_AT_LIMIT)
+    return found
 
 
 def _unexplained(spots: NDArray[np.void], times: float) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..images.arrays import to_host
+from ..images.arrays import like, to_host
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, noise_of
@@ -242,15 +242,30 @@ class JointFitter:
         ``places`` are frames and (z,) y and x in the image; the middle is the fifth one.
         """
         numbers = self.lost[self.reasons & reason != 0]
+        around, is_inside = self._around(places)
+        shape = self._block.pixels.shape
+        own = np.ravel_multi_index(tuple(np.moveaxis(around, 2, 0)), shape, mode="clip")
+        found: NDArray[np.bool_] = np.isin(own, numbers) & is_inside
+        return found
+
+    def missing_around(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the 3×3 pixels around places are no numbers, as :meth:`lost_around`."""
+        around, is_inside = self._around(places)
+        pixels = self._block.pixels
+        if pixels.dtype.kind != "f":
+            return np.zeros_like(is_inside)
+        last = np.array(pixels.shape) - 1
+        index = (like(axis, pixels) for axis in np.moveaxis(np.clip(around, 0, last), 2, 0))
+        found: NDArray[np.bool_] = ~np.isfinite(to_host(pixels[tuple(index)])) & is_inside
+        return found
+
+    def _around(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the 3×3 pixels around places, counted in the block, and which are inside."""
         first = (0, self._block.first_row, *[0] * (places.shape[1] - 2))
         beside = np.stack(np.divmod(np.arange(9), 3), axis=-1) - 1
         around = np.repeat((places - first)[:, np.newaxis], 9, axis=1)
         around[..., -2:] += beside
-        shape = self._block.pixels.shape
-        is_inside = ((around >= 0) & (around < shape)).all(axis=2)
-        own = np.ravel_multi_index(tuple(np.moveaxis(around, 2, 0)), shape, mode="clip")
-        found: NDArray[np.bool_] = np.isin(own, numbers) & is_inside
-        return found
+        return around, ((around >= 0) & (around < self._block.pixels.shape)).all(axis=2)
 
     def asked(self, count: int, *, counts_spots: bool) -> JointFits:
         """Return what is asked of fits of this number of candidates, without any address."""

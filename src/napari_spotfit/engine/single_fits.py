@@ -99,6 +99,7 @@ def _asked(job: FitJob, widths: tuple[float, ...]) -> SingleFits:
     search = _around(widths, overlap_of(job), reach)
     search.not_good, search.left_out = int(NOT_GOOD), int(Flag.SATURATED)
     search.doubtful, search.invalid = int(doubtful), int(StopCondition.INVALID)
+    search.takes_invalid = adds
     search.takes_all = adds and job.settings.neighbours == "joint"
     search.psf_sigma, search.errors, search.uneven = widths[-1], _ERRORS, _UNEVEN * widths[-1]
     return search
