@@ -89,7 +89,7 @@ def _are_even(at: NDArray[np.bool_]) -> bool:
     counts = np.pad(at, ((1, 0), (1, 0))).cumsum(axis=0, dtype=np.int32).cumsum(axis=1)
     across = counts[side:] - counts[:-side]
     empty = float(np.mean(across[:, side:] == across[:, :-side]))
-    return empty < _FAR_FEWER * expected
+    return bool(empty < _FAR_FEWER * expected)
 
 
 def _is_in_noise(above: NDArray[Any], at: NDArray[np.bool_]) -> bool:
@@ -97,4 +97,4 @@ def _is_in_noise(above: NDArray[Any], at: NDArray[np.bool_]) -> bool:
     beside, farther = (
         float(np.nanmedian(above[:, apart:][at[:, :-apart]])) for apart in (_BESIDE, _FARTHER)
     )
-    return beside >= _AS_BRIGHT * farther > 0
+    return bool(beside >= _AS_BRIGHT * farther > 0)

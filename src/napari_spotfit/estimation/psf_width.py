@@ -352,9 +352,9 @@ def with_psf(
             if warn and found.sigma is not None and found.sigma > ACCEPTED[1]:
                 (warn_caller if warn is True else warn)(
                     f"what stands out of the image is wider, σ {found.sigma:.3g} px, than spots "
-                    f"that are fitted, {ACCEPTED[1]:g} px, as a background is, or what a filter has "
-                    "left of one: set σ by hand if there are spots, or add up neighbouring pixels "
-                    "if it is they that are so wide"
+                    f"that are fitted, {ACCEPTED[1]:g} px, as a background is, or what a filter "
+                    "has left of one: set σ by hand if there are spots, or add up neighbouring "
+                    "pixels if it is they that are so wide"
                 )
         except NoWidthError as error:
             if places is None:
