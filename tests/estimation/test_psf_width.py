@@ -251,11 +251,12 @@ def test_columns_of_a_camera_are_no_crowds_of_narrow_spots():
 
 
 @pytest.mark.parametrize("sigma", [10.5, 12.0])
-def test_spots_wider_than_settings_take_are_found_all_the_same(sigma):
+def test_spots_wider_than_settings_take_are_found_and_warned_of(sigma):
     """They were an error of a σ that nobody had given."""
     rng = np.random.default_rng(1)
     places = rng.uniform(20, 236, (40, 2))
     image = rng.poisson(20 + light(places, 3e5, sigma, (256, 256)))
-    fits = localize(image, neighbours="auto", backend="cpu")
+    with pytest.warns(UserWarning, match="wider, σ 1"):
+        fits = localize(image, neighbours="auto", backend="cpu")
     assert fits.settings.sigma == 10
     assert fits.good.sum() > 10

@@ -31,6 +31,7 @@ from .band_noise import some_parts
 from .blue_noise import has_checkerboard
 from .calm_pixels import calm_noise
 from .dark_maxima import times_as_strong
+from .levelled import is_levelled
 from .noise_choice import chosen_noise
 from .noise_line import is_usable, median
 from .photon_transfer import (
@@ -255,14 +256,17 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     noise, steep = _by_detail(measured, settings)
-    if steep is None or noise.process:
+    if noise.process:
         return noise
-    times = times_as_strong(measured.frames, noise, settings.known_sigma, steep)
-    if times == 1:
-        return noise
-    is_jpeg = has_jpeg_blocks(measured.recorded[0])
-    process = Process.COMPRESSED if is_jpeg else Process.FILTERED
-    return replace(noise, correlation=noise.correlation * times, process=process.value)
+    if steep is not None:
+        times = times_as_strong(measured.frames, noise, settings.known_sigma, steep)
+        if times > 1:
+            is_jpeg = has_jpeg_blocks(measured.recorded[0])
+            process = Process.COMPRESSED if is_jpeg else Process.FILTERED
+            return replace(noise, correlation=noise.correlation * times, process=process.value)
+    if is_levelled(measured.frames[len(measured.frames) // 2]):
+        return replace(noise, process=Process.LEVELLED.value)
+    return noise
 
 
 def noise_by_detail(measured: Measured, settings: Settings) -> NoiseModel:

@@ -347,7 +347,15 @@ def with_psf(
             numbers = np.unique(places[:, 0]).astype(np.int64)
         try:
             plain = calibration.with_settings(false_spots=DEFAULT_FALSE_SPOTS, threshold=None)
-            widths = widths.filled(_estimated(reader, plain, numbers, places))
+            found = _estimated(reader, plain, numbers, places)
+            widths = widths.filled(within_limits(found))
+            if warn and found.sigma is not None and found.sigma > ACCEPTED[1]:
+                (warn_caller if warn is True else warn)(
+                    f"what stands out of the image is wider, σ {found.sigma:.3g} px, than spots "
+                    f"that are fitted, {ACCEPTED[1]:g} px, as a background is, or what a filter "
+                    "has left of one: set σ by hand if there are spots, or add up neighbouring "
+                    "pixels if it is they that are so wide"
+                )
         except NoWidthError as error:
             if places is None:
                 widths = widths.filled(_usual(settings))
@@ -389,6 +397,6 @@ def _estimated(
         raise NoWidthError(f"{TOO_FEW} spots are needed")
     looked_at = samples(reader, calibration, numbers, places=places)
     if calibration.settings.dimensions == 2:
-        return within_limits(Guess(width_of(looked_at, calibration).sigma))
+        return Guess(width_of(looked_at, calibration).sigma)
     width = volume_width_of(looked_at, calibration, calibration.settings)
-    return within_limits(Guess(width.sigma, width.sigma_z))
+    return Guess(width.sigma, width.sigma_z)

@@ -36,6 +36,7 @@ class Process(StrEnum):
     ENLARGED = "enlarged"
     THRESHOLDED = "thresholded"
     COMPRESSED = "compressed"
+    LEVELLED = "levelled"
 
 
 _RAW = (
@@ -45,6 +46,11 @@ _RAW = (
 #: What the image is like, and what to give instead.
 _PROCESSES = {
     Process.CUT: ("was filtered, and cut off at its lowest value", _RAW),
+    Process.LEVELLED: (
+        "is what a top hat, a rolling ball or another subtracted background has left: each place "
+        "has pixels of the lowest value",
+        "Give the image as the camera took it, with its background, which fits take into account",
+    ),
     Process.FILTERED: ("was filtered, interpolated or compressed", _RAW),
     Process.DENOISED: ("was denoised: noise is left in some places, and gone from others", _RAW),
     Process.DECONVOLVED: ("was deconvolved, or lacks its highest frequencies", _RAW),

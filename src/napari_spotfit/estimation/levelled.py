@@ -1,0 +1,100 @@
+"""Tell images whose darkest value is that of every place, as top hats and rolling balls leave them.
+
+What is taken away there is the lowest of the pixels around, so that each window as large as the
+filter has a pixel of the lowest value of all, however bright the place was and however noisy. Where
+a camera has many such pixels, in the dark, chance puts them: some windows have none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Side of areas in pixels, and how many there are at least; and the share of areas with the lowest
+#: value, at least, in areas of twice that side.
+_SIDE, _FEWEST, _AREAS = 16, 16, 0.9
+#: Sides of the parts of a frame that are looked at first, and then; and of areas in which such
+#: pixels are counted.
+_GLANCE, _PART, _LARGE = 64, 256, 64
+#: Most pixels have another value.
+_MOST = 0.65
+#: Windows are so large that, by chance, this share of pixels is in the middle of one without the
+#: lowest value, in this many places at least; and this part of them is what chance may leave.
+_EMPTY, _LEAST_EMPTY, _FAR_FEWER = 0.002, 20.0, 0.15
+#: And so small that areas which have few of these pixels by chance make up to e to this power times
+#: as many.
+_OF_CHANCE = 1.0
+#: How far away pixels are compared: those beside others of the lowest value are nearly as bright as
+#: those farther away. In the dark they are darker.
+_BESIDE, _FARTHER, _AS_BRIGHT = 1, 3, 0.6
+
+
+def is_levelled(frame: NDArray[Any]) -> bool:
+    """Whether the lowest value is everywhere, and more evenly spread than by chance.
+
+    Parameters
+    ----------
+    frame : ndarray, shape (Y, X)
+        Pixels; NaN where they are bad.
+
+    Examples
+    --------
+    >>> from scipy import ndimage
+    >>> counts = np.random.default_rng(1).poisson(20.0, (128, 128))
+    >>> is_levelled(counts), is_levelled(ndimage.white_tophat(counts, 9))
+    (False, True)
+    """
+    # Most images show in a small part that they have few such areas.
+    for part, share in ((_middle(frame, _GLANCE), _AREAS / 2), (_middle(frame, _PART), _AREAS)):
+        least = _cut(part, _SIDE).min(axis=(1, 3))
+        least = least[np.isfinite(least)]
+        if len(least) < _FEWEST:
+            return False
+        lowest = least.min()
+        if np.mean(least == lowest) < share / 2:
+            return False
+    at = part == lowest
+    is_there = _cut(at, 2 * _SIDE).any(axis=(1, 3))
+    if is_there.mean() < _AREAS or np.mean(at) > _MOST:
+        return False
+    return _are_even(at | ~np.isfinite(part)) and _is_in_noise(part - lowest, at)
+
+
+def _middle(frame: NDArray[Any], side: int) -> NDArray[Any]:
+    y, x = (max(size - side, 0) // 2 for size in frame.shape)
+    return frame[y : y + side, x : x + side]
+
+
+def _cut(frame: NDArray[Any], side: int) -> NDArray[Any]:
+    rows, columns = (size // side for size in frame.shape)
+    return frame[: rows * side, : columns * side].reshape(rows, side, columns, side)
+
+
+def _are_even(at: NDArray[np.bool_]) -> bool:
+    """Whether far fewer windows than by chance have no such pixel."""
+    side = min(_LARGE, *at.shape)
+    share = _cut(at, side).mean(axis=(1, 3))
+    # Of larger windows, by chance, those areas have most that have few of such pixels by chance.
+    usual, sides = float(share.mean()), np.arange(1, _LARGE // 2, 2)
+    most = (side * side * _OF_CHANCE / usual) ** 0.25
+    by_chance = np.array([np.mean((1 - share) ** (own * own)) for own in sides])
+    # Windows overlap: so many of them are as good as one.
+    places = by_chance * at.size * np.minimum(usual * sides, 1.0) ** 2
+    chosen = np.flatnonzero((by_chance > _EMPTY) & (places > _LEAST_EMPTY) & (sides < most))
+    if not len(chosen):
+        return False
+    side, expected = sides[chosen[-1]], by_chance[chosen[-1]]
+    counts = np.pad(at, ((1, 0), (1, 0))).cumsum(axis=0, dtype=np.int32).cumsum(axis=1)
+    across = counts[side:] - counts[:-side]
+    empty = float(np.mean(across[:, side:] == across[:, :-side]))
+    return bool(empty < _FAR_FEWER * expected)
+
+
+def _is_in_noise(above: NDArray[Any], at: NDArray[np.bool_]) -> bool:
+    """Whether pixels beside such ones are as bright as those farther away."""
+    beside, farther = (
+        float(np.nanmedian(above[:, apart:][at[:, :-apart]])) for apart in (_BESIDE, _FARTHER)
+    )
+    return bool(beside >= _AS_BRIGHT * farther > 0)
