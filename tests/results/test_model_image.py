@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from psfs import crowd_of_psf, measured_psf
 
 from napari_spotfit import SpotFits, fit_at, localize, simulate_movie, summarize_groups
 from napari_spotfit.models.profiles import GAUSSIAN, Profile
@@ -101,3 +102,13 @@ def test_one_wide_spot_does_not_widen_the_others(monkeypatch):
     made.clear()
     SpotFits(wide, fits.index_names, fits.settings).model_image(movie.shape)
     assert sum(made) < few + 100**2
+
+
+def test_the_light_of_a_measured_psf_is_drawn_as_far_as_it_is_known():
+    psf = measured_psf()
+    image, _ = crowd_of_psf(psf, 25, seed=3)
+    fits = localize(image, model=psf, gain=1.0, neighbours="joint", backend="cpu")
+    assert fits.residual_image(image).std() < 1.5 * np.sqrt(image.mean())
+    inside = (np.abs(fits.points()[:, -2:] - 31.5) < 20).all(axis=1)
+    light = fits[inside].model_image(image.shape)
+    np.testing.assert_allclose(light.sum(), fits.photons[inside].sum(), rtol=0.03)

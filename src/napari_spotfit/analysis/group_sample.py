@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.depth import apparent_places
-from ..models.columns import EVIDENCE, GROUP, GROUP_SIZE, STDERR
+from ..models.columns import EVIDENCE, GROUP, GROUP_SIZE, IN_PLANE, STDERR
 from ..settings.settings import Settings
 
 Array = NDArray[np.float64]
 
 #: How far the light of a spot counts, in units of σ.
 LIGHT = 5.0
-#: The pixels around its spots that a joint fit has certainly counted, in the same unit.
-_CERTAIN = 3.0
+#: The pixels around its spots that a joint fit has certainly counted, in the same unit; and those
+#: in volumes, where light counts less far.
+_CERTAIN, _CERTAIN_IN_VOLUMES = 3.0, 2.0
 #: Where the image is unchanged, the parameters of one and this number of others are off by less
 #: than the first of these, on the average, the background by less than the second, in units of
 #: their errors; and their χ² is not exceeded by more than a factor.
@@ -41,11 +42,12 @@ _MOST = 40
 def is_joint(values: Mapping[str, float], settings: Settings) -> bool:
     """Whether a spot was fitted together with others, whose χ² and background are theirs, too.
 
-    Widths have no errors then, unless none have.
+    Widths have no errors then, unless none have; a measured PSF has no width.
     """
     if not math.isfinite(values.get(EVIDENCE, math.nan)):
         return False
-    errors = [values.get(f"{name}{STDERR}", math.nan) for name in settings.profile.widths]
+    widths = [name for name in settings.profile.widths if name != "z"]
+    errors = [values.get(f"{name}{STDERR}", math.nan) for name in widths]
     if errors and math.isfinite(values.get(f"y{STDERR}", math.nan)):
         return not any(map(math.isfinite, errors))
     return values.get(GROUP_SIZE, 1.0) > 1
@@ -106,13 +108,17 @@ class Group:
             values[moved[0]] += moved[1]
         own = {**values, **apparent_places(values, self.settings), "background": 0.0}
         profile = self.settings.profile
-        return np.asarray(profile.evaluate(lines, own, self.settings.pixel), float)
+        light = np.asarray(profile.evaluate(lines, own, self.settings.pixel), float)
+        if profile.lattice is not None:  # beads have shown it no farther
+            for line, axis in zip(lines, profile.axes, strict=True):
+                light = light * (abs(line - own[axis]) <= profile.lattice.reach + 0.5)
+        return light
 
     def near(self, lines: list[Array], reach: float = LIGHT) -> NDArray[np.intp]:
         """Return the spots whose light is within places along each axis."""
-        is_near = np.ones(len(self.places), bool)
+        is_near, lattice = np.ones(len(self.places), bool), self.settings.profile.lattice
         for line, at, width in zip(lines, self.places.T, self.widths, strict=True):
-            far = reach * width
+            far = reach * width if lattice is None or not reach else lattice.reach + 0.5
             is_near &= (at >= line.min() - far) & (at <= line.max() + far)
         return np.flatnonzero(is_near)
 
@@ -173,11 +179,12 @@ class Group:
         step = covariance @ (jacobian.T @ (weight * residual[counted]))
         off = step / np.sqrt(np.maximum(np.diagonal(covariance), 1e-30))
         own = off[: min(_SPOTS, len(derivatives)) * len(derivatives[0])]
+        certain = _CERTAIN if len(lines) == len(IN_PLANE) else _CERTAIN_IN_VOLUMES
         stays = float(np.sqrt((own**2).mean())) <= _STILL
         return (
             stays
             and abs(off[-len(plane)]) <= _LEVEL
-            and self._leaves_no_more(residual[good & self._around(lines, fitted, _CERTAIN)])
+            and self._leaves_no_more(residual[good & self._around(lines, fitted, certain)])
         )
 
     def _leaves_no_more(self, residual: Array) -> bool:

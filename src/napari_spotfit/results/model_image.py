@@ -98,9 +98,12 @@ def _by_reach(
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.intp]]]:
     """Return how many pixels from its middle light is drawn along each axis, and which spots' so.
 
-    That is half of the ROI at least, and farther where spots are wider.
+    That is half of the ROI at least, and farther where spots are wider; of a measured PSF, as far
+    as its beads have shown it.
     """
     profile, least = settings.profile, np.array([side // 2 for side in settings.roi_shape])
+    if profile.lattice is not None:
+        least[:] = profile.lattice.reach
     reach = np.tile(least, (len(rows), 1))
     widths = [one.column.name for one in profile.shape[len(profile.axes) :]
               if one.column.unit == "px" and profile.has_widths]  # fmt: skip

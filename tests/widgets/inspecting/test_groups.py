@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from inspector import docked
+from psfs import crowd_of_psf, light_of, measured_psf
 
 from napari_spotfit import localize, simulate_movie, to_points_layer
-from napari_spotfit.widgets.inspecting.spot import spot_of
+from napari_spotfit.analysis.group_region import sample_group
+from napari_spotfit.analysis.spot_sample import FittedFrame
+from napari_spotfit.widgets.inspecting.spot import group_around, spot_of
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +45,45 @@ def test_a_group_is_shown_and_only_a_changed_image_is_told(viewer, until, crowd)
             same.append(sample.is_of(spot.values["chi_square"]))
         assert limits[0] <= np.mean(same) <= limits[1]
     until(lambda: not panel.changed.isHidden())
+
+
+def volumes():
+    """Return two volumes of the same crowd of spots, and the fits of the first one."""
+    rng, shape = np.random.default_rng(5), (16, 64, 64)
+    places = rng.uniform(2, np.array(shape) - 3, (60, 3))
+    light = np.full(shape, 10.0)
+    for place in places:
+        away = [axis - at for axis, at in zip(np.ogrid[:16, :64, :64], place, strict=True)]
+        square = sum((one / width) ** 2 for one, width in zip(away, (2, 1.4, 1.4), strict=True))
+        light += 60 * np.exp(-square / 2)
+    both = [rng.poisson(light).astype(np.uint16) for _ in range(2)]
+    fits = localize(both[0], model="gaussian_3d", sigma=1.4, sigma_z=2.0, gain=1.0)
+    return *both, fits
+
+
+def of_psf():
+    """Return two images of the same crowd of a measured PSF, and the fits of the first one."""
+    psf = measured_psf()
+    image, truth = crowd_of_psf(psf, 40, seed=3)
+    again = np.random.default_rng(9).poisson(10 + light_of(psf, truth, 4000.0, 64))
+    return image, again.astype(np.uint16), localize(image, model=psf, gain=1.0)
+
+
+@pytest.mark.parametrize("made", [volumes, of_psf])
+def test_groups_in_depth_are_explained_where_the_image_is_that_of_the_fit(made):
+    image, other, fits = made()
+    layer, same = to_points_layer(fits), []
+    for row in np.flatnonzero((fits.group_size > 1) & fits.good):
+        spot = spot_of(layer, int(np.flatnonzero(np.flatnonzero(fits.valid) == row)[0]))
+        if (group := group_around(layer, spot)) is None:
+            continue  # it has kept its own fit
+        samples = [
+            sample_group(spot.values, spot.settings, FittedFrame(one, None, one, one), group)
+            for one in (image, other)
+        ]
+        same.append([sample.is_of(spot.values["chi_square"]) for sample in samples])
+        assert len(samples[0].cuts) == (2 if image.ndim == 3 else 0)
+    assert len(same) > 20
+    unchanged, changed = np.mean(same, axis=0)
+    assert unchanged > 0.9
+    assert changed < 0.1

@@ -72,6 +72,8 @@ class InspectPanel(QWidget):
         super().__init__(parent)
         self.title = QElidingLabel()
         self.title.setTextFormat(Qt.TextFormat.PlainText)
+        # The layer's name, which comes first, is seen in the choice of layers, too.
+        self.title.setElideMode(Qt.TextElideMode.ElideLeft)
         self.title.setStyleSheet("font-weight: bold")
         self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.title.setToolTip(_ROW_TIP)
