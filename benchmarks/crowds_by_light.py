@@ -84,7 +84,7 @@ def bright_jaccard(
 
 def print_limit(options: argparse.Namespace) -> None:
     """Print what is found of exponential brightness, and what could be."""
-    print("Jaccard of exponential brightness: found, and the most by the Fisher information")
+    print("Jaccard of exponential brightness: found, and in the mean by the Fisher information")
     default = Settings().false_spots
     for density, wanted in WANTED.items():
         made = [
