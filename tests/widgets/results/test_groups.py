@@ -71,10 +71,12 @@ def test_the_groups_are_those_of_the_library_the_largest_first(page, crowd, laye
     assert f"{singles} alone" in words
 
 
-def test_a_click_selects_the_group_that_is_shown(page, layer, qtbot):
+def test_a_click_selects_the_group_that_is_shown(page, viewer, layer, qtbot):
     group = int(cells(page)["group"][0])
+    viewer.dims.set_current_step(0, 1 - int(layer.data[layer.features["group"] == group][0, 0]))
     page.view.clicked.emit(page.view.numbers.index(0, 0))
     own = np.flatnonzero(layer.features["group"] == group)
+    assert viewer.dims.current_step[0] == layer.data[own[0], 0]
     assert layer.selected_data == {*own.tolist()}
     shown = np.ones(len(layer.data), bool)
     shown[own[0]] = False

@@ -13,6 +13,8 @@ from qtpy.QtWidgets import QHBoxLayout
 from ...analysis.summary import summarize_groups
 from ...models.columns import GROUP, GROUP_SIZE, describe
 from ...results.formatting import Units, number_text
+from ..layers.selection import go_to
+from ..napari_compat import canvas_beside
 from ..parts.layout import fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest
@@ -35,7 +37,7 @@ _NO_GROUPS = (
 _NONE = "No spots are shown. Take filters away under Filter."
 _TIP = (
     "<p>A row for each group of spots that overlap, step by step within 4 σ, of the spots that are "
-    "shown; the largest come first. Click a row to select its spots, a heading to sort. Copy and "
+    "shown; the largest come first. Click a row to go to its spots, a heading to sort. Copy and "
     "Save have single spots, too.</p>"
 )
 _WORDS_TIP = (
@@ -132,14 +134,17 @@ class GroupsPage(Page):
         return NamedTable(f"{layer.name}.groups", "groups", titled)
 
     def _on_click(self, index: Any) -> None:
-        """Select the spots of a group that are shown."""
-        groups, columns = self._groups, self._spots.columns
-        if groups is None or GROUP not in columns:
+        """Select the spots of a group that are shown, and bring them into sight."""
+        layer, groups, columns = self._spots.layer, self._groups, self._spots.columns
+        if layer is None or groups is None or GROUP not in columns:
             return
         row = groups.listed[self.view.numbers.rows[index.row()]]
         own = columns[GROUP].values == groups.table[GROUP].to_numpy()[row]
         if len(own) == len(self._spots.shown):
-            self._spots.select(np.flatnonzero(own & self._spots.shown))
+            rows = np.flatnonzero(own & self._spots.shown)
+            self._spots.select(rows)
+            if len(rows):
+                go_to(self._viewer, layer, int(rows[0]), canvas_beside(self))
 
 
 def _sum_up(fits: SpotFits, shown: NDArray[np.bool_]) -> _Groups:
