@@ -39,7 +39,8 @@ class CrowdWidth : protected CrowdCount {
             find_errors(true);
             return;
         }
-        bool is_new = axes() == Z;
+        // What is much wider is something extended rather than more spots.
+        bool is_new = axes() == Z && square_of(stretch[X] - 1) < square_of(MUCH_WIDER);
         ROLLED
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) is_new = count_again(k);
         if (count > detected) {
@@ -67,10 +68,12 @@ class CrowdWidth : protected CrowdCount {
     static constexpr int STEPS = 6;
 
     // A crowd is begun again, so often at most, with the width that most of it would rather have, where that is off by
-    // a fraction, at first and then, and by some errors; each of its parts has another error besides, and says no more
-    // than the last.
+    // a fraction, at first and then, and by some errors; each of its parts has another error besides. Most of them must
+    // agree: in one there may be a blob, for which widths are much larger.
     static constexpr int CHANGES = 4;
-    static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5.5, DIFFER = 0.005, FARTHEST = 0.15;
+    static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5.5, DIFFER = 0.005;
+    static constexpr double MOST_PARTS = 0.5;
+    static constexpr double MUCH_WIDER = 0.2, EXTENDED = 0.4;
 
     Spot* kept;
     int changes = 0;
@@ -78,18 +81,23 @@ class CrowdWidth : protected CrowdCount {
     // What is counted with too narrow spots would rather be wider, however many there are then.
     SPOTFIT_NOT_INLINE bool change_width() {
         if (!f.finds_widths || has_psf() || axes() > Z || changes == CHANGES) return false;
-        double pulled = 0, weights = 0;
+        const double unlike = changes ? LIKE : UNLIKE_PSF;
+        double pulled = 0, weights = 0, all = 0, wide = 0, narrow = 0;
         over_cells(0, [&](int cell) {
             find_base(cell), evaluate(cell);
             find_normal(cell);
             if (!find_factor(1e-9)) return;
             const Width own = find_width(cell, X, axes());
             const double weight = 1 / (square_of(own.error) + square_of(DIFFER));
-            pulled += weight * smaller(larger(own.wider, -FARTHEST), FARTHEST), weights += weight;
+            const bool is_extended = square_of(stretch[X] * (1 + own.wider) - 1) > square_of(EXTENDED);
+            all += weight;
+            if (is_extended) return;
+            pulled += weight * smaller(larger(own.wider, -LONGEST_STEP), LONGEST_STEP), weights += weight;
+            wide += own.wider > unlike ? weight : 0, narrow += own.wider < -unlike ? weight : 0;
         });
         const double wider = pulled / weights;
-        if (!(square_of(wider) > larger(square_of(changes ? LIKE : UNLIKE_PSF), square_of(SURE_OF_WIDTH) / weights)))
-            return false;
+        if (!(square_of(wider) > larger(square_of(unlike), square_of(SURE_OF_WIDTH) / weights))) return false;
+        if ((wider > 0 ? wide : narrow) < MOST_PARTS * all) return false;
         const double now = smaller(larger(stretch[X] * (1 + wider), NARROWEST), WIDEST);
         begin_again(static_cast<int>(end - begin));
         alone([&] { stretch[X] = stretch[Y] = now, ++changes; });

@@ -384,6 +384,7 @@ def test_the_width_of_crowds_is_that_of_their_spots(density, seed):
     assert abs(at_centres / SIGMA - 1) < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:σ was given")
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
 def test_crowds_of_spots_are_as_wide_as_the_psf(factor):
     movie, _ = random_spots(2, 0.02, seed=31)

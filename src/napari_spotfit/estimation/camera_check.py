@@ -1,4 +1,4 @@
-"""Compare what was said of the camera, gain and offset, with what the fits show of it."""
+"""Compare what was said of the camera and of σ with what the fits show of it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..settings.settings import Settings, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
 from .spot_noise import light_left
+from .width_check import WidthCheck
 
 #: The share of good fits whose background may lie below 0; by how many standard errors a background
 #: must do so to count; and the least number of such fits.
@@ -63,14 +64,20 @@ class CameraCheck:
     #: Fits with z, and those whose widths do not go with their calibration.
     located: int = 0
     unlike: int = 0
+    #: What they say of σ.
+    width: WidthCheck = field(init=False)
     #: χ² per pixel of fits by maximum likelihood with a measured PSF.
     chi: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.width = WidthCheck(self.given)
 
     def add(self, fits: SpotFits) -> None:
         """Look at some fits."""
         settings = fits.settings
         if self.given.noise is not None or settings is None:
             return
+        self.width.add(fits)
         if isinstance(settings.model, Calibration) and "z_p_value" in fits:
             self._compare_widths(fits.to_host())
         elif isinstance(settings.model, MeasuredPsf):
@@ -90,8 +97,8 @@ class CameraCheck:
             self.slopes.append(_slopes(some))
 
     def doubts(self) -> str:
-        """Return a warning of a gain or an offset that the fits contradict; nothing without."""
-        return self._of_calibration() or self._of_gain() or self._of_offset()
+        """Return a warning of a gain, offset or σ that the fits contradict; nothing without."""
+        return self._of_calibration() or self._of_gain() or self._of_offset() or self.width.doubts()
 
     def warn(self) -> None:
         """Warn the caller of doubts."""

@@ -142,7 +142,7 @@ def localize(
         If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
         by itself. If the PSF's σ cannot be estimated from the image, and none is given. For maximum
         likelihood without the camera's gain: what was taken for it. If the image, or the fits,
-        contradict the gain or the offset.
+        contradict the gain or the offset. If spots that stand alone contradict the σ given.
 
     Examples
     --------

@@ -1,0 +1,79 @@
+"""Compare the σ that was given with that of spots that stand alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.flags import Flag
+from ..images.arrays import to_host
+from ..models.columns import GROUP_SIZE, STDERR
+from ..results.spot_fits import SpotFits
+from ..settings.settings import Settings
+from .noise_line import SIGMA_PER_MAD
+
+#: Spots at least, and the largest standard error of a width that counts, as a fraction of it: dim
+#: spots are fitted too narrow.
+_LEAST_FITS, _WORST = 10, 0.1
+#: By which fraction, and how many standard errors, most widths must be off, and by which fraction
+#: three quarters of them: where spots are out of focus, some are wider.
+_OFF, _SURE = 0.05, 5.0
+#: Fits of a part that are looked at, at most.
+_MOST = 20_000
+_DOUBTS = Flag.NEIGHBOUR | Flag.EDGE | Flag.POOR_FIT | Flag.BAD_PIXELS
+
+
+@dataclass
+class WidthCheck:
+    """What fits say of the σ that was given, of fits that come in parts.
+
+    Parameters
+    ----------
+    given : Settings
+        Those before anything was estimated.
+    """
+
+    given: Settings
+    #: The widths of good spots that stand alone.
+    widths: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def add(self, fits: SpotFits) -> None:
+        """Look at some fits."""
+        given, columns = self.given, fits.columns
+        if given.sigma is None or given.neighbours not in ("auto", "joint"):
+            return
+        needed = "sigma", "sigma" + STDERR, GROUP_SIZE
+        if given.profile.name != "gaussian" or given.fixed or given.bounds:
+            return
+        if not all(name in columns for name in needed):
+            return
+        some = fits[:: -(-len(fits) // _MOST) or 1].to_host()
+        width, error, size = (some.columns[name] for name in needed)
+        with np.errstate(invalid="ignore"):
+            is_sure = error < _WORST * width
+        alone = to_host(some.good) & (size == 1) & ((some.flags & int(_DOUBTS)) == 0)
+        self.widths.append(np.asarray(width[alone & is_sure], float))
+
+    def doubts(self) -> str:
+        """Return a warning of a σ that lone spots contradict; nothing without."""
+        widths = np.concatenate(self.widths) if self.widths else np.empty(0)
+        if self.given.sigma is None or len(widths) < _LEAST_FITS:
+            return ""
+        low, middle, high = np.percentile(widths, [25, 50, 75]).tolist()
+        scatter = SIGMA_PER_MAD * float(np.median(abs(widths - middle)))
+        unsure = _SURE * scatter * math.sqrt(math.pi / 2 / len(widths))
+        least = most = self.given.sigma
+        if self.given.pixel == "sampled":
+            most = math.sqrt(most**2 + 1 / 12)  # it may be that of the light
+        is_wider = low > (1 + _OFF) * most and middle - unsure > most
+        is_narrower = high < (1 - _OFF) * least and middle + unsure < least
+        if not (is_wider or is_narrower):
+            return ""
+        return (
+            f"σ was given as {self.given.sigma:.4g} px, and spots that stand alone have "
+            f"{middle:.3g} px: where spots overlap, what is another width may be taken for more or "
+            f"fewer of them. Give sigma={middle:.3g}, or leave it empty"
+        )

@@ -1,0 +1,60 @@
+"""A σ that spots which stand alone contradict is warned of, and no other."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from napari_spotfit import localize, localize_iter, simulate_movie
+
+
+def said_of(movie, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        localize(movie, **options)
+    return [str(one.message) for one in caught if "stand alone" in str(one.message)]
+
+
+def movie_of(sigma, photons=3000, frames=4, seed=3):
+    movie, _ = simulate_movie(
+        frames, sigma=sigma, photons=photons, spots_per_frame=12, shape=(128, 128), seed=seed
+    )
+    return movie
+
+
+@pytest.mark.parametrize("sigma", [0.8, 1.3, 2.0])
+@pytest.mark.parametrize("times", [0.8, 1.25])
+def test_another_width_is_named(sigma, times):
+    (said,) = said_of(movie_of(sigma), sigma=times * sigma)
+    found = float(re.findall(r"Give sigma=([\d.]+)", said)[0])
+    assert found == pytest.approx(sigma, rel=0.04)
+
+
+@pytest.mark.parametrize("sigma", [0.6, 0.8, 1.3, 2.0])
+@pytest.mark.parametrize("photons", [300, 1000, 30_000])
+def test_the_right_width_is_not_warned_of(sigma, photons):
+    movie = movie_of(sigma, photons)
+    for times in (0.97, 1.0, 1.03):
+        assert not said_of(movie, sigma=times * sigma)
+
+
+def test_what_depends_on_no_width_is_not_warned_of():
+    movie = movie_of(1.3)
+    for options in ({"neighbours": "exclude"}, {"fixed": {"sigma": 1.7}}):
+        assert not said_of(movie, sigma=1.7, **options)
+    assert not said_of(movie)
+    assert not said_of(movie[:1, :64, :64], sigma=1.7)  # fewer than ten spots
+
+
+def test_spots_of_all_widths_are_not_warned_of():
+    """Where some are out of focus, the sharpest ones have the σ that is given."""
+    parts = [movie_of(sigma, seed=seed) for seed, sigma in enumerate((1.3, 1.3, 1.5, 1.8))]
+    assert not said_of(np.concatenate(parts), sigma=1.3)
+
+
+def test_parts_of_a_movie_are_looked_at_together():
+    with pytest.warns(UserWarning, match="stand alone"):
+        list(localize_iter(movie_of(1.3), sigma=1.7))
