@@ -22,13 +22,13 @@ _GLANCE, _PART, _LARGE = 64, 256, 64
 _MOST = 0.65
 #: Windows are so large that, by chance, this share of pixels is in the middle of one without the
 #: lowest value, in this many places at least; and this part of them is what chance may leave.
-_EMPTY, _LEAST_EMPTY, _FAR_FEWER = 0.002, 20.0, 0.15
+_EMPTY, _LEAST_EMPTY, _FAR_FEWER = 5e-4, 20.0, 0.12
 #: And so small that areas which have few of these pixels by chance make up to e to this power times
 #: as many.
 _OF_CHANCE = 1.0
 #: How far away pixels are compared: those beside others of the lowest value are nearly as bright as
 #: those farther away. In the dark they are darker.
-_BESIDE, _FARTHER, _AS_BRIGHT = 1, 3, 0.6
+_BESIDE, _FARTHER, _AS_BRIGHT = 1, 3, 0.5
 
 
 def is_levelled(frame: NDArray[Any]) -> bool:
