@@ -98,7 +98,9 @@ def test_a_crowd_of_wider_spots_has_their_width_and_their_light():
 
 def shares_of_both(movie, places, sigma):
     """Return which shares of true spots, and of good fits, are pairs within 2 px."""
-    fits = localize(movie, **KNOWN | {"sigma": sigma}, neighbours="joint")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "σ was given as")
+        fits = localize(movie, **KNOWN | {"sigma": sigma}, neighbours="joint")
     good, pairs = fits[fits.good], 0
     for frame, own in enumerate(places):
         found = np.column_stack([good.y, good.x])[good.frame == frame]
