@@ -19,8 +19,10 @@ def said_of(movie, **options):
 
 
 def movie_of(sigma, photons=3000, frames=4, seed=3):
+    """Of spots of which a fifth, or more, overlap."""
+    count = round(240 / max(sigma, 1) ** 2)
     movie, _ = simulate_movie(
-        frames, sigma=sigma, photons=photons, spots_per_frame=12, shape=(128, 128), seed=seed
+        frames, sigma=sigma, photons=photons, spots_per_frame=count, shape=(128, 128), seed=seed
     )
     return movie
 
@@ -46,7 +48,12 @@ def test_what_depends_on_no_width_is_not_warned_of():
     for options in ({"neighbours": "exclude"}, {"fixed": {"sigma": 1.7}}):
         assert not said_of(movie, sigma=1.7, **options)
     assert not said_of(movie)
-    assert not said_of(movie[:1, :64, :64], sigma=1.7)  # fewer than ten spots
+    assert not said_of(movie[:1, :32, :32], sigma=1.7)  # fewer than ten spots
+
+
+def test_where_few_spots_overlap_nothing_is_warned_of():
+    movie, _ = simulate_movie(8, sigma=1.3, photons=3000, spots_per_frame=4, shape=(128, 128))
+    assert not said_of(movie, sigma=1.7)
 
 
 def test_spots_of_all_widths_are_not_warned_of():

@@ -115,6 +115,8 @@ def columns_of(
     apart = np.column_stack([*scaled, frame * (2 * _BESIDE)])
     flags = flags | _flags_of_pixels(fitter, spots, frame, axes)
     found = _flags_of(spots, apart, flags, is_at_edge, is_outside, job.threads)
+    if not settings.fixed.keys().isdisjoint(settings.profile.widths):
+        found &= ~np.uint32(Flag.WIDE | Flag.NARROW)  # as it was asked for
     found |= depth_flags(columns, settings)
     if fitter.psf is not None:
         found |= _beside_ends(columns, job, spots, frame, found)

@@ -20,7 +20,9 @@ from .noise_line import SIGMA_PER_MAD
 _LEAST_FITS, _WORST = 10, 0.1
 #: By which fraction, and how many standard errors, most widths must be off, and by which fraction
 #: three quarters of them: where spots are out of focus, some are wider.
-_OFF, _SURE = 0.05, 5.0
+_OFF, _SURE = 0.1, 5.0
+#: The share of spots that overlap from which on σ counts.
+_CROWDED = 0.1
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
 _DOUBTS = Flag.NEIGHBOUR | Flag.EDGE | Flag.POOR_FIT | Flag.BAD_PIXELS
@@ -39,6 +41,9 @@ class WidthCheck:
     given: Settings
     #: The widths of good spots that stand alone.
     widths: list[NDArray[np.float64]] = field(default_factory=list)
+    #: How many fits there are, and how many of them of spots that overlap.
+    fits: int = 0
+    overlapping: int = 0
 
     def add(self, fits: SpotFits) -> None:
         """Look at some fits."""
@@ -50,18 +55,24 @@ class WidthCheck:
             return
         if not all(name in columns for name in needed):
             return
+        noise = fits.settings and fits.settings.noise
+        if noise is not None and noise.is_filtered:  # spots are fitted one by one
+            return
         some = fits[:: -(-len(fits) // _MOST) or 1].to_host()
         width, error, size = (some.columns[name] for name in needed)
         with np.errstate(invalid="ignore"):
             is_sure = error < _WORST * width
+        self.fits += len(some)
+        self.overlapping += int((size > 1).sum())
         alone = to_host(some.good) & (size == 1) & ((some.flags & int(_DOUBTS)) == 0)
         self.widths.append(np.asarray(width[alone & is_sure], float))
 
     def doubts(self) -> str:
         """Return a warning of a σ that lone spots contradict; nothing without."""
         widths = np.concatenate(self.widths) if self.widths else np.empty(0)
-        if self.given.sigma is None or len(widths) < _LEAST_FITS:
+        if len(widths) < _LEAST_FITS or self.overlapping < _CROWDED * self.fits:
             return ""
+        assert self.given.sigma is not None
         low, middle, high = np.percentile(widths, [25, 50, 75]).tolist()
         scatter = SIGMA_PER_MAD * float(np.median(abs(widths - middle)))
         unsure = _SURE * scatter * math.sqrt(math.pi / 2 / len(widths))
