@@ -73,7 +73,7 @@ class CrowdWidth : protected CrowdCount {
     static constexpr int CHANGES = 4;
     static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5.5, DIFFER = 0.005;
     static constexpr double MOST_PARTS = 0.5;
-    static constexpr double MUCH_WIDER = 0.2, EXTENDED = 0.4;
+    static constexpr double MUCH_WIDER = 0.2, EXTENDED = 0.3;
 
     Spot* kept;
     int changes = 0;
