@@ -40,6 +40,7 @@ class CrowdCount : protected CrowdResidual {
         for (int n = 1; n <= DROPS; ++n) {
             Team::meet(ROUNDS + n, 0);
             move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
+            if (f.counts_spots && grows() && cells() == 1) judge_background();
             const bool is_last = !f.counts_spots || n == DROPS;
             Team::meet(ROUNDS + n, 1);
             if (!is_last && merge()) continue;
@@ -357,6 +358,13 @@ class CrowdCount : protected CrowdResidual {
         return true;
     }
 
+    // In planes, roughness is known once all spots are there: those that are hidden still make it rough.
+    SPOTFIT_NOT_INLINE void judge_background() {
+        if (Team::last_of(0, count, [&](int i) { return spots[i].candidate < 0; }) < 0) return;
+        find_residual();
+        find_scores();
+        find_roughness();
+    }
     SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
         return any_near(place[Y], widths * f.sigma[Y], [&](int i) {
             return &spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X]);
@@ -384,7 +392,9 @@ class CrowdCount : protected CrowdResidual {
         find_residual();
         if (has_psf()) find_scores_of_psf();
         else find_scores();
-        if (axes() > Z) find_roughness();
+        // In planes, hidden spots make it rough themselves, until they have been found by an earlier fit; and parts of
+        // large crowds are not alike.
+        if (axes() > Z || (cells() == 1 && number_detected() < end - begin)) find_roughness();
         const int before = count;
         const double lowest = f.least_score * roughness;
         ROLLED

@@ -13,7 +13,7 @@ class CrowdWidth : protected CrowdCount {
     // Spots whose width is not what it should be look like several: takes those that were detected, with another width,
     // where they are about as likely as more of them.
     SPOTFIT_NOT_INLINE void compare_widths() {
-        const int detected = static_cast<int>(end - begin), all = count;
+        const int detected = number_detected(), all = count;
         if (cells() > 1 || all > TOGETHER || all - detected < detected) return;
         divide(0);
         choose(0, 0);
@@ -21,7 +21,7 @@ class CrowdWidth : protected CrowdCount {
         const double many = evaluate(0);
         const Levels ground = levels_of(0);
         share(detected, [&](int i) { kept[i] = spots[i]; });
-        begin_again(detected);
+        begin_again();
         find_stretch();
         const double few = evaluated;
         const double lost = few + surprise() - many;
@@ -56,14 +56,15 @@ class CrowdWidth : protected CrowdCount {
         }
         return sum;
     }
-    SPOTFIT_NOT_INLINE void begin_again(int detected) {
+    SPOTFIT_NOT_INLINE void begin_again() {
         const double dimmest = least_light(level[0]);
         alone([&] {
-            count = detected, is_evaluated = false;
+            count = 0, is_evaluated = false;
             ROLLED
-            for (int k = 0; k < detected; ++k) {
-                Spot& s = spots[k];
-                const long long i = f.members[begin + k];
+            for (long long k = begin; k < end; ++k) {
+                const long long i = f.members[k];
+                if (was_hidden(i)) continue;
+                Spot& s = spots[count++];
                 const Footprint lines = s.shape;
                 s = {};
                 s.shape = lines;

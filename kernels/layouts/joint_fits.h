@@ -26,6 +26,7 @@ struct JointFits {
     const long long* frame;
     const double* places;  // x, y and z
     const double* light;
+    const unsigned char* hidden;  // which were hidden in an earlier fit, 1, or null where none were
     long long count;
     // In planes with a measured PSF, z of all candidates in nm, or null; and the PSF, whose place among the knots is
     // that of the first pixel of a spot that is `reach` pixels from it. Searches for z begin at `template_z`.
@@ -53,6 +54,7 @@ struct JointSpot {
     double squares;              // of the crowd's residual
     long long pixels, spots;     // of the crowd
     long long crowd, candidate;  // the candidate it began as, -1 for one that was hidden
+    long long is_apart;          // whether it was hidden far from all candidates, where the crowd has few pixels
     int iterations, is_settled;
 };
 

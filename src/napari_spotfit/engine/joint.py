@@ -305,14 +305,18 @@ class _Crowds:
                     again["crowd"] = self._crowd[again["candidate"]]
                     fitted = joined([taken(fitted, ~is_none[fitted["crowd"]]), again])
             points = joined([taken(candidates.points, ~is_fitted), fitted])
-            is_fitted = self._joined_crowds(points)
+            is_fitted = self._crowds_to_fit_again(points)
             if not is_fitted.any():
                 break
             candidates = Candidates(points, self._frame_of_crowd[points["crowd"]])
         return taken(points, points["pixels"] > 0)
 
-    def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Make crowds one that have met; return which points these have."""
+    def _crowds_to_fit_again(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Make crowds one that have met; return the points of these, and of ones that have grown.
+
+        In planes, one has grown by a hidden spot that is far from all candidates, where it had part
+        of the pixels around that. An edge looks like a spot if one side of it is seen alone.
+        """
         frame = self._frame_of_crowd[points["crowd"]]
         order = by_number(frame)
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
@@ -332,9 +336,11 @@ class _Crowds:
             if (better == label).all():
                 break
             label = better
-        if label is first:  # none have met, as in most blocks
+        has_grown = np.zeros(len(label), np.bool_)
+        has_grown[points["crowd"][takes_part & (points["is_apart"] != 0)]] = True
+        if label is first and not has_grown.any():  # as in most blocks
             return np.zeros(len(points), np.bool_)
-        changed = np.unique(label[label != first])
+        changed = np.unique(label[(label != first) | has_grown])
         self._crowd, points["crowd"] = label[self._crowd], label[points["crowd"]]
         self._in_crowd = self._in_crowd | (np.isin(self._crowd, changed) & self._there)
         joined: NDArray[np.bool_] = np.isin(points["crowd"], changed) & takes_part

@@ -232,7 +232,7 @@ class JointFitter:
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
             self.least_score, counts_spots, settings.max_iterations,
-            None, None, None, None, count, None, PsfLattice(),
+            None, None, None, None, None, count, None, PsfLattice(),
             None, len(self.lost), None, None,
         )  # fmt: skip
 
