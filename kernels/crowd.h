@@ -33,7 +33,7 @@ class Crowd : CrowdWidth {
             ROLLED
             for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = place_of(i)[axis] - double(corner[axis]);
             if (has_psf()) place[Z] = f.heights[i];
-            add(place, larger(f.light[i], dimmest), i);
+            add(place, larger(f.light[i], dimmest), was_hidden(i) ? -1 : i);
         }
         Team::meet(0, 2);
         move_all(ROUGH_STEPS, ROUGH);
@@ -78,6 +78,7 @@ class Crowd : CrowdWidth {
                         count,
                         number,
                         s.candidate,
+                        f.grows && stretch[X] == 1 && s.candidate < 0 && is_apart(s.at),
                         iterations,
                         s.rests};
         });

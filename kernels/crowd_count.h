@@ -41,6 +41,7 @@ class CrowdCount : protected CrowdResidual {
         for (int n = 1; n <= DROPS; ++n) {
             Team::meet(ROUNDS + n, 0);
             move_all(f.max_iterations, has_psf() ? FINE_OF_PSF : FINE, LAST_SWEEPS);
+            if (f.counts_spots && f.grows && cells() == 1) judge_background();
             const bool is_last = !f.counts_spots || n == DROPS;
             Team::meet(ROUNDS + n, 1);
             if (!is_last && merge()) continue;
@@ -355,6 +356,13 @@ class CrowdCount : protected CrowdResidual {
         return true;
     }
 
+    // In planes, roughness is known once all spots are there: those that are hidden still make it rough.
+    SPOTFIT_NOT_INLINE void judge_background() {
+        if (Team::last_of(0, count, [&](int i) { return spots[i].candidate < 0; }) < 0) return;
+        find_residual();
+        find_scores();
+        find_roughness();
+    }
     SPOTFIT_NOT_INLINE bool is_near_spot(const double* place, double widths, const Spot* but = nullptr) const {
         return any_near(place[Y], widths * f.sigma[Y], [&](int i) {
             return &spots[i] != but && square_between(spots[i].at, place) < square_of(widths * f.sigma[X]);
@@ -382,7 +390,12 @@ class CrowdCount : protected CrowdResidual {
         find_residual();
         if (has_psf()) find_scores_of_psf();
         else find_scores();
-        if (axes() > Z) find_roughness();
+        // In planes, hidden spots make it rough themselves, until they have been found by an earlier fit; and parts of
+        // large crowds are not alike.
+        const bool has_grown = number_detected() < end - begin;
+        if (axes() > Z || (cells() == 1 && has_grown)) find_roughness();
+        // It grows once. What is wider than a PSF may be an edge itself.
+        const bool stays_near = f.grows && (has_grown || (cells() == 1 && stretch[X] != 1));
         const int before = count;
         const double lowest = f.least_score * roughness;
         ROLLED
@@ -396,7 +409,7 @@ class CrowdCount : protected CrowdResidual {
                     for (int x = first; x < first + SIDE_BY_SIDE && x < columns; ++x) {
                         double place[] = {double(x), double(y), double(z)};
                         if (!(at(base, z, y)[x] > float(bar)) || !is_highest(z, y, x) || count >= most ||
-                            is_near_spot(place, ONE_SPOT))
+                            is_near_spot(place, ONE_SPOT) || (stays_near && is_apart(place)))
                             continue;
                         Height found[TRIES] = {};
                         if (has_psf()) best_heights(place, nullptr, found), place[Z] = found[0].z;

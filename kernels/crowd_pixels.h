@@ -20,7 +20,8 @@ class CrowdPixels {
   protected:
     // The least mean of a pixel, in photo-electrons, so that its inverse is finite.
     static constexpr float LOWEST = 0.05f;
-    static constexpr double CORE = 3.5;  // in widths
+    // In widths: the core of a spot, and how far from a candidate a crowd has most pixels around a place.
+    static constexpr double CORE = 3.5, BESIDE = 3;
 
     const JointFits f;
     const long long begin, end;  // its candidates
@@ -137,6 +138,30 @@ class CrowdPixels {
 
     double lowest_level() const { return larger(lowest, LOWEST); }
     const double* place_of(long long candidate) const { return f.places + ALL_AXES * candidate; }
+    bool was_hidden(long long candidate) const { return f.grows && f.hidden && f.hidden[candidate]; }
+    SPOTFIT_NOT_INLINE int number_detected() const {
+        int detected = 0;
+        ROLLED
+        for (long long k = begin; k < end; ++k) detected += !was_hidden(f.members[k]);
+        return detected;
+    }
+    // Whether a place in the box is far from all candidates of the crowd.
+    SPOTFIT_NOT_INLINE bool is_apart(const double* at) const {
+        double place[ALL_AXES];
+        ROLLED
+        for (int axis = X; axis < ALL_AXES; ++axis) place[axis] = at[axis] + double(corner[axis]);
+        const double far_y = BESIDE * f.sigma[Y];
+        long long low = begin, high = end;
+        while (low < high) {
+            const long long middle = (low + high) / 2;
+            if (place_of(f.members[middle])[Y] < place[Y] - far_y) low = middle + 1;
+            else high = middle;
+        }
+        ROLLED
+        for (; low < end && place_of(f.members[low])[Y] <= place[Y] + far_y; ++low)
+            if (square_between(place_of(f.members[low]), place) < square_of(BESIDE * f.sigma[X])) return false;
+        return true;
+    }
 
   private:
     // A level is below what noise says it is if it is less than this share of it.

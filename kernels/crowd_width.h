@@ -23,12 +23,12 @@ class CrowdWidth : protected CrowdCount {
     // Spots whose width is not what it should be look like several: takes those that were detected, with another width,
     // and those that are hidden then, where they are about as likely as more of them.
     SPOTFIT_NOT_INLINE void compare_widths() {
-        const int detected = static_cast<int>(end - begin), all = count;
+        const int detected = number_detected(), all = count;
         if (cells() > 1 || all > TOGETHER || all - detected < detected) return;
         const double before = stretch[X], before_z = stretch[Z], many = deviance_of_all() + surprise();
         const Levels ground = levels_of(0);
         share(all, [&](int i) { kept[i] = spots[i]; });
-        begin_again(detected);
+        begin_again(false);
         find_stretch();
         // What each further spot must add.
         const auto is_likely = [&] {
@@ -99,7 +99,7 @@ class CrowdWidth : protected CrowdCount {
         if (!(square_of(wider) > larger(square_of(unlike), square_of(SURE_OF_WIDTH) / weights))) return false;
         if ((wider > 0 ? wide : narrow) < MOST_PARTS * all) return false;
         const double now = smaller(larger(stretch[X] * (1 + wider), NARROWEST), WIDEST);
-        begin_again(static_cast<int>(end - begin));
+        begin_again(true);
         alone([&] { stretch[X] = stretch[Y] = now, ++changes; });
         shape_each(spots, nullptr, count);
         return true;
@@ -118,20 +118,22 @@ class CrowdWidth : protected CrowdCount {
         }
         return sum;
     }
-    SPOTFIT_NOT_INLINE void begin_again(int detected) {
+    // As it was detected or, too, with the spots that were hidden in an earlier fit.
+    SPOTFIT_NOT_INLINE void begin_again(bool with_hidden) {
         const double dimmest = least_light(level[0]);
         alone([&] {
-            count = detected, is_evaluated = false;
+            count = 0, is_evaluated = false;
             ROLLED
-            for (int k = 0; k < detected; ++k) {
-                Spot& s = spots[k];
-                const long long i = f.members[begin + k];
+            for (long long k = begin; k < end; ++k) {
+                const long long i = f.members[k];
+                if (was_hidden(i) && !with_hidden) continue;
+                Spot& s = spots[count++];
                 const Footprint lines = s.shape;
                 s = {};
                 s.shape = lines;
                 ROLLED
                 for (int axis = X; axis < axes(); ++axis) s.at[axis] = place_of(i)[axis] - double(corner[axis]);
-                s.light = larger(f.light[i], dimmest), s.candidate = i, s.stirred = sweep + 1;
+                s.light = larger(f.light[i], dimmest), s.candidate = was_hidden(i) ? -1 : i, s.stirred = sweep + 1;
             }
         });
         shape_each(spots, nullptr, count);

@@ -21,12 +21,14 @@ struct JointFits {
     double least_score;   // how far a spot stands out of the noise, as a normal deviate, at least
     int counts_spots;     // whether spots are added and dropped
     int finds_widths;     // whether crowds that are counted may be of spots of another width, all alike
+    int grows;            // whether hidden spots are judged with all pixels around them: crowds are fitted again then
     int max_iterations;
     const int* stop;  // not 0 as soon as the fits are no longer wanted, which leaves crowds as they are; or null
     // All candidates by frame, y and x, and their light in the unit of the scaled pixels.
     const long long* frame;
     const double* places;  // x, y and z
     const double* light;
+    const unsigned char* hidden;  // which were hidden in an earlier fit, 1, or null where none were
     long long count;
     // In planes with a measured PSF, z of all candidates in nm, or null; and the PSF, whose place among the knots is
     // that of the first pixel of a spot that is `reach` pixels from it. Searches for z begin at `template_z`.
@@ -54,6 +56,7 @@ struct JointSpot {
     double squares;              // of the crowd's residual
     long long pixels, spots;     // of the crowd
     long long crowd, candidate;  // the candidate it began as, -1 for one that was hidden
+    long long is_apart;          // whether it was hidden far from all candidates, where the crowd has few pixels
     int iterations, is_settled;
 };
 

@@ -7,6 +7,7 @@ import pytest
 from crowd_scenes import BACKGROUND, KNOWN, SIGMA, joint_reach, light_of, random_spots
 from noisy_scenes import noisy_scenes
 from scipy.ndimage import gaussian_filter
+from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
 from napari_spotfit import Flag, localize
@@ -24,6 +25,22 @@ def test_sloping_background_is_no_spots():
         for own, truth in ((fits[fits.frame == k], truth) for k, truth in enumerate(places))
     ]
     assert (np.concatenate(apart) > 3).mean() < 0.01
+
+
+@pytest.mark.parametrize("blur", [0.7, 2.0])
+def test_edges_of_cells_are_no_hidden_spots(blur):
+    side, rng = 400, np.random.default_rng(11)
+    surface = gaussian_filter(rng.normal(size=(side, side)), 25)
+    cells = (surface > np.quantile(surface, 0.3)).astype(float)
+    places = rng.uniform(3, side - 4, (120, 2))
+    light = light_of(places, 3000.0, side) + 200 * gaussian_filter(cells, blur)
+    image, false = rng.poisson(light).astype(np.uint16), {}
+    for how in ("exclude", "auto"):
+        fits = localize(image, neighbours=how, backend="cpu")
+        good = np.column_stack([fits.y, fits.x])[fits.good]
+        false[how] = (cKDTree(places).query(good)[0] > 2).sum()
+        assert (cKDTree(good).query(places)[0] < 2).mean() > 0.9
+    assert false["auto"] <= false["exclude"] + 2
 
 
 @pytest.mark.parametrize("neighbours", ["joint", "auto"])

@@ -106,6 +106,8 @@ class Candidates:
     def in_order(self) -> dict[str, NDArray[Any]]:
         """Arrays of kernels, in that order."""
         own = {"frame": self.frame, "places": self.places, "light": self.points["light"]}
+        if (is_hidden := self.points["candidate"] < 0).any():
+            own["hidden"] = is_hidden.astype(np.uint8)
         return {name: array[self.by_place] for name, array in own.items()}
 
 

@@ -20,7 +20,7 @@ from .cpu.layouts import SpotState
 from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
-from .joint_columns import columns_of
+from .joint_columns import columns_of, unexplained
 from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
 from .lone_fits import singles_and_change
 from .long_crowds import LongCrowds, find_lines
@@ -244,7 +244,8 @@ class _Crowds:
         self._crowd = self._linked(self._linking) if near.any() else np.arange(len(near))
         self._frame_of_crowd = np.zeros(self._crowd.max(initial=-1) + 1, np.int64)
         self._frame_of_crowd[self._crowd] = self._positions.frames
-        self._is_blob, self._is_long = np.zeros((2, len(self._frame_of_crowd)), np.bool_)
+        none = np.zeros((3, len(self._frame_of_crowd)), np.bool_)
+        self._is_blob, self._is_long, self._has_grown = none
         is_fitted = self._fitted_crowds()
         if self._is_auto and self._adds and len(self._widths) == len(IN_PLANE):
             # No crowd, so that it keeps the fits of single spots.
@@ -322,6 +323,15 @@ class _Crowds:
                 fitted = self._fitter.fit(candidates, is_fitted, counts_spots=self._adds)
             if self._adds:
                 is_blob = find_blobs(self._fitter, self._members(), candidates, is_fitted, fitted)
+                # What has grown into a blob, or does not come to rest, is as it was before.
+                is_wrong = (fitted["is_settled"] == 0) | unexplained(fitted)
+                undone = is_blob.copy()
+                undone[fitted["crowd"][is_wrong]] = True
+                undone &= self._has_grown
+                small = taken(candidates.points, undone[candidates.points["crowd"]])
+                small = taken(small, small["is_apart"] == 0)
+                fitted = joined([taken(fitted, ~undone[fitted["crowd"]]), small])
+                is_blob &= ~undone
                 self._is_blob |= is_blob
                 is_long = self._long_crowds.find(self._members(), fitted, self._is_blob)
                 self._is_long |= is_long
@@ -334,19 +344,24 @@ class _Crowds:
                     again["crowd"] = self._crowd[again["candidate"]]
                     fitted = joined([taken(fitted, ~is_none[fitted["crowd"]]), again])
             points = joined([taken(candidates.points, ~is_fitted), fitted])
-            is_fitted = self._joined_crowds(points)
+            is_fitted = self._crowds_to_fit_again(points)
             if not is_fitted.any():
                 break
             candidates = Candidates(points, self._frame_of_crowd[points["crowd"]])
         return taken(points, points["pixels"] > 0)
 
-    def _joined_crowds(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Make crowds one that have met; return which points these have."""
+    def _crowds_to_fit_again(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Make crowds one that have met; return the points of these, and of ones that have grown.
+
+        In planes, one has grown by a hidden spot that is far from all candidates, where it had part
+        of the pixels around that. An edge looks like a spot if one side of it is seen alone.
+        """
         frame = self._frame_of_crowd[points["crowd"]]
         order = by_number(frame)
         takes_part = (points["candidate"] < 0) | self._there[points["candidate"]]
         takes_part &= ~(self._is_blob | self._is_long)[points["crowd"]]
-        places = np.where(takes_part[:, np.newaxis], self._places(points), np.nan)
+        is_sure = takes_part & (points["is_apart"] == 0)
+        places = np.where(is_sure[:, np.newaxis], self._places(points), np.nan)
         group = np.empty(len(points), np.int64)
         group[order] = link_positions(
             Positions(places[order], frame[order]), _MEET * self._widths, self._shape,
@@ -361,9 +376,13 @@ class _Crowds:
             if (better == label).all():
                 break
             label = better
-        if label is first:  # none have met, as in most blocks
+        has_grown = np.zeros(len(label), np.bool_)
+        has_grown[points["crowd"][takes_part & (points["is_apart"] != 0)]] = True
+        has_grown &= ~self._has_grown
+        if label is first and not has_grown.any():  # as in most blocks
             return np.zeros(len(points), np.bool_)
-        changed = np.unique(label[label != first])
+        changed = np.unique(label[(label != first) | has_grown])
+        self._has_grown[label[self._has_grown | has_grown]] = True
         self._crowd, points["crowd"] = label[self._crowd], label[points["crowd"]]
         self._in_crowd = self._in_crowd | (np.isin(self._crowd, changed) & self._there)
         joined: NDArray[np.bool_] = np.isin(points["crowd"], changed) & takes_part

@@ -170,9 +170,9 @@ def _flags_of(
         (Flag.NARROW, wider < -_OFF),
         (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
         (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
-        (Flag.BLOB, near(_unexplained(spots, BLOB) | (before & int(Flag.BLOB) != 0))),
+        (Flag.BLOB, near(unexplained(spots, BLOB) | (before & int(Flag.BLOB) != 0))),
         (Flag.BLOB, _extended(spots, places)),
-        (Flag.POOR_FIT, near(_unexplained(spots, 1.0))),
+        (Flag.POOR_FIT, near(unexplained(spots, 1.0))),
     ):
         if where.any():
             flags |= np.where(where, np.uint32(flag), np.uint32(0))
@@ -212,7 +212,7 @@ def _beside_ends(
     return found
 
 
-def _unexplained(spots: NDArray[np.void], times: float) -> NDArray[np.bool_]:
+def unexplained(spots: NDArray[np.void], times: float = BLOB) -> NDArray[np.bool_]:
     """Return which spots several times the tolerated deviance does not explain.
 
     Where that is so of a crowd, it is of all its spots, unless the others are explained without

@@ -194,6 +194,9 @@ class JointFitter:
         self._reach = [light_reach(job, wider * width) for width in self.widths]
         self._job, self._block, self._backend = job, block, backend
         self._finds_widths = finds_widths and not job.settings.fixed
+        # In planes, one side of an edge looks like half a spot.
+        in_plane = len(job.axes) == len(IN_PLANE) and job.model.lattice is None
+        self._grows = in_plane and job.settings.neighbours == "auto"
         #: Pixels that count in no fit, in rising order, as JointFits has them; and why.
         self.lost, self.reasons = np.empty(0, np.int64), np.empty(0, np.uint8)
         #: Of a measured PSF, which is searched for at some heights.
@@ -279,8 +282,9 @@ class JointFitter:
             self.scale.least,
             (*reversed(self.widths), *[self.widths[-1]] * (3 - len(self.widths))),
             (*reversed(self._reach), *[0] * (3 - len(self.widths))),
-            self.least_score, counts_spots, self._finds_widths, settings.max_iterations,
-            None, None, None, None, count, None, PsfLattice(),
+            self.least_score, counts_spots, self._finds_widths, self._grows,
+            settings.max_iterations,
+            None, None, None, None, None, count, None, PsfLattice(),
             None, len(self.lost), None, None,
         )  # fmt: skip
 
