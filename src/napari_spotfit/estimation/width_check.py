@@ -55,7 +55,7 @@ class WidthCheck:
             return
         if not all(name in columns for name in needed):
             return
-        noise = fits.settings and fits.settings.noise
+        noise = None if fits.settings is None else fits.settings.noise
         if noise is not None and noise.is_filtered:  # spots are fitted one by one
             return
         some = fits[:: -(-len(fits) // _MOST) or 1].to_host()
