@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend, Block, Columns, Positions
 from ..engine.crowds import SPOT, Candidates, losses
+from ..engine.detection_settings import score_for
 from ..engine.fit_job import FitJob
 from ..engine.joint_fits import LINKED, JointFitter
 from ..engine.positions import link_positions
@@ -74,36 +75,27 @@ def joint_width(
         own["light"] /= fitter.scale.unit
         return fitter.fit(Candidates(own, frame), every, counts_spots=True)
 
-    found, nearest, spots = _wanted(fitted, job.sigma)
+    found = _wanted(fitted, job.sigma)
+    spots = fitted(found)
     _, of_crowd = np.unique(spots["crowd"], return_index=True)
     deviance, pixels = (spots[name][of_crowd].sum() for name in ("deviance", "pixels"))
     if deviance > _EXPLAINED * pixels:
         return found
-    cost = JointFitter(backend, job, block, nearest).least_score ** 2 / 2
-    first = losses(spots, cost, crowds)
-    return _likeliest(lambda sigma: losses(fitted(sigma, nearest), cost, crowds), nearest, first)
+    cost = score_for(job.settings.false_spots, min(max(found, 0.5), 10.0)) ** 2 / 2
+    return _likeliest(lambda sigma: losses(fitted(sigma, found), cost, crowds), found)
 
 
-def _wanted(
-    fitted: Callable[[float], NDArray[np.void]], sigma: float
-) -> tuple[float, float, NDArray[np.void]]:
-    """Return the width that most spots would rather have which are counted with it.
-
-    And the nearest one that was tried, with the spots that are counted with that.
-    """
-    spots = fitted(sigma)
-    tried = [(math.log(sigma), _most(spots))]
-    nearest, slope = spots, -1.0
+def _wanted(fitted: Callable[[float], NDArray[np.void]], sigma: float) -> float:
+    """Return the width that most spots would rather have which are counted with it."""
+    tried = [(math.log(sigma), _most(fitted(sigma)))]
+    slope = -1.0
     while len(tried) < _TRIED and abs(tried[-1][1]) > _SETTLED:
         last, wider = tried[-1]
         own = last + min(max(-wider / slope, -_LONGEST), _LONGEST)
-        spots = fitted(math.exp(own))
-        tried.append((own, _most(spots)))
-        if abs(tried[-1][1]) < min(abs(off) for _, off in tried[:-1]):
-            nearest = spots
+        tried.append((own, _most(fitted(math.exp(own)))))
         slope = min(max((tried[-1][1] - wider) / (own - last), -1.5), -0.5)
     last, wider = min(tried, key=lambda one: abs(one[1]))
-    return math.exp(last - wider / slope), math.exp(last), nearest
+    return math.exp(last - wider / slope)
 
 
 def _most(spots: NDArray[np.void]) -> float:
@@ -115,13 +107,9 @@ def _most(spots: NDArray[np.void]) -> float:
     return float(spots["wider"][order[np.searchsorted(weight, weight[-1] / 2)]])
 
 
-def _likeliest(
-    loss_with: Callable[[float], NDArray[np.float64]],
-    first: float,
-    loss_of_first: NDArray[np.float64],
-) -> float:
+def _likeliest(loss_with: Callable[[float], NDArray[np.float64]], first: float) -> float:
     """Return the width with which crowds are likeliest, near a first one."""
-    seen = {0: loss_of_first}
+    seen: dict[int, NDArray[np.float64]] = {}
 
     def loss(k: int) -> NDArray[np.float64]:
         if k not in seen:
