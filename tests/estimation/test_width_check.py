@@ -19,7 +19,7 @@ def said_of(movie, **options):
 
 
 def movie_of(sigma, photons=3000, frames=4, seed=3):
-    """Of spots of which a fifth, or more, overlap."""
+    """Return a movie in which many spots overlap."""
     count = round(240 / max(sigma, 1) ** 2)
     movie, _ = simulate_movie(
         frames, sigma=sigma, photons=photons, spots_per_frame=count, shape=(128, 128), seed=seed

@@ -323,15 +323,7 @@ class _Crowds:
                 fitted = self._fitter.fit(candidates, is_fitted, counts_spots=self._adds)
             if self._adds:
                 is_blob = find_blobs(self._fitter, self._members(), candidates, is_fitted, fitted)
-                # What has grown into a blob, or does not come to rest, is as it was before.
-                is_wrong = (fitted["is_settled"] == 0) | unexplained(fitted)
-                undone = is_blob.copy()
-                undone[fitted["crowd"][is_wrong]] = True
-                undone &= self._has_grown
-                small = taken(candidates.points, undone[candidates.points["crowd"]])
-                small = taken(small, small["is_apart"] == 0)
-                fitted = joined([taken(fitted, ~undone[fitted["crowd"]]), small])
-                is_blob &= ~undone
+                fitted, is_blob = self._without_bad_growth(candidates, fitted, is_blob)
                 self._is_blob |= is_blob
                 is_long = self._long_crowds.find(self._members(), fitted, self._is_blob)
                 self._is_long |= is_long
@@ -349,6 +341,21 @@ class _Crowds:
                 break
             candidates = Candidates(points, self._frame_of_crowd[points["crowd"]])
         return taken(points, points["pixels"] > 0)
+
+    def _without_bad_growth(
+        self, before: Candidates, fitted: NDArray[np.void], is_blob: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """Return spots and blobs, those crowds as before that have not come to good by growing.
+
+        They have grown into a blob, do not come to rest, or leave more than noise.
+        """
+        is_wrong = (fitted["is_settled"] == 0) | unexplained(fitted)
+        undone = is_blob.copy()
+        undone[fitted["crowd"][is_wrong]] = True
+        undone &= self._has_grown
+        small = taken(before.points, undone[before.points["crowd"]])
+        small = taken(small, small["is_apart"] == 0)
+        return joined([taken(fitted, ~undone[fitted["crowd"]]), small]), is_blob & ~undone
 
     def _crowds_to_fit_again(self, points: NDArray[np.void]) -> NDArray[np.bool_]:
         """Make crowds one that have met; return the points of these, and of ones that have grown.

@@ -20,7 +20,8 @@ from ..settings.settings import Settings, has_shot_noise
 from .image_noise import measured_noise, noise_doubts, sample_frames
 from .measured_noise import BLOCK
 from .psf_width import with_psf
-from .width_search import glance_frames, refines_in_crowds
+from .width_samples import glance_frames
+from .width_search import refines_in_crowds
 
 #: The part of the least variance that stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05

@@ -80,7 +80,7 @@ def _are_even(at: NDArray[np.bool_]) -> bool:
     usual, sides = float(share.mean()), np.arange(1, _LARGE // 2, 2)
     most = (side * side * _OF_CHANCE / usual) ** 0.25
     by_chance = np.array([np.mean((1 - share) ** (own * own)) for own in sides])
-    # Windows overlap: so many of them are as good as one.
+    # Windows overlap: how many there are that do not.
     places = by_chance * at.size * np.minimum(usual * sides, 1.0) ** 2
     chosen = np.flatnonzero((by_chance > _EMPTY) & (places > _LEAST_EMPTY) & (sides < most))
     if not len(chosen):

@@ -22,6 +22,7 @@ from ..settings.noise_model import NoiseModel
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN
+from .width_samples import Sample, samples
 from .width_search import (
     ACCEPTED,
     ENOUGH,
@@ -29,10 +30,8 @@ from .width_search import (
     WIDTHS,
     NoWidthError,
     PsfWidth,
-    Sample,
     WidthSearch,
     agree,
-    samples,
     width_of,
 )
 
