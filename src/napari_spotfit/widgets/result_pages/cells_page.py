@@ -30,10 +30,11 @@ from ..parts.boxes import LayerChoice
 from ..parts.docking import Follower
 from ..parts.layout import Label, button, explain, fill, sentence
 from ..parts.messages import number
-from ..parts.work import Latest, delayed
-from .export import NamedTable, TableExport
+from ..parts.work import delayed
+from .export import NamedTable
 from .features import Feature, as_fits
-from .shown_spots import FeatureChoice, Page, ShownSpots
+from .shown_spots import FeatureChoice, ShownSpots
+from .table_page import TablePage
 from .tables import NumbersTable
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class _Place(NamedTuple):
     planes: str = ""
 
 
-class CellsPage(Page):
+class CellsPage(TablePage):
     """A table of the labels of a Labels layer with the spots that are shown.
 
     Parameters
@@ -89,14 +90,12 @@ class CellsPage(Page):
     """
 
     def __init__(self, spots: ShownSpots):
-        super().__init__(spots)
+        super().__init__(spots, "the table")
         self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
         title = "Feature that is added up for each cell"
         self.feature = FeatureChoice(spots, "photons", title, _FEATURE_TIP)
         self.hint, self.view = sentence(), NumbersTable("Spots per cell", _TABLE_TIP)
         self.color_button = button("Colour cells by count", _COLOR_TIP, checkable=True)
-        self.export = TableExport(self._named, "the table")
-        self.work = Latest(self, self._on_done, self._show_nothing)
         self._places, self._pixels = Follower(self.show_rows), Follower(self._on_pixels)
         self._colors = Follower(self._on_colormap)
         self._place: _Place | None = None
@@ -127,8 +126,8 @@ class CellsPage(Page):
 
     def unbind(self) -> None:
         """Stop following them."""
+        super().unbind()
         self._soon.stop()
-        self.work.drop()
         self._follow(None, None)
         self.labels.unbind()
 
@@ -140,8 +139,6 @@ class CellsPage(Page):
     def _connect(self) -> None:
         self.labels.changed.connect(self._on_labels)
         self.feature.chosen.connect(self.show_rows)
-        self.export.said.connect(self.said)
-        self.export.failed.connect(self.failed)
         self.color_button.toggled.connect(self._on_color)
         self.view.clicked.connect(self._on_click)
 
@@ -177,7 +174,7 @@ class CellsPage(Page):
         try:
             matrix, array = to_labels(points, labels), full_resolution(labels)
         except ValueError as error:
-            self._show_nothing(error)
+            self._fail(error)
             return
         fits, name = as_fits(self._spots.columns, points), self.feature.name
         planes = planes_of(points, fits)
@@ -194,7 +191,7 @@ class CellsPage(Page):
         try:
             put_labels(points, place.label, labels)
         except ValueError as error:
-            self._show_nothing(error)
+            self._fail(error)
             return
         put_features(labels, _by_label(table))
         self._show(labels, name, table)
@@ -222,10 +219,10 @@ class CellsPage(Page):
         self.hint.setText(text)
         self._offer(len(table) > 0)
 
-    def _show_nothing(self, why: object) -> None:
+    def _show_nothing(self, why: str) -> None:
         self._table = None
         self.view.show_numbers({})
-        self.hint.setText(str(why))
+        self.hint.setText(why)
         self._offer(False)
 
     def _offer(self, some: bool) -> None:

@@ -32,10 +32,11 @@ from ..parts.boxes import LayerChoice, NumberBox
 from ..parts.docking import Follower
 from ..parts.layout import Label, TwoParts, explain, fill, sentence
 from ..parts.messages import number
-from ..parts.work import Latest, delayed
-from .export import NamedTable, TableExport
+from ..parts.work import delayed
+from .export import NamedTable
 from .features import as_fits, read_columns
-from .shown_spots import Page, ShownSpots
+from .shown_spots import ShownSpots
+from .table_page import TablePage
 from .tables import NumbersTable
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ _TABLE_TIP = (
 )
 
 
-class ChannelsPage(Page):
+class ChannelsPage(TablePage):
     """A table of cells with the spots of several results, and their pairs.
 
     Parameters
@@ -84,20 +85,16 @@ class ChannelsPage(Page):
     """
 
     def __init__(self, spots: ShownSpots):
-        super().__init__(spots)
+        super().__init__(spots, "the table")
         self.list, self.register = QListWidget(), QCheckBox("Register")
         self.radius = NumberBox(_RADIUS, value=2.0)
         self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
         self.words, self.view = sentence(), NumbersTable("Cells and channels", _TABLE_TIP)
-        self.export = TableExport(self._named, "the table")
-        self.work = Latest(self, self._on_done, lambda error: self._show_nothing(f"⚠ {error}"))
         self._soon = delayed(self._ask, 0, self)
         self._layers, self._content = Follower(self._refresh), Follower(self.show_rows)
         self._unticked: set[str] = set()
         self._table: pd.DataFrame | None = None
         self._lay_out()
-        self.export.said.connect(self.said)
-        self.export.failed.connect(self.failed)
         self.list.itemChanged.connect(self._on_tick)
         self.radius.changed.connect(self.show_rows)
         self.register.toggled.connect(self.show_rows)
@@ -124,8 +121,8 @@ class ChannelsPage(Page):
 
     def unbind(self) -> None:
         """Stop following them."""
+        super().unbind()
         self._soon.stop()
-        self.work.drop()
         self._layers.follow()
         self._content.follow()
         self.labels.unbind()
@@ -171,7 +168,7 @@ class ChannelsPage(Page):
                 return
             matrix = None if labels is None else to_labels(layers[0], labels)
         except ValueError as error:
-            self._show_nothing(f"⚠ {error}")
+            self._fail(error)
             return
         array = None if labels is None else full_resolution(labels)
         shape = layers[0].metadata.get("image_shape")
@@ -192,6 +189,9 @@ class ChannelsPage(Page):
         self.export.offer(len(table) > 0)
         if labels is not None:
             put_features(labels, table.rename(columns={"label": INDEX}))
+
+    def _fail(self, error: Exception) -> None:
+        self._show_nothing(f"⚠ {error}")
 
     def _show_nothing(self, why: str) -> None:
         self._table = None

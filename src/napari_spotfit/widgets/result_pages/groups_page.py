@@ -17,10 +17,10 @@ from ..layers.selection import go_to
 from ..napari_compat import canvas_beside
 from ..parts.layout import fill, sentence
 from ..parts.messages import number
-from ..parts.work import Latest
-from .export import NamedTable, TableExport
+from .export import NamedTable
 from .features import Feature, as_fits
-from .shown_spots import Page, ShownSpots
+from .shown_spots import ShownSpots
+from .table_page import TablePage
 from .tables import NumbersTable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Groups(NamedTuple):
     listed: NDArray[np.intp]
 
 
-class GroupsPage(Page):
+class GroupsPage(TablePage):
     """A table of the groups of the spots that are shown.
 
     Parameters
@@ -72,21 +72,13 @@ class GroupsPage(Page):
     """
 
     def __init__(self, spots: ShownSpots):
-        super().__init__(spots)
+        super().__init__(spots, "the table of all groups")
         self.words, self.view = sentence(), NumbersTable("Groups of spots", _TIP)
-        self.export = TableExport(self._named, "the table of all groups")
-        self.work = Latest(self, self._on_done, self._show_nothing)
         self._groups: _Groups | None = None
         self.words.setToolTip(_WORDS_TIP)
         buttons = fill(QHBoxLayout(), 1, self.export)
         self.fill(self.words, (self.view, 1), buttons)
-        self.export.said.connect(self.said)
-        self.export.failed.connect(self.failed)
         self.view.clicked.connect(self._on_click)
-
-    def unbind(self) -> None:
-        """Stop working."""
-        self.work.drop()
 
     def show_rows(self) -> None:
         """Sum up the groups of the spots that are shown."""
@@ -116,9 +108,9 @@ class GroupsPage(Page):
         self.view.show_numbers(columns, replace(units, names={**units.names, **_TITLES}))
         self.export.offer(len(groups.table) > 0)
 
-    def _show_nothing(self, why: object) -> None:
+    def _show_nothing(self, why: str) -> None:
         self._groups = None
-        self.words.setText(str(why))
+        self.words.setText(why)
         self.view.show_numbers({})
         self.export.offer(False)
 

@@ -18,10 +18,10 @@ from ..parts.boxes import Choice
 from ..parts.layout import TextTable, TwoParts, explain, fill, sentence
 from ..parts.messages import number
 from ..parts.plots import BLUE, Plot
-from ..parts.work import Latest
-from .export import NamedTable, TableExport
+from .export import NamedTable
 from .features import as_fits
-from .shown_spots import Page, ShownSpots
+from .shown_spots import ShownSpots
+from .table_page import TablePage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class _Numbers(NamedTuple):
     frames: pd.DataFrame
 
 
-class SummaryPage(Page):
+class SummaryPage(TablePage):
     """Medians and spreads of the spots that are shown, and a plot over frames.
 
     Parameters
@@ -66,7 +66,7 @@ class SummaryPage(Page):
     """
 
     def __init__(self, spots: ShownSpots):
-        super().__init__(spots)
+        super().__init__(spots, "the numbers of every frame")
         self.words, self.table = sentence(), TextTable(_TITLES, self.fontMetrics().height() + 6)
         self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
         self.plot = Plot("frame", "", "Plot over frames", _PLOT_TIP, 80)
@@ -75,18 +75,10 @@ class SummaryPage(Page):
             pen=pen, symbol="o", symbolSize=4, symbolPen=None, symbolBrush=brush, connect="finite"
         )
         self.plot.addItem(self.curve)
-        self.export = TableExport(self._named, "the numbers of every frame")
-        self.work = Latest(self, self._on_done, self._show_nothing)
         self._numbers: _Numbers | None = None
         self._wanted = _COUNT
         self._lay_out()
         self.over.activated.connect(self._on_over)
-        self.export.said.connect(self.said)
-        self.export.failed.connect(self.failed)
-
-    def unbind(self) -> None:
-        """Stop working."""
-        self.work.drop()
 
     def show_rows(self) -> None:
         """Work out the numbers of the spots that are shown."""
@@ -110,9 +102,9 @@ class SummaryPage(Page):
         self._offer(numbers.summary, units)
         self._draw()
 
-    def _show_nothing(self, why: object) -> None:
+    def _show_nothing(self, why: str) -> None:
         self._numbers = None
-        self.words.setText(str(why))
+        self.words.setText(why)
         self.table.setRowCount(0)
         self.over.clear()
         self._draw()

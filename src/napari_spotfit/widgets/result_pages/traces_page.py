@@ -23,9 +23,9 @@ from ..parts.boxes import Choice
 from ..parts.layout import button, fill
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import Plot
-from ..parts.work import Latest
-from .export import NamedTable, TableExport
-from .shown_spots import Page, ShownSpots
+from .export import NamedTable
+from .shown_spots import ShownSpots
+from .table_page import TablePage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ _DRAWABLE = ("photons", "background", "amplitude")
 _LEAST = 90
 
 
-class TracesPage(Page):
+class TracesPage(TablePage):
     """Measures the light of the selected spots in all frames.
 
     Parameters
@@ -65,23 +65,15 @@ class TracesPage(Page):
     """
 
     def __init__(self, spots: ShownSpots):
-        super().__init__(spots)
+        super().__init__(spots, "the light of every place and frame")
         self.over = Choice("Drawn over the frames", _OVER_TIP, room=9)
         self.measure_button = button("Measure", _MEASURE_TIP, self.measure)
         self.hint = StatusLine()
         self.plot = Plot("frame", "", "Light over the frames", _PLOT_TIP, _LEAST)
-        self.export = TableExport(self._named, "the light of every place and frame")
-        self.work = Latest(self, self._on_done, self._fail)
         self._table: pd.DataFrame | None = None
         self._lay_out()
         self.over.activated.connect(self._draw)
-        self.export.said.connect(self.said)
-        self.export.failed.connect(self.failed)
         self._show_nothing(_HINT)
-
-    def unbind(self) -> None:
-        """Stop working."""
-        self.work.drop()
 
     def measure(self) -> None:
         """Measure the spots that are selected, or else shown."""
