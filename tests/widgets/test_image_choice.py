@@ -92,7 +92,7 @@ def test_other_kinds_of_images(viewer, widget, press, qtbot, make_movie, spots, 
 def test_time_or_z_is_asked_once(viewer, widget, fit, make_movie, tmp_path):
     frames = widget.settings.frames
     stack = viewer.add_image(make_movie(2), name="stack")
-    assert frames.kinds[0].currentText() == "time, z, channel?"
+    assert frames.kinds[0].currentText() == "time, z, …?"
     assert frames.planes.isHidden()
     assert "⚠" not in fit(widget)  # nobody has to answer
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down):

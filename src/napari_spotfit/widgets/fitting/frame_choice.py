@@ -34,7 +34,7 @@ _DEPTH_TIP = (
     "z; or each plane by itself: a spot that is seen in 5 planes gives 5 fits.</p><p>The answer is "
     "kept with the layer and with its results.</p>"
 )
-_KINDS, _KIND = {kind: kind for kind in ("time", "z", "channel")}, "time, z, channel?"
+_KINDS, _KIND = {kind: kind for kind in ("time", "z", "channel")}, "time, z, …?"
 _KIND_TIP = (
     "<p>The image does not name this axis. Frames in <i>time</i> are fitted one by one, and "
     "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits. <i>Channels</i> "
