@@ -182,6 +182,13 @@ LEVELLED: dict[str, Callable[[Array], Array]] = {
         a, footprint=np.hypot(*np.mgrid[-4:5, -4:5]) <= 4
     ),
     "rolling ball 10": lambda a: a - restoration.rolling_ball(a, radius=10),
+    "less the median of 15, cut at 0": lambda a: np.maximum(a - ndimage.median_filter(a, 15), 0),
+}
+#: What changes intensities, pixel by pixel.
+TRANSFORMED: dict[str, Callable[[Array], Array]] = {
+    "logarithm": lambda a: np.log(np.maximum(a, 1)),
+    "gamma .4": lambda a: a**0.4,
+    "gamma 2": lambda a: a**2,
 }
 _FOUR = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
 
@@ -249,8 +256,8 @@ def processed(seed: int) -> Iterator[Image]:
 
 
 def nearly_raw(seed: int) -> Iterator[Image]:
-    """Yield images whose fine detail looks raw, and those without their background."""
-    for name, way in {**NEARLY_RAW, **LEVELLED}.items():
+    """Yield images whose detail looks raw, without their background, or with other intensities."""
+    for name, way in {**NEARLY_RAW, **LEVELLED, **TRANSFORMED}.items():
         for spots, on in itertools.product((60, 300), ("flat", "gradient", "cells")):
             rng = np.random.default_rng([seed, spots, len(on)])
             base = _cells() if on == "cells" else np.full((SIDE, SIDE), 20.0)

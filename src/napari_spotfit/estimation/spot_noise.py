@@ -139,7 +139,7 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
         return noise
     if recorded.dtype.kind == "f":
         recorded = recorded[np.isfinite(recorded).any(axis=(1, 2))]
-    if not noise.is_known or not recorded.size:
+    if not noise.is_known or not recorded.size or noise.process == Process.LEVELLED:
         return noise
     is_bare = between_is_no_noise(noise)
     is_smooth = not noise.blocks and noise.process == Process.FILTERED

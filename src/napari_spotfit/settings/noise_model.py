@@ -37,6 +37,7 @@ class Process(StrEnum):
     THRESHOLDED = "thresholded"
     COMPRESSED = "compressed"
     LEVELLED = "levelled"
+    TRANSFORMED = "transformed"
 
 
 _RAW = (
@@ -50,6 +51,11 @@ _PROCESSES = {
         "is what a top hat, a rolling ball or another subtracted background has left: each place "
         "has pixels of the lowest value",
         "Give the image as the camera took it, with its background, which fits take into account",
+    ),
+    Process.TRANSFORMED: (
+        "has intensities that a logarithm, a gamma below 1 or an equalised histogram has changed: "
+        "there is less noise where it is brighter",
+        "Give the image as the camera took it; contrast is a matter of display",
     ),
     Process.FILTERED: ("was filtered, interpolated or compressed", _RAW),
     Process.DENOISED: ("was denoised: noise is left in some places, and gone from others", _RAW),
