@@ -51,9 +51,7 @@ def test_spots_that_stand_alone_are_good(known, estimator):
     # Of the crowd, what is fitted together has other limits.
     [(180, 200, 1.3, "auto"), (1000, 5000, 2.0, "exclude")],
 )
-def test_dim_and_crowded_spots_have_the_iterations_they_need(
-    photons, per_frame, sigma, neighbours
-):
+def test_dim_and_crowded_spots_have_the_iterations_they_need(photons, per_frame, sigma, neighbours):
     rng = np.random.default_rng(14)
     places = rng.uniform(-0.5, 511.5, (4, per_frame, 2))
     frames = [light(own, photons, sigma, (512, 512)) + 10 for own in places]
