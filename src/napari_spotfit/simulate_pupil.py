@@ -180,8 +180,8 @@ def _waves_at(size: int, center: Array, frequency: Array) -> NDArray[np.complex1
     own, which = np.unique(center, return_inverse=True)
     waves: NDArray[np.complex128] = np.exp(
         -2j * np.pi * (at[:, None] - own[:, None, None]) * frequency
-    )
-    return waves[which]
+    )[which]
+    return waves
 
 
 def _light(field: NDArray[np.complex128], shape: tuple[int, int]) -> Array:
