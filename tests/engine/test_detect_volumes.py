@@ -30,15 +30,11 @@ def known(noise=SHOT, **options):
 
 def light_of(places, height=150.0, shape=SHAPE, sigma=SIGMA, sigma_z=SIGMA_Z):
     """Return the light of spots."""
-    total = np.zeros(shape)
-    grid = np.ogrid[tuple(map(slice, shape))]
-    for place in places:
-        square = sum(
-            ((axis - at) / width) ** 2
-            for axis, at, width in zip(grid, place, (sigma_z, sigma, sigma), strict=True)
-        )
-        total += height * np.exp(-0.5 * square)
-    return total
+    along = [
+        np.exp(-0.5 * ((np.arange(size) - np.asarray(places)[:, [axis]]) / width) ** 2)
+        for axis, (size, width) in enumerate(zip(shape, (sigma_z, sigma, sigma), strict=True))
+    ]
+    return height * np.einsum("nz,ny,nx->zyx", *along, optimize=True)
 
 
 def on_grid(rng, shape=SHAPE):

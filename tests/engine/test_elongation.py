@@ -11,6 +11,7 @@ from scenes import light
 
 from napari_spotfit import Flag, Settings, fit_at, localize
 from napari_spotfit.engine.cpu.layouts import FittedSpot
+from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 from napari_spotfit.engine.cuda.roi_kernels import flags_by_surroundings
 from napari_spotfit.engine.flags import NOT_GOOD
 from napari_spotfit.engine.verdicts import verdict_settings
@@ -67,10 +68,13 @@ def points(height, sigma=SIGMA, seed=5):
 
 @pytest.mark.parametrize("degrees", [0, 30, 45])
 @pytest.mark.parametrize(("height", "most"), [(5, 8), (10, 5), (15, 5), (30, 5), (200, 5)])
-def test_lines_are_no_spots(instruction_set, height, most, degrees):
+def test_lines_are_no_spots(height, most, degrees):
+    lines = ridges(height, degrees=degrees)
+    # What is flagged is fitted alone and, in the end, together: most of the time of all.
+    ways = 2 * ["auto"] + 6 * ["exclude"]
     good = [
-        localize(taken(ridges(height, degrees=degrees), seed), sigma=SIGMA).good.sum()
-        for seed in range(8)
+        localize(taken(lines, seed), sigma=SIGMA, neighbours=way).good.sum()
+        for seed, way in enumerate(ways)
     ]
     # The most in 512×512 pixels; without the flag there are 25 to 1500.
     assert 4 * np.mean(good) <= most + 2
@@ -119,7 +123,7 @@ def test_a_neighbour_makes_none_long():
 
 
 @pytest.mark.parametrize(("density", "sigma"), [(1, 1.3), (2, 1.0), (2, 1.3), (1.5, 2.0), (4, 1.3)])
-def test_a_crowd_has_no_lines(instruction_set, density, sigma):
+def test_a_crowd_has_no_lines(density, sigma):
     """Pairs that are fitted as one are as long as short lines, but most around are round."""
     rng = np.random.default_rng(9)
     places = rng.uniform(-0.5, SIZE - 0.5, (round(density * SIZE**2 / 100), 2))
@@ -128,6 +132,19 @@ def test_a_crowd_has_no_lines(instruction_set, density, sigma):
     known = (fits.flags & OTHERS) == 0
     assert known.sum() > 300
     assert is_long(fits)[known].mean() <= 0.006
+
+
+@pytest.mark.parametrize("name", ["lines", "crowd"])
+def test_every_instruction_set_flags_the_same(instruction_set, monkeypatch, name):
+    rng = np.random.default_rng(9)
+    crowd = light(rng.uniform(-0.5, SIZE - 0.5, (1300, 2)), 1000, SIGMA, (SIZE, SIZE))
+    frame = taken({"lines": ridges(15, degrees=30), "crowd": crowd}[name])
+    found = localize(frame, sigma=SIGMA, neighbours="exclude")
+    monkeypatch.setenv(INSTRUCTION_SET, load().instruction_sets[0])
+    first = localize(frame, sigma=SIGMA, neighbours="exclude")
+    assert len(found) == len(first) > 200
+    assert (is_long(first).mean() > 0.5) == (name == "lines")
+    assert (is_long(found) != is_long(first)).mean() < 0.01  # sums in another order
 
 
 def test_lines_among_spots_are_long():

@@ -24,15 +24,15 @@ def paper_spots(count, size, photons=400):
 
 
 @pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 15])
-def test_maximum_likelihood_converges_on_dim_spots(backend, size):
+def test_maximum_likelihood_converges_on_dim_spots(machine, size):
     spots, _ = paper_spots(20_000, size)
-    fits = fit_spots(spots, estimator="mle", gain=1.0, errors=False, backend=backend)
+    fits = fit_spots(spots, estimator="mle", gain=1.0, errors=False, backend=machine)
     assert fits.converged.mean() >= 0.995
 
 
-def test_maximum_likelihood_is_as_accurate_as_can_be(backend):
+def test_maximum_likelihood_is_as_accurate_as_can_be(machine):
     spots, truth = paper_spots(50_000, 9)
-    fits = fit_spots(spots, estimator="mle", gain=1.0, errors=False, backend=backend)
+    fits = fit_spots(spots, estimator="mle", gain=1.0, errors=False, backend=machine)
     width = truth["sigma"].to_numpy()
     centre = np.abs(np.r_[fits.x - truth["x"], fits.y - truth["y"]]) / np.r_[width, width]
     sigma = np.abs(fits.sigma - width) / width
@@ -47,11 +47,11 @@ def test_maximum_likelihood_is_as_accurate_as_can_be(backend):
 @pytest.mark.parametrize("photons", [500, 2000, 10_000])
 @pytest.mark.parametrize("sigma", [1.0, 1.3, 1.8])
 @pytest.mark.parametrize("background", [0.0, 5.0])
-def test_standard_errors_match_the_spread(backend, estimator, photons, sigma, background):
+def test_standard_errors_match_the_spread(machine, estimator, photons, sigma, background):
     spots, truth = simulate_spots(
         5000, 13 if sigma > 1.5 else 9, photons=photons, background=background, sigma=sigma, seed=1
     )
-    fits = fit_spots(spots, estimator=estimator, gain=1.0, backend=backend)
+    fits = fit_spots(spots, estimator=estimator, gain=1.0, backend=machine)
     # A background of nothing lies on its bound: what is estimated there is no bell curve.
     bounded = estimator == "mle" and background == 0
     for name in ("x", "y", "sigma", "photons", *(() if bounded else ("background",))):
@@ -61,11 +61,11 @@ def test_standard_errors_match_the_spread(backend, estimator, photons, sigma, ba
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("photons", [2000, 10_000])
-def test_errors_match_the_spread_where_the_background_is_at_its_bound(backend, estimator, photons):
+def test_errors_match_the_spread_where_the_background_is_at_its_bound(machine, estimator, photons):
     spots, truth = simulate_spots(20_000, 11, photons=photons, background=0, sigma=1.8, seed=1)
     options = {"weights": np.ones((11, 11))} if estimator == "wlse" else {}
     fits = fit_spots(
-        spots, estimator=estimator, gain=1.0, background_min=0, backend=backend, **options
+        spots, estimator=estimator, gain=1.0, background_min=0, backend=machine, **options
     )
     # Likelihood needs a little of a background.
     lowest = 1e-4 * spots.mean((1, 2)) if estimator == "mle" else 0
@@ -121,12 +121,12 @@ def test_what_is_at_a_bound_counts_as_known(backend, estimator, model, stuck, bo
 
 
 @pytest.mark.parametrize("sigma", [1.0, 1.6])
-def test_maximum_likelihood_reaches_the_bound(backend, sigma):
+def test_maximum_likelihood_reaches_the_bound(machine, sigma):
     photons, background = 1000, 2.0
     spots, truth = simulate_spots(
         5000, 11, photons=photons, background=background, sigma=sigma, seed=2
     )
-    fits = fit_spots(spots, estimator="mle", gain=1.0, errors=False, backend=backend)
+    fits = fit_spots(spots, estimator="mle", gain=1.0, errors=False, backend=machine)
     kind, amplitude = Kind(GAUSSIAN, estimator="mle"), photons / (2 * np.pi * sigma**2)
     bound = []
     for y, x in truth[["y", "x"]].to_numpy()[::100]:

@@ -46,12 +46,17 @@ def test_spots_that_stand_alone_are_good(known, estimator):
     assert not fits.flags[true].any()
 
 
-@pytest.mark.parametrize(("photons", "per_frame", "sigma"), [(180, 200, 1.3), (1000, 5000, 2.0)])
-def test_dim_and_crowded_spots_have_the_iterations_they_need(photons, per_frame, sigma):
+@pytest.mark.parametrize(
+    ("photons", "per_frame", "sigma", "neighbours"),
+    # Of the crowd, what is fitted together has other limits.
+    [(180, 200, 1.3, "auto"), (1000, 5000, 2.0, "exclude")],
+)
+def test_dim_and_crowded_spots_have_the_iterations_they_need(photons, per_frame, sigma, neighbours):
     rng = np.random.default_rng(14)
     places = rng.uniform(-0.5, 511.5, (4, per_frame, 2))
     frames = [light(own, photons, sigma, (512, 512)) + 10 for own in places]
-    fits = localize((rng.poisson(frames) + 100).astype(np.uint16), sigma=sigma)
+    movie = (rng.poisson(frames) + 100).astype(np.uint16)
+    fits = localize(movie, sigma=sigma, neighbours=neighbours)
     stopped = fits.stop_condition == StopCondition.MAX_ITERATIONS
     assert stopped.mean() < 0.003
 

@@ -46,8 +46,10 @@ def is_far_below(roi):
 def no_data(roi):
     """Return which pixels of a ROI are no data."""
     ground = roi == np.nanmin(roi)
-    others = sorted(set(roi[~ground & ~np.isnan(roi)].tolist()))
-    if not is_area(roi) or len(others) < 2:
+    if not is_area(roi):
+        return np.zeros(roi.shape, bool)
+    others = np.unique(roi[~ground & ~np.isnan(roi)])
+    if len(others) < 2:
         return np.zeros(roi.shape, bool)
     gap = others[0] - np.nanmin(roi)
     middle = np.median(roi[~ground & ~np.isnan(roi)])

@@ -30,25 +30,25 @@ def maps_of(shape, seed=3):
 @pytest.mark.parametrize("variance", [4.0, 25.0, 100.0])
 @pytest.mark.parametrize("estimator", ["lse", "wlse"])
 @pytest.mark.parametrize("gain", [1.0, 2.2])
-def test_one_number_for_all_pixels(backend, variance, estimator, gain):
+def test_one_number_for_all_pixels(machine, variance, estimator, gain):
     spots, truth = simulate_spots(
         COUNT, SIDE, photons=3000, background=2, gain=gain, variance=variance, seed=1
     )
-    fits = fit_spots(spots, estimator=estimator, gain=gain, variance=variance, backend=backend)
+    fits = fit_spots(spots, estimator=estimator, gain=gain, variance=variance, backend=machine)
     for name, spread in spreads(fits, truth, gain).items():
         assert 0.95 < spread < 1.05, name
 
 
 @pytest.mark.parametrize("each", [False, True], ids=["one map", "a map for each"])
 @pytest.mark.parametrize("estimator", ["lse", "wlse"])
-def test_maps_of_all_three(backend, estimator, each):
+def test_maps_of_all_three(machine, estimator, each):
     """Whose gain corrects the counts, and so scales the noise."""
     offset, gain, variance = maps_of((COUNT, SIDE, SIDE) if each else (SIDE, SIDE))
     spots, truth = simulate_spots(
         COUNT, SIDE, photons=3000, background=2, offset=offset, gain=gain, variance=variance, seed=1
     )
     camera = Camera(offset, gain, variance)
-    fits = fit_spots(spots, estimator=estimator, camera=camera, backend=backend)
+    fits = fit_spots(spots, estimator=estimator, camera=camera, backend=machine)
     for name, spread in spreads(fits, truth, fits.settings.gain).items():
         assert 0.95 < spread < 1.05, name
 

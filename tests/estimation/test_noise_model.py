@@ -27,14 +27,18 @@ def model_of(name):
     return noise_model(np.stack(scenes()[name].frames))
 
 
+@cache
+def by_reference(name):
+    """Return the frames of a scene and their noise, for all instruction sets."""
+    frames = scenes()[name].frames
+    return frames, reference.noise_of(frames, 1.3)
+
+
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("name", ["dense", "white", "EMCCD 1", "nuclei", "8 bit"])
 def test_the_model_is_the_references(name):
-    frames = scenes()[name].frames
-    ours, theirs = (
-        measure_noise(np.stack(frames), Settings(sigma=1.3)),
-        reference.noise_of(frames, 1.3),
-    )
+    frames, theirs = by_reference(name)
+    ours = measure_noise(np.stack(frames), Settings(sigma=1.3))
     np.testing.assert_allclose(
         (ours.slope, ours.intercept, ours.least), theirs[:3], rtol=1e-3, atol=1e-3
     )

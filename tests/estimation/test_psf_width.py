@@ -245,7 +245,8 @@ def test_columns_of_a_camera_are_no_crowds_of_narrow_spots():
     ]
     movie = (2.2 * np.array(movie) + 100).astype(np.float32)
     alone, crowds = (
-        localize(movie, neighbours=one, backend="cpu").settings.sigma for one in ("exclude", "auto")
+        estimate_sigma(movie, settings=Settings(neighbours=one, backend="cpu")).sigma
+        for one in ("exclude", "auto")
     )
     assert 0.79 * alone < crowds < 1.26 * alone
 

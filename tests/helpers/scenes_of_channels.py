@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
@@ -22,20 +24,25 @@ def fits_at(places, error=0.05, frame=None, **columns):
     return SpotFits({"frame": np.asarray(frame, np.int64)} | known, ("frame",))
 
 
+@cache
+def _cells(side):
+    """Return labels of cells in squares of 80 pixels, the square of each pixel, and its y and x."""
+    place = np.indices((side, side))
+    own = place[0] // 80, place[1] // 80
+    centers = 40.0 + 80 * np.indices((7, 7))
+    labels = np.where(np.hypot(*(place - centers[:, *own])) < 30, 7 * own[0] + own[1] + 1, 0)
+    return labels, own, place
+
+
 def textured_cells(seed, *, shared=True, nuclei=True, per_cell=40, side=560):
     """Return labels of 49 cells, and positions of two independent channels in them.
 
     Spots are dense in some parts of a cell, in both channels alike if `shared`, and rare in nuclei.
     """
     random = np.random.default_rng(seed)
-    y, x = np.indices((side, side))
-    # Cells lie in squares of 80 pixels, with their nuclei.
-    own, centers = (y // 80, x // 80), 40.0 + 80 * np.indices((7, 7))
-    labels = np.where(
-        np.hypot(*(np.array((y, x)) - centers[:, *own])) < 30, 7 * own[0] + own[1] + 1, 0
-    )
-    centers += random.uniform(-8, 8, (49, 2)).T.reshape(2, 7, 7)
-    nucleus = np.hypot(*(np.array((y, x)) - centers[:, *own])) < 13
+    labels, own, place = _cells(side)
+    nuclei_at = random.uniform(-8, 8, (49, 2)).T.reshape(2, 7, 7) + 40.0 + 80 * np.indices((7, 7))
+    nucleus = np.hypot(*(place - nuclei_at[:, *own])) < 13
     channels, density = [], None
     for _ in range(2):
         if density is None or not shared:
@@ -47,7 +54,7 @@ def textured_cells(seed, *, shared=True, nuclei=True, per_cell=40, side=560):
         )
         places = np.column_stack(np.unravel_index(pixels, (side, side)))
         channels.append(places + random.uniform(-0.5, 0.5, places.shape))
-    return labels, *channels
+    return labels.copy(), *channels
 
 
 def two_channels(

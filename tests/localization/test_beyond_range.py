@@ -43,6 +43,7 @@ def calibration(name):
     return calibrate_astigmatism(stack, 20, settings=Settings(gain=1.0, offset=100.0))
 
 
+@lru_cache
 def beads(height, photons, side=3, seed=1):
     """Return a frame of beads far apart at one height, and their number."""
     rng, middles = np.random.default_rng(seed), APART * np.arange(side) + APART // 2

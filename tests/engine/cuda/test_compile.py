@@ -49,14 +49,19 @@ ESTIMATORS = [
 ]  # fmt: skip
 
 
-def build(architecture, texts, given=OPTIONS, *, assembled=True):
+def is_small(code):
+    """Whether a fit's usage is asked for."""
+    return code.rows <= ALL_IN_REGISTERS
+
+
+def build(architecture, texts, given=OPTIONS, *, assembled=lambda name: True):
     """Compile programs in parallel; return the results."""
     compiler = nvrtc.compiler()
     if architecture not in compiler.architectures:
         pytest.skip(f"NVRTC {compiler.version[0]}.{compiler.version[1]} does not know this GPU")
 
     def one(name):
-        return compiler.compile(texts[name], architecture, given, assembled=assembled)
+        return compiler.compile(texts[name], architecture, given, assembled=assembled(name))
 
     with ThreadPoolExecutor(threads.available()) as pool:
         return dict(zip(texts, pool.map(one, texts), strict=True))
@@ -76,8 +81,7 @@ def codes(turn):
         if i % len(ARCHITECTURES) == turn:
             shape = SHAPES[(5 * i + 3 * turn) % len(SHAPES)]
             found.append(code_of(model, *estimator, shape, *KINDS[(3 * turn + i) % len(KINDS)]))
-    sizes = common(turn)
-    return found + [code for code in sizes if code.rows <= ALL_IN_REGISTERS]
+    return found + [code for code in common(turn) if is_small(code)]
 
 
 def common(turn):
@@ -96,9 +100,9 @@ def of_pixels(architecture):
 def test_fits_compile_without_a_word(architecture):
     turn = ARCHITECTURES.index(architecture)
     texts = {code: kernel_text(code, threads_for(code)) for code in codes(turn)}
-    made = build(architecture, texts)
+    made = build(architecture, texts, assembled=is_small)
     assert {code: one.log for code, one in made.items() if one.log} == {}
-    small = {code: one.usage for code, one in made.items() if code.rows <= ALL_IN_REGISTERS}
+    small = {code: one.usage for code, one in made.items() if is_small(code)}
     assert len(small) >= 9
     assert all(len(usage) == 1 for usage in small.values())
     assert {code: usage for code, usage in small.items() if usage[0].stack} == {}
@@ -106,10 +110,9 @@ def test_fits_compile_without_a_word(architecture):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_large_sizes_compile_without_a_word(architecture):
-    large = [code for code in common(ARCHITECTURES.index(architecture))
-             if code.rows > ALL_IN_REGISTERS]  # fmt: skip
+    large = [code for code in common(ARCHITECTURES.index(architecture)) if not is_small(code)]
     texts = {code: kernel_text(code, threads_for(code)) for code in large}
-    made = build(architecture, texts, assembled=False)
+    made = build(architecture, texts, assembled=is_small)
     assert len(made) >= 3
     assert {code: one.log for code, one in made.items() if one.log} == {}
 
@@ -153,7 +156,7 @@ def test_joint_fits_compile_without_a_word(architecture):
     axes, has_psf = kinds[turn % len(kinds)]
     given, first = options(**crowd_fits.macros(axes, has_psf=has_psf)), turn < len(kinds)
     texts = {"crowds": source("cuda/joint.cu")}
-    made = build(architecture, texts, given, assembled=first)["crowds"]
+    made = build(architecture, texts, given, assembled=lambda name: first)["crowds"]
     assert (made.log, len(made.usage)) == ("", int(first))
 
 
