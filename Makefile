@@ -9,6 +9,10 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
     $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
+# Prints what the package needs, with the extra "all".
+REQUIREMENTS := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+    print(*project["dependencies"], *project["optional-dependencies"]["all"], sep="\n")
+
 # The CUDA release that CuPy is installed for: 12 or 13.
 CUDA ?= 13
 
@@ -154,9 +158,15 @@ $(VENV)/.created $(BENCH_VENV)/.created: | system-packages
 	$(@D)/bin/python $(PIP_INSTALL) --upgrade "pip>=25.1"
 	touch $@
 
-# trackpy has no wheels, and setuptools that come with a Python may be too old to make one.
+# trackpy has no wheels, and setuptools that come with a Python may be too old to make one. The
+# library is compiled while packages are downloaded and unpacked: pip would do it before.
 $(VENV)/.with-napari: $(VENV)/.created pyproject.toml hatch_build.py | system-packages
 	$(PY) $(PIP_INSTALL) --group build "setuptools>=70.1"
+	@mkdir -p build
+	@$(PY) -c '$(REQUIREMENTS)' >build/requirements.txt
+	$(PY) tools/build_library.py & library=$$!; \
+	    $(PY) $(PIP_INSTALL) --no-build-isolation --requirement build/requirements.txt; \
+	    packages=$$?; wait $$library && exit $$packages
 	$(PY) $(PIP_INSTALL) --no-build-isolation --editable ".[all]"
 	touch $@
 

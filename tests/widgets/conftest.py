@@ -6,7 +6,7 @@ import gc
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,8 @@ def quick_layers() -> Iterator[None]:
     known: dict[Any, bool] = {}
 
     def check_once(callback: Any) -> bool:
-        if inspect.ismethod(callback):
-            key = callback.__func__
-        elif inspect.isfunction(callback) and not callback.__dict__:
-            key = callback.__code__  # of a function that is made for each layer
-        else:
+        key = _signature_key(callback)
+        if key is None:
             return check(callback)
         if key not in known:
             known[key] = check(callback)
@@ -89,6 +86,19 @@ def quick_layers() -> Iterator[None]:
         # So it is with magicgui, which looks whether each widget's class has all methods.
         patch.setattr(protocols, "assert_protocol", cache(protocols.assert_protocol))
         yield
+
+
+def _signature_key(callback: Any) -> Any:
+    """Return what callbacks of one signature have in common, which holds none of their objects."""
+    if inspect.ismethod(callback):
+        return "method", callback.__func__
+    if inspect.isfunction(callback) and not callback.__dict__:
+        return "function", callback.__code__  # of a function that is made for each layer
+    if isinstance(callback, EventEmitter):
+        return "emitter", type(callback)
+    if isinstance(callback, partial) and (key := _signature_key(callback.func)):
+        return key, len(callback.args), frozenset(callback.keywords)
+    return None
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ The kernels have the same in single precision (kernels/lattice.h).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from .number_checks import one_of
 
 Array = NDArray[np.float64]
+#: Of each axis, the four coefficients that count, and the weights of these.
+_Taps = list[list[tuple[NDArray[np.intp], Array]]]
 
 #: Rows of a system for the coefficients at the ends of an axis, besides (1, 4, 1) / 6 at the knots.
 _ENDS = {"natural": (1.0, -2.0, 1.0), "not-a-knot": (1.0, -4.0, 6.0, -4.0, 1.0)}
@@ -118,7 +121,7 @@ class Lattice:
         """
         scale = 1 / self.nm_per_plane
         places = np.asarray(z) * scale + self.plane, np.asarray(y) + self.y, np.asarray(x) + self.x
-        total, taps = np.zeros(np.broadcast_shapes(*(one.shape for one in places))), []
+        taps = []
         for axis, place, size in zip("zyx", places, self.coefficients.shape, strict=True):
             if axis == "z":
                 place = np.clip(place, 0, size - 3)
@@ -126,13 +129,30 @@ class Lattice:
             if axis == "z":
                 knot = np.minimum(knot, size - 4)
             weights = _taps(place - knot, slope=axis == derivative)
-            indices = (np.clip(knot.astype(int) + i, 0, size - 1) for i in range(4))
+            indices = np.clip(np.add.outer(np.arange(4), knot.astype(int)), 0, size - 1)
             taps.append(list(zip(indices, weights, strict=True)))
+        shape = np.broadcast_shapes(*(place.shape for place in places))
+        total = self._of_grid(taps) if _is_grid(places) else self._of_each(taps, shape)
+        total = total.reshape(shape)
+        return total * scale if derivative == "z" else total
+
+    def _of_grid(self, taps: _Taps) -> Array:
+        """Return the sums of a grid, one axis after another: 12 terms instead of 64."""
+        light: Array = self.coefficients
+        for axis, pairs in enumerate(taps):
+            along = [-1 if axis == other else 1 for other in range(3)]
+            terms = (light.take(index.ravel(), axis) * one.reshape(along) for index, one in pairs)
+            light = sum(terms, np.zeros(()))
+        return light
+
+    def _of_each(self, taps: _Taps, shape: tuple[int, ...]) -> Array:
+        """Return the sums of any places."""
+        total = np.zeros(shape)
         for plane, by_z in taps[0]:
             for row, by_y in taps[1]:
                 for column, by_x in taps[2]:
                     total += self.coefficients[plane, row, column] * (by_z * by_y * by_x)
-        return total * scale if derivative == "z" else total
+        return total
 
     @cached_property
     def starts(self) -> Array:
@@ -143,7 +163,8 @@ class Lattice:
         low, high = self.range
         count = int(np.clip(np.ceil((high - low) / _STEP), _FEWEST, _MOST))
         reach = min((min(self.coefficients.shape[1:]) - 4) // 2, _REACH)
-        y, x = np.ogrid[-reach - 1 : reach + 2, -reach - 1 : reach + 2]
+        # No grid: rounding decides between lobes that are alike, by sums of the same order as ever.
+        y, x = np.mgrid[-reach - 1 : reach + 2, -reach - 1 : reach + 2]
         found: list[tuple[float, float, float, float]] = []
         for z in low + (np.arange(count) + 0.5) * (high - low) / count:
             windows = sliding_window_view(self.sample(z, y, x), (3, 3)).sum(axis=(2, 3))
@@ -161,6 +182,14 @@ class Lattice:
         height = self.starts[:, 3]
         bright = self.starts[height >= _BRIGHT * height.max()]
         return float(np.hypot(bright[:, 1], bright[:, 2]).max())
+
+
+def _is_grid(places: Sequence[Array]) -> bool:
+    """Whether z, y and x each vary along an axis of their own, the last three in this order."""
+    return all(
+        place.size == (place.shape[-axis] if place.ndim >= axis else 1)
+        for place, axis in zip(places, (3, 2, 1), strict=True)
+    )
 
 
 def _taps(t: Array, *, slope: bool) -> tuple[Array, Array, Array, Array]:
