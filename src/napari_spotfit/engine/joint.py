@@ -91,7 +91,7 @@ def fit_crowds(
         own = Positions(positions.places[part], positions.frames[part])
         return _fit_part(
             backend, job, block, widths, own, {name: one[part] for name, one in single.items()},
-            Singles(*(one[part] for one in singles)), takes_part[part], is_dropped[part],
+            singles.rows(part), takes_part[part], is_dropped[part],
         )  # fmt: skip
 
     return fit_in_parts(fit, parts, workers)
