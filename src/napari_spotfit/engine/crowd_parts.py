@@ -18,7 +18,7 @@ from .positions import POSITION
 
 #: Spots of a part that are fitted together, at least, as a part takes a thousand steps, however few
 #: they are; and parts for each thread, at most.
-_LEAST, _OF_EACH = 500, 2
+_LEAST, _OF_EACH = 1000, 2
 
 
 def parts_of_crowds(
