@@ -8,8 +8,10 @@ namespace spotfit::SPOTFIT_ISA {
 
 class CrowdInformation : protected CrowdLight {
   protected:
+    static constexpr double NONE = -1;
     BandedMatrix normal, factor;
-    double *gradient, *step;
+    double *gradient, *step, *spare;
+    double factored = NONE;  // the damping of `factor`, where that is of `normal`
     // Over pixels: of one spot's parameters with themselves, the residual's pulls and those with the background's
     // numbers, of the parameters of two spots, or of the background's numbers and its pulls.
     double sums[4 * SUMS_AT_ONCE];
@@ -23,23 +25,31 @@ class CrowdInformation : protected CrowdLight {
             matrix->rows = memory.take<double>(static_cast<long long>(size) * size);
             matrix->end = memory.take<int>(size);
         }
-        gradient = memory.take<double>(size), step = memory.take<double>(size);
+        double** const vectors[] = {&gradient, &step, &spare};
+        ROLLED
+        for (double** vector : vectors) *vector = memory.take<double>(size);
     }
 
     // The Fisher information of the spots that move, and the likelihood's gradient: place and light of each, then the
     // background.
     SPOTFIT_NOT_INLINE void find_normal(int cell) {
+        const bool is_of_all = is_evaluated && all_move_in_order();
+        if (is_of_all && has_normal) return;
+        alone([&] { has_normal = is_of_all, factored = NONE; });
         if (has_psf()) find_normal_of<2, true>(cell);
         else if (axes() > Z) find_normal_of<3, false>(cell);
         else find_normal_of<2, false>(cell);
     }
     SPOTFIT_NOT_INLINE bool find_factor(double damping) {
+        if (damping == factored) return true;
         share_lines(normal.size, [&](int i) {
             normal.over_row(normal.end[i], i, Team::column(), Team::COLUMNS,
                             [&](int j) { factor.at(i, j) = normal.at(i, j); });
             if (Team::column() == 0) factor.at(i, i) = normal.at(i, i) * (1 + damping) + 1e-12;
         });
-        return factor.factor();
+        const bool is_positive = factor.factor();
+        set(factored, is_positive ? damping : double(NONE));
+        return is_positive;
     }
 
     // By which fraction the spots that move would be wider along some axes if they might be, all alike, and its error;
@@ -173,9 +183,13 @@ class CrowdInformation : protected CrowdLight {
         Added found = {pulled.value(), squared.value()};
         if (!has_factor && found.pulled < larger(LEAST_BLURRED, LEAST_SHARE * found.information)) return found;
         over_part([&](int k) { store_pixels(pull + k, load_pixels(weight + k) * load_pixels(other + k)); });
-        set(is_evaluated, false);
-        if (has_factor) find_gradient(cell);
-        else find_normal(cell);
+        if (has_factor) {
+            share(normal.size, [&](int i) { spare[i] = gradient[i]; });
+            find_gradient(cell);
+        } else {
+            set(is_evaluated, false);
+            find_normal(cell);
+        }
         if (has_factor || find_factor(1e-9)) {
             share(normal.size, [&](int i) { step[i] = gradient[i]; });
             factor.solve(step);
@@ -185,6 +199,7 @@ class CrowdInformation : protected CrowdLight {
             const Pixels off = load_pixels(data + k) - load_pixels(mean + k);
             store_pixels(pull + k, load_pixels(weight + k) * off);
         });
+        if (has_factor) share(normal.size, [&](int i) { gradient[i] = spare[i]; });
         return found;
     }
 

@@ -60,6 +60,7 @@ class CrowdLight : protected CrowdPixels {
     int sweep = 0;                           // the number of the last one
     bool is_evaluated = false;               // whether the mean of all pixels, their weights and pulls are the spots'
     double evaluated;                        // the deviance / 2 then
+    bool has_normal = false;                 // whether their Fisher information is known then, too, in their order
     bool is_shifted = false;                 // cells, by half a cell
     int from[ALL_AXES], to[ALL_AXES];        // the part of the box in which their mean changes
     double least[ALL_AXES], last[ALL_AXES];  // where they may move
@@ -96,6 +97,7 @@ class CrowdLight : protected CrowdPixels {
     // Numbers of the background that move with the spots of a cell: of one cell, a level and slopes.
     int levels_of_cell() const { return cells() == 1 ? 1 + axes() : 1; }
     bool all_move() const { return cells() == 1 && levels && moving == count; }
+    bool all_move_in_order() const { return all_move() && together == by_cell; }
 
     SPOTFIT_NOT_INLINE void begin_level() {
         alone([&] { plane[0] = 1, plane[1] = 0; });
@@ -221,6 +223,7 @@ class CrowdLight : protected CrowdPixels {
                 ROLLED
                 for (; k > 0 && is_before(own, spots[k - 1]); --k) spots[k] = spots[k - 1];
                 spots[k] = own;
+                has_normal = false;
             }
             sorted = count;
         });

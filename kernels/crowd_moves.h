@@ -63,12 +63,13 @@ class CrowdMoves : protected CrowdInformation {
         double damping = has_psf() ? 0.1 : 0.01;
         share(moving, [&](int a) { spots[together[a]].is_held = false; });
         bool rests = now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
+        bool is_normal_of_now = is_evaluated && has_normal;
         ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
             Team::meet_at_step(n);
             set(iterations, iterations + 1);
             find_normal(cell);
-            hold_bounded(cell);
+            is_normal_of_now = !hold_bounded(cell);
             bool is_better = false;
             const Levels before = levels_of(cell);
             ROLLED
@@ -89,12 +90,12 @@ class CrowdMoves : protected CrowdInformation {
                     const double gain = now - then;
                     rests = gain < rest || (n > 0 && gain * gain < rest * last_gain) ||
                             (n > 0 && gain < HOPELESS * (then - wanted));
-                    gained += gain, now = then, last_gain = gain;
+                    gained += gain, now = then, last_gain = gain, is_normal_of_now = false;
                     if (gain > GOOD * promised) damping = larger(damping / 10, 1e-5);
                     else if (gain < POOR * promised) damping *= 5;
                 } else {
                     take_back(cell, before);
-                    hold_bounded(cell);
+                    if (hold_bounded(cell)) is_normal_of_now = false;
                     damping *= 10;
                 }
             }
@@ -102,7 +103,10 @@ class CrowdMoves : protected CrowdInformation {
         }
         if (!is_current) shape_moving(), evaluate(cell);
         if (!is_evaluated) keep_mean();
-        alone([&] { is_evaluated = all_move(), evaluated = now; });
+        alone([&] {
+            is_evaluated = all_move(), evaluated = now;
+            has_normal = is_normal_of_now && all_move_in_order();
+        });
         return {now, gained, rests};
     }
     // Whether the fits are no longer wanted.
@@ -160,7 +164,8 @@ class CrowdMoves : protected CrowdInformation {
     double dimmest(int cell) const { return DIMMEST * least_light(level[cell]); }
     // Leaves background, light and z where they are if they are at a bound and pulled beyond it, and places from where
     // a step has led away from all pixels: one that counts on them to go there would be too long for all others.
-    SPOTFIT_NOT_INLINE void hold_bounded(int cell) {
+    // Returns whether there are any.
+    SPOTFIT_NOT_INLINE bool hold_bounded(int cell) {
         const double dim = dimmest(cell);
         const auto is_held = [&](int i) {
             const int a = i / parameters(), k = i % parameters();
@@ -173,12 +178,15 @@ class CrowdMoves : protected CrowdInformation {
             const bool is_at_end = pulled < 0 ? s.at[k] <= least[k] : pulled > 0 && s.at[k] >= last[k];
             return k >= axes() && is_at_end;
         };
+        bool any = false;
         ROLLED
-        for (int i = normal.size; (i = Team::last_of(0, i, is_held)) >= 0;)
+        for (int i = normal.size; (i = Team::last_of(0, i, is_held)) >= 0; any = true)
             share(normal.size, [&](int j) {
                 if (j == i) gradient[i] = 0;
                 else normal.at(j < i ? j : i, j < i ? i : j) = 0;
             });
+        if (any) set(factored, double(NONE));
+        return any;
     }
     static double clip(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
     SPOTFIT_NOT_INLINE void take_step(int cell, const Levels& before) {

@@ -84,7 +84,7 @@ class CrowdWidth : protected CrowdCount {
         const double unlike = changes ? LIKE : UNLIKE_PSF;
         double pulled = 0, weights = 0, all = 0, wide = 0, narrow = 0;
         over_cells(0, [&](int cell) {
-            find_base(cell), evaluate(cell);
+            if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
             find_normal(cell);
             if (!find_factor(1e-9)) return;
             const Width own = find_width(cell, X, axes());

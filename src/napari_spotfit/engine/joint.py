@@ -6,22 +6,22 @@ keep these fits; those of a crowd are where the joint fit begins.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
-from ..models.profiles import ALL_MODELS
 from .backend import Backend, Block, Columns, Positions
 from .blobs import find_blobs, unexplained_volumes
 from .cpu.layouts import SpotState
+from .crowd_parts import fit_in_parts, parts_of_crowds
 from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
 from .joint_columns import columns_of, unexplained
-from .joint_fits import JointFitter, are_alike, has_variances, joint_noise, reaches
+from .joint_fits import JointFitter, are_alike, has_variances, reaches
+from .joint_suited import psf_widths, unsuited, wanting
 from .lone_fits import singles_and_change
 from .long_crowds import LongCrowds, find_lines
 from .noise_maxima import noise_maxima
@@ -32,10 +32,8 @@ from .single_fits import Singles, distances, overlap_of, singles_of
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
-#: The widths that are estimated where they are not given, and one of those that cannot be.
-_ESTIMATED, _ANY_WIDTH = ("sigma", "sigma_z"), 1.3
-#: The models of spots that are a product of Gaussians along the axes.
-_MODELS = ("gaussian", "gaussian_elliptical", "gaussian_3d", "gaussian_3d_elliptical")
+#: A width that is taken where none can be estimated.
+_ANY_WIDTH = 1.3
 
 
 def takes_joint_fits(job: FitJob, block: Block) -> bool:
@@ -49,7 +47,7 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
     settings = job.settings
     if settings.neighbours not in ("joint", "auto"):
         return False
-    wrong = _wanting(job)
+    wrong = wanting(job)
     if not (wrong or are_alike(block) or has_variances(job, block)):
         wrong = "images without a map of weights"
     if wrong and settings.neighbours == "joint":
@@ -62,53 +60,7 @@ def takes_joint_fits(job: FitJob, block: Block) -> bool:
 
 def has_groups(job: FitJob) -> bool:
     """Whether rows have the columns of groups, whatever the image is like and is found in it."""
-    return job.settings.neighbours in ("joint", "auto") and not _unsuited(job)
-
-
-@lru_cache(maxsize=64)
-def _wanting(job: FitJob) -> str:
-    """Return what a job wants for joint fits, "" for nothing."""
-    if wrong := _unsuited(job):
-        return wrong
-    if unknown := [name for name, width in _widths(job) if not width]:
-        return f"the PSF's {unknown[0]}; it is unknown and not fixed"
-    if joint_noise(job) is None:
-        return "noise that is known; the image shows none"
-    if job.settings.neighbours == "auto" and job.noise is not None and job.noise.is_filtered:
-        # Noise of neighbouring pixels that is alike looks like hidden spots.
-        return "an image as the camera took it"
-    return ""
-
-
-@lru_cache(maxsize=64)
-def _unsuited(job: FitJob) -> str:
-    """Return what a job's settings want for joint fits of any image, "" for nothing."""
-    settings = job.settings
-    is_gaussian = settings.model in (*_MODELS, *(ALL_MODELS[name] for name in _MODELS))
-    if not is_gaussian and settings.profile.lattice is None:
-        return (
-            f"one of the models {', '.join(_MODELS)}, or a measured PSF, such as calibrate_psf "
-            "makes of beads and a calibration of a lens has as its psf; got "
-            f"{settings.profile.name!r}"
-        )
-    for name, width in _widths(job):
-        if not (width or name in _ESTIMATED):
-            return f"the PSF's {name}; it is unknown and not fixed"
-    widths = settings.profile.widths if is_gaussian else ()
-    if settings.bounds or set(settings.fixed) - set(widths):
-        return "no bounds, and no fixed parameter but widths"
-    return ""
-
-
-@lru_cache(maxsize=64)
-def _widths(job: FitJob) -> list[tuple[str, float | None]]:
-    """Return the name of the width along each axis, and the PSF's, None if that is unknown."""
-    known = {"sigma": job.sigma, "sigma_z": job.sigma_z} | {
-        name: value for name, value in job.settings.fixed.items() if value
-    }
-    names = [f"sigma_{axis}" for axis in job.axes]
-    own = (name if name in job.model.widths else "sigma" for name in names)
-    return [(name, known.get(name)) for name in own]
+    return job.settings.neighbours in ("joint", "auto") and not unsuited(job)
 
 
 def fit_crowds(
@@ -120,19 +72,41 @@ def fit_crowds(
         return columns
     if not (len(positions.places) and takes_joint_fits(job, block)):
         return columns | alone(job, positions, columns)
-    widths = np.array([width for _, width in _widths(job)], float)
+    widths = np.array([width for _, width in psf_widths(job)], float)
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
         return single | {DISTANCE: singles.distance}
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
-    # By themselves, joint fits would drop those that overlap with others.
-    dropped = np.flatnonzero(is_noise & (singles.state & SpotState.OVERLAPS != 0))
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
-    rows = np.flatnonzero(takes_part)
+    # By themselves, joint fits would drop those that overlap with others.
+    is_dropped = is_noise & (singles.state & SpotState.OVERLAPS != 0)
+    # A GPU fits all crowds at once.
+    workers = job.threads if backend.kind == "cpu" else 1
+    parts = parts_of_crowds(positions, takes_part, workers)
+    if len(parts) > 1:
+        job = job.by_one_thread()
+
+    def fit(part: slice) -> Columns:
+        own = Positions(positions.places[part], positions.frames[part])
+        return _fit_part(
+            backend, job, block, widths, own, {name: one[part] for name, one in single.items()},
+            singles.rows(part), takes_part[part], is_dropped[part],
+        )  # fmt: skip
+
+    return fit_in_parts(fit, parts, workers)
+
+
+def _fit_part(
+    backend: Backend, job: FitJob, block: Block, widths: NDArray[np.float64],
+    positions: Positions, single: Columns, singles: Singles, takes_part: NDArray[np.bool_],
+    is_dropped: NDArray[np.bool_],
+) -> Columns:  # fmt: skip
+    """Return the columns of some positions, all those of their frames."""
+    rows, dropped = np.flatnonzero(takes_part), np.flatnonzero(is_dropped)
     own = Positions(positions.places[rows], positions.frames[rows])
     names = ("flags", "photons", *(("z",) if job.model.lattice is not None else ()))
-    fits = {name: columns[name][rows] for name in names}
+    fits = {name: single[name][rows] for name in names}
     crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if not len(dropped) and crowds.are_as_before():
         return single | {DISTANCE: singles.distance}
@@ -143,8 +117,7 @@ def fit_crowds(
         made[GROUP][rows] = rows[spots.group]
     else:
         spots = crowds.fit()
-        takes_part[dropped] = True
-        others = np.flatnonzero(~takes_part)
+        others = np.flatnonzero(~(takes_part | is_dropped))
         # Each group is where the first of its positions is, or was.
         order = np.argsort(np.concatenate([others, rows[spots.first]]), kind="stable")
         position = np.concatenate([others, rows[spots.position]])[order]
@@ -171,7 +144,7 @@ def fit_crowds(
 
 def alone(job: FitJob, positions: Positions, columns: Columns) -> Columns:
     """Return the columns of groups of spots that are all fitted by themselves."""
-    widths = [width or _ANY_WIDTH for _, width in _widths(job)]
+    widths = [width or _ANY_WIDTH for _, width in psf_widths(job)]
     singles = singles_of(job, positions, columns, widths)
     group = np.arange(len(positions.places))
     return {GROUP: group, EVIDENCE: singles.evidence, DISTANCE: singles.distance}

@@ -253,10 +253,10 @@ class JointFitter:
 
     def missing_around(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of the 3×3 pixels around places are no numbers, as :meth:`lost_around`."""
-        around, is_inside = self._around(places)
         pixels = self._block.pixels
         if pixels.dtype.kind != "f":
-            return np.zeros_like(is_inside)
+            return np.zeros((len(places), 9), np.bool_)
+        around, is_inside = self._around(places)
         last = np.array(pixels.shape) - 1
         index = (like(axis, pixels) for axis in np.moveaxis(np.clip(around, 0, last), 2, 0))
         found: NDArray[np.bool_] = ~np.isfinite(to_host(pixels[tuple(index)])) & is_inside

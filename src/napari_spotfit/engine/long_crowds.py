@@ -102,7 +102,8 @@ class LongCrowds:
         angle, apart = np.arctan2(2 * xy, xx - yy) / 2, np.hypot(xx - yy, 2 * xy)
         across = yy + xx - apart
         along = x * np.cos(angle)[one] + y * np.sin(angle)[one]
-        is_even = abs(mean(along**3)) < _SKEW * mean(along**2) ** 1.5
+        squares = along * along
+        is_even = abs(mean(squares * along)) < _SKEW * mean(squares) ** 1.5
         is_straight, is_straighter = across < 2 * _CROOKED**2, across < _CROOKED**2 / 2
         return is_straight, is_straighter, is_even, yy + xx < _FOCUS**2
 

@@ -49,7 +49,7 @@ class Singles(NamedTuple):
     #: The logarithm of how much likelier the data are with the spot.
     evidence: NDArray[np.float32]
 
-    def rows(self, which: NDArray[np.int64]) -> Singles:
+    def rows(self, which: NDArray[np.int64] | slice) -> Singles:
         """Return those of some positions."""
         places, state, distance, evidence = self
         return Singles(places[which], state[which], distance[which], evidence[which])
