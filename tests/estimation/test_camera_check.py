@@ -10,6 +10,7 @@ from scenes import light, scattered
 
 from napari_spotfit import (
     Camera,
+    NoiseModel,
     fit_at,
     localize,
     localize_iter,
@@ -123,3 +124,50 @@ def test_joint_fits_count_no_spots_by_a_camera_that_is_contradicted(gain, backgr
             assert ("offset=" in words) == ("offset" in wrong)
         assert len(fits[0]) == len(fits[1]) == 25
         np.testing.assert_array_equal(fits[0].good, fits[1].good)
+
+
+@pytest.mark.parametrize("neighbours", ["auto", "exclude", "ignore"])
+def test_dim_crowds_on_a_bright_background_with_the_right_gain(neighbours):
+    """Light of neighbours that are not resolved was taken for noise, 7 to 40 times as much."""
+    movie, _ = simulate_movie(
+        1, SHAPE, spots_per_frame=500, photons=600, sigma=0.9, background=300, seed=1
+    )
+    how = {"sigma": 0.9, "offset": OFFSET, "neighbours": neighbours}
+    assert not said_of(lambda: localize(movie, gain=1.0, **how))
+
+
+def test_few_spots_whose_residuals_scatter():
+    """The usual one of 17 is too unsure for a warning, all of them weighted are not."""
+    rng = np.random.default_rng(10)
+    shape, step = (256, 256), np.arange(12, 256, 60)
+    places = np.stack(np.meshgrid(step, step), axis=-1).reshape(-1, 2)
+    places = places + rng.uniform(-0.5, 0.5, places.shape)
+    spots = light(places, 2 * np.pi * 1.3**2 * 90, 1.3, shape)
+    electrons = rng.poisson(spots + 10) + rng.normal(0, 1.5, shape)
+    image = np.rint(OFFSET + 2.2 * electrons).clip(0).astype(np.uint16)
+    assert not said_of(lambda: localize(image, sigma=1.3, gain=2.2, offset=OFFSET))
+    said = said_of(lambda: localize(image, sigma=1.3, gain=1 / 2.2, offset=OFFSET))
+    assert "times as noisy" in said
+
+
+def test_joint_fits_of_small_frames_that_are_mostly_spot():
+    """Their level is far above their background, whose noise was said to be a tenth."""
+    rng, at = np.random.default_rng(3), np.arange(32)
+    frames = []
+    for _ in range(60):
+        angle, apart = rng.uniform(0, 2 * np.pi), rng.uniform(2, 4) * 1.3
+        first = rng.uniform(8, 24, 2)
+        pair = np.stack([first, first + apart * np.array([np.sin(angle), np.cos(angle)])])
+        along = np.exp(-((at - pair[..., None]) ** 2) / (2 * 1.3**2)) / (1.3 * np.sqrt(2 * np.pi))
+        spots = np.einsum("n,ny,nx->yx", np.array([4000.0, 200.0]), along[:, 0], along[:, 1])
+        frames.append(rng.poisson(spots + 10).astype(np.uint16))
+    known = {"sigma": 1.3, "gain": 1.0, "pixel": "integrated", "neighbours": "joint"}
+    fits = localize(np.stack(frames), **known)
+    assert 60 <= len(fits) <= 120
+
+
+def test_noise_that_a_camera_contradicts_is_no_less_in_the_dark():
+    steep = NoiseModel(1.0, 0.0, 1.0, level=25.0, slope_of_spots=1.6)
+    camera = NoiseModel.of_camera(1.0, 5.0, 4.0)
+    counts = np.linspace(0, 100, 21)
+    assert (steep.contradicting(camera).variance(counts) >= camera.variance(counts)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +20,46 @@ from ..settings.noise_model import UNLIKE
 from ..settings.settings import Settings, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
-from .spot_noise import light_left
+from .residual_slope import Squares, light_left, slope_of
 from .width_check import WidthCheck
 
 #: The share of good fits whose background may lie below 0; by how many standard errors a background
 #: must do so to count; and the least number of such fits.
 _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
-#: Fits that show the photon noise, at least, and how many of its standard errors it must be off.
+#: Fits that show whether spots look like their PSF, at least; and how many of its standard errors
+#: the photon noise must be off.
 _LEAST_FITS, _SURE = 10, 3.0
 #: An image shows its gain where that is this many times its standard error.
 _SHOWN = 4.0
-#: χ² of spots with fewer electrons is skewed: half of them have much less than its mean.
-_FEWEST_ELECTRONS = 200.0
+#: χ² of spots with fewer electrons is skewed: most of them have much less than its mean.
+_FEWEST_ELECTRONS = 50.0
 #: A spot's shape may be off by this fraction of its height, which is no noise.
-_SHAPE = 0.05
+_SHAPE = 0.04
+#: Where an image is brighter than its offset, its noise says by how much it grows with light at
+#: most, within this factor.
+_MOST_OF_IMAGE = 1.1
 #: Spots that go with their calibration are seldom less probable; the share of others at most; and
 #: χ² per pixel by maximum likelihood of half of the spots, if they look like their PSF.
 _IMPROBABLE, _UNLIKE_SPOTS, _UNLIKE_CHI = 1e-3, 0.5, 1.35
 #: Of fewer fits than show a share, all must be unlike their calibration, this many at least.
 _ALL_OF = 3
-#: Fits of a part that are looked at, at most.
-_MOST = 20_000
+#: Between spots of less height, in deviations of a pixel, may be as many that are not found.
+_DIM = 6.0
+#: Fits of a part that are looked at, at most, and of all parts.
+_MOST, _MOST_OF_ALL = 20_000, 100_000
+
+
+class _Left(NamedTuple):
+    """What fits of single spots leave in their residuals."""
+
+    squares: Squares
+    #: Above which counts the light of the background is counted.
+    level: float
+    #: Counts² per count of the light of each, with the noise of the image below it; how many of
+    #: these the image has below it that no camera of the given gain has; and its light in counts.
+    slopes: NDArray[np.float64]
+    spare: NDArray[np.float64]
+    light: NDArray[np.float64]
 
 
 @dataclass
@@ -57,9 +77,8 @@ class CameraCheck:
     #: Good fits, and those whose background lies below 0.
     good: int = 0
     dark: int = 0
-    #: Counts² per count that the light of single spots has, by fits: at least, and at most; and
-    #: their light in counts.
-    slopes: list[NDArray[np.float64]] = field(default_factory=list)
+    #: What fits of single spots leave, of each part.
+    left: list[_Left] = field(default_factory=list)
     settings: Settings | None = None
     #: Fits with z, and those whose widths do not go with their calibration.
     located: int = 0
@@ -93,8 +112,9 @@ class CameraCheck:
         self.settings = settings
         self.good += len(some)
         self.dark += int(np.count_nonzero(_is_below_0(some, settings)))
-        if settings.gain is not None:
-            self.slopes.append(_slopes(some))
+        enough = sum(len(one.light) for one in self.left) >= _MOST_OF_ALL
+        if settings.gain is not None and not enough and (left := _left_by(some)) is not None:
+            self.left.append(left)
 
     def doubts(self) -> str:
         """Return a warning of a gain, offset or σ that the fits contradict; nothing without."""
@@ -159,23 +179,19 @@ class CameraCheck:
         )
 
     def _of_gain(self) -> str:
-        found = np.concatenate([np.empty((3, 0)), *self.slopes], axis=1)
-        noise = None if self.settings is None else noise_of(self.settings)
-        if self.settings is None or noise is None or found.shape[1] < _LEAST_FITS:
+        settings, noise = self.settings, None if self.settings is None else noise_of(self.settings)
+        if settings is None or noise is None or not self.left:
             return ""
-        shown, error = self.settings.known_noise.gain, self.settings.known_noise.slope_error
+        of_image = settings.known_noise
+        shown, error = of_image.gain, of_image.slope_error
         if shown is not None and not 1 / UNLIKE < shown / noise.slope < UNLIKE:
             return ""  # by the image
         if shown is not None and error is not None and _SHOWN * error < shown:
             return ""  # the image, which knows no shape of spots, agrees
-        least, most, light = np.median(found, axis=1)
-        scatter = SIGMA_PER_MAD * np.median(np.abs(found[0] - least))
-        unsure = _SURE * scatter * math.sqrt(np.pi / 2 / found.shape[1])
-        too_noisy = least - unsure > noise.slope * UNLIKE
-        too_calm = most + unsure < noise.slope / UNLIKE and light > _FEWEST_ELECTRONS * most
-        if not (too_noisy or too_calm):
+        found = self._contradicting(settings, noise.slope)
+        if found is None:
             return ""
-        gain, over = self.settings.gain or 1.0, (least if too_noisy else most) / noise.slope
+        gain, over = settings.gain or 1.0, found / noise.slope
         return (
             f"the light of the fitted spots is {over:.2g} times as noisy as that of a camera of "
             f"gain {gain:.4g}: the gain is in counts per electron, not electrons per count, the "
@@ -183,6 +199,37 @@ class CameraCheck:
             f"The fits suggest a gain of {max(over, 0) * gain:.3g}; photons and standard errors go "
             "by the given one"
         )
+
+    def _contradicting(self, settings: Settings, known: float) -> float | None:
+        """Return by how much noise grows with light, if it is surely not by what is known.
+
+        Spots have it by their residuals, each weighted by what it shows, if these scatter as noise
+        does. Neighbours that are not resolved let them scatter more: then the usual one counts,
+        if there is no other witness: neither the image, as it was measured before the fits, nor the
+        usual one with the noise that is known where the image is as bright as most of it.
+        """
+        left, of_image = _joined(self.left), settings.known_noise
+        own, by_image = left.squares, of_image.slope_of_spots or of_image.slope
+        slope = slope_of(own, of_image.blocks, _SHAPE)
+        usual, flat = float(np.median(left.slopes)), float(np.median(own.found / own.rise))
+        scatter = SIGMA_PER_MAD * float(np.median(np.abs(left.slopes - usual)))
+        enough = len(left.light) >= _LEAST_FITS
+        error = scatter * math.sqrt(np.pi / 2 / len(left.light)) if enough else math.inf
+        shape = _SHAPE**2 * float(np.median(own.overlap / own.own))
+        spare, light = float(np.median(left.spare)), float(np.median(left.light))
+        is_dim = float(np.median(own.height)) < _DIM * math.sqrt(own.dark)
+        most = 0.0 if is_dim else _most_by_image(settings, left)
+        for value, others, unsure, more in (
+            (slope.value, (slope.value,), _SURE * slope.error, slope.shape),
+            (usual, (by_image, flat), _SURE * error, shape),
+        ):
+            if min(value - more - unsure, *others, most) > known * UNLIKE:
+                return value
+            calm = value + spare
+            is_calm = max(calm + unsure, *others) < known / UNLIKE
+            if is_calm and light > _FEWEST_ELECTRONS * calm:
+                return calm
+        return None
 
 
 def _is_below_0(good: SpotFits, settings: Settings) -> NDArray[np.bool_]:
@@ -214,37 +261,70 @@ def _is_below_0(good: SpotFits, settings: Settings) -> NDArray[np.bool_]:
     return below
 
 
-def _slopes(good: SpotFits) -> NDArray[np.float64]:
-    """Return the counts² per count that the light of each of some good fits has.
+def _left_by(good: SpotFits) -> _Left | None:
+    """Return what some good fits of single spots leave.
 
-    It is what χ² has more than the noise of the pixels below the spot, over what of the spot's own
-    noise the fit leaves; at least, if its shape is off, and at most. Last is its light in counts.
+    None where it is not known what noise there is below spots.
     """
     settings = good.settings
-    nothing = np.empty((3, 0))
     if settings is None or settings.noise is None or settings.sigma is None:
-        return nothing
+        return None
     noise, camera = settings.noise, noise_of(settings)
     judged = settings.estimator == "lse" and settings.model == "gaussian"
     if camera is None or noise.is_filtered or not noise.blocks or not judged:
-        return nothing
+        return None
     columns, gain = good.columns, settings.gain or 1.0
-    left, _ = light_left(settings.sigma, settings.roi_shape)
-    light = columns["photons"].astype(float) * gain
-    height = columns["amplitude"].astype(float)
+    usable = (columns["flags"] & np.uint32(Flag.NEIGHBOUR | Flag.EDGE | Flag.BAD_PIXELS)) == 0
+    if "group_size" in columns:  # χ² of a joint fit is that of all its spots
+        usable &= columns["group_size"] == 1
     with np.errstate(invalid="ignore", divide="ignore"):
         degrees = columns["chi_square"] / columns["reduced_chi_square"].astype(float)
-    below = noise.variance(columns["background"] + settings.offset)
-    slopes = (columns["chi_square"] - degrees * below) / (left * light)
-    alone = (columns["flags"] & np.uint32(Flag.NEIGHBOUR | Flag.EDGE | Flag.BAD_PIXELS)) == 0
-    if "group_size" in columns:  # χ² of a joint fit is that of all its spots
-        alone &= columns["group_size"] == 1
-    usable = alone & np.isfinite(slopes)
-    of_shape = _SHAPE**2 / 2 / left * height
+    usable &= np.isfinite(degrees) & (columns["photons"] > 0)
+    if not usable.any():
+        return None
+    chi_square, light, height, below, degrees = (
+        values[usable].astype(float)
+        for values in (columns["chi_square"], columns["photons"] * gain, columns["amplitude"],
+                       columns["background"] + settings.offset, degrees)
+    )  # fmt: skip
+    left, overlap = light_left(settings.sigma, settings.roi_shape)
+    if noise.level is None:
+        level, dark = float(np.median(below)), noise.variance(below)
+        rise = np.zeros(len(below))
+    else:  # the noise of a flat image is known there alone
+        level, dark = noise.level, noise.variance(noise.level)
+        rise = degrees * (below - level)
+    squares = Squares(
+        chi_square - degrees * dark, left * light + rise, left * light, degrees,
+        float(np.median(dark)), overlap * height * light, height,
+    )  # fmt: skip
+    of_image = noise.variance(below)
     # Where the image seems noisier than the camera, what was measured may be more than noise.
-    expected = camera.variance(columns["background"] + settings.offset)
-    spare = np.maximum(degrees * (below - expected), 0) / (left * light)
-    return np.stack([slopes - of_shape, slopes + spare, light])[:, usable]
+    spare = degrees * np.maximum(of_image - camera.variance(below), 0)
+    own = left * light
+    slopes = (chi_square - degrees * of_image) / own
+    return _Left(squares, level, slopes, spare / own, light)
+
+
+def _joined(parts: list[_Left]) -> _Left:
+    """Return what the fits of all parts leave."""
+    each = [one.squares for one in parts]
+    columns = {
+        name: np.concatenate([getattr(one, name) for one in each])
+        for name in Squares._fields if name != "dark"
+    }  # fmt: skip
+    squares = Squares(**columns, dark=float(np.median([one.dark for one in each])))
+    level = float(np.median([one.level for one in parts]))
+    return _Left(squares, level, *(np.concatenate([one[k] for one in parts]) for k in (2, 3, 4)))
+
+
+def _most_by_image(settings: Settings, left: _Left) -> float:
+    """Return by how much noise grows with light at most: all noise of the image is that of light.
+
+    Residuals have more where there are neighbours that are not resolved.
+    """
+    light = left.level - settings.offset
+    return _MOST_OF_IMAGE * left.squares.dark / light if light > 0 else math.inf
 
 
 def warn_of_camera(given: Settings, fits: SpotFits) -> None:

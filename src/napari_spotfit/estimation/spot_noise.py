@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,39 +30,23 @@ from .measured_noise import Measured
 from .noise_line import is_usable, line_through, median, quantiles
 from .photon_transfer import MOST_SCATTER, fine_detail, slope_by_columns
 from .pixel_values import usual_is_lowest
+from .residual_slope import LEAST_ELECTRONS, NO_SLOPE, Slope, Squares, light_left, slope_of
 
 Numbers = NDArray[np.float64]
 
 #: Spots are looked for in this many pixels, and in more where chance limits the slope, or as long
 #: as it is off by more than this fraction.
 _PIXELS, _PRECISE = (1 << 18, 1 << 20), 0.1
-#: Spots that count, at least; and how many photo-electrons the brightest pixel of each has. Sparse
-#: ones draw the fit.
-_LEAST_SPOTS, _LEAST_ELECTRONS = 5, 5.0
 #: What speaks against a spot. A poor fit is one by the noise that is asked for.
 _DOUBTFUL = (NOT_GOOD & ~Flag.POOR_FIT) | Flag.EDGE
 #: Least height of spots in deviations of a pixel; most bright pixels that are looked at.
 _BRIGHT, _MOST_BRIGHT = 6.0, 1 << 15
 #: How many σ the light of a spot reaches: that of a neighbour must not reach the ROI.
 _REACH = 3.0
-#: A spot's shape may be off by this fraction of its height, so that bright ones count for less.
-_SHAPE = 0.02
-#: Standard deviations within which spots count, and rounds in which these are found.
-_FAR, _ROUNDS = 3.0, 4
 #: The usual σ, in pixels.
 _WIDTH = 1.3
-#: The scatter of sums of squares in standard deviations of noise, least and most, or there is more
-#: than noise in them; and the quantiles that lie one deviation from the middle.
-_AS_NOISE, _MIDDLE = (0.3, 1.25), (0.16, 0.84)
-#: How far the noise below spots may be off, as a fraction; that of one block; and as a fraction of
-#: the noise of light that lies between spots.
-_LEVEL_OFF, _OF_BLOCK, _OF_LIGHT_BETWEEN = 0.003, 0.6, 0.15
-#: Below spots it is darker than elsewhere: noise there is no less than none, within this factor;
-#: and how far brightness may be off, as a fraction of the spots' height.
-_MOST_BELOW, _OF_HEIGHT = 1.25, 0.01
-#: The largest relative error of a slope that counts by itself; of others this many errors limit
-#: what skewness says.
-_WORST, _LIMIT = 0.5, 2.0
+#: Of slopes that do not count by themselves, this many errors limit what skewness says.
+_LIMIT = 2.0
 #: The variance of places in a pixel, along one axis.
 _OF_PIXEL = 1 / 12
 #: Of how many spots residuals are looked at; the sum of the squares of the weights of their finest
@@ -84,37 +67,6 @@ _UNEVEN, _NEARLY_ALL = 8.0, 0.9
 #: Two slopes are the same that differ by fewer errors, where these are less than this fraction.
 #: That by skewness is the same within this factor.
 _SAME, _SURELY_SAME, _NEARLY = 2.0, 0.15, 2.0
-
-
-class _Squares(NamedTuple):
-    """Sums of squares that fits leave, less those of the noise below the spots."""
-
-    found: Numbers
-    #: What a slope of 1 adds to each, in all, and by the light of its spot.
-    rise: Numbers
-    own: Numbers
-    #: The number of squares, the variance of each below the spot, and the sum of the squares of the
-    #: spot's own counts.
-    degrees: Numbers
-    dark: float
-    overlap: Numbers
-    height: Numbers
-
-
-class _Slope(NamedTuple):
-    value: float
-    #: Its standard error, the part of it that is chance, and how much of it may be spots' shape.
-    error: float
-    chance: float
-    shape: float
-
-    @property
-    def value_if_sure(self) -> float:
-        """The slope; 0 if its error is larger than a part of it."""
-        return self.value if self.error < _WORST * self.value else 0.0
-
-
-_NONE = _Slope(0.0, math.inf, 0.0, 0.0)
 
 
 def between_is_no_noise(noise: NoiseModel) -> bool:
@@ -157,7 +109,7 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
         part = _part(frames, pixels)
         fits = _fits(part, settings, noise, level)
         squares = _squares(fits, level, _dark(noise, level))
-        slope = _slope_of(squares, white)
+        slope = slope_of(squares, noise.blocks)
         wanted = max(_PRECISE * slope.value, slope.error / 2)
         if slope.chance < wanted < math.inf or part.size >= frames.size:
             break
@@ -169,9 +121,9 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
         elif noise.is_filtered:
             return noise
         else:
-            slope = _slope_of(_with_correlation(squares, noise.correlation), noise)
+            slope = slope_of(_with_correlation(squares, noise.correlation), noise.blocks)
     if white.slope_error is None and _is_contradicted(measured, noise, slope):
-        slope = _NONE
+        slope = NO_SLOPE
     steep = _agreed(white, slope)
     return replace(noise, slope=steep, intercept=_dark(noise, level) - steep * level)
 
@@ -186,7 +138,7 @@ def _of_bare_spots(
     """
     part = _part(frames, _PIXELS[-1])
     fits = _fits(part, settings, None, level)
-    slope = _slope_of(_squares(fits, level, 0.0), NoiseModel(0.0, 0.0, 0.0)).value_if_sure
+    slope = slope_of(_squares(fits, level, 0.0), blocks=0).value_if_sure
     if not slope or fits.finest_detail(step) < _RAW:
         return None
     least = float(noise.variance(level))
@@ -214,7 +166,7 @@ def _calm_square(frames: Numbers) -> float:
     return float(np.quantile(squares, _CALM)) if len(squares) else math.nan
 
 
-def _is_same(noise: NoiseModel, slope: _Slope) -> bool:
+def _is_same(noise: NoiseModel, slope: Slope) -> bool:
     """Whether blocks and spots have one slope, surely or, by skewness, nearly so."""
     if noise.slope_error is None:
         return noise.slope / _NEARLY < slope.value < noise.slope * _NEARLY
@@ -236,7 +188,7 @@ def _differ_by_spots(measured: Measured, noise: NoiseModel) -> bool:
     return fine_detail(measured.blocks, noise, measured.step).scatter > MOST_SCATTER
 
 
-def _is_contradicted(measured: Measured, noise: NoiseModel, slope: _Slope) -> bool:
+def _is_contradicted(measured: Measured, noise: NoiseModel, slope: Slope) -> bool:
     """Whether blocks show that light is less noisy than residuals say, however unsure they are.
 
     Where most spots are too dim to be looked at, those that are bright enough are mostly two.
@@ -252,13 +204,13 @@ def _is_contradicted(measured: Measured, noise: NoiseModel, slope: _Slope) -> bo
     return slope.value - line.slope > _DIFFERS * off
 
 
-def _with_correlation(squares: _Squares, correlation: float) -> _Squares:
+def _with_correlation(squares: Squares, correlation: float) -> Squares:
     """Return sums of squares over those of noise that fits see stronger by `correlation`."""
     below = squares.degrees * squares.dark
     return squares._replace(found=(squares.found + below) / correlation**2 - below)
 
 
-def _agreed(noise: NoiseModel, slope: _Slope) -> float:
+def _agreed(noise: NoiseModel, slope: Slope) -> float:
     """Return the slope that blocks and spots agree on, or the surer one."""
     if not slope.error < math.inf:
         return noise.slope
@@ -346,7 +298,7 @@ def _fits(
         above = frames[frames > level]
         height = _OF_BRIGHT * (float(quantiles(above, _MOST)[0]) - level) if above.size else 0.0
     else:
-        height = max(_BRIGHT * math.sqrt(_dark(noise, level)), _LEAST_ELECTRONS * noise.slope)
+        height = max(_BRIGHT * math.sqrt(_dark(noise, level)), LEAST_ELECTRONS * noise.slope)
     positions, alone = _bright_spots(frames, level + height, own)
     columns = select_backend(own).fit(
         FitJob.of(calibration, frames.dtype),
@@ -359,7 +311,7 @@ def _fits(
     return _Fits(frames, positions, columns, usable, own)
 
 
-def _squares(fits: _Fits, level: float, dark: float) -> _Squares:
+def _squares(fits: _Fits, level: float, dark: float) -> Squares:
     """Return what fits leave."""
     names = ("chi_square", "reduced_chi_square", "photons", "amplitude", "background")
     chi_square, reduced, light, height, below = (
@@ -367,7 +319,7 @@ def _squares(fits: _Fits, level: float, dark: float) -> _Squares:
     )
     left, overlap = light_left(fits.settings.known_sigma, fits.settings.roi_shape)
     degrees = chi_square / reduced
-    return _Squares(
+    return Squares(
         chi_square - degrees * dark,
         left * light + degrees * (below - level), left * light, degrees, dark,
         overlap * height * light, height,
@@ -407,82 +359,3 @@ def _bright_spots(
 def _positions(at: NDArray[np.int64], shape: tuple[int, ...]) -> Positions:
     frame, y, x = np.unravel_index(at, shape)
     return Positions(np.column_stack([y, x]).astype(np.float64), frame)
-
-
-def _slope_of(all_squares: _Squares, noise: NoiseModel) -> _Slope:
-    """Return the slope that explains most sums of squares."""
-    usable = (all_squares.rise > 0) & (all_squares.height > 0)
-    slope = noise.slope
-    for _ in range(2):
-        own = _chosen(all_squares, usable)
-        if len(own.found) < _LEAST_SPOTS:
-            return _NONE
-        slope = max(median(own.found / own.rise), 0.0)
-        usable &= all_squares.height > _LEAST_ELECTRONS * slope
-    return _weighted(own, slope, noise.blocks)
-
-
-def _chosen(squares: _Squares, rows: NDArray[np.bool_]) -> _Squares:
-    return _Squares(
-        **{name: own if name == "dark" else own[rows] for name, own in squares._asdict().items()}
-    )
-
-
-def _weighted(own: _Squares, slope: float, blocks: int) -> _Slope:
-    for _ in range(_ROUNDS):
-        variance = _variance(own, slope)
-        total = variance + np.square(_SHAPE**2 * own.overlap)
-        away = own.found - slope * own.rise
-        counts = (abs(away) < _FAR * np.sqrt(total)).astype(np.float64)
-        weight = counts / total
-        information = float(np.sum(weight * own.rise * own.rise))
-        if not 0 < information < math.inf:
-            return _NONE
-        slope = max(float(np.sum(weight * own.found * own.rise)) / information, 0.0)
-    away = own.found - slope * own.rise
-    low, high = quantiles(away / np.sqrt(variance), *_MIDDLE)
-    lower = -median((own.rise - own.own) / own.degrees + _OF_HEIGHT * own.height)
-    if own.dark and slope * lower > _MOST_BELOW * own.dark:
-        return _NONE  # there would be less than no noise below spots
-    if not _AS_NOISE[0] < (high - low) / 2 < _AS_NOISE[1] or counts.sum() < _LEAST_SPOTS:
-        return _NONE
-    lever = weight * own.rise / information
-    chance = 1 / math.sqrt(information)
-    level_off = math.hypot(_LEVEL_OFF, _OF_BLOCK / math.sqrt(max(blocks, 1)))
-    of_level = level_off * own.dark * float(np.sum(lever * own.degrees))
-    between = _OF_LIGHT_BETWEEN * slope * float(np.sum(lever * abs(own.rise - own.own)))
-    of_shape = _SHAPE**2 * float(np.sum(lever * own.overlap))
-    return _Slope(slope, math.hypot(chance, of_level, between), chance, of_shape)
-
-
-def _variance(own: _Squares, slope: float) -> Numbers:
-    """Return the variance of sums of squares, of noise with the tails of photons."""
-    below = np.maximum(own.dark + slope * (own.rise - own.own) / own.degrees, 0.1 * own.dark)
-    light = slope * own.own
-    squares = own.degrees * below**2 + 2 * below * light + slope**2 * own.overlap
-    variance: Numbers = 2 * squares + slope**2 * (own.degrees * below + light)
-    return variance
-
-
-@lru_cache(maxsize=64)
-def light_left(sigma: float, roi_shape: tuple[int, ...]) -> tuple[float, float]:
-    """Return which share of the noise of a spot's own light a fit leaves in the residual.
-
-    And the sum of the squares of the spot's counts, over its height and its light.
-
-    Examples
-    --------
-    >>> left, overlap = light_left(1.3, (9, 9))
-    >>> 0.7 < left < 0.9, round(overlap, 2)
-    (True, 0.5)
-    """
-    rows, columns = roi_shape
-    y, x = np.indices(roi_shape) - np.array([(rows - 1) / 2, (columns - 1) / 2])[:, None, None]
-    profile = np.exp(-(y**2 + x**2) / (2 * sigma**2)).ravel()
-    y, x = y.ravel(), x.ravel()
-    slopes = np.stack([profile, np.ones(rows * columns), profile * y, profile * x,
-                       profile * (y**2 + x**2)], axis=1)  # fmt: skip
-    basis, _ = np.linalg.qr(slopes)
-    leverage = (basis**2).sum(axis=1)
-    light = float(np.sum(profile))
-    return float(np.sum(profile * (1 - leverage))) / light, float(np.sum(profile**2)) / light

@@ -209,7 +209,10 @@ class NoiseModel:
         if not is_steeper and found < _NOISIER * known:
             return camera
         slope = slope if is_steeper else camera.slope
-        return replace(camera, slope=slope, intercept=max(found, known) - slope * self.level)
+        # In the dark no less than the camera: the image may be darker than its level in places.
+        dark = (camera.least - camera.intercept) / camera.slope
+        intercept = max(max(found, known) - slope * self.level, camera.least - slope * dark)
+        return replace(camera, slope=slope, intercept=intercept)
 
     @property
     def is_uneven(self) -> bool:
