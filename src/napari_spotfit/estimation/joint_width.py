@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from ..engine.backend import Backend, Block, Columns, Positions
 from ..engine.crowds import SPOT, Candidates, losses
@@ -108,12 +107,14 @@ def _are_apart(spots: NDArray[np.void], frame: NDArray[np.int64], sigma: float) 
     """Whether spots have fewer near neighbours than random places."""
     if not len(spots) or _NEAR[0] * sigma < _LEAST_PIXELS:
         return False
+    from scipy.spatial import cKDTree  # takes longer to import than many fits
+
     far = 2 * _AROUND * (frame + 1) * (np.ptp(spots["y"]) + np.ptp(spots["x"]) + 1)
     tree = cKDTree(np.column_stack([spots["y"], spots["x"], far]) / sigma)
     closer, near, around = tree.count_neighbors(tree, [*_NEAR, _AROUND])
     areas = _NEAR[1] ** 2 - _NEAR[0] ** 2, _AROUND**2 - _NEAR[1] ** 2
     expected = (around - near) * areas[0] / areas[1]
-    return expected >= 2 * _FEWEST_PAIRS and near - closer < _OF_RANDOM * expected
+    return bool(expected >= 2 * _FEWEST_PAIRS and near - closer < _OF_RANDOM * expected)
 
 
 def _wanted(fitted: Callable[[float], NDArray[np.void]], sigma: float) -> float:
