@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,19 @@ _TRIMMED = 3.0
 _CROWDED = 0.5
 #: What spots of one width differ by, besides their errors.
 _DIFFER = 0.01
+#: Spots keep apart that have fewer neighbours in a ring near them, of these radii in σ, than this
+#: share of what those in the ring around it let expect, this many pairs at least. In fewer pixels
+#: than this, near ones are not told apart.
+_NEAR, _AROUND, _OF_RANDOM, _FEWEST_PAIRS, _LEAST_PIXELS = (1.25, 2.0), 4.0, 0.17, 10, 1.4
+
+
+class JointWidth(NamedTuple):
+    """What joint fits say of the width of spots."""
+
+    #: σ in pixels.
+    sigma: float
+    #: Whether spots are not at random places, but keep apart as packed beads do.
+    are_apart: bool
 
 
 def is_crowded(
@@ -49,8 +63,8 @@ def is_crowded(
 
 def joint_width(
     backend: Backend, job: FitJob, block: Block, positions: Positions, columns: Columns
-) -> float:
-    """Return the width that most spots of crowds would rather have.
+) -> JointWidth:
+    """Return the width that most spots of crowds would rather have, and how they lie.
 
     Parameters
     ----------
@@ -79,10 +93,28 @@ def joint_width(
     spots = fitted(found)
     _, of_crowd = np.unique(spots["crowd"], return_index=True)
     deviance, pixels = (spots[name][of_crowd].sum() for name in ("deviance", "pixels"))
+    frames = np.zeros(crowds, np.int64)
+    frames[points["crowd"]] = frame
+    are_apart = _are_apart(spots, frames[spots["crowd"]], found)
     if deviance > _EXPLAINED * pixels:
-        return found
+        return JointWidth(found, are_apart)
     cost = score_for(job.settings.false_spots, min(max(found, 0.5), 10.0)) ** 2 / 2
-    return _likeliest(lambda sigma: losses(fitted(sigma, found), cost, crowds), found)
+    likeliest = _likeliest(lambda sigma: losses(fitted(sigma, found), cost, crowds), found)
+    return JointWidth(likeliest, are_apart)
+
+
+def _are_apart(spots: NDArray[np.void], frame: NDArray[np.int64], sigma: float) -> bool:
+    """Whether spots have fewer near neighbours than random places."""
+    if not len(spots) or _NEAR[0] * sigma < _LEAST_PIXELS:
+        return False
+    from scipy.spatial import cKDTree  # takes longer to import than many fits
+
+    far = 2 * _AROUND * (frame + 1) * (np.ptp(spots["y"]) + np.ptp(spots["x"]) + 1)
+    tree = cKDTree(np.column_stack([spots["y"], spots["x"], far]) / sigma)
+    closer, near, around = tree.count_neighbors(tree, [*_NEAR, _AROUND])
+    areas = _NEAR[1] ** 2 - _NEAR[0] ** 2, _AROUND**2 - _NEAR[1] ** 2
+    expected = (around - near) * areas[0] / areas[1]
+    return bool(expected >= 2 * _FEWEST_PAIRS and near - closer < _OF_RANDOM * expected)
 
 
 def _wanted(fitted: Callable[[float], NDArray[np.void]], sigma: float) -> float:

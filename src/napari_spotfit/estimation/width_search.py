@@ -21,9 +21,10 @@ from ..settings.bounds import ROI_SIGMAS, roi_for
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
-from .joint_width import is_crowded, joint_width
+from .joint_width import JointWidth, is_crowded, joint_width
 from .measured_noise import Measured, measured_blocks, noise_by_detail, noise_of
 from .noise_line import SIGMA_PER_MAD
+from .spectral_width import SpectralWidth, spectral_width
 from .spot_noise import between_is_no_noise, with_noise_of_spots
 from .width_samples import Sample
 
@@ -44,6 +45,12 @@ _SETTLED, _ROUNDS = 0.05, 5
 #: By these factors at most, fits of single spots are wider, and narrower, than those of crowds: at
 #: 6 spots per µm², they are 1.22 times too wide, of σ 3 px at 1.5 per 100 px² 1.31 times.
 _WIDER_ALONE, _CROWDED = 1.4, 1.25
+#: By this factor single fits are wider than the spectrum of denser crowds. Where they are by the
+#: other one, joint fits are too wide, too, and take long.
+_WIDER_IN_CROWDS, _OVERLAPPING = 1.8, 1.25
+#: The largest standard error of a width by the spectrum that counts, and by how many of them joint
+#: fits are wider that are of pairs, too.
+_PRECISE_SPECTRUM, _TOO_WIDE = 0.05, 1.5
 #: This many spots are fitted, those around the middle.
 _FITTED = 2000
 #: This many where they are fitted together, until the width changes by less than this fraction.
@@ -200,16 +207,33 @@ class WidthSearch:
         return self._seen[sigma]
 
     def refined(self, width: PsfWidth) -> PsfWidth:
-        """Return the width by which crowds of spots are likeliest, where most spots overlap."""
+        """Return the width that joint fits and the spectrum show, where most spots overlap."""
         known, sigma = self._known, width.sigma
         least, most = ACCEPTED
         if not (refines_in_crowds(known) and least <= sigma <= most):
             return width
         shape, threads = self._sample.pixels.shape[1:], known.threads
-        if self._last is not None:  # most images are not crowded, which it shows
-            looked_for, found = self._last
-            if agree(looked_for, sigma) and not is_crowded(found, shape, sigma, threads):
-                return width
+        looked_for, found = self._last or (math.inf, None)  # most images are not crowded
+        if found is None or not agree(looked_for, sigma):
+            calibration, block = self._prepared(sigma, None)
+            found, _ = self._spots(block, calibration.settings, _JOINTLY_FITTED)
+        if not is_crowded(found, shape, sigma, threads):
+            return width
+        spectral = self._spectral(sigma)
+        if spectral is None:
+            by_fits = self._width_by_fits(width, sigma)
+            return width if by_fits is None else width._replace(sigma=by_fits.sigma)
+        if width.sigma <= _OVERLAPPING * spectral.sigma:
+            by_fits = self._width_by_fits(width, spectral.sigma)
+            most = (1 + _TOO_WIDE * spectral.error) * spectral.sigma
+            if by_fits is not None and (by_fits.are_apart or by_fits.sigma <= most):
+                return width._replace(sigma=by_fits.sigma)
+        return width._replace(sigma=spectral.sigma)
+
+    def _width_by_fits(self, width: PsfWidth, sigma: float) -> JointWidth | None:
+        """Return the width by joint fits that begin with σ; None if they show none."""
+        known, (least, most) = self._known, ACCEPTED
+        shape, found = self._sample.pixels.shape[1:], None
         for _ in range(_ROUNDS):
             calibration, block = self._prepared(sigma, None)
             positions, _ = self._spots(block, calibration.settings, _JOINTLY_FITTED)
@@ -217,17 +241,31 @@ class WidthSearch:
                 model=known.model, bounds=known.bounds, fixed=known.fixed, neighbours="auto"
             )
             job, before = self._job(calibration), sigma
-            crowded = is_crowded(positions, shape, sigma, threads)
+            crowded = is_crowded(positions, shape, sigma, known.threads)
             if not crowded or not takes_joint_fits(job, block) or self._is_filtered(calibration):
                 break
             columns = self._backend.fit(job, block, positions)
-            sigma = joint_width(self._backend, job, block, positions, columns)
+            found = joint_width(self._backend, job, block, positions, columns)
+            sigma = found.sigma
             is_like = 1 / _WIDER_ALONE <= sigma / width.sigma <= _CROWDED
             if not (is_like and least <= sigma <= most):
-                return width  # what is fitted are no spots
+                return None  # what is fitted are no spots
             if abs(sigma / before - 1) < _REFINED:
                 break
-        return width._replace(sigma=sigma)
+        return found
+
+    def _spectral(self, sigma: float) -> SpectralWidth | None:
+        """Return the width that the spectrum shows, if that is of spots at random places."""
+        sample, (least, most) = self._sample, ACCEPTED
+        if sample.mask is not None or sample.places is not None:
+            return None
+        found = spectral_width(
+            sample.pixels, sigma, is_integrated=self._settings.pixel == "integrated", bad=sample.bad
+        )
+        if found is None or found.error > _PRECISE_SPECTRUM or found.is_bent:
+            return None
+        is_like = 1 / _WIDER_IN_CROWDS <= found.sigma / sigma <= _CROWDED
+        return found if is_like and least <= found.sigma <= most else None
 
     def _fits(
         self, sigma: float, sigma_z: float | None = None
