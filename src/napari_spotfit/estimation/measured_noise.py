@@ -207,9 +207,6 @@ _MIDDLE = 128
 #: beside spots this many times the share of those that are as many above it as the next number.
 #: With more of these than the last, there are spots everywhere.
 _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
-#: Noise that is this many times as strong in the band of spots as in fine detail is what a wide
-#: filter has left: of raw images, fringes and bright light among them, it is up to 140 times.
-_NO_CAMERA = 1000.0
 #: Compression looks like these, too.
 _MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: Of pixels whose variance is 1.
@@ -273,8 +270,6 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             return replace(noise, correlation=noise.correlation * times, process=process.value)
     if is_levelled(measured.frames[len(measured.frames) // 2]):
         return replace(noise, process=Process.LEVELLED.value)
-    if noise.blocks and noise.correlation > _NO_CAMERA:
-        return replace(noise, process=Process.FILTERED.value)
     if not noise.is_uneven and noise_falls(measured.blocks, measured.recorded):
         return replace(noise, process=Process.TRANSFORMED.value)
     return noise
