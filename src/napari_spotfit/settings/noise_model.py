@@ -240,7 +240,10 @@ class NoiseModel:
 
     def __str__(self) -> str:
         if not self.blocks:
-            return "the image has no noise that could be measured: its pixels are constant, or bad"
+            return (
+                "no noise of the image was measured: its camera's is given, or its pixels are "
+                "constant or bad"
+            )
         if self.process:
             done, instead = self.process_in_words
             return f"the image probably {done}; photons and standard errors mean little. {instead}"
