@@ -39,7 +39,7 @@ _CROWDED = 0.5
 _DIFFER = 0.01
 #: Spots keep apart that have fewer neighbours in a ring near them, of these radii in σ, than this
 #: share of what those in the ring around it let expect, this many pairs at least. In fewer pixels
-#: than this, near ones are not told apart.
+#: than this, near ones are not resolved.
 _NEAR, _AROUND, _OF_RANDOM, _FEWEST_PAIRS, _LEAST_PIXELS = (1.25, 2.0), 4.0, 0.17, 10, 1.4
 
 

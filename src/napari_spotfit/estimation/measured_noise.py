@@ -259,18 +259,17 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     noise, steep = _by_detail(measured, settings)
     if noise.process:
         return noise
+    falls = noise_falls(measured.blocks, measured.recorded)
     if steep is not None:
         times = times_as_strong(measured.frames, noise, settings.known_sigma, steep)
         if times > 1:
-            process = Process.FILTERED
+            process = Process.TRANSFORMED if falls else Process.FILTERED
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
-            elif noise_falls(measured.blocks, measured.recorded):
-                process = Process.TRANSFORMED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
     if is_levelled(measured.frames[len(measured.frames) // 2]):
         return replace(noise, process=Process.LEVELLED.value)
-    if not noise.is_uneven and noise_falls(measured.blocks, measured.recorded):
+    if falls and not noise.is_uneven:
         return replace(noise, process=Process.TRANSFORMED.value)
     return noise
 

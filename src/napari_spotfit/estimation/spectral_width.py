@@ -1,7 +1,7 @@
 """Estimate the width of spots from an image's power spectrum, however much they overlap.
 
 Places that are random have a flat spectrum, and so has the noise of a camera. What is left is the
-square of the PSF's: of a Gaussian exp(-σ²k²). No spot has to be told from its neighbours, and
+square of the PSF's: of a Gaussian exp(-σ²k²). No spot has to be resolved, and
 brightness may differ. Where places are not random, as in clusters, and where a background has
 structure, the spectrum is bent: it falls faster at low frequencies than at high ones.
 """

@@ -1,4 +1,4 @@
-"""Tell intensities that a logarithm, a power below 1 or an equalised histogram has changed.
+"""Recognise intensities that a logarithm, a power below 1 or an equalised histogram has changed.
 
 Noise of light grows with it, and that of a camera's read-out is the same everywhere. What raises
 the contrast of the dark and takes it from the bright leaves less noise where it is brighter.
