@@ -360,5 +360,6 @@ def test_spots_of_volumes_are_linked_along_z_too():
     fits = fits_in_volumes(4)
     places = {"frame": [0, 0, 1, 1], "z": [1, 8, 8, 1], "y": [5] * 4, "x": [6] * 4}
     columns = {name: np.array(along, fits.columns[name].dtype) for name, along in places.items()}
-    linked = link_spots(SpotFits(fits.columns | columns, ("frame",), fits.settings), 2.0)
+    volumes = SpotFits(fits.columns | columns, ("frame",), fits.settings)
+    linked = link_spots(volumes, 2.0, z_scale=1.0)
     assert linked.track.tolist() == [0, 1, 1, 0]
