@@ -15,8 +15,9 @@ from ..models.number_checks import one_of, whole
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import Drift, refuse_several_movies
+from .drift_correlation import correlated_drift
 from .drift_jumps import has_jumps, jumps
-from .drift_overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
+from .drift_overlap import WINDOW, refined_drift, start_drift, without_drift
 from .events import event_means, link_events
 from .linking import frames_of, of_one_channel
 from .shifts import spans
@@ -314,14 +315,25 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
         )
     # What the overlap does not see again, a correlation shows as peaks of noise.
     _of_halves(found)
-    half, places = found.half, found.places[:2]
-    drift = correlated_drift(places, found.segment, count)
-    one, other = (
-        correlated_drift(places[:, half == which], found.segment[half == which], count)
-        for which in (0, 1)
-    )
-    variance = _running_mean(((one - other) / 2) ** 2, np.ones(count, bool))
-    return drift * found.errors[:2], np.sqrt(variance) * found.errors[:2], used
+    drift, (one, other) = correlated_drift(found.places[:2], found.segment, found.half, count)
+    is_known = np.isfinite(drift[:, 0])
+    used = np.where(is_known, used, 0)
+    if np.count_nonzero(is_known) < max(2, count // 2):
+        raise ValueError(
+            f"the images of only {np.count_nonzero(is_known)} of {count} segments of the movie "
+            'agree on how far they are apart: take others, segment=…, or method="aim"'
+        )
+    both = np.isfinite(one + other).all(axis=1)
+    if not both.any():
+        raise ValueError(
+            "the two halves of the field have too few molecules that are seen again for the errors "
+            'of a cross-correlation: take longer segments, segment=…, or method="aim"'
+        )
+    apart = one - other
+    apart -= apart[both].mean(axis=0)
+    variance = _running_mean(np.where(both[:, np.newaxis], apart / 2, 0) ** 2, both)
+    errors = np.where(is_known[:, np.newaxis], np.sqrt(variance), np.nan)
+    return drift * found.errors[:2], errors * found.errors[:2], used
 
 
 def _half(places: list[Floats], errors: Floats) -> NDArray[np.bool_]:
@@ -343,7 +355,8 @@ def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:
     sums = [
         np.convolve(np.where(known, column, 0), window)[_AROUND:-_AROUND] for column in values.T
     ]
-    means: Floats = np.stack(sums, axis=1) / counts[:, np.newaxis]
+    with np.errstate(invalid="ignore"):
+        means: Floats = np.stack(sums, axis=1) / counts[:, np.newaxis]
     return means
 
 
