@@ -13,7 +13,14 @@ import pytest
 from blinking import table_of
 from numpy.typing import NDArray
 
-from napari_spotfit import Drift, SpotFits, estimate_drift, fiducial_drift, subtract_drift
+from napari_spotfit import (
+    Drift,
+    Settings,
+    SpotFits,
+    estimate_drift,
+    fiducial_drift,
+    subtract_drift,
+)
 from napari_spotfit.analysis import drift_jumps, events
 from napari_spotfit.engine import threads
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
@@ -155,6 +162,15 @@ def test_along_z() -> None:
     assert np.std(apart) < 6
     assert np.abs(deviations(found, truth)[0]).max() < 0.05
     assert estimate_drift(fits.with_columns(fits.columns | along)).z is None
+    planes = {name: values / np.float32(300) for name, values in along.items()}
+    for voxel, is_known in (((300.0, 100.0, 100.0), True), (None, False)):
+        stack = Settings(model="gaussian_3d", voxel_size=voxel)
+        of_planes = estimate_drift(
+            SpotFits(fits.columns | planes, ("frame",), stack), frames=FRAMES
+        )
+        assert (of_planes.z is not None) == is_known
+        if of_planes.z is not None:
+            assert of_planes.z == pytest.approx(found.z, abs=0.5)
 
 
 def test_jumps_within_the_window_are_followed() -> None:

@@ -1,13 +1,14 @@
-"""Measure distances in volumes in pixels: planes are further apart, or nearer, than pixels are."""
+"""Convert z: distances in volumes to pixels, and z in planes to nm."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import IN_PLANE
+from ..models.columns import IN_PLANE, PLANES, STDERR
 from ..results.spot_fits import SpotFits
 
 
@@ -68,3 +69,33 @@ def places_in_pixels(fits: SpotFits, z_scale: float | None) -> NDArray[np.float6
         depth = np.asarray(fits.columns["z"], float) * scale
         places = np.concatenate([depth[:, np.newaxis], places], axis=1)
     return places
+
+
+def plane_distance(fits: SpotFits) -> float | None:
+    """Return how many nm one unit of z is; None if there is no z, or that is unknown.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> columns = {"z": np.zeros(1), "y": np.zeros(1), "x": np.zeros(1)}
+    >>> plane_distance(SpotFits(columns, settings=Settings(voxel_size=(300, 100, 100))))
+    >>> stack = Settings(model="gaussian_3d", voxel_size=(300, 100, 100))
+    >>> plane_distance(SpotFits(columns, settings=stack))
+    300.0
+    """
+    unit = fits.units.get("z")
+    if unit == "nm":
+        return 1.0
+    known = unit == PLANES and "z" in fits.axes and fits.settings is not None
+    voxel = fits.settings.voxel_size if known and fits.settings is not None else None
+    return None if voxel is None else float(voxel[0])
+
+
+def depth_in_nm(fits: SpotFits) -> dict[str, NDArray[Any]] | None:
+    """Return z and its standard errors in nm as columns; None unless both are known."""
+    distance = plane_distance(fits)
+    if distance is None or "z" + STDERR not in fits:
+        return None
+    columns = {name: fits.columns[name] for name in ("z", "z" + STDERR)}
+    # Columns in nm are not copied, as tables are large.
+    return columns if distance == 1 else {name: one * distance for name, one in columns.items()}

@@ -31,7 +31,7 @@ _LEAST_SHARE = 0.2
 #: Least distance within which positions are compared, in errors, and in steps between segments.
 _REACH, _STEPS = 12.0, 1.5
 #: Most positions of one segment that are compared with those of another, by expected partners.
-_MOST_DIFFERENCES = 8000
+_MOST_DIFFERENCES = 30_000
 #: Most iterations to the centre and width of a peak of differences, the step at which they end in
 #: errors, and its least variance in errors².
 _ITERATIONS, _SETTLED, _LEAST_VARIANCE = 30, 1e-3, 1.0

@@ -14,6 +14,7 @@ from ..models.columns import STDERR
 from ..models.number_checks import one_of, whole
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
+from .depth import depth_in_nm
 from .drift import Drift, refuse_several_movies
 from .drift_correlation import correlated_drift
 from .drift_jumps import has_jumps, jumps
@@ -95,7 +96,8 @@ def estimate_drift(
     Returns
     -------
     Drift
-        Displacement since the first frame with spots; along z, too, if that is known in nm.
+        Displacement since the first frame with spots; by ``"aim"`` along z, too, where that is
+        known in nm: by a calibration, or in stacks by the voxel size.
         Standard errors are those of differences from the mean drift. ``used`` is the number of
         merged spots of a frame's segment that are seen in others, too. If these are too few, the
         drift is interpolated and its errors are NaN.
@@ -165,8 +167,9 @@ def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
 
 def _segments(fits: SpotFits, length: int | None) -> Segments:
     """Return the events of each segment of a movie."""
-    columns = fits.columns
-    axes = ["y", "x", *(["z"] if fits.units.get("z") == "nm" and "z" + STDERR in fits else [])]
+    columns, axes, heights = fits.columns, ["y", "x"], depth_in_nm(fits)
+    if heights is not None:
+        columns, axes = columns | heights, ["y", "x", "z"]
     known = fits.accepted.copy()
     for axis in axes:
         error = columns[axis + STDERR]
