@@ -19,7 +19,7 @@ from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
-from .band_noise import band_noise, some_parts
+from .band_noise import band_noise, recorded_parts, some_parts
 from .measured_noise import Measured
 from .noise_line import quantiles
 
@@ -125,8 +125,9 @@ def dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> int
     settings : Settings
         ``sigma`` and ``threads`` count.
     """
-    frames = np.stack(some_parts(measured.frames))
-    known = frames[np.isfinite(frames)]
+    frames = recorded_parts(measured.frames)
+    is_whole = frames.dtype.kind in "iu"
+    known = frames.ravel() if is_whole else frames[np.isfinite(frames)].astype(float)
     if not known.size:
         return 0
     low, level, high = (float(value) for value in quantiles(known, _TAIL, 0.5, 1 - _TAIL))
@@ -138,7 +139,8 @@ def dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> int
         sigma=settings.known_sigma, noise=flat, false_spots=_FALSE, threads=settings.threads,
         backend="cpu",
     )  # fmt: skip
-    bright, deep = (_heights(side * (frames - level), looked_for) for side in (1, -1))
+    away = frames.astype(float) - level
+    bright, deep = (_heights(side * away, looked_for) for side in (1, -1))
     is_dark = len(deep) >= _LEAST_DARK and deep.sum() > _OVER_BRIGHT * bright.sum()
     return len(deep) if is_dark else 0
 

@@ -27,6 +27,7 @@ from ..settings.settings import Settings
 from .content import dark_spots, depth_correlation, stripes, with_stripes
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
+from .noise_line import quantiles
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
 
@@ -322,7 +323,7 @@ def _darker_half(pixels: NDArray[Any]) -> tuple[float, float]:
     known = known[np.isfinite(known)]
     if not known.size:
         return math.nan, math.nan
-    low, middle = np.percentile(known, [16, 50])
+    low, middle = quantiles(known, 0.16, 0.5)
     return float(low), float(middle)
 
 
