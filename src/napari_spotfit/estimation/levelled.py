@@ -26,14 +26,6 @@ _EMPTY, _LEAST_EMPTY, _FAR_FEWER = 5e-4, 20.0, 0.12
 #: And so small that areas which have few of these pixels by chance make up to e to this power times
 #: as many.
 _OF_CHANCE = 1.0
-#: Of what is less a local median, and cut off at 0, areas have the lowest value in a share of their
-#: pixels between these, those that vary most in this part of the share of those that vary least,
-#: or more, though the median above it is more than this many times as high. Of a cut at one level
-#: for all the bright areas have few. Half of a normal distribution has its 95th percentile 2.9
-#: times as high as its median; amplified photons, beside read-out noise, have it between these less
-#: often.
-_CUT, _ALIKE, _VARIES, _HALF_NORMAL = (0.2, 0.65), 0.85, 1.6, (2.3, 4.0)
-_NORMAL = 0.5
 #: How far away pixels are compared: those beside others of the lowest value are nearly as bright as
 #: those farther away. In the dark they are darker.
 _BESIDE, _FARTHER, _AS_BRIGHT = 1, 3, 0.5
@@ -67,9 +59,7 @@ def is_levelled(frame: NDArray[Any]) -> bool:
     is_there = _cut(at, 2 * _SIDE).any(axis=(1, 3))
     if is_there.mean() < _AREAS or np.mean(at) > _MOST:
         return False
-    if _are_even(at | ~np.isfinite(part)) and _is_in_noise(part - lowest, at):
-        return True
-    return _is_cut_alike(part - lowest)
+    return _are_even(at | ~np.isfinite(part)) and _is_in_noise(part - lowest, at)
 
 
 def _middle(frame: NDArray[Any], side: int) -> NDArray[Any]:
@@ -100,32 +90,6 @@ def _are_even(at: NDArray[np.bool_]) -> bool:
     across = counts[side:] - counts[:-side]
     empty = float(np.mean(across[:, side:] == across[:, :-side]))
     return bool(empty < _FAR_FEWER * expected)
-
-
-def _is_cut_alike(above: NDArray[Any]) -> bool:
-    """Whether as many pixels have the lowest value where noise is strong as where it is weak.
-
-    What is cut off at one level has fewer of them where it is bright, and so noisier.
-    """
-    areas = _cut(above, _SIDE).swapaxes(1, 2).reshape(-1, _SIDE * _SIDE)
-    areas = np.sort(areas[np.isfinite(areas).all(axis=1)], axis=1)
-    if len(areas) < _FEWEST:
-        return False
-    lowest = np.count_nonzero(areas == 0, axis=1)
-    share = lowest / areas.shape[1]
-    if not _CUT[0] < np.median(share) < _CUT[1]:
-        return False
-    at = np.minimum((lowest + areas.shape[1]) // 2, areas.shape[1] - 1)
-    median = areas[np.arange(len(areas)), at]
-    order, third = np.argsort(median, kind="stable"), len(areas) // 3
-    few, many = order[:third], order[-third:]
-    weak, strong = (float(np.median(median[own])) for own in (few, many))
-    least, most = (float(np.median(share[own])) for own in (few, many))
-    if not (strong > _VARIES * weak and most > _ALIKE * least and least < _CUT[1]):
-        return False
-    high = areas[np.arange(len(areas)), areas.shape[1] - 1 - (areas.shape[1] - lowest) // 20]
-    times = high[many] / median[many]
-    return bool(np.mean((times > _HALF_NORMAL[0]) & (times < _HALF_NORMAL[1])) > _NORMAL)
 
 
 def _is_in_noise(above: NDArray[Any], at: NDArray[np.bool_]) -> bool:

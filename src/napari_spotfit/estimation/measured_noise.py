@@ -30,6 +30,7 @@ from ..settings.settings import Settings
 from .band_noise import some_parts
 from .blue_noise import has_checkerboard
 from .calm_pixels import calm_noise
+from .cut_alike import is_cut_alike
 from .dark_maxima import times_as_strong
 from .levelled import is_levelled
 from .noise_choice import chosen_noise
@@ -267,7 +268,8 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
-    if is_levelled(measured.frames[len(measured.frames) // 2]):
+    middle = measured.frames[len(measured.frames) // 2]
+    if is_levelled(middle) or is_cut_alike(middle, measured.step):
         return replace(noise, process=Process.LEVELLED.value)
     if falls and not noise.is_uneven:
         return replace(noise, process=Process.TRANSFORMED.value)
