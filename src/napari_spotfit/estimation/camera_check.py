@@ -72,9 +72,12 @@ class CameraCheck:
     given : Settings
         Those before anything was estimated. If they hold a noise, as those of results do, there
         was a warning before.
+    detected : bool
+        Whether the spots were detected. At given places there may be none.
     """
 
     given: Settings
+    detected: bool = True
     #: Good fits, and those whose background lies below 0.
     good: int = 0
     dark: int = 0
@@ -122,7 +125,8 @@ class CameraCheck:
     def doubts(self) -> str:
         """Return a warning of a gain, offset or σ that the fits contradict; nothing without."""
         of_camera = self._of_calibration() or self._of_gain() or self._of_offset()
-        return of_camera or self.width.doubts() or self.verdicts.doubts()
+        of_settings = self.width.doubts() or (self.detected and self.verdicts.doubts())
+        return of_camera or of_settings or ""
 
     def warn(self) -> None:
         """Warn the caller of doubts."""
@@ -331,8 +335,8 @@ def _most_by_image(settings: Settings, left: _Left) -> float:
     return _MOST_OF_IMAGE * left.squares.dark / light if light > 0 else math.inf
 
 
-def warn_of_camera(given: Settings, fits: SpotFits) -> None:
+def warn_of_camera(given: Settings, fits: SpotFits, *, detected: bool = True) -> None:
     """Warn the caller of a gain or an offset that fits contradict."""
-    check = CameraCheck(given)
+    check = CameraCheck(given, detected)
     check.add(fits)
     check.warn()

@@ -23,8 +23,9 @@ _OFF, _SURE = 0.1, 5.0
 #: The share of spots that overlap from which on σ counts.
 _CROWDED = 0.1
 #: Where σ only finds spots and judges them, by which fraction three quarters of the widths must be
-#: off, and how far half of them may be from each other, or they are no images of points.
-_FAR_OFF, _ALIKE = 0.2, 0.15
+#: wider or narrower, and how far half of them may be from each other: short rods, and pairs that
+#: are not resolved, are wider than points.
+_FAR_WIDER, _FAR_NARROWER, _ALIKE = 0.35, 0.2, 0.15
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
 _DOUBTS = (NOT_GOOD | Flag.NEIGHBOUR | Flag.EDGE | Flag.POOR_FIT | Flag.BAD_PIXELS) & ~(
@@ -82,12 +83,12 @@ class WidthCheck:
         low, middle, high = np.percentile(widths, [25, 50, 75]).tolist()
         scatter = SIGMA_PER_MAD * float(np.median(abs(widths - middle)))
         unsure = _SURE * scatter * math.sqrt(math.pi / 2 / len(widths))
-        off = _OFF if is_crowded else _FAR_OFF
+        wider, narrower = (_OFF, _OFF) if is_crowded else (_FAR_WIDER, _FAR_NARROWER)
         least = most = self.given.sigma
         if self.given.pixel == "sampled":
             most = math.sqrt(most**2 + 1 / 12)  # it may be that of the light
-        is_wider = low > (1 + off) * most and middle - unsure > most
-        is_narrower = high < (1 - off) * least and middle + unsure < least
+        is_wider = low > (1 + wider) * most and middle - unsure > most
+        is_narrower = high < (1 - narrower) * least and middle + unsure < least
         if not (is_wider or is_narrower) or not (is_crowded or high - low < _ALIKE * middle):
             return ""
         matters = (
@@ -97,5 +98,6 @@ class WidthCheck:
         )
         return (
             f"σ was given as {self.given.sigma:.4g} px, and spots that stand alone have "
-            f"{middle:.3g} px: {matters}. Give sigma={middle:.3g}, or leave it empty"
+            f"{middle:.3g} px: {matters}. Give sigma={middle:.3g} if these are points, or leave it "
+            "empty"
         )

@@ -176,7 +176,7 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     index = np.where(np.isnan(places[:, :outer]), -1, np.rint(places[:, :outer]))
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
     fits = collected(columns, index, recorded(calibration.settings, backend), reader.planes)
-    warn_of_camera(given, fits)
+    warn_of_camera(given, fits, detected=False)
     warn_of_orientation(calibration)
     return fits
 
