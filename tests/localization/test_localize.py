@@ -183,9 +183,9 @@ class TestLocalize:
     def test_more_axes_carry_their_indices(self, scene):
         movie, _ = scene
         flat, deep = localize(movie), localize(movie.reshape(2, 3, 80, 90))
-        assert deep.index_names == ("axis_0", "axis_1")
-        assert np.array_equal(deep.axis_0 * 3 + deep.axis_1, flat.frame)
-        assert np.array_equal(deep.frame, deep.axis_1)
+        assert deep.index_names == ("axis_0", "frame")
+        assert "axis_1" not in deep
+        assert np.array_equal(deep.axis_0 * 3 + deep.frame, flat.frame)
         assert deep.points().shape[1] == 4
         assert np.array_equal(deep.x, flat.x)
 
@@ -204,7 +204,7 @@ class TestLocalize:
             assert_same(whole[chosen], part)
         deep = movie.reshape(2, 3, 80, 90)
         part = localize(deep, frames=(1, slice(0, 2)))
-        assert set(zip(part.axis_0, part.axis_1, strict=True)) == {(1, 0), (1, 1)}
+        assert set(zip(part.axis_0, part.frame, strict=True)) == {(1, 0), (1, 1)}
 
     @pytest.mark.parametrize("full", [False, True])
     def test_a_mask_limits_the_search(self, scene, full):

@@ -318,7 +318,7 @@ def collected(
     settings: Settings,
     planes: int | None = None,
 ) -> SpotFits:
-    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame.
+    """Put the index columns before the fitted ones: axis_0, axis_1, …, and frame for the last.
 
     The axis of planes, if there is one, has its own column, too: they are fitted one by one.
     """
@@ -326,10 +326,8 @@ def collected(
     count = index.shape[1]
     if not count:
         return SpotFits(columns, (), settings)
-    names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
+    names = [*(f"axis_{i}" for i in range(count - 1)), "frame"]
     leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
-    if count > 1:
-        leading["frame"] = leading[names[-1]]
     if planes is not None:
         leading[PLANE] = leading[names[planes]]
     return SpotFits(leading | columns, names, settings)
