@@ -52,7 +52,9 @@ class Singles(NamedTuple):
     def rows(self, which: NDArray[np.int64] | slice) -> Singles:
         """Return those of some positions."""
         places, state, distance, evidence = self
-        return Singles(places[which], state[which], distance[which], evidence[which])
+        # NumPy takes rows by their numbers in a tenth of the time that it takes to index them.
+        rows = places[which] if isinstance(which, slice) else places.take(which, axis=0)
+        return Singles(rows, state[which], distance[which], evidence[which])
 
     @property
     def concerned(self) -> NDArray[np.int64]:
