@@ -48,7 +48,7 @@ class SpectralWidth(NamedTuple):
         return self.bend > _BENT * self.bend_error
 
 
-class _Spectrum(NamedTuple):
+class Spectrum(NamedTuple):
     """The mean power of frames at frequencies along y and x, and of how many modes it is one."""
 
     power: NDArray[np.float64]
@@ -79,7 +79,7 @@ def spectral_width(
     pixels = _without_bad(frames, bad)
     if pixels is None:
         return None
-    spectrum = _spectrum(pixels)
+    spectrum = spectrum_of(pixels)
     noise = _noise(spectrum, sigma)
     for _ in range(_ROUNDS):
         before = sigma
@@ -117,11 +117,18 @@ def _without_bad(frames: NDArray[Any], bad: NDArray[np.bool_] | None) -> NDArray
     return pixels
 
 
-def _spectrum(pixels: NDArray[np.float64]) -> _Spectrum:
-    """Return the power of frames that fade out towards their edges, ±ky taken together."""
+def spectrum_of(pixels: NDArray[np.float64], fading: int = 1) -> Spectrum:
+    """Return the power of frames, ±ky taken together.
+
+    They fade out towards their edges as this power of a sine. The higher it is, the less of strong
+    low frequencies is seen at high ones.
+    """
     count, height, width = pixels.shape
-    fading = [np.sin(np.pi * (np.arange(side) + 0.5) / side) for side in (height, width)]
-    taper = np.outer(*fading) / math.sqrt(height * width / 4)
+    lines = [np.sin(np.pi * (np.arange(side) + 0.5) / side) for side in (height, width)]
+    taper = np.outer(*lines) / math.sqrt(height * width / 4)
+    if fading > 1:
+        taper = np.outer(*lines) ** fading
+        taper /= math.sqrt(float(np.sum(taper**2)))
     level = np.tensordot(pixels, taper**2, 2)[:, np.newaxis, np.newaxis]
     power = np.zeros((height, width // 2 + 1))
     for frame, own in zip(pixels, level, strict=True):
@@ -129,10 +136,10 @@ def _spectrum(pixels: NDArray[np.float64]) -> _Spectrum:
     y, x = np.arange(height // 2 + 1), np.arange(width // 2 + 1)
     both = (power[y] + power[-y]) / (2 * count)
     modes = count * np.outer(1 + (y % (height / 2) != 0), np.where(x % (width / 2) != 0, 1.0, 0.5))
-    return _Spectrum(both, modes, 2 * np.pi * y / height, 2 * np.pi * x / width)
+    return Spectrum(both, modes, 2 * np.pi * y / height, 2 * np.pi * x / width)
 
 
-def _noise(spectrum: _Spectrum, sigma: float) -> float:
+def _noise(spectrum: Spectrum, sigma: float) -> float:
     """Return the power of white noise, which is all there is at some frequencies."""
     radius = np.hypot(spectrum.y[:, np.newaxis], spectrum.x)
     is_high = radius > min(_NOISE_FROM / sigma, np.pi)
@@ -143,8 +150,8 @@ def _noise(spectrum: _Spectrum, sigma: float) -> float:
     return float(means.min())
 
 
-def _line(
-    k: NDArray[np.float64], sigma: float, is_integrated: bool
+def gaussian_line(
+    k: NDArray[np.float64], sigma: float, *, is_integrated: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a Gaussian's power along an axis, aliases with it, and its derivative by ln σ."""
     aliases = k + 2 * np.pi * np.array([-1, 0, 1])[:, np.newaxis]
@@ -155,7 +162,7 @@ def _line(
 
 
 def _fitted(
-    spectrum: _Spectrum, noise: float, sigma: float, is_integrated: bool, *, is_bent: bool
+    spectrum: Spectrum, noise: float, sigma: float, is_integrated: bool, *, is_bent: bool
 ) -> tuple[float, float, float, float] | None:
     """Return the likeliest σ, its relative error, the bend and its error, from those near σ."""
     lowest, highest = _LOWEST / sigma, min(_HIGHEST / sigma, np.pi)
@@ -173,7 +180,7 @@ def _fitted(
     state = np.array([math.nan, math.log(sigma), 0.0][: 3 if is_bent else 2])
     information = np.eye(len(state))
     for _ in range(_STEPS):
-        lines = [_line(k, math.exp(state[1]), is_integrated) for k in (y, x)]
+        lines = [gaussian_line(k, math.exp(state[1]), is_integrated=is_integrated) for k in (y, x)]
         shape = np.outer(lines[0][0], lines[1][0])[counts]
         wider = (np.outer(lines[0][1], lines[1][0]) + np.outer(lines[0][0], lines[1][1]))[counts]
         if math.isnan(state[0]):
