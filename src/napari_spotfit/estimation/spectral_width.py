@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .noise_line import SIGMA_PER_MAD
+
 #: The frequencies that count, times σ: lower ones are the background's too, and the higher ones
 #: have little light, and show how far a PSF is no Gaussian.
 _LOWEST, _HIGHEST = 0.6, 2.2
@@ -21,6 +23,9 @@ _LOWEST, _HIGHEST = 0.6, 2.2
 _RINGS, _NOISE_FROM = 10, 1.5
 #: At most this many pixels are looked at, and no less on each side; at most this share may be bad.
 _MOST_PIXELS, _LEAST_SIDE, _MOST_BAD = 1 << 18, 16, 0.01
+#: Hot pixels are higher than spots are over what is beside them by this factor, and by this many
+#: deviations.
+_SHARPER, _HOT = 1.3, 4.0
 #: The mean power of light that is needed, over that of noise, which is known to a few per cent.
 _OVER_NOISE = 2.0
 #: From how many standard errors on a spectrum is bent.
@@ -79,7 +84,7 @@ def spectral_width(
     pixels = _without_bad(frames, bad)
     if pixels is None:
         return None
-    spectrum = spectrum_of(pixels)
+    spectrum = spectrum_of(without_hot_pixels(pixels, sigma))
     noise = _noise(spectrum, sigma)
     for _ in range(_ROUNDS):
         before = sigma
@@ -115,6 +120,43 @@ def _without_bad(frames: NDArray[Any], bad: NDArray[np.bool_] | None) -> NDArray
         middle = np.nanmedian(pixels, axis=(1, 2), keepdims=True)
         pixels = np.where(lost, middle, pixels)
     return pixels
+
+
+def without_hot_pixels(pixels: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Return frames with the median around in place of a few pixels that stand out of all beside.
+
+    A single one has a flat spectrum, which hides that of spots.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (n, Y, X)
+        Finite values.
+    sigma : float
+        The PSF's width: the middle of a spot is higher than what is beside it, too.
+
+    Examples
+    --------
+    >>> pixels = np.random.default_rng(1).normal(50.0, 4.0, (1, 32, 32))
+    >>> pixels[0, 7, 9] = 500
+    >>> changed = without_hot_pixels(pixels, 1.0) != pixels
+    >>> int(changed.sum()), bool(changed[0, 7, 9])
+    (1, True)
+    """
+    from scipy import ndimage  # takes longer to import than a few fits
+
+    around = np.ones((1, 3, 3), bool)
+    around[0, 1, 1] = False
+    beside = ndimage.maximum_filter(pixels, footprint=around, mode="mirror")
+    lowest = ndimage.minimum_filter(pixels, (1, 5, 5), mode="mirror")
+    of_spot = math.erf(0.5 / (math.sqrt(2) * sigma))
+    of_next = (math.erf(1.5 / (math.sqrt(2) * sigma)) - of_spot) / 2
+    over = pixels - lowest - _SHARPER * of_spot / of_next * (beside - lowest)
+    scatter = SIGMA_PER_MAD * np.median(abs(over - np.median(over)))
+    is_hot = over > _HOT * scatter
+    if not is_hot.any() or is_hot.mean() > _MOST_BAD:
+        return pixels
+    calm = ndimage.median_filter(pixels, footprint=around, mode="mirror")
+    return np.where(is_hot, calm, pixels)
 
 
 def spectrum_of(pixels: NDArray[np.float64], fading: int = 1) -> Spectrum:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..images.reading import evenly_spread
 from ..settings.noise_model import NoiseModel, Process
 from .photon_transfer import MOST_SCATTER, FineDetail
-from .spectral_width import Spectrum, gaussian_line, spectrum_of
+from .spectral_width import Spectrum, gaussian_line, spectrum_of, without_hot_pixels
 
 Numbers = NDArray[np.float64]
 
@@ -28,6 +28,8 @@ _SIDE, _PIXELS = 256, 1 << 18
 #: The lowest frequency that counts: backgrounds and clusters have those below. Shorter sides than
 #: the next number have too few of them.
 _LOWEST, _LEAST_SIDE = 0.35, 24
+#: No spots are sharper, so that pixels that are so are hot.
+_SHARPEST = 0.55
 #: The widths of spots, in pixels, and parts of the lowest power for the floor, that a fit may begin
 #: with; the longest step of a logarithm, the one at which it rests, and the number of steps.
 _WIDTHS, _PARTS = (0.5, 0.6, 0.7, 0.85, 1.1, 1.4, 1.8, 2.3, 3.0, 4.0), (1.0, 0.1, 0.01)
@@ -188,7 +190,7 @@ def white_floor(frames: NDArray[Any]) -> WhiteFloor | None:
     pixels = _middle(frames)
     if min(pixels.shape[1:]) < _LEAST_SIDE:
         return None
-    modes = _Modes.of(spectrum_of(pixels, fading=2))
+    modes = _Modes.of(spectrum_of(without_hot_pixels(pixels, _SHARPEST), fading=2))
     if not modes.power.min() > 0:
         return None
     fit = _fitted(modes, _first(modes), has_blur=False)
