@@ -20,7 +20,7 @@ from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
 from .joint_columns import columns_of, unexplained
-from .joint_fits import JointFitter, are_alike, has_variances, reaches
+from .joint_fits import JointFitter, Scale, are_alike, has_variances, joint_noise, reaches
 from .joint_suited import psf_widths, unsuited, wanting
 from .lone_fits import singles_and_change
 from .long_crowds import LongCrowds, find_lines
@@ -28,6 +28,7 @@ from .noise_maxima import noise_maxima
 from .positions import POSITION, link_positions
 from .regular_crowds import regular_crowds
 from .single_fits import Singles, distances, overlap_of, singles_of
+from .uneven_planes import uneven_volumes
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
@@ -79,6 +80,10 @@ def fit_crowds(
         return single | {DISTANCE: singles.distance}
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
+    noise = joint_noise(job)
+    if job.settings.neighbours == "auto" and len(widths) > len(IN_PLANE) and noise is not None:
+        is_even = ~uneven_volumes(block, Scale.of(noise))[positions.frames]
+        takes_part, is_noise = takes_part & is_even, is_noise & is_even
     # By themselves, joint fits would drop those that overlap with others.
     is_dropped = is_noise & (singles.state & SpotState.OVERLAPS != 0)
     # A GPU fits all crowds at once.
