@@ -197,7 +197,8 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
 
 def _interpolated(shifts: Floats, seen: NDArray[np.int64]) -> Floats:
     """Return shifts since the first frame in which they are seen, interpolated in others."""
-    return np.interp(np.arange(len(shifts)), seen, shifts[seen] - shifts[seen[0]])
+    since_first = shifts[seen] - shifts[seen[0]]
+    return np.asarray(np.interp(np.arange(len(shifts)), seen, since_first))
 
 
 def _with_depth(drift: Drift, places: Floats, errors: Floats) -> Drift:

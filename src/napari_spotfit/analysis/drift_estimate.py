@@ -326,7 +326,7 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
             f"the images of only {np.count_nonzero(is_known)} of {count} segments of the movie "
             'agree on how far they are apart: take others, segment=…, or method="aim"'
         )
-    both = np.isfinite(one + other).all(axis=1)
+    both = np.asarray(np.isfinite(one + other).all(axis=1))
     if not both.any():
         raise ValueError(
             "the two halves of the field have too few molecules that are seen again for the errors "
