@@ -27,7 +27,8 @@ from ..engine.kernel_arguments import address
 from ..settings.fields import DEFAULT_FALSE_SPOTS
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
-from .band_noise import some_parts
+from .band_noise import BandAreas, some_parts
+from .band_passed import is_band_passed
 from .blue_noise import has_checkerboard
 from .calm_pixels import calm_noise
 from .cut_alike import is_cut_alike
@@ -213,6 +214,8 @@ _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
 _MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: Crowds of spots look like these, too.
 _MAY_BE_CROWDS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: From here on it is looked whether noise goes by light at all.
+_MAY_BE_UNEVEN = 1.15
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -271,11 +274,19 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
-    middle = measured.frames[len(measured.frames) // 2]
-    if is_levelled(middle) or is_cut_alike(middle, measured.step):
+    middle = len(measured.frames) // 2
+    if is_levelled(measured.frames[middle]) or is_cut_alike(
+        measured.recorded[middle], measured.step
+    ):
         return replace(noise, process=Process.LEVELLED.value)
-    if falls and not noise.is_uneven:
+    if noise.is_uneven:
+        return noise
+    if falls:
         return replace(noise, process=Process.TRANSFORMED.value)
+    if noise.uneven > _MAY_BE_UNEVEN and is_band_passed(
+        BandAreas(some_parts(measured.frames), settings.known_sigma)
+    ):
+        return replace(noise, process=Process.FILTERED.value)
     return noise
 
 
@@ -305,7 +316,8 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         ratios, gain = _ratios(middle, settings, settings.known_sigma, model)
         coarse = _deviation(ratios) / gain
         steep = _share_below(ratios, -_DEEP * gain)
-        is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, coarse)
+        of_band = coarse, ratios
+        is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, of_band)
         if is_raw and spectral <= 1:
             high = _share_below(-ratios, -_HIGH * gain)
             shows = not is_usual(coarse) and _FEW + _OVER_HIGH * high < steep and high < _MANY

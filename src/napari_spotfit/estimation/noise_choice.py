@@ -22,6 +22,7 @@ from .band_noise import (
     BandNoise,
     some_parts,
 )
+from .band_passed import is_band_passed
 from .calm_pixels import CalmNoise, calm_noise
 from .denoised import looks_denoised
 from .photon_transfer import MOST_SCATTER, FineDetail
@@ -38,6 +39,7 @@ from .raw_detail import (
     TAIL_OF_NOISE,
     WHITE,
     is_all_noise,
+    is_amplified,
     is_surely_blue,
     is_usual,
 )
@@ -128,18 +130,37 @@ def chosen_noise(
     # Most pixels without any: single photons scatter like nothing else.
     if counts_photons and is_bare:
         return noise
+    areas = BandAreas(parts, sigma)
+    found = _chosen(parts, areas, noise, detail, scatter, (counts_photons, is_bare))
+    if found.is_filtered and not found.process and is_band_passed(areas):
+        return replace(found, process=Process.FILTERED)
+    return found
+
+
+def _chosen(
+    parts: list[Numbers],
+    areas: BandAreas,
+    noise: NoiseModel,
+    detail: FineDetail,
+    scatter: float,
+    of_photons: tuple[bool, bool],
+) -> NoiseModel:
+    """Return the noise by what the band, calm pixels and pixel values show.
+
+    Parts are those of frames; whether their counts are photons, and most pixels have none.
+    """
+    counts_photons, is_bare = of_photons
     is_explained = counts_photons or _has_none_in_the_dark(noise, detail)
     process = _process(parts[0], detail, may_be_cut=not is_explained)
     calm = calm_noise(parts) if process is Process.NONE else None
     is_white = calm is not None and calm.is_white and _is_no_rounding(calm, detail)
     ratio = float(np.median(calm.variance / noise.variance(calm.level))) if calm else math.nan
-    areas = BandAreas(parts, sigma)
     band = areas.noise()
     is_less = calm is not None and is_white and _is_less_than_noise(calm, band, parts, detail)
     fine = replace(noise, correlation=1.0)
     is_all = band is not None and is_all_noise(areas, band, fine, detail)
     is_blue = is_surely_blue(detail)
-    is_white = is_white and not (is_less or is_all or is_blue)
+    is_white = is_white and not (is_less or is_all or is_blue or is_amplified(areas, band, fine))
     is_between = is_white and min(detail.along) > _SHARP and ratio < _CALMER
     depends = (
         process is Process.NONE
@@ -171,7 +192,7 @@ def chosen_noise(
     over_light = _over_light(band, detail, parts)
     if process is Process.NONE and is_coarse and over_light > _MORE_THAN_LIGHT and not is_all:
         is_higher = areas.contrast()[1] > ALIKE[1]
-        if is_higher and _is_light_of_spots(noise, band, detail, sigma, over_light):
+        if is_higher and _is_light_of_spots(noise, band, detail, areas.sigma, over_light):
             return replace(noise, correlation=1.0, slope_error=noise.slope)
         process = Process.FILTERED
     may_be_crowd = process is not Process.CUT and not (

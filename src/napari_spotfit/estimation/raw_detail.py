@@ -47,6 +47,11 @@ _OF_LIGHT, _MANY_SPOTS, _ONE_IN = (0.05, 0.5, 0.95), 2.0, 5
 #: variance, after a filter; of filtered noise low minima are as deep as low maxima are high but for
 #: the first, and high ones but for the second factor.
 _CALMEST, _MORE, ALIKE = 0.25, 1.35, (0.3, 1.3)
+#: From the first of these times the deviation on, where pixels of the band are as far below the
+#: usual as above it, but for the second part of their range (in these quantiles; of dense crowds it
+#: is 0.03 to 0.5), the band may be amplified noise among cells; it is if the calmest areas, a part
+#: of this size, have so many times the variance of fine detail.
+_AMPLIFIED, _SKEWED, _RANGE, _FEW_AREAS, _TIMES = 2.0, 0.15, (0.05, 0.5, 0.95), 0.1, 3.0
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -82,7 +87,11 @@ def _chance(detail: FineDetail) -> float:
 
 
 def hides_noise(
-    frames: NDArray[Any], sigma: float, noise: NoiseModel, detail: FineDetail, scatter: float
+    frames: NDArray[Any],
+    sigma: float,
+    noise: NoiseModel,
+    detail: FineDetail,
+    of_band: tuple[float, NDArray[np.float32]],
 ) -> bool:
     """Whether fine detail looks white, but is not what noise is like, as after a denoiser.
 
@@ -96,9 +105,10 @@ def hides_noise(
         That of fine detail.
     detail : FineDetail
         What fine detail looks like.
-    scatter : float
-        The deviation in the band of spots over that of white noise.
+    of_band : tuple
+        The deviation in the band of spots over that of white noise, and pixels there.
     """
+    scatter, ratios = of_band
     if is_usual(scatter):
         return False
     known = frames.ravel()[::_ONE_IN]
@@ -106,9 +116,9 @@ def hides_noise(
     if not known.size:
         return False
     low, middle, high = (float(value) for value in quantiles(known, *_OF_LIGHT))
-    if high - middle > _MANY_SPOTS * (middle - low):
-        return False
     parts = some_parts(frames)
+    if high - middle > _MANY_SPOTS * (middle - low):
+        return scatter > _AMPLIFIED and _may_be_amplified(parts, sigma, noise, ratios)
     if looks_denoised(parts, noise, detail):
         return True
     if not scatter > 1:
@@ -121,6 +131,29 @@ def hides_noise(
         return True
     calm = calm_noise(parts) if scatter > _BEYOND_WHITE and band.is_noise else None
     return calm is not None and min(calm.along) > _SMOOTH and band.tail < TAIL_OF_NOISE
+
+
+def _may_be_amplified(
+    parts: list[NDArray[np.float64]],
+    sigma: float,
+    noise: NoiseModel,
+    ratios: NDArray[np.float32],
+) -> bool:
+    """Whether the band is as deep as high, as noise is, and that is amplified noise."""
+    low, middle, high = (float(value) for value in quantiles(ratios, *_RANGE))
+    if high + low - 2 * middle > _SKEWED * (high - low):
+        return False
+    areas = BandAreas(parts, sigma)
+    return is_amplified(areas, areas.noise(), noise)
+
+
+def is_amplified(areas: BandAreas, band: BandNoise | None, noise: NoiseModel) -> bool:
+    """Whether noise in the band is several times that of fine detail in nearly all areas."""
+    if band is None or not (band.is_surely_noise and band.tail < TAIL_OF_NOISE):
+        return False
+    usable = areas.variance > 0
+    times = areas.variance[usable] / np.maximum(noise.variance(areas.level[usable]), _TINY)
+    return bool(np.quantile(times, _FEW_AREAS) > _TIMES)
 
 
 def is_all_noise(areas: BandAreas, band: BandNoise, noise: NoiseModel, detail: FineDetail) -> bool:
