@@ -63,13 +63,13 @@ class CrowdMoves : protected CrowdInformation {
         double damping = has_psf() ? 0.1 : 0.01;
         share(moving, [&](int a) { spots[together[a]].is_held = false; });
         bool rests = now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
-        bool is_normal_of_now = is_evaluated && has_normal;
+        bool is_normal_of_now = is_evaluated && has_normal, is_rejected = false;
         ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {
             Team::meet_at_step(n);
             set(iterations, iterations + 1);
             find_normal(cell);
-            is_normal_of_now = !hold_bounded(cell);
+            is_normal_of_now = !hold_bounded(cell, is_rejected);
             bool is_better = false;
             const Levels before = levels_of(cell);
             ROLLED
@@ -95,7 +95,8 @@ class CrowdMoves : protected CrowdInformation {
                     else if (gain < POOR * promised) damping *= 5;
                 } else {
                     take_back(cell, before);
-                    if (hold_bounded(cell)) is_normal_of_now = false;
+                    is_rejected = true;
+                    if (hold_bounded(cell, true)) is_normal_of_now = false;
                     damping *= 10;
                 }
             }
@@ -162,10 +163,11 @@ class CrowdMoves : protected CrowdInformation {
     static constexpr double DIMMEST = 0.05;
 
     double dimmest(int cell) const { return DIMMEST * least_light(level[cell]); }
-    // Leaves background, light and z where they are if they are at a bound and pulled beyond it, and places from where
-    // a step has led away from all pixels: one that counts on them to go there would be too long for all others.
-    // Returns whether there are any.
-    SPOTFIT_NOT_INLINE bool hold_bounded(int cell) {
+    // Leaves background, light and z where they are if they are at a bound and pulled beyond it, so places where a step
+    // was rejected, and places from where one has led away from all pixels: a step that counts on them to go there is
+    // too long for all others, and a crowd that the image's edge cuts would not come to rest. Returns whether there are
+    // any.
+    SPOTFIT_NOT_INLINE bool hold_bounded(int cell, bool is_rejected) {
         const double dim = dimmest(cell);
         const int ground = parameters() * moving;
         bool any = false;
@@ -180,7 +182,7 @@ class CrowdMoves : protected CrowdInformation {
         // Most spots may go wherever they are pulled.
         const auto may_be_bounded = [&](int a) {
             const Spot& s = spots[together[a]];
-            return s.is_held || s.light <= dim || places() > axes();
+            return s.is_held || s.light <= dim || places() > axes() || is_rejected;
         };
         ROLLED
         for (int a = moving; (a = Team::last_of(0, a, may_be_bounded)) >= 0;) {
@@ -190,7 +192,7 @@ class CrowdMoves : protected CrowdInformation {
                 const double pulled = gradient[parameters() * a + k];
                 bool is_held = s.is_held;
                 if (k == places()) is_held = pulled < 0 && s.light <= dim;
-                else if (k >= axes() && !is_held)
+                else if ((k >= axes() || is_rejected) && !is_held)
                     is_held = pulled < 0 ? s.at[k] <= least[k] : pulled > 0 && s.at[k] >= last[k];
                 if (is_held) hold(parameters() * a + k);
             }

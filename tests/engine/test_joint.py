@@ -195,6 +195,20 @@ def test_clusters_of_many_spots_are_no_blobs():
     assert fits.photons[fits.good].sum() > 0.92 * 1500 * 20 * 40
 
 
+@pytest.mark.filterwarnings("ignore:the image probably was filtered:UserWarning")
+def test_bright_crowds_that_the_edge_cuts_come_to_rest():
+    side, sigma, count, pixel = 96, 2.5, 88, np.arange(96)
+    for seed in (1, 2, 7):
+        rng = np.random.default_rng(seed)
+        y, x = rng.uniform(-3, side + 2, (2, count))
+        light = rng.uniform(3e5, 2e6, count) / (2 * np.pi * sigma**2)
+        down, across = (np.exp(-(((pixel - place[:, None]) / sigma) ** 2) / 2) for place in (y, x))
+        image = rng.poisson(BACKGROUND + np.einsum("n,ny,nx->yx", light, down, across))
+        fits = localize(image.astype(np.float32), sigma=sigma, neighbours="joint", backend="cpu")
+        assert not (fits.flags & int(Flag.GROUP_NOT_SETTLED)).any()
+        assert fits.good.mean() > 0.9
+
+
 def test_rows_depend_on_neither_threads_nor_blocks():
     movie, _ = random_spots(6, 0.02, seed=5)
     whole = localize(movie, **KNOWN, neighbours="auto")
