@@ -106,6 +106,8 @@ class _Sample(NamedTuple):
     blocks: NDArray[np.void] | None
     #: What a sixth, and half of the pixels are below.
     darker_half: tuple[float, float]
+    #: The variance that rounding to steps between values adds.
+    rounding: float
 
 
 #: The last sample of images that are in use.
@@ -175,7 +177,8 @@ def _measured(
         )
     if calibration.camera_noise is not None:  # there may be doubts
         blocks = None if measured is None else measured.blocks
-        _SAMPLES[reader] = _Sample(calibration, settings, blocks, _darker_half(pixels))
+        rounding = 0.0 if measured is None else measured.step**2 / 12
+        _SAMPLES[reader] = _Sample(calibration, settings, blocks, _darker_half(pixels), rounding)
     return measured, settings, period
 
 
@@ -299,10 +302,16 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         )
     known = calibration.knows_variance
     names = _in_words(calibration.fitted, camera.least if known else 0.0)
-    ratio = math.nan
+    ratio = over_rounded = math.nan
     if sample.blocks is not None:
         ratio = noise_over_line(sample.blocks, sample.settings, camera)
-    if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
+        rounded = replace(
+            camera,
+            intercept=camera.intercept + sample.rounding, least=camera.least + sample.rounding,
+        )  # fmt: skip
+        over_rounded = noise_over_line(sample.blocks, sample.settings, rounded)
+    is_more = known and ratio > UNLIKE and over_rounded > UNLIKE
+    if ratio < 1 / UNLIKE or is_more:
         return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
     if not known and not noise.is_filtered and noise.blocks >= _ENOUGH_BLOCKS:
         left = float(noise.variance(middle)) - float(camera.variance(middle))
