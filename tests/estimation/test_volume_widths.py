@@ -129,3 +129,20 @@ def test_noise_that_was_blurred_along_z_makes_no_spots(blur):
     given = Settings(model="gaussian_3d", sigma=1.3, sigma_z=1.5)
     assert noise_model(volume, settings=given).correlation > 1.5
     assert noise_model(raw.astype(np.uint16), settings=given).correlation == 1
+
+
+@pytest.mark.parametrize("pairs", [6, 12, 15])
+def test_two_spots_above_each_other_do_not_widen_the_estimate(pairs: int) -> None:
+    rng, widths = np.random.default_rng(pairs), np.array([1.5, 1.3, 1.3])
+    rows = np.arange(14, 140, 25)
+    places = np.stack(np.meshgrid([7.0], rows, rows[:5], indexing="ij"), -1).reshape(-1, 3)
+    places = rng.permutation(places + rng.uniform(-1, 1, places.shape))[:25]
+    places = np.concatenate([places, places[:pairs] + np.array([1.5 * widths[0], 0, 0])])
+    lines = [
+        np.exp(-0.5 * ((np.arange(side) - at[:, np.newaxis]) / width) ** 2)
+        for side, at, width in zip((18, 150, 150), places.T, widths, strict=True)
+    ]
+    height = 2000 / ((2 * np.pi) ** 1.5 * widths.prod())
+    image = rng.poisson(10 + height * np.einsum("nz,ny,nx->zyx", *lines, optimize=True))
+    width = estimate_sigma(image, dimensions=3, gain=1.0, offset=0.0)
+    assert width.sigma_z == pytest.approx(1.5, rel=0.05)

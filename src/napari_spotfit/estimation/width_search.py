@@ -61,6 +61,9 @@ _BRIGHT, _BRIGHTEST = 2.0, 0.2
 #: Fits that are this many standard errors wider or narrower than most are of several spots, or of
 #: none; fits of spots with one width differ by this fraction besides.
 _FARTHEST, _DIFFER = 2.0, 0.03
+#: Two spots above each other that are taken for one are wider than each by this factor at most.
+#: Single ones are known from these if they are this share of as many, and so many, at least.
+_TWO, _OFTEN, _GROUP = 1.8, 0.4, 6
 #: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
 #: Fits of dim spots are narrow, wherever they begin: by this many times the square of their error
@@ -379,6 +382,8 @@ class WidthSearch:
         if len(rows) > ENOUGH:
             rows = rows[error[rows] <= _BRIGHT * np.quantile(error[rows], _BRIGHTEST)]
         near = _of_one_width(sigma[rows], error[rows])
+        if name == "sigma_z":
+            near = _of_single_spots(near, sigma[rows], error[rows])
         if len(near) < TOO_FEW:
             self.why = f"the widths of {count} differ"
             return None
@@ -440,6 +445,23 @@ def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDA
         if len(near):  # of two widths, that between them may be none
             near = ordered[abs(ordered / np.median(near) - 1) <= reach]
     return near
+
+
+def _of_single_spots(
+    near: NDArray[np.float64], sigma: NDArray[np.float64], error: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the most frequent widths or, if they are those of pairs, the widths of single spots.
+
+    Of two spots above each other nothing but their width along z shows that they are two.
+    """
+    if len(near) < TOO_FEW:
+        return near
+    middle = float(np.median(near))
+    rows = (sigma < near.min()) & (sigma > middle / _TWO)
+    narrow = _of_one_width(sigma[rows], error[rows]) if rows.sum() >= TOO_FEW else near[:0]
+    apart = _FARTHEST * math.hypot(float(np.median(error)), _DIFFER)
+    is_group = len(narrow) >= max(_OFTEN * len(near), _GROUP)
+    return narrow if is_group and np.median(narrow) < middle * (1 - 1.5 * apart) else near
 
 
 def agree(one: float, other: float) -> bool:
