@@ -47,7 +47,7 @@ _RAW = (
 _OR_CROWD = (
     "Give the image as the camera took it or, if this is it, as a crowd of sharp spots looks like "
     "that, too, the camera's gain, offset and variance, and sigma; or look at what is found, and "
-    "set threshold, in counts of the image"
+    "set threshold, in counts of the filtered image"
 )
 #: What the image is like, and what to give instead.
 _PROCESSES = {
