@@ -37,6 +37,11 @@ class BrightRois:
         """The ROIs, shape (n, rows, columns)."""
         return self._rois
 
+    @property
+    def light(self) -> NDArray[np.float64]:
+        """How bright each is."""
+        return self._light
+
     def offer(
         self, light: NDArray[np.float64], rois: Callable[[NDArray[np.int64]], NDArray[Any]]
     ) -> None:

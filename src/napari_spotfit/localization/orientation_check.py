@@ -42,11 +42,16 @@ _BETTER, _SURE, _SAME, _OF_ONE = 20.0, 4.5, 0.2, 10.0
 #: Flags of fits that say nothing of the orientation.
 _USELESS = (
     Flag.NOT_CONVERGED | Flag.WEAK | Flag.NEGATIVE | Flag.EDGE | Flag.SATURATED | Flag.BAD_PIXELS
-    | Flag.Z_AT_LIMIT | Flag.BLOB | Flag.NEIGHBOUR
+    | Flag.Z_AT_LIMIT | Flag.BLOB
 )  # fmt: skip
 #: Spots stand alone that have no other one within this part of the side of their ROI: light of
 #: others, which the fits in other orientations do not know, is that of another orientation.
 _ALONE = 0.85
+#: By this factor, others come after these in the order of light, and least light of lone ones.
+_NEIGHBOUR, _LEAST_LIGHT = 1e-15, 1e-5
+#: Number of lone spots that are enough; and by how much others have to be more likely on average,
+#: with fewer of them. A wrong orientation makes neighbours, too, of what it does not explain.
+_ENOUGH, _OF_NEIGHBOURS = 24, 3.0
 #: Fewer cut-outs take less time than to look at them again.
 _MANY = 5000
 #: The least probability of widths that counts.
@@ -56,7 +61,7 @@ _LEAST = 1e-12
 def offer_rois(
     calibration: PixelCalibration, block: Block, frames: NDArray[np.int64], columns: Any
 ) -> None:
-    """Keep ROIs of the brightest lone spots for :func:`warn_of_orientation`, if fits find z.
+    """Keep ROIs of bright spots, lone ones first, for :func:`warn_of_orientation`, if fits find z.
 
     Parameters
     ----------
@@ -73,9 +78,10 @@ def offer_rois(
         return
     flags, light = (to_host(columns[name]) for name in ("flags", "photons"))
     usable = (flags & int(_USELESS)) == 0
+    crowded = (flags & int(Flag.NEIGHBOUR)) != 0
     if DISTANCE in columns:  # NaN if there is none
-        usable &= ~(to_host(columns[DISTANCE]) < _ALONE * max(calibration.settings.roi_shape))
-    light = np.where(usable, light, np.nan)
+        crowded |= to_host(columns[DISTANCE]) < _ALONE * max(calibration.settings.roi_shape)
+    light = np.where(usable, light, np.nan) * np.where(crowded, _NEIGHBOUR, 1)
     rows, along = (np.arange(side) for side in calibration.settings.roi_shape)
     y, x = (to_host(columns[f"roi_{axis}"]) for axis in IN_PLANE)
     y = y - block.first_row
@@ -115,14 +121,18 @@ def warn_of_orientation(calibration: PixelCalibration) -> None:
     kind = "psf" if isinstance(settings.model, MeasuredPsf) else "calibration"
     if isinstance(settings.model, AstigmatismCalibration) and settings.model.psf is not None:
         settings = settings.changed(model=settings.model.psf, pixel="sampled")
-    rois = rois[np.isfinite(rois).all(axis=(1, 2))]  # without bad pixels
+    known = np.isfinite(rois).all(axis=(1, 2))  # without bad pixels
+    lone = known & (calibration.bright.light >= _LEAST_LIGHT)
+    is_enough = np.count_nonzero(lone) >= _ENOUGH
+    rois = rois[lone if is_enough or lone.sum() == known.sum() else known]
+    least = 0.0 if len(rois) == np.count_nonzero(lone) else _OF_NEIGHBOURS
     if isinstance(settings.model, MeasuredPsf):  # whatever is exchanged is a square
         side = min(rois.shape[1:])
         top, left = ((size - side) // 2 for size in rois.shape[1:])
         rois = rois[:, top : top + side, left : left + side]
     if len(rois) < _FEWEST or {*IN_PLANE} & {*settings.fixed, *settings.bounds}:
         return
-    better = better_orientations(rois, settings)
+    better = better_orientations(rois, settings, least)
     if better:
         words = " or ".join(name.replace("_", " ") for name in better)
         alike = " (these look the same)" * (len(better) > 1)
@@ -134,7 +144,7 @@ def warn_of_orientation(calibration: PixelCalibration) -> None:
         )
 
 
-def better_orientations(rois: NDArray[Any], settings: Settings) -> list[str]:
+def better_orientations(rois: NDArray[Any], settings: Settings, least: float = 0.0) -> list[str]:
     """Return the orientations in which spots are far more likely than as they are.
 
     There are several if they look the same.
@@ -145,12 +155,14 @@ def better_orientations(rois: NDArray[Any], settings: Settings) -> list[str]:
         Corrected cut-outs of spots, the brightest first.
     settings : Settings
         Those of the fits, with the calibration as their model.
+    least : float
+        The least by which twice the logarithm of the likelihood is greater, on average.
     """
     square = rois.shape[1] == rois.shape[2]
     names = [name for name, one in ORIENTATIONS.items() if square or not one.exchanged][1:]
     cut = [round(side * (1 - _MIDDLE) / 2) for side in rois.shape[1:]]
     middle = rois[:, cut[0] : rois.shape[1] - cut[0], cut[1] : rois.shape[2] - cut[1]]
-    seen, known = 0, np.empty((0, len(names)))
+    seen, known, better = 0, np.empty((0, len(names))), max(_BETTER, least * len(rois))
     for look, (count, luck) in enumerate(_LOOKS):
         if not look and count < len(rois) and isinstance(settings.model, MeasuredPsf):
             gains = _gains(middle[:count], names, settings)
@@ -162,7 +174,7 @@ def better_orientations(rois: NDArray[Any], settings: Settings) -> list[str]:
         total, unsure = _sum(gains)
         # What all spots may come to, if things go well.
         times = len(rois) / len(gains)
-        needed = np.maximum(_BETTER, _SURE * np.sqrt(times) * unsure)
+        needed = np.maximum(better, _SURE * np.sqrt(times) * unsure)
         likely = times * (total + luck * unsure) > needed
         names = [name for name, one in zip(names, likely, strict=True) if one]
         if not names:
@@ -171,8 +183,8 @@ def better_orientations(rois: NDArray[Any], settings: Settings) -> list[str]:
             break
         known = known[:, likely]
     total, unsure, gains = total[likely], unsure[likely], gains[:, likely]
-    best = int(np.argmax(np.where(total > np.maximum(_BETTER, _SURE * unsure), gains.sum(0), 0)))
-    if total[best] <= max(_BETTER, _SURE * unsure[best]):
+    best = int(np.argmax(np.where(total > np.maximum(better, _SURE * unsure), gains.sum(0), 0)))
+    if total[best] <= max(better, _SURE * unsure[best]):
         return []
     behind, unsure = _sum(gains[:, [best]] - gains)
     same = behind <= np.maximum(_SAME * total[best], _SURE * unsure)
