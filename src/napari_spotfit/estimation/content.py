@@ -39,7 +39,7 @@ _PLANES, _PLACES, _SIDE = 6, 3, 512
 _LEAST = 0.1
 #: How many pixels show whether there is light; quantiles of them; how many times as far from the
 #: middle the last one is as the first, where there is; and within how many deviations it is hidden.
-_ENOUGH, _OF_LIGHT, _BRIGHTER, _HIDDEN = 1 << 16, (0.1, 0.5, 0.9), 1.4, 5.0
+_ENOUGH, _OF_LIGHT, _BRIGHTER, _HIDDEN = 1 << 16, (0.1, 0.5, 0.9), 2.0, 5.0
 
 
 def hides_light(frames: NDArray[Any], noise: NoiseModel) -> bool:
