@@ -92,7 +92,7 @@ class Crowd : CrowdWidth {
         copy_part(nullptr, base);
         add_lights(nullptr, count, 1, base);
         Total number, deviances, all_squares, all_tolerated;
-        over_lines([&](int z, int y) {
+        over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
             Pixels here = 0.0f, off = 0.0f, squares = 0.0f, tolerated = 0.0f;
             ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {

@@ -176,7 +176,7 @@ class CrowdInformation : protected CrowdLight {
     struct Added { double pulled, information; };
     SPOTFIT_NOT_INLINE Added find_added(int cell, bool has_factor = true) {
         Total pulled, squared;
-        over_part([&](int k) {
+        over_part([&](int k) SPOTFIT_INLINE_LAMBDA {
             const Pixels slope = load_pixels(other + k);
             pulled.add(load_pixels(pull + k) * slope), squared.add(load_pixels(weight + k) * slope * slope);
         });

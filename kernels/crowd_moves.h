@@ -167,24 +167,34 @@ class CrowdMoves : protected CrowdInformation {
     // Returns whether there are any.
     SPOTFIT_NOT_INLINE bool hold_bounded(int cell) {
         const double dim = dimmest(cell);
-        const auto is_held = [&](int i) {
-            const int a = i / parameters(), k = i % parameters();
-            const double pulled = gradient[i];
-            if (a == moving) return k == 0 && pulled < 0 && level[cell] <= LOWEST;
-            if (a > moving) return false;
-            const Spot& s = spots[together[a]];
-            if (k < places() && s.is_held) return true;
-            if (k == places()) return pulled < 0 && s.light <= dim;
-            const bool is_at_end = pulled < 0 ? s.at[k] <= least[k] : pulled > 0 && s.at[k] >= last[k];
-            return k >= axes() && is_at_end;
-        };
+        const int ground = parameters() * moving;
         bool any = false;
-        ROLLED
-        for (int i = normal.size; (i = Team::last_of(0, i, is_held)) >= 0; any = true)
+        const auto hold = [&](int i) {
+            any = true;
             share(normal.size, [&](int j) {
                 if (j == i) gradient[i] = 0;
                 else normal.at(j < i ? j : i, j < i ? i : j) = 0;
             });
+        };
+        if (levels && gradient[ground] < 0 && level[cell] <= LOWEST) hold(ground);
+        // Most spots may go wherever they are pulled.
+        const auto may_be_bounded = [&](int a) {
+            const Spot& s = spots[together[a]];
+            return s.is_held || s.light <= dim || places() > axes();
+        };
+        ROLLED
+        for (int a = moving; (a = Team::last_of(0, a, may_be_bounded)) >= 0;) {
+            const Spot& s = spots[together[a]];
+            ROLLED
+            for (int k = 0; k <= places(); ++k) {
+                const double pulled = gradient[parameters() * a + k];
+                bool is_held = s.is_held;
+                if (k == places()) is_held = pulled < 0 && s.light <= dim;
+                else if (k >= axes() && !is_held)
+                    is_held = pulled < 0 ? s.at[k] <= least[k] : pulled > 0 && s.at[k] >= last[k];
+                if (is_held) hold(parameters() * a + k);
+            }
+        }
         if (any) set(factored, double(NONE));
         return any;
     }

@@ -257,7 +257,7 @@ class CrowdPixels {
                 const double value = double(from[x]) * f.scale + f.shift;
                 const bool is_good = value - value == 0;
                 to[x] = is_good ? to[x] + float(value) : 0;
-                if (!is_good) own[x] = 0;
+                own[x] = is_good ? own[x] : 0;
             }
         });
     }
@@ -275,7 +275,7 @@ class CrowdPixels {
     // Marks the pixels around places that are nearer to them than what is there.
     SPOTFIT_NOT_INLINE void mark_near(float* distances, const double* place) const {
         over_near(place, [&](long long k, float far) {
-            if (far < distances[k]) distances[k] = far;
+            distances[k] = far < distances[k] ? far : distances[k];  // not only where it is: so lanes work side by side
         });
     }
 };

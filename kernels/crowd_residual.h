@@ -177,15 +177,16 @@ class CrowdResidual : protected CrowdHeights {
         const int reach = f.reach[axis];
         const int apart = axis == X ? 1 : axis == Y ? stride : stride * rows;
         over_lines([&](int z, int y) {
-            const int place = axis == Y ? y : z;
+            const int place = axis == Y ? y : z, behind = size(axis) - 1 - place;
+            const int first = axis == X || reach < place ? -reach : -place;
+            const int last = axis == X || reach < behind ? reach : behind;
             ROLLED
             for (int x = 0; x < columns; x += SIDE_BY_SIDE) {
                 const float* const middle = pixels + (at(base, z, y) - base) + x;
                 Pixels sum = 0.0f;
                 ROLLED
-                for (int k = -reach; k <= reach; ++k)
-                    if (axis == X || (place + k >= 0 && place + k < size(axis)))
-                        sum = multiply_add(load_pixels(middle + k * apart), Pixels(kernel[k + reach]), sum);
+                for (int k = first; k <= last; ++k)
+                    sum = multiply_add(load_pixels(middle + k * apart), Pixels(kernel[k + reach]), sum);
                 store_pixels(at(result, z, y) + x, sum);
             }
         });

@@ -58,13 +58,26 @@ template <int COUNT> void all_sums(const Pixels (&own)[COUNT], double* sums) {
     for (int k = COUNT / SUMS_AT_ONCE * SUMS_AT_ONCE; k < COUNT; ++k) sums[k] = sum_of(own[k]);
 }
 
-// A sum over pixels that are added line by line.
+// A sum over pixels that are added line by line. Some lines wait, as those of several are summed in less time.
 class Total {
+    Pixels waiting[SUMS_AT_ONCE];
+    int count = 0;
     double sum = 0;
 
   public:
-    SPOTFIT_INLINE void add(Pixels p) { sum += sum_of(p); }
-    double value() const { return sum; }
+    SPOTFIT_INLINE void add(Pixels p) {
+        waiting[count++] = p;
+        if (count < SUMS_AT_ONCE) return;
+        double sums[SUMS_AT_ONCE];
+        sums_of(waiting, sums);
+        for (const double one : sums) sum += one;
+        count = 0;
+    }
+    double value() const {
+        double all = sum;
+        for (int k = 0; k < count; ++k) all += sum_of(waiting[k]);
+        return all;
+    }
 };
 
 // The sum of products of `count` numbers, some side by side; of a team, what one has of it.

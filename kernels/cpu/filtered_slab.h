@@ -16,7 +16,7 @@ struct RingOfPlanes {
     float* operator[](long long z) const { return first + z % kept * stride; }
 };
 
-template <class T> class FilteredSlab {
+class FilteredSlab {
   public:
     // Rows and columns that can be filtered: the part, and what its maxima are compared with.
     Rectangle inner;
@@ -28,24 +28,24 @@ template <class T> class FilteredSlab {
         return reach;
     }
     static long long floats_needed(const DetectionSettings& s) {
-        const long long beside = 2 * FilteredStrip<T>::reach(s);
+        const long long beside = 2 * FilteredStrip::reach(s);
         const Rectangle largest = {0, least(Strips(s).rows + beside, s.height), 0,
                                    least(Strips(s).columns + beside, s.width)};
         const Sizes z(s, largest);
         long long planes = (BANDS + 1) * z.filtered_planes * z.filtered_plane + z.filtered_stride;
         for (const long long kept : z.smoothed_planes) planes += 2 * kept * z.smoothed_plane;
-        return W + z.places_floats + SmoothedStrip<T>::floats_needed(s, largest) + planes;
+        return W + z.places_floats + SmoothedStrip::floats_needed(s, largest) + planes;
     }
 
     // The frame is the volume's first.
-    FilteredSlab(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, float* memory)
-        : inner(part.wider(FilteredStrip<T>::reach(settings), settings)), s(settings), z(settings, inner),
-          first_frame(pixels), variance(settings, double(pixels.level)) {
+    FilteredSlab(const DetectionSettings& settings, const FrameRows& pixels, const Rectangle& part, float* memory)
+        : inner(part.wider(FilteredStrip::reach(settings), settings)), s(settings), z(settings, inner),
+          first_frame(pixels), variance(settings, pixels.level) {
         memory = static_cast<float*>(__builtin_align_up(memory, W * sizeof(float)));
         places = reinterpret_cast<long long*>(memory);
         memory += z.places_floats;
         strip_memory = memory;
-        memory += SmoothedStrip<T>::floats_needed(s, inner);
+        memory += SmoothedStrip::floats_needed(s, inner);
         const auto ring = [&](long long planes, long long pitch) {
             const RingOfPlanes made = {memory, planes, pitch};
             memory += planes * pitch;
@@ -61,7 +61,7 @@ template <class T> class FilteredSlab {
         for (long long i = 0; i < s.depth && !bad; ++i) bad = has_bad_pixels(frame(i), s, read);
     }
 
-    Frame<T> frame(long long i) const { return {first_frame.pixels + i * s.height * s.width, first_frame.level}; }
+    FrameRows frame(long long i) const { return first_frame.behind(i * s.height * s.width); }
     // Filters the next plane.
     void filter_next() {
         const long long plane = next_plane++;
@@ -98,7 +98,7 @@ template <class T> class FilteredSlab {
 
     const DetectionSettings& s;
     Sizes z;
-    Frame<T> first_frame;
+    FrameRows first_frame;
     PixelVariance variance;
     bool bad = false;
     long long next_smoothed = 0, next_plane = 0;
@@ -108,8 +108,7 @@ template <class T> class FilteredSlab {
     long long* places;
 
     void smooth_plane(long long i) {
-        const Frame<T> own = frame(i);
-        SmoothedStrip<T> strip(s, own, inner, bad, strip_memory);
+        SmoothedStrip strip(s, frame(i), inner, bad, strip_memory);
         for (long long place = 0; place < z.smoothed_plane; place += z.smoothed_stride) {
             strip.smooth_next([&](long long x, auto any_bad, const auto& smoothed, const auto& shares)
                                   SPOTFIT_INLINE_LAMBDA {

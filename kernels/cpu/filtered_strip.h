@@ -118,24 +118,53 @@ template <class T> SPOTFIT_INLINE bool copy_row(const T* from, long long count, 
 // guess which are next.
 constexpr long long ROWS_AHEAD = 8;
 
-template <class T>
-SPOTFIT_INLINE void prefetch(const Frame<T>& frame, const DetectionSettings& s, long long y, long long x0,
-                             long long x1) {
-    const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
-    for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
-}
+// The rows of a frame, by a function for its type of pixels: what filters them is compiled once, not for each type.
+class FrameRows {
+  public:
+    double level;
+    bool may_be_bad;
 
-template <class T> bool has_bad_pixels(const Frame<T>& frame, const DetectionSettings& s, const Rectangle& part) {
-    if constexpr (MAY_BE_BAD<T>) {
-        constexpr long long AT_ONCE = 512;
-        float scratch[AT_ONCE];
-        for (long long y = part.y0; y < part.y1; ++y) {
-            prefetch(frame, s, y, part.x0, part.x1);
-            for (long long x = part.x0; x < part.x1; x += AT_ONCE) {
-                const T* const from = frame.pixels + y * s.width + x;
-                if (copy_row(from, least(AT_ONCE, part.x1 - x), frame.level, 0.0f, scratch)) return true;
-            }
-        }
+    template <class T>
+    explicit FrameRows(const Frame<T>& frame)
+        : level(double(frame.level)), may_be_bad(MAY_BE_BAD<T>), pixels(reinterpret_cast<const char*>(frame.pixels)),
+          size(sizeof(T)), copy_pixels(copy_as<T>) {}
+
+    // As it was given.
+    template <class T> Frame<T> as() const { return {reinterpret_cast<const T*>(pixels), T(level)}; }
+    // So many pixels on, as the next frame is.
+    FrameRows behind(long long count) const {
+        FrameRows other = *this;
+        other.pixels += count * size;
+        return other;
+    }
+    bool copy(long long place, long long count, float instead, float* to) const {
+        return copy_pixels(*this, place, count, instead, to);
+    }
+    SPOTFIT_INLINE void prefetch(const DetectionSettings& s, long long y, long long x0, long long x1) const {
+        const char* const ahead = pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width * size;
+        for (long long at = x0 * size; at < x1 * size; at += 64) __builtin_prefetch(ahead + at);
+    }
+
+  private:
+    const char* pixels;
+    long long size;
+    bool (*copy_pixels)(const FrameRows&, long long, long long, float, float*);
+
+    template <class T>
+    static bool copy_as(const FrameRows& rows, long long place, long long count, float instead, float* to) {
+        const Frame<T> own = rows.as<T>();
+        return copy_row(own.pixels + place, count, own.level, instead, to);
+    }
+};
+
+SPOTFIT_INLINE bool has_bad_pixels(const FrameRows& rows, const DetectionSettings& s, const Rectangle& part) {
+    if (!rows.may_be_bad) return false;
+    constexpr long long AT_ONCE = 512;
+    float scratch[AT_ONCE];
+    for (long long y = part.y0; y < part.y1; ++y) {
+        rows.prefetch(s, y, part.x0, part.x1);
+        for (long long x = part.x0; x < part.x1; x += AT_ONCE)
+            if (rows.copy(y * s.width + x, least(AT_ONCE, part.x1 - x), 0.0f, scratch)) return true;
     }
     return false;
 }
@@ -158,7 +187,7 @@ struct RingOfRows {
 };
 
 // A part of a frame, smoothed along both axes by all kernels.
-template <class T> class SmoothedStrip {
+class SmoothedStrip {
   public:
     // Rows and columns that are smoothed.
     Rectangle inner;
@@ -169,10 +198,10 @@ template <class T> class SmoothedStrip {
     }
 
     // The memory is aligned to vectors.
-    SmoothedStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, bool any_bad,
+    SmoothedStrip(const DetectionSettings& settings, const FrameRows& pixels, const Rectangle& part, bool any_bad,
                   float* memory)
-        : inner(part), s(settings), bad(any_bad), z(settings, part.width()), frame(pixels),
-          variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.hot_distance, 0)),
+        : inner(part), s(settings), bad(any_bad), z(settings, part.width()), frame(pixels), variance(s, frame.level),
+          next_raw(most(inner.y0 - s.radius[WIDE] - s.hot_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
         raw = {memory, z.raw_rows, z.stride};
         clean = memory + z.raw_rows * z.stride;
@@ -215,7 +244,7 @@ template <class T> class SmoothedStrip {
     };
 
     Sizes z;
-    const Frame<T>& frame;
+    FrameRows frame;
     PixelVariance variance;
     long long next_raw, next_smoothed, next_row;
     RingOfRows raw, light[WIDTHS], good[WIDTHS];
@@ -226,8 +255,8 @@ template <class T> class SmoothedStrip {
         const long long beside = s.radius[WIDE] + s.hot_distance;
         const long long x0 = most(inner.x0 - beside, 0), x1 = least(inner.x1 + beside, s.width);
         float* const column_0 = raw[y] + z.margin - inner.x0;
-        prefetch(frame, s, y, x0, x1);
-        copy_row(frame.pixels + y * s.width + x0, x1 - x0, frame.level, NOT_A_NUMBER, column_0 + x0);
+        frame.prefetch(s, y, x0, x1);
+        frame.copy(y * s.width + x0, x1 - x0, NOT_A_NUMBER, column_0 + x0);
         if (beside < s.width) {  // once is enough
             for (long long i = x0 - inner.x0 + beside; i > 0; --i) column_0[x0 - i] = column_0[x0 + i];
             for (long long i = inner.x1 + beside - x1; i > 0; --i) column_0[x1 - 1 + i] = column_0[x1 - 1 - i];
@@ -356,31 +385,27 @@ SPOTFIT_INLINE void end_row(const Rectangle& inner, float* const (&to)[BANDS + 1
 constexpr int BEFORE = W;
 
 // The same, with the bands of the last rows.
-template <class T> class FilteredStrip : public SmoothedStrip<T> {
+class FilteredStrip : public SmoothedStrip {
   public:
-    using SmoothedStrip<T>::inner;
-
     // How many rows above and below are compared with a maximum.
     static long long reach(const DetectionSettings& s) { return most(s.step, 1); }
     static long long floats_needed(const DetectionSettings& s) {
         const long long width = least(Strips(s).columns + 2 * reach(s), s.width);
         const long long stride = round_up(width, W) + BEFORE + W;
-        return W + SmoothedStrip<T>::floats_needed(s, {0, 0, 0, width}) +
-               ((BANDS + 1) * (2 * reach(s) + 1) + 1) * stride;
+        return W + SmoothedStrip::floats_needed(s, {0, 0, 0, width}) + ((BANDS + 1) * (2 * reach(s) + 1) + 1) * stride;
     }
 
-    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, float* memory)
+    FilteredStrip(const DetectionSettings& settings, const FrameRows& pixels, const Rectangle& part, float* memory)
         : FilteredStrip(settings, pixels, part.wider(reach(settings), settings),
                         static_cast<float*>(__builtin_align_up(memory, W * sizeof(float))), 0) {}
 
     // Filters the next row.
     void filter_next() {
-        const long long y = this->next();
+        const long long y = next();
         float* to[BANDS + 1];
         for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
-        this->smooth_next(
-            [&](long long x, auto any_bad, const auto& smoothed, const auto& shares)
-                SPOTFIT_INLINE_LAMBDA { write_filtered<decltype(any_bad)::value>(smoothed, shares, x, to); });
+        smooth_next([&](long long x, auto any_bad, const auto& smoothed, const auto& shares)
+                        SPOTFIT_INLINE_LAMBDA { write_filtered<decltype(any_bad)::value>(smoothed, shares, x, to); });
         end_row(inner, to);
     }
     // Numbers of a band, or the means after them, of a row after which no more than 2 reach have come;
@@ -398,18 +423,17 @@ template <class T> class FilteredStrip : public SmoothedStrip<T> {
     RowsNear rows_near(long long y) const { return {*this, filtered[0].near(y)}; }
 
   private:
-    using SmoothedStrip<T>::s;
-
     RingOfRows filtered[BANDS + 1];
     float* outside;
 
     // The memory is aligned.
-    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& wider, float* memory, int)
-        : SmoothedStrip<T>(
+    FilteredStrip(const DetectionSettings& settings, const FrameRows& pixels, const Rectangle& wider, float* memory,
+                  int)
+        : SmoothedStrip(
               settings, pixels, wider,
               has_bad_pixels(pixels, settings, wider.wider(settings.radius[WIDE] + settings.hot_distance, settings)),
               memory) {
-        memory += SmoothedStrip<T>::floats_needed(s, inner);
+        memory += SmoothedStrip::floats_needed(s, inner);
         const long long rows = 2 * reach(s) + 1, stride = round_up(inner.width(), W) + BEFORE + W;
         for (RingOfRows& own : filtered) {
             own = {memory, rows, stride};

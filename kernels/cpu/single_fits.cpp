@@ -11,6 +11,13 @@ const float UNKNOWN = __builtin_nanf("");
 
 bool is_finite(double x) { return x - x == 0; }
 
+bool is_wider(const SingleFits& s, const float* width, const float* errors, double psf, long long i) {
+    if (!width) return false;
+    const float error = errors ? errors[i] : 0;
+    const double off = error > 0 ? s.errors * double(error) : 0, uneven = s.uneven * psf;
+    return double(width[i]) > psf + __builtin_sqrt(off * off + uneven * uneven);
+}
+
 // What is known of a spot by its own fit.
 void begin(const SingleFits& s, long long i) {
     double* const place = s.places + s.axes * i;
@@ -26,10 +33,9 @@ void begin(const SingleFits& s, long long i) {
     // Pixels that are missing in its ROI may be those of another one.
     if ((can_move || s.takes_invalid) && !(flags & s.left_out)) {
         state |= TAKES_PART;
-        const float error = s.sigma_error ? s.sigma_error[i] : 0;
-        const double off = error > 0 ? s.errors * double(error) : 0;
-        const double wide = s.psf_sigma + __builtin_sqrt(off * off + s.uneven * s.uneven);
-        if ((flags & s.doubtful) || (s.sigma && double(s.sigma[i]) > wide)) state |= MAY_BE_TWO;
+        const bool is_wide = is_wider(s, s.sigma, s.sigma_error, s.psf_sigma, i) ||
+                             is_wider(s, s.sigma_z, s.sigma_z_error, s.psf_sigma_z, i);
+        if ((flags & s.doubtful) || is_wide) state |= MAY_BE_TWO;
     }
     s.state[i] = static_cast<unsigned char>(state);
     const float score = s.amplitude_error ? s.amplitude[i] / s.amplitude_error[i] : UNKNOWN;

@@ -36,16 +36,17 @@ struct SingleFits {
     const unsigned* flags;
     const unsigned char* stop;
     const float *amplitude, *amplitude_error;  // or null, without errors
-    const float *sigma, *sigma_error;          // or null, if the first is fixed, and without errors
-    unsigned not_good, left_out, doubtful;     // flags
-    int invalid;                               // stop condition
-    int takes_all;                             // whether all are fitted together, overlap or not
-    int takes_invalid;                         // whether those that cannot be fitted alone take part
-    double overlap[3];                         // the half axes of an ellipsoid in which spots overlap, and,
+    // Widths in the plane and, in volumes, along z; or null where they are fixed, and without errors.
+    const float *sigma, *sigma_error, *sigma_z, *sigma_z_error;
+    unsigned not_good, left_out, doubtful;  // flags
+    int invalid;                            // stop condition
+    int takes_all;                          // whether all are fitted together, overlap or not
+    int takes_invalid;                      // whether those that cannot be fitted alone take part
+    double overlap[3];                      // the half axes of an ellipsoid in which spots overlap, and,
     double farthest, near,
         reach;  // in such pixels, from which on spots may overlap, are neighbours, concern each other
-    // A spot may be two that is wider than the PSF by more than these errors, and pixels, together.
-    double psf_sigma, errors, uneven;
+    // A spot may be two that is wider than the PSF by more than these errors, and this fraction, together.
+    double psf_sigma, psf_sigma_z, errors, uneven;
     // Memory, one for each position of the largest frame, and one for each axis.
     long long *ends, *cell, *spot, *root;
     float* nearest;

@@ -12,6 +12,7 @@ from volume_fits import fits_in_volumes
 
 from napari_spotfit import (
     Drift,
+    Settings,
     SimulatedMicroscope,
     SpotFits,
     StopCondition,
@@ -360,5 +361,56 @@ def test_spots_of_volumes_are_linked_along_z_too():
     fits = fits_in_volumes(4)
     places = {"frame": [0, 0, 1, 1], "z": [1, 8, 8, 1], "y": [5] * 4, "x": [6] * 4}
     columns = {name: np.array(along, fits.columns[name].dtype) for name, along in places.items()}
-    linked = link_spots(SpotFits(fits.columns | columns, ("frame",), fits.settings), 2.0)
+    volumes = SpotFits(fits.columns | columns, ("frame",), fits.settings)
+    linked = link_spots(volumes, 2.0, z_scale=1.0)
     assert linked.track.tolist() == [0, 1, 1, 0]
+
+
+def drifting_in_z(unit, seed=0, tracks=12, frames=20):
+    """Return beads that drift 90 nm a frame along z, with errors of 9 nm, and that drift in nm."""
+    rng = np.random.default_rng(seed)
+    frame = np.repeat(np.arange(frames), tracks)
+    rise = 90.0 * frame
+    nm = np.tile(rng.uniform(1000, 2000, tracks), frames) + rise + rng.normal(0, 9.0, len(frame))
+    size = 300.0 if unit == "planes" else 1.0
+    columns = {"frame": frame, "track": np.tile(np.arange(tracks), frames), "z": nm / size}
+    columns |= {axis: 9.0 + rng.normal(0, 0.01, len(frame)) for axis in "yx"}
+    errors = {"z_stderr": 9.0 / size, "y_stderr": 0.01, "x_stderr": 0.01}
+    columns |= {name: np.full(len(frame), error, np.float32) for name, error in errors.items()}
+    columns["stop_condition"] = np.full(len(frame), 3, np.uint8)
+    if unit == "nm":
+        return SpotFits(columns, ("frame",), units={"z": "nm"}), 90.0 * np.arange(frames)
+    settings = Settings(model="gaussian_3d", voxel_size=(300, 100, 100))
+    columns["z_nm"] = nm
+    return SpotFits(columns, ("frame",), settings), 90.0 * np.arange(frames)
+
+
+@pytest.mark.parametrize("unit", ["nm", "planes"])
+def test_the_drift_of_beads_along_z(unit):
+    fits, truth = drifting_in_z(unit)
+    lost = np.where((fits.track == 0) & (fits.frame > 5), np.nan, fits.z)
+    size = 300.0 if unit == "planes" else 1.0
+    odd = np.where((fits.track == 1) & (fits.frame > 9), lost + 1500 / size, lost)
+    drift = fiducial_drift(fits.with_columns(fits.columns | {"z": odd}))
+    apart = drift.z - truth
+    apart -= apart.mean()
+    assert 0.6 < np.std(apart) / np.median(drift.z_stderr) < 1.5
+    assert np.median(drift.z_stderr) == pytest.approx(9 / np.sqrt(10), rel=0.3)
+    still = subtract_drift(fits, drift)
+    for name, of in (("z", size), *([("z_nm", 1.0)] if unit == "planes" else [])):
+        means = [of * still.columns[name][still.frame == frame].mean() for frame in range(20)]
+        assert np.ptp(means) < 12
+
+
+def test_beads_without_a_known_z_drift_along_y_and_x():
+    fits, _ = drifting_in_z("planes")
+    unknown = SpotFits(fits.columns, ("frame",), Settings(model="gaussian_3d"))
+    assert fiducial_drift(unknown).z is None
+    nothing = fits.columns | {"z_stderr": np.full(len(fits), np.nan, np.float32)}
+    with pytest.warns(UserWarning, match="the drift is without z"):
+        assert fiducial_drift(fits.with_columns(nothing)).z is None
+    apart = np.where((fits.track < 6) == (fits.frame < 10), fits.columns["z_stderr"], np.nan)
+    with pytest.warns(UserWarning, match="the drift is without z: no track ties"):
+        drift = fiducial_drift(fits.with_columns(fits.columns | {"z_stderr": apart}))
+    assert drift.z is None
+    assert np.abs(drift.y).max() < 0.05

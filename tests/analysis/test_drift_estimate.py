@@ -13,8 +13,15 @@ import pytest
 from blinking import table_of
 from numpy.typing import NDArray
 
-from napari_spotfit import Drift, SpotFits, estimate_drift, fiducial_drift, subtract_drift
-from napari_spotfit.analysis import events
+from napari_spotfit import (
+    Drift,
+    Settings,
+    SpotFits,
+    estimate_drift,
+    fiducial_drift,
+    subtract_drift,
+)
+from napari_spotfit.analysis import drift_jumps, events
 from napari_spotfit.engine import threads
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 
@@ -155,6 +162,15 @@ def test_along_z() -> None:
     assert np.std(apart) < 6
     assert np.abs(deviations(found, truth)[0]).max() < 0.05
     assert estimate_drift(fits.with_columns(fits.columns | along)).z is None
+    planes = {name: values / np.float32(300) for name, values in along.items()}
+    for voxel, is_known in (((300.0, 100.0, 100.0), True), (None, False)):
+        stack = Settings(model="gaussian_3d", voxel_size=voxel)
+        of_planes = estimate_drift(
+            SpotFits(fits.columns | planes, ("frame",), stack), frames=FRAMES
+        )
+        assert (of_planes.z is not None) == is_known
+        if of_planes.z is not None:
+            assert of_planes.z == pytest.approx(found.z, abs=0.5)
 
 
 def test_jumps_within_the_window_are_followed() -> None:
@@ -324,6 +340,13 @@ def test_jumps_along_z_are_followed(at: dict[int, float], along_z: dict[int, flo
     assert np.abs(found.y - truth[:, 0])[~near].max() < 0.05
 
 
+def test_a_jump_as_far_as_is_searched_is_a_jump() -> None:
+    heights = np.zeros((1, *[2 * drift_jumps._FAR + 1] * 2), np.float32)
+    heights[0, -1, 5] = 1000.0
+    shift = drift_jumps._peaks(heights)[0] / drift_jumps._PIXEL
+    assert shift == pytest.approx([drift_jumps._FAR, 5 - drift_jumps._FAR], abs=1.0)
+
+
 @pytest.mark.parametrize("speed", [0.01, -0.03])
 def test_fast_motion_is_followed(speed: float) -> None:
     fits, truth = jumping({}, speed)
@@ -364,6 +387,42 @@ def test_errors_of_cross_correlation() -> None:
     apart -= apart.mean(axis=0)
     stated = np.stack([found.y_stderr, found.x_stderr], axis=1)[middles]
     assert 0.5 < np.sqrt(np.mean(apart**2) / np.mean(stated**2)) < 2
+
+
+@pytest.mark.parametrize(
+    ("count", "number", "size", "way"),
+    [(3000, 400, 128.0, 10.0), (3000, 400, 128.0, 20.0), (15_000, 2000, 256.0, 20.0)],
+    ids=str,
+)
+def test_cross_correlation_follows_a_long_way(
+    count: int, number: int, size: float, way: float
+) -> None:
+    truth = np.linspace(0, 1, FRAMES)[:, np.newaxis] * [way, -way / 2]
+    for seed in range(2):
+        fits = molecules(count, number, 0.12, 40 + seed, truth, size, background=0.1)
+        found = estimate_drift(fits, "rcc", frames=FRAMES)
+        apart = np.stack([found.y, found.x], axis=1) - truth
+        apart -= apart.mean(axis=0)
+        assert np.abs(apart).max() < 0.25
+        assert np.isfinite(found.y_stderr).all()
+        stated = np.sqrt(np.mean(np.stack([found.y_stderr, found.x_stderr]) ** 2))
+        assert 0.4 < np.sqrt(np.mean(apart**2)) / stated < 2
+
+
+def test_segments_that_correlate_with_none_are_bridged() -> None:
+    fits = molecules(20_000, 300, 0.1, 5)
+    elsewhere = (fits.frame >= 1000) & (fits.frame < 1200)  # of 200 frames each
+    y, x = np.random.default_rng(6).uniform(0, 64, (2, len(fits)))
+    places = {
+        axis: np.where(elsewhere, new, fits.columns[axis]) for axis, new in (("y", y), ("x", x))
+    }
+    with pytest.warns(UserWarning, match="in frames 1000–1199"):
+        found = estimate_drift(fits.with_columns(fits.columns | places), "rcc", frames=FRAMES)
+    unknown = np.isnan(found.y_stderr)
+    assert unknown[1000:1200].all()
+    assert not found.used[1000:1200].any()
+    assert not unknown[:1000].any()
+    assert np.abs(found.y).max() < 0.1
 
 
 def test_cross_correlation_of_random_places_is_refused() -> None:

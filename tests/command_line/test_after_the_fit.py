@@ -116,6 +116,23 @@ def test_precision(tmp_path: Path) -> None:
         assert numbers[f"{name}_nm"] == pytest.approx(100 * numbers[name])
 
 
+def test_the_precision_of_few_spots_is_known_without_their_resolution(tmp_path: Path) -> None:
+    frame, molecule = np.divmod(np.arange(200), 40)
+    places = np.random.default_rng(0).uniform(0, 60, (40, 2))
+    path = tmp_path / "few.spots.parquet"
+    molecules_of(places, frame, molecule, 0.1).save(path)
+    text = run("precision", path, "--json", "--pixel-size", 100)
+    assert re.search(r"the resolution is not known: \d+ of \d+ fits are good and have pos", text)
+    numbers = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert numbers["precision"] == pytest.approx(0.1, rel=0.15)
+    assert numbers["precision_nm"] == pytest.approx(100 * numbers["precision"])
+    for name in ("resolution", "resolution_stderr", "resolution_nm"):
+        assert numbers[name] is None
+    events = tmp_path / "events.spots.parquet"
+    merge_blinks(load_fits(path)).save(events)
+    assert "at least 100 are needed" in refused("precision", events)
+
+
 def test_precision_says_what_is_wrong(blinks: Path) -> None:
     assert "pairs of spots" in refused("precision", blinks)
     text = refused("precision", blinks, "--json")

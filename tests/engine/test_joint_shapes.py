@@ -80,6 +80,7 @@ def test_an_extended_blob_is_no_crowd_of_good_points():
         assert fits.good.sum() <= localize(image, **KNOWN).good.sum() + 1
 
 
+@pytest.mark.filterwarnings("ignore:only . of .* are BLOB")
 @pytest.mark.parametrize("width", [1.8, 2.5, 3.0])
 @pytest.mark.parametrize("photons", [3000, 30_000, 200_000])
 def test_blobs_are_no_good_points_and_clusters_are(width, photons):
@@ -186,6 +187,7 @@ def test_saturated_blob_is_left_as_it_is():
     assert (fits.flags[centre] & Flag.SATURATED).all()
 
 
+@pytest.mark.filterwarnings("ignore:only . of .* are BLOB")
 def test_points_that_make_up_smooth_light_are_too_wide():
     scene = next(one for one in noisy_scenes(SIGMA, 512, 1, spots=0) if one.name == "nuclei")
     auto, fits = (

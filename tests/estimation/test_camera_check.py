@@ -19,9 +19,8 @@ from napari_spotfit import (
 )
 
 SHAPE, OFFSET = (128, 128), 100.0
-RNG = np.random.default_rng(5)
 #: Few spots of one frame on an even background, and none.
-SPOTS = scattered(RNG, SHAPE, 25)
+SPOTS = scattered(np.random.default_rng(5), SHAPE, 25)
 
 
 def taken(gain, background=20.0, photons=1500, read=1.5, seed=3):

@@ -45,17 +45,30 @@ def test_the_right_width_is_not_warned_of(sigma, photons):
 
 def test_what_depends_on_no_width_is_not_warned_of():
     movie = movie_of(1.3)
-    for options in ({"neighbours": "exclude"}, {"fixed": {"sigma": 1.7}}):
-        assert not said_of(movie, sigma=1.7, **options)
+    assert not said_of(movie, sigma=1.7, fixed={"sigma": 1.7})
     assert not said_of(movie)
     assert not said_of(movie[:1, :32, :32], sigma=1.7)  # fewer than ten spots
 
 
-def test_where_few_spots_overlap_nothing_is_warned_of():
+def movie_of_lone_spots(seed=4):
     movie, _ = simulate_movie(
-        16, sigma=1.3, photons=3000, spots_per_frame=2, shape=(128, 128), seed=4
+        16, sigma=1.3, photons=3000, spots_per_frame=2, shape=(128, 128), seed=seed
     )
-    assert not said_of(movie, sigma=1.7)
+    return movie
+
+
+@pytest.mark.parametrize("neighbours", ["auto", "exclude"])
+@pytest.mark.parametrize("sigma", [0.7, 0.85, 1.7, 2.6])
+def test_where_few_spots_overlap_only_what_is_far_off_is_warned_of(sigma, neighbours):
+    (said,) = said_of(movie_of_lone_spots(), sigma=sigma, neighbours=neighbours)
+    assert "are judged, by the given one" in said
+    found = float(re.findall(r"Give sigma=([\d.]+)", said)[0])
+    assert found == pytest.approx(1.3, rel=0.03)
+
+
+@pytest.mark.parametrize("sigma", [1.1, 1.5])
+def test_where_few_spots_overlap_what_is_near_is_not_warned_of(sigma):
+    assert not said_of(movie_of_lone_spots(), sigma=sigma)
 
 
 def test_spots_of_all_widths_are_not_warned_of():

@@ -22,13 +22,19 @@ from napari_spotfit import (
     simulate_spots,
 )
 
-RNG = np.random.default_rng(3)
 NOISE = NoiseModel(1.0, 0.0, 1.0)
-MAPS = {
-    "offset": RNG.normal(100, 2, (9, 9)),
-    "gain": RNG.normal(2, 0.1, (9, 9)),
-    "variance": RNG.uniform(1, 9, (9, 9)),
-}
+
+
+def camera_maps(rng):
+    return {
+        "offset": rng.normal(100, 2, (9, 9)),
+        "gain": rng.normal(2, 0.1, (9, 9)),
+        "variance": rng.uniform(1, 9, (9, 9)),
+    }
+
+
+MAPS = camera_maps(np.random.default_rng(3))
+WEIGHTS = np.random.default_rng(4).uniform(1, 2, (9, 9))
 BAD = np.zeros((9, 9), bool)
 BAD[2, 3:5] = True
 KINDS = {
@@ -36,7 +42,7 @@ KINDS = {
     "without errors": {"errors": False},
     "rotated": {"model": "gaussian_rotated"},
     "integrated, likelihood": {"pixel": "integrated", "estimator": "mle", "gain": 2.0},
-    "weights": {"estimator": "wlse", "weights": RNG.uniform(1, 2, (9, 9))},
+    "weights": {"estimator": "wlse", "weights": WEIGHTS},
     "camera": {"camera": Camera(**MAPS)},
     "camera, likelihood": {"camera": Camera(**MAPS), "estimator": "mle"},
     "bad pixels": {"bad_pixels": BAD},
@@ -79,7 +85,7 @@ def test_every_type_is_taken(backend, spots, dtype):
 
 def test_start_values_count(backend, spots):
     start = np.full((len(spots), 3), np.nan, np.float32)
-    start[:, :2] = RNG.uniform(3, 5, (len(spots), 2))
+    start[:, :2] = np.random.default_rng(1).uniform(3, 5, (len(spots), 2))
     with Fitter(backend=backend) as fitter:
         assert_same(fitter.fit(spots, start), fit_spots(spots, start=start, backend=backend))
         assert_same(fitter.fit(spots), fit_spots(spots, backend=backend))
@@ -160,8 +166,10 @@ def movie():
 
 
 FRAME_MAPS = {
-    "bad_pixels": RNG.random((60, 64)) < 0.01,
-    "camera": Camera(offset=RNG.normal(0, 1, (60, 64)), gain=1.0, variance=2.0),
+    "bad_pixels": np.random.default_rng(5).random((60, 64)) < 0.01,
+    "camera": Camera(
+        offset=np.random.default_rng(6).normal(0, 1, (60, 64)), gain=1.0, variance=2.0
+    ),
 }
 #: A Fitter fits each spot by itself.
 IN_FRAME = {"roi_size": 9, "sigma": 1.3, "noise": NOISE, "neighbours": "exclude"}

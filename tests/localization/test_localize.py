@@ -99,10 +99,26 @@ class TestFitAt:
         )
         assert_same(one[order], other)
 
+    @pytest.mark.parametrize(
+        ("shape", "frame", "words"),
+        [
+            pytest.param((6, 80, 90), (7,), "such as 7, where it has 0 to 5", id="movie"),
+            pytest.param((6, 80, 90), (-1,), "such as -1, where it has 0 to 5", id="before"),
+            pytest.param((2, 3, 80, 90), (1, 3), "3 along axis 1, where it has 0 to 2", id="axes"),
+        ],
+    )
+    def test_frames_that_do_not_exist_are_named(self, scene, shape, frame, words):
+        movie = scene[0].reshape(shape)
+        first = (0,) * len(frame)
+        with pytest.warns(UserWarning, match=f"1 of 2 centres are in frames .* {words}"):
+            fits = fit_at(movie, [(*first, 40, 40), (*frame, 40, 40)], sigma=1.3)
+        assert fits.valid.tolist() == [True, False]
+
     def test_places_outside_are_invalid_and_others_are_not(self, scene):
         movie, _ = scene
         places = [[0, 20, 20], [0, -3, 20], [9, 20, 20], [0, np.nan, 5], [0, 79.4, 89.4], [5, 0, 0]]
-        fits = fit_at(movie, places, sigma=1.3)
+        with pytest.warns(UserWarning, match="1 of 6 centres are in frames .* such as 9"):
+            fits = fit_at(movie, places, sigma=1.3)
         assert list(fits.valid) == [True, False, False, False, True, True]
         assert_same(fits[:1], fit_at(movie, places[:1], sigma=1.3))
         assert list(fits.stop_condition[1:4]) == [StopCondition.INVALID] * 3
@@ -183,9 +199,9 @@ class TestLocalize:
     def test_more_axes_carry_their_indices(self, scene):
         movie, _ = scene
         flat, deep = localize(movie), localize(movie.reshape(2, 3, 80, 90))
-        assert deep.index_names == ("axis_0", "axis_1")
-        assert np.array_equal(deep.axis_0 * 3 + deep.axis_1, flat.frame)
-        assert np.array_equal(deep.frame, deep.axis_1)
+        assert deep.index_names == ("axis_0", "frame")
+        assert "axis_1" not in deep
+        assert np.array_equal(deep.axis_0 * 3 + deep.frame, flat.frame)
         assert deep.points().shape[1] == 4
         assert np.array_equal(deep.x, flat.x)
 
@@ -204,7 +220,7 @@ class TestLocalize:
             assert_same(whole[chosen], part)
         deep = movie.reshape(2, 3, 80, 90)
         part = localize(deep, frames=(1, slice(0, 2)))
-        assert set(zip(part.axis_0, part.axis_1, strict=True)) == {(1, 0), (1, 1)}
+        assert set(zip(part.axis_0, part.frame, strict=True)) == {(1, 0), (1, 1)}
 
     @pytest.mark.parametrize("full", [False, True])
     def test_a_mask_limits_the_search(self, scene, full):

@@ -12,6 +12,7 @@ from napari_spotfit import (
     MeasuredPsf,
     Settings,
     calibrate_astigmatism,
+    calibrate_psf,
     fit_at,
     fit_spots,
     localize,
@@ -101,6 +102,48 @@ def test_whatever_the_fits_are(options):
 )
 def test_dim_dense_and_bright_spots(options):
     image, _ = movie_of("oblique", **options)
+    assert warned(image.swapaxes(1, 2), psf_of("oblique")) == {"transposed"}
+    assert not warned(image, psf_of("oblique"))
+
+
+@lru_cache
+def measured_lens(seed):
+    """Return the PSF of an astigmatic lens, as beads show it."""
+    rng = np.random.default_rng(seed)
+    places = np.mgrid[22:131:36, 22:131:36].reshape(2, -1).T + rng.uniform(-1, 1, (16, 2))
+    rows, columns = np.mgrid[:160, :160]
+    stack = np.full((31, 160, 160), 10.0)
+    for frame, height in zip(stack, np.arange(-600.0, 601, 40), strict=True):
+        for y, x in places:
+            frame += gaussian(rows - y, columns - x, height, 40_000)
+    image = (rng.poisson(stack) + 100).astype(np.uint16)
+    return calibrate_psf(image, 40, settings=Settings(**CAMERA))
+
+
+def gaussian(y, x, height, photons):
+    across, down = (1.25 * np.sqrt(1 + ((height - focus) / 400) ** 2) for focus in (-200, 200))
+    light = np.exp(-((y / down) ** 2) / 2 - (x / across) ** 2 / 2)
+    return photons / (2 * np.pi * across * down) * light
+
+
+@pytest.mark.parametrize(("direction", "beads"), [("y", 1), ("x", 2)])
+def test_pairs_along_an_axis_do_not_look_turned(direction, beads):
+    rows, columns = np.mgrid[:160, :160]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        frames = np.full((3, 160, 160), 10.0)
+        places = np.mgrid[16:145:30, 16:145:30].reshape(2, -1).T
+        for frame in frames:
+            for place in places + rng.uniform(-1, 1, places.shape):
+                for apart in (0.0, 5.0):
+                    y, x = place + np.where(np.array(["y", "x"]) == direction, apart, 0.0)
+                    frame += gaussian(rows - y, columns - x, rng.uniform(-300, 300), 3000)
+        image = (rng.poisson(frames) + 100).astype(np.uint16)
+        assert not warned(image, measured_lens(beads))
+
+
+def test_a_turned_crowd_is_named():
+    image, _ = movie_of("oblique", spots=60, seed=6)
     assert warned(image.swapaxes(1, 2), psf_of("oblique")) == {"transposed"}
     assert not warned(image, psf_of("oblique"))
 

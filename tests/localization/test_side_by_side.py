@@ -179,9 +179,9 @@ def test_a_forked_process_has_threads_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("megabytes", "cores", "block"), [(1024, 2, 32), (128, 2, 16), (128, 1, 32), (1 << 16, 64, 4)]
+    ("megabytes", "cores", "block"), [(1024, 2, 32), (96, 2, 24), (128, 1, 32), (1 << 16, 64, 4)]
 )
 def test_blocks_of_few_crowds_are_large_but_leave_each_core_some(megabytes, cores, block):
     found = plan._block_bytes(megabytes << 20, cores, overlap=True)
     assert found == block << 20
-    assert (megabytes << 20) // found >= plan._SIDE_BY_SIDE * cores
+    assert (megabytes << 20) // found >= plan._OF_EACH_CORE * cores

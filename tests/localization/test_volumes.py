@@ -120,8 +120,8 @@ def test_lazy_stacks_give_the_same_rows():
 def test_leading_axes_are_time_and_channels():
     many = np.stack([MOVIE, MOVIE[::-1]], 1)
     fits = localize(many, backend="cpu", **KNOWN)
-    assert fits.index_names == ("axis_0", "axis_1")
-    own = (fits.axis_0 == 0) & (fits.axis_1 == 1)
+    assert fits.index_names == ("axis_0", "frame")
+    own = (fits.axis_0 == 0) & (fits.frame == 1)
     alone = localize(MOVIE[1], backend="cpu", **KNOWN)
     np.testing.assert_array_equal(fits.z[own], alone.z)
     assert fits.points().shape == (len(fits), 5)

@@ -17,6 +17,7 @@ from napari_spotfit import (
     fit_at,
     fit_spots,
     localize,
+    localize_iter,
     simulate_movie,
     simulate_spots,
 )
@@ -57,6 +58,16 @@ def test_places_of_a_table_with_columns_of_several_types():
 @pytest.mark.parametrize("centers", [[], np.empty((0, 3)), np.empty((0, 3), int)], ids=repr)
 def test_no_places_are_no_fits(centers):
     assert len(fit_at(MOVIE, centers)) == 0
+
+
+def test_bad_pixels_upside_down_are_warned_of():
+    bad = np.zeros(MOVIE.shape[-2:], bool)
+    bad[:, :3] = True
+    with pytest.warns(UserWarning, match="give ~bad_pixels"):
+        localize(MOVIE, bad_pixels=~bad, sigma=1.3)
+    with pytest.warns(UserWarning, match="give ~bad_pixels"):
+        list(localize_iter(MOVIE, bad_pixels=~bad, sigma=1.3))
+    localize(MOVIE, bad_pixels=bad)
 
 
 @pytest.mark.parametrize("centers", [[[]], [1, 2, 3], [[1, 2]], None], ids=repr)

@@ -7,18 +7,22 @@ namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 // Lists the maxima of a part of a frame that are spots', row after row.
-template <class T> class Search {
+class Search {
   public:
-    Search(const DetectionSettings& settings, const Frame<T>& pixels, long long frame_number,
-           const Rectangle& rectangle, float* memory, Maximum* maxima)
-        : s(settings), frame(pixels), number(frame_number), part(rectangle), found(maxima),
+    using Near = FilteredStrip::RowsNear;
+    // Whether an extremum is a spot, bright or dark, and if so, its score and height.
+    using IsSpot = bool (*)(const Search&, const Near&, int extremum, long long y, long long x, Maximum&);
+
+    Search(const DetectionSettings& settings, const FrameRows& pixels, long long frame_number,
+           const Rectangle& rectangle, float* memory, Maximum* maxima, IsSpot spot)
+        : s(settings), frame(pixels), number(frame_number), part(rectangle), found(maxima), is_one(spot),
           strip(settings, pixels, rectangle, memory),
           least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}, LeastHeight::of_dark_spots(s)},
           least_square(least_heights[WIDE_BAND].least_square(least_heights[DARK_SPOT])) {}
 
     // Returns how many there are.
     long long run() {
-        const long long reach = FilteredStrip<T>::reach(s);
+        const long long reach = FilteredStrip::reach(s);
         long long next = part.y0;
         for (long long y = strip.inner.y0; y < strip.inner.y1; ++y) {
             strip.filter_next();
@@ -28,21 +32,33 @@ template <class T> class Search {
         return count;
     }
 
+    template <class T>
+    static bool is_spot_of(const Search& search, const Near& row, int extremum, long long y, long long x,
+                           Maximum& maximum) {
+        const DetectionSettings& s = search.s;
+        const PixelVariance& variance = search.strip.pixel_variance();
+        const Frame<T> frame = search.frame.as<T>();
+        const auto at = [&](int plane, int v, int u) {
+            return row(plane, mirrored(y + v, s.height))[mirrored(x + u, s.width)];
+        };
+        return extremum == DARK_SPOT ? is_dark_spot(s, variance, frame, y, x, at, maximum)
+                                     : is_spot(s, extremum, variance, frame, y, x, at, maximum);
+    }
+
   private:
     const DetectionSettings& s;
-    const Frame<T>& frame;
+    const FrameRows& frame;
     long long number;
     Rectangle part;
     Maximum* found;
     long long count = 0;
-    FilteredStrip<T> strip;
+    IsSpot is_one;
+    FilteredStrip strip;
     LeastHeight least_heights[EXTREMA];
     // Of the height, or depth, in the wide band, over the variance.
     float least_square;
     // Of a difference of means beside a dark spot, over its depth: a little more than is_dark_spot asks.
     float steepest_square = 1.001f * square(STEEPEST_OF_DARK * 2.0f * float(s.step) / s.sigma);
-
-    using Near = typename FilteredStrip<T>::RowsNear;
 
     void look_at_row(long long y) {
         const Near row = strip.rows_near(y);
@@ -92,13 +108,9 @@ template <class T> class Search {
             look_closely(row, extremum, y, x + __builtin_ctz(left));
     }
     void look_closely(const Near& row, int extremum, long long y, long long x) {
-        const auto at = [&](int plane, int v, int u) {
-            return row(plane, mirrored(y + v, s.height))[mirrored(x + u, s.width)];
-        };
         Maximum& maximum = found[count];
         maximum = {int(number), int(y), int(x), extremum, 0, 0.0f, 0.0f, 0.0f, 0.0f};
-        count += extremum == DARK_SPOT ? is_dark_spot(s, strip.pixel_variance(), frame, y, x, at, maximum)
-                                       : is_spot(s, extremum, strip.pixel_variance(), frame, y, x, at, maximum);
+        count += is_one(*this, row, extremum, y, x, maximum);
     }
 };
 
@@ -106,7 +118,7 @@ template <class T> class Search {
 
 long long work_bytes(const DetectionSettings& s) {
     if (s.volume) return slab_bytes(s);
-    return FilteredStrip<float>::floats_needed(s) * static_cast<long long>(sizeof(float));
+    return FilteredStrip::floats_needed(s) * static_cast<long long>(sizeof(float));
 }
 long long strip_count(const DetectionSettings& s) { return Strips(s).count; }
 // And one that is looked at.
@@ -127,10 +139,10 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
                 ++strip;
                 continue;
             }
-            const Frame<T> frame = frame_of<T>(source, number);
+            const FrameRows frame(frame_of<T>(source, number));
             for (; strip < end && *count + most_maxima(s) <= room; ++strip) {
                 const Rectangle part = strips[strip % strips.count];
-                Search<T> search(s, frame, number, part, static_cast<float*>(work), found + *count);
+                Search search(s, frame, number, part, static_cast<float*>(work), found + *count, Search::is_spot_of<T>);
                 *count += search.run();
             }
         }

@@ -31,8 +31,24 @@ constexpr int LEAST_NEIGHBOURS = 4;
 // one of this many pixels stands out, that is how sparse light looks, and the mean counts.
 constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;
 constexpr int PIXELS_TO_A_HOT_ONE = 112;
-// The least variance of whole numbers is that of rounding.
-template <class T> constexpr float LEAST_VARIANCE = MAY_BE_BAD<T> ? 0.0f : 1.0f / 12.0f;
+// The least variance of whole numbers, which is that of rounding.
+constexpr float OF_ROUNDING = 1.0f / 12.0f;
+
+// Whether a pixel is hot, or as dark, by so much, and if so, the mean of its neighbours.
+using HotPixel = bool (*)(const DetectionSettings&, const FrameRows&, long long y, long long x, float step,
+                          float& mean);
+
+template <class T>
+bool hot_pixel(const DetectionSettings& s, const FrameRows& rows, long long y, long long x, float step, float& mean) {
+    const Frame<T> frame = rows.as<T>();
+    const auto pixel = [&](long long v, long long u) {
+        return frame.with_bad(mirrored(y + v, s.height) * s.width + mirrored(x + u, s.width));
+    };
+    const auto negative = [&](long long v, long long u) { return -pixel(v, u); };
+    if (!is_hot<float>(s, step, pixel) && !is_hot<float>(s, step, negative)) return false;
+    mean = mean_of_neighbours(pixel);
+    return true;
+}
 
 // What a block's columns have so far.
 struct ColumnSums {
@@ -41,14 +57,14 @@ struct ColumnSums {
 };
 
 // A row of blocks, with the pixels that its detail is made of.
-template <class T> class RowOfBlocks {
+class RowOfBlocks {
   public:
     static long long bytes_needed(const DetectionSettings& s) {
         return (Blocks(s).columns + 1) * static_cast<long long>(sizeof(ColumnSums)) +
                (3 * ROWS + 5) * stride(s) * static_cast<long long>(sizeof(float));
     }
-    RowOfBlocks(const DetectionSettings& settings, const Frame<T>& pixels, long long row, void* memory)
-        : s(settings), frame(pixels), blocks(settings), length(stride(settings)),
+    RowOfBlocks(const DetectionSettings& settings, const FrameRows& pixels, HotPixel hot, long long row, void* memory)
+        : s(settings), frame(pixels), hot_pixel(hot), blocks(settings), length(stride(settings)),
           top(blocks.margin + row * BLOCK - REACH),
           sums(static_cast<ColumnSums*>(__builtin_align_up(memory, alignof(ColumnSums)))),
           raw(reinterpret_cast<float*>(sums + blocks.columns) + length + PADDING + REACH),
@@ -69,7 +85,8 @@ template <class T> class RowOfBlocks {
 
   private:
     const DetectionSettings& s;
-    const Frame<T>& frame;
+    const FrameRows& frame;
+    HotPixel hot_pixel;
     Blocks blocks;
     long long length, top;
     ColumnSums* sums;
@@ -94,12 +111,12 @@ template <class T> class RowOfBlocks {
             spread += weight * brighter * brighter;
             rise += weight * brighter * (double(own.both.v[i]) / count - both);
         }
-        return {mean + double(frame.level),
+        return {mean + frame.level,
                 both,
                 sum(own.along_x) / pixels,
                 sum(own.along_y) / pixels,
                 cube / (pixels * CUBE_BESIDE_NEIGHBOURS),
-                lowest + double(frame.level),
+                lowest + frame.level,
                 spread,
                 rise};
     }
@@ -107,8 +124,7 @@ template <class T> class RowOfBlocks {
     // Whether there are bad pixels.
     bool load(int i) {
         float* row = raw + i * length;
-        const bool any_bad =
-            copy_row(frame.pixels + mirrored(top + i, s.height) * s.width, s.width, frame.level, NOT_A_NUMBER, row);
+        const bool any_bad = frame.copy(mirrored(top + i, s.height) * s.width, s.width, NOT_A_NUMBER, row);
         for (long long x = 1; x <= BESIDE; ++x) {
             row[-x] = row[mirrored(-x, s.width)];
             row[s.width - 1 + x] = row[mirrored(s.width - 1 + x, s.width)];
@@ -201,8 +217,9 @@ template <class T> class RowOfBlocks {
             look_for_hot(begin, end, highest, is_sparse ? usual : calm, true);
         }
     }
-    static float least_step(float variance) {
-        return HOT_IN_NOISE * square_root(higher_of(variance * (8.0f / 9.0f), LEAST_VARIANCE<T>));
+    float least_step(float variance) const {
+        const float least = frame.may_be_bad ? 0.0f : OF_ROUNDING;
+        return HOT_IN_NOISE * square_root(higher_of(variance * (8.0f / 9.0f), least));
     }
 
     // Counts, and removes if asked for, the hot pixels of some columns; dark ones, too.
@@ -210,12 +227,9 @@ template <class T> class RowOfBlocks {
         long long count = 0;
         for (long long x = begin; x < end; ++x)
             for (int i = 0; i < ROWS && highest[x] > step; ++i) {
-                const auto pixel = [&](long long v, long long u) {
-                    return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
-                };
-                const auto negative = [&](long long v, long long u) { return -pixel(v, u); };
-                if (!is_hot<float>(s, step, pixel) && !is_hot<float>(s, step, negative)) continue;
-                if (remove) clean[i * length + x] = mean_of_neighbours(pixel);
+                float mean;
+                if (!hot_pixel(s, frame, top + i, x, step, mean)) continue;
+                if (remove) clean[i * length + x] = mean;
                 ++count;
             }
         return count;
@@ -269,10 +283,9 @@ template <class T> class RowOfBlocks {
 };
 
 // The wide band's numbers of sampled rows over the noise of each pixel, in a part of a frame.
-template <class T>
-void sample_part(const DetectionSettings& s, const Frame<T>& frame, const Rectangle& part, float* memory,
+void sample_part(const DetectionSettings& s, const FrameRows& frame, const Rectangle& part, float* memory,
                  float* sample) {
-    FilteredStrip<T> strip(s, frame, part, memory);
+    FilteredStrip strip(s, frame, part, memory);
     const SampledRows rows(s.height, s.row_step);
     for (long long y = strip.inner.y0; y < part.y1; ++y) {
         strip.filter_next();
@@ -287,7 +300,7 @@ void sample_part(const DetectionSettings& s, const Frame<T>& frame, const Rectan
 
 }  // namespace
 
-long long noise_bytes(const DetectionSettings& s) { return RowOfBlocks<float>::bytes_needed(s); }
+long long noise_bytes(const DetectionSettings& s) { return RowOfBlocks::bytes_needed(s); }
 
 long long noise_block_count(const DetectionSettings& s, long long step) {
     const Blocks blocks(s);
@@ -300,10 +313,10 @@ void measure_noise_blocks(const DetectionSource& source, long long number, long 
         using T = typename decltype(pixel)::Type;
         const SubnormalsAreZero here;
         const DetectionSettings& s = *source.settings;
-        const Frame<T> frame = frame_of<T>(source, number);
+        const FrameRows frame(frame_of<T>(source, number));
         const Blocks blocks(s);
         for (long long row = 0; row < blocks.rows; row += step, table += blocks.columns)
-            RowOfBlocks<T>(s, frame, row, work).measure(table);
+            RowOfBlocks(s, frame, hot_pixel<T>, row, work).measure(table);
     });
 }
 
@@ -314,7 +327,7 @@ void sample_ratios(const DetectionSource& source, long long number, long long st
         using T = typename decltype(pixel)::Type;
         const SubnormalsAreZero here;
         const DetectionSettings& s = *source.settings;
-        const Frame<T> frame = frame_of<T>(source, number);
+        const FrameRows frame(frame_of<T>(source, number));
         const Strips strips(s);
         for (long long i = 0; i < strips.count; ++i)
             if ((number * strips.count + i) % step == 0)

@@ -6,17 +6,21 @@ namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 // Lists the maxima of a part of a volume that are spots', plane after plane.
-template <class T> class Search {
+class Search {
   public:
+    // Whether a maximum of a band is a spot's, and if so, its score and height.
+    using IsSpot = bool (*)(const Search&, int band, long long z, long long y, long long x, Maximum&);
+
     // The frame is the volume's first, of this number.
-    Search(const DetectionSettings& settings, const Frame<T>& pixels, long long frame_number,
-           const Rectangle& rectangle, float* memory, Maximum* maxima)
-        : s(settings), number(frame_number), part(rectangle), found(maxima), slab(settings, pixels, rectangle, memory),
-          least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}} {}
+    Search(const DetectionSettings& settings, const FrameRows& pixels, long long frame_number,
+           const Rectangle& rectangle, float* memory, Maximum* maxima, IsSpot spot)
+        : s(settings), number(frame_number), part(rectangle), found(maxima), is_one(spot),
+          slab(settings, pixels, rectangle, memory), least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}} {
+    }
 
     // Returns how many there are.
     long long run() {
-        const long long reach = FilteredSlab<T>::planes_reach(s);
+        const long long reach = FilteredSlab::planes_reach(s);
         long long next = 0;
         for (long long z = 0; z < s.depth; ++z) {
             slab.filter_next();
@@ -26,13 +30,24 @@ template <class T> class Search {
         return count;
     }
 
+    template <class T>
+    static bool is_spot_of(const Search& search, int band, long long z, long long y, long long x, Maximum& maximum) {
+        const DetectionSettings& s = search.s;
+        const FilteredSlab& slab = search.slab;
+        const auto at = [&](int kind, int w, int v, int u) {
+            return slab.row(kind, mirrored(z + w, s.depth), mirrored(y + v, s.height))[mirrored(x + u, s.width)];
+        };
+        return is_spot_in_volume(s, band, slab.pixel_variance(), slab.frame(z).as<T>(), z, y, x, at, maximum);
+    }
+
   private:
     const DetectionSettings& s;
     long long number;
     Rectangle part;
     Maximum* found;
     long long count = 0;
-    FilteredSlab<T> slab;
+    IsSpot is_one;
+    FilteredSlab slab;
     LeastHeight least_heights[BANDS];
 
     void look_at_plane(long long z) {
@@ -57,19 +72,16 @@ template <class T> class Search {
             look_closely(band, z, y, x + __builtin_ctz(left));
     }
     void look_closely(int band, long long z, long long y, long long x) {
-        const auto at = [&](int kind, int w, int v, int u) {
-            return slab.row(kind, mirrored(z + w, s.depth), mirrored(y + v, s.height))[mirrored(x + u, s.width)];
-        };
         Maximum& maximum = found[count];
         maximum = {int(number + z), int(y), int(x), band, 0, 0.0f, 0.0f, 0.0f, 0.0f};
-        count += is_spot_in_volume(s, band, slab.pixel_variance(), slab.frame(z), z, y, x, at, maximum);
+        count += is_one(*this, band, z, y, x, maximum);
     }
 };
 
 }  // namespace
 
 long long slab_bytes(const DetectionSettings& s) {
-    return FilteredSlab<float>::floats_needed(s) * static_cast<long long>(sizeof(float));
+    return FilteredSlab::floats_needed(s) * static_cast<long long>(sizeof(float));
 }
 
 long long find_in_slab(const DetectionSource& source, long long volume, long long strip, void* work, Maximum* found) {
@@ -78,8 +90,9 @@ long long find_in_slab(const DetectionSource& source, long long volume, long lon
         const SubnormalsAreZero here;
         const DetectionSettings& s = *source.settings;
         const long long first = volume * s.depth;
-        const Frame<T> frame = frame_of<T>(source, first);
-        return Search<T>(s, frame, first, Strips(s)[strip], static_cast<float*>(work), found).run();
+        const FrameRows frame(frame_of<T>(source, first));
+        Search search(s, frame, first, Strips(s)[strip], static_cast<float*>(work), found, Search::is_spot_of<T>);
+        return search.run();
     });
 }
 

@@ -12,6 +12,7 @@ from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CLUSTER, numbered
 from ..results.spot_fits import SpotFits, on_host
+from .depth import places_in_pixels
 from .linking import movies_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def cluster(
     *,
     radius: float | None = None,
     least: int = 10,
+    z_scale: float | None = None,
 ) -> SpotFits:
     """Find clusters of spots in all frames, and return the fits with a column ``cluster``.
 
@@ -38,10 +40,13 @@ def cluster(
     method : {"dbscan", "hdbscan"}
         ``"dbscan"`` needs a radius; ``"hdbscan"`` finds clusters of different densities.
     radius : float, optional
-        Largest distance of neighbours in pixels, along y and x; along z only where z was fitted in
-        a stack, in planes.
+        Largest distance of neighbours in pixels, along y and x, and along z where z was fitted in a
+        stack.
     least : int, default 10
         Least number of spots: within the radius, or for ``"hdbscan"`` in a cluster.
+    z_scale : float, optional
+        Pixels per unit of z; by default that of the voxel size of fits in stacks, and 0 otherwise,
+        which leaves z out.
 
     Returns
     -------
@@ -53,7 +58,8 @@ def cluster(
     ImportError
         If scikit-learn is missing.
     TypeError, ValueError
-        If an argument is out of range, missing, or `least` no whole number.
+        If an argument is out of range, missing, or `least` no whole number; or if z is in planes
+        whose distance is unknown.
 
     Warns
     -----
@@ -81,14 +87,14 @@ def cluster(
             "clustering needs scikit-learn, which is missing: pip install "
             '"napari-spotfit[analysis]"'
         ) from None
-    if "z" in fits and "z" not in fits.axes:
+    if z_scale is None and "z" in fits and "z" not in fits.axes:
         depth = fits.columns["z"]
         if np.unique(depth[np.isfinite(depth)]).size > 1:
             warn_caller(
                 "z is left out: spots at different heights may be in one cluster, as only y and x "
-                "are in pixels"
+                "are in pixels; pass z_scale=…, how many pixels one unit of z is, or 0"
             )
-    places = np.stack([fits.columns[axis] for axis in fits.axes], axis=1).astype(float)
+    places = places_in_pixels(fits, z_scale)
     known = fits.accepted & np.isfinite(places).all(axis=1)
     movie, number = movies_of(fits), np.full(len(fits), NO_CLUSTER, np.int64)
     for one in np.unique(movie[known]):
@@ -101,29 +107,33 @@ def cluster(
         ).fit(places[rows]).labels_  # fmt: skip
         inside = rows[found >= 0]
         number[inside] = numbered(found[found >= 0]) + number.max() + 1
-    step = Step("cluster", {"method": method, "radius": radius, "least": least})
+    arguments = {"method": method, "radius": radius, "least": least}
+    step = Step("cluster", arguments | ({} if z_scale is None else {"z_scale": z_scale}))
     return fits.with_columns(fits.columns | {CLUSTER: number}, step)
 
 
-def summarize_clusters(fits: SpotFits) -> pd.DataFrame:
+def summarize_clusters(fits: SpotFits, *, z_scale: float | None = None) -> pd.DataFrame:
     """Return a table of clusters.
 
     Parameters
     ----------
     fits : SpotFits
         Fits with a column ``cluster``.
+    z_scale : float, optional
+        Pixels per unit of z for ``rms``, as in :func:`cluster`.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each cluster: ``cluster``, ``count``, the mean position along each axis, ``rms``,
-        the root mean square distance from it in pixels, ``area`` of the convex hull, NaN for less
-        than three spots, ``photons``, their sum, and ``first_frame`` and ``last_frame``.
+        A row for each cluster: ``cluster``, ``count``, the mean position along each axis in its
+        unit, ``rms``, the root mean square distance from it in pixels, ``area`` of the convex hull
+        along y and x, NaN for less than three spots, ``photons``, their sum, and ``first_frame``
+        and ``last_frame``.
 
     Raises
     ------
     ValueError
-        If the fits have no clusters.
+        If the fits have no clusters, or z is in planes whose distance is unknown.
 
     Examples
     --------
@@ -144,11 +154,11 @@ def summarize_clusters(fits: SpotFits) -> pd.DataFrame:
     numbers, row = np.unique(columns[CLUSTER][own], return_inverse=True)
     count = np.bincount(row, minlength=len(numbers))
     table: dict[str, NDArray[Any]] = {CLUSTER: numbers, "count": count}
-    square = np.zeros(len(numbers))
     for axis in fits.axes:
-        place = columns[axis][own].astype(float)
+        table[axis] = np.bincount(row, columns[axis][own].astype(float), len(numbers)) / count
+    square = np.zeros(len(numbers))
+    for place in places_in_pixels(fits, z_scale)[own].T:
         mean = np.bincount(row, place, len(numbers)) / count
-        table[axis] = mean
         square += np.bincount(row, (place - mean[row]) ** 2, len(numbers)) / count
     table["rms"] = np.sqrt(square)
     order = np.argsort(row, kind="stable")
@@ -176,8 +186,12 @@ def _area(places: NDArray[np.float64]) -> float:
         return 0.0
 
 
-def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.DataFrame:
+def mean_square_displacements(
+    fits: SpotFits, most: int | None = None, *, z_scale: float | None = None
+) -> pd.DataFrame:
     """Return the mean square displacement of each track over time.
+
+    It is the sum of those along y and x, and along z where z was fitted in a stack.
 
     Parameters
     ----------
@@ -185,6 +199,8 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
         Fits with a column ``track`` (see :func:`link_spots`).
     most : int, optional
         Largest number of frames; by default a quarter of the longest track.
+    z_scale : float, optional
+        Pixels per unit of z, as in :func:`link_spots`.
 
     Returns
     -------
@@ -195,7 +211,7 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
     Raises
     ------
     ValueError
-        If the fits have no tracks.
+        If the fits have no tracks, or z is in planes whose distance is unknown.
 
     Examples
     --------
@@ -220,7 +236,7 @@ def mean_square_displacements(fits: SpotFits, most: int | None = None) -> pd.Dat
             "some tracks are of several files, channels or positions: call link_spots, which gives "
             "the tracks of each their own numbers"
         )
-    places = np.stack([columns[axis] for axis in fits.axes], axis=1).astype(float)
+    places = places_in_pixels(fits, z_scale)
     rows = np.flatnonzero((columns["track"] >= 0) & np.isfinite(places).all(axis=1))
     rows = rows[np.lexsort((columns["frame"][rows], columns["track"][rows]))]
     track, frame, places = columns["track"][rows], columns["frame"][rows], places[rows]

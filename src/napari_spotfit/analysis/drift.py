@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -20,10 +20,11 @@ from ..files.exchange.image_info import as_pixel_size
 from ..files.exchange.picasso import MARKER, convention_of
 from ..files.table import Step, UnreadableFileError
 from ..files.writing import unfinished
-from ..models.columns import PLANES, TRACK
+from ..models.columns import IN_PLANE, PLANES, TRACK
 from ..results.fit_parts import FitParts, refuse_parts
 from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
+from .depth import depth_in_nm, plane_distance
 from .linking import frames_of, leading_axes
 from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
 
@@ -144,7 +145,8 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     -------
     Drift
         Frames without fiducials are interpolated; before the first and after the last frame with
-        fiducials, the drift is constant.
+        fiducials, the drift is constant. It is along z, too, where that is known in nm: by a
+        calibration, or in stacks by the voxel size.
 
     Raises
     ------
@@ -155,7 +157,8 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     Warns
     -----
     UserWarning
-        If more than 1 % of the frames are before the first or after the last one with fiducials.
+        If more than 1 % of the frames are before the first or after the last one with fiducials, or
+        z is left out as no fiducial's is known.
 
     Examples
     --------
@@ -175,18 +178,44 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
             raise ValueError(f"these fits have no column {name}: {how}")
     refuse_several_movies(fits)
     count = frames if frames is not None else int(frames_of(fits).max(initial=-1)) + 1
-    places, errors = by_track(columns, count, least_share)
-    known = np.asarray(np.isfinite(places + errors).all(axis=2))
+    heights = depth_in_nm(fits)
+    if heights is not None:
+        columns = columns | heights
+    axes = IN_PLANE if heights is None else (*IN_PLANE, "z")
+    places, errors = by_track(columns, count, least_share, axes)
+    known = np.asarray(np.isfinite((places + errors)[..., :2]).all(axis=2))
     if not known.any():
         raise ValueError("no fiducial has standard errors above 0: fit y and x, with errors=True")
-    shifts, spread, used = agreed_shifts(places, errors, known)
+    shifts, spread, used = agreed_shifts(places[..., :2], errors[..., :2], known)
     seen = np.flatnonzero(used)
     refuse_unlinked(columns, used, least_share)
     _warn_of_ends(seen, count)
-    numbers = np.arange(count)
-    shifts -= shifts[seen[0]]
-    y, x = (np.interp(numbers, seen, shifts[seen, axis]) for axis in (0, 1))
-    return Drift(y, x, spread[:, 0], spread[:, 1], used)
+    y, x = (_interpolated(shifts[:, axis], seen) for axis in (0, 1))
+    drift = Drift(y, x, spread[:, 0], spread[:, 1], used)
+    return drift if heights is None else _with_depth(drift, places[..., 2], errors[..., 2])
+
+
+def _interpolated(shifts: Floats, seen: NDArray[np.int64]) -> Floats:
+    """Return shifts since the first frame in which they are seen, interpolated in others."""
+    since_first = shifts[seen] - shifts[seen[0]]
+    return np.asarray(np.interp(np.arange(len(shifts)), seen, since_first))
+
+
+def _with_depth(drift: Drift, places: Floats, errors: Floats) -> Drift:
+    """Return a drift with that along z, of positions by track and frame in nm, if it is known."""
+    known = np.isfinite(places + errors)
+    if not known.any():
+        warn_caller("no fiducial has standard errors along z above 0: the drift is without z")
+        return drift
+    # The mean of one axis is that of two which are the same.
+    both = [np.repeat(one[..., np.newaxis], 2, axis=2) for one in (places, errors)]
+    try:
+        shifts, spread, used = agreed_shifts(both[0], both[1], known)
+    except ValueError as error:
+        warn_caller(f"the drift is without z: {error}")
+        return drift
+    z = _interpolated(shifts[:, 0], np.flatnonzero(used))
+    return replace(drift, z=z, z_stderr=spread[:, 0])
 
 
 def refuse_several_movies(fits: SpotFits) -> None:
@@ -232,14 +261,14 @@ def subtract_drift(
     Returns
     -------
     SpotFits
-        The same rows with corrected ``y`` and ``x``, and ``z`` if both have it. ``roi_y`` and
-        ``roi_x`` still say where they were fitted.
+        The same rows with corrected ``y`` and ``x``, and ``z`` and ``z_nm`` if both have z.
+        ``roi_y`` and ``roi_x`` still say where they were fitted.
 
     Raises
     ------
     ValueError
-        If the drift lacks frames of the fits, these are of several files or positions, or their z
-        is in planes and that of the drift in nm.
+        If the drift lacks frames of the fits, these are of several files or positions, or it has z
+        in nm, and the fits in planes whose distance is unknown.
 
     Warns
     -----
@@ -273,13 +302,17 @@ def subtract_drift(
         )
     moved = {"y": fits.y - drift.y[frame], "x": fits.x - drift.x[frame]}
     if drift.z is not None and "z" in fits.columns:
-        if fits.units.get("z") == PLANES:
+        distance = plane_distance(fits)
+        if distance is None and fits.units.get("z") == PLANES:
             raise ValueError(
-                "the drift along z is in nm, but z of these fits in planes: leave it out, "
-                "dataclasses.replace(drift, z=None, z_stderr=None), or divide it by the distance "
-                "of planes and subtract it from the column z"
+                "the drift along z is in nm, but z of these fits in planes whose distance is "
+                "unknown: leave it out, dataclasses.replace(drift, z=None, z_stderr=None), or "
+                "divide it by the distance of planes and subtract it from the column z"
             )
-        moved["z"] = fits.z - drift.z[frame]
+        rise = drift.z[frame]
+        moved["z"] = fits.z - rise / (distance or 1.0)
+        if "z_nm" in fits.columns:
+            moved["z_nm"] = fits.columns["z_nm"] - rise
     if drift.step in fits.history:
         warn_caller("this drift was subtracted from these fits before: now it is, twice")
     return fits.with_columns(fits.columns | moved, drift.step)

@@ -14,9 +14,11 @@ from ..models.columns import STDERR
 from ..models.number_checks import one_of, whole
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
+from .depth import depth_in_nm
 from .drift import Drift, refuse_several_movies
+from .drift_correlation import correlated_drift
 from .drift_jumps import has_jumps, jumps
-from .drift_overlap import WINDOW, correlated_drift, refined_drift, start_drift, without_drift
+from .drift_overlap import WINDOW, refined_drift, start_drift, without_drift
 from .events import event_means, link_events
 from .linking import frames_of, of_one_channel
 from .shifts import spans
@@ -94,7 +96,8 @@ def estimate_drift(
     Returns
     -------
     Drift
-        Displacement since the first frame with spots; along z, too, if that is known in nm.
+        Displacement since the first frame with spots; by ``"aim"`` along z, too, where that is
+        known in nm: by a calibration, or in stacks by the voxel size.
         Standard errors are those of differences from the mean drift. ``used`` is the number of
         merged spots of a frame's segment that are seen in others, too. If these are too few, the
         drift is interpolated and its errors are NaN.
@@ -164,8 +167,9 @@ def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
 
 def _segments(fits: SpotFits, length: int | None) -> Segments:
     """Return the events of each segment of a movie."""
-    columns = fits.columns
-    axes = ["y", "x", *(["z"] if fits.units.get("z") == "nm" and "z" + STDERR in fits else [])]
+    columns, axes, heights = fits.columns, ["y", "x"], depth_in_nm(fits)
+    if heights is not None:
+        columns, axes = columns | heights, ["y", "x", "z"]
     known = fits.accepted.copy()
     for axis in axes:
         error = columns[axis + STDERR]
@@ -314,14 +318,25 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
         )
     # What the overlap does not see again, a correlation shows as peaks of noise.
     _of_halves(found)
-    half, places = found.half, found.places[:2]
-    drift = correlated_drift(places, found.segment, count)
-    one, other = (
-        correlated_drift(places[:, half == which], found.segment[half == which], count)
-        for which in (0, 1)
-    )
-    variance = _running_mean(((one - other) / 2) ** 2, np.ones(count, bool))
-    return drift * found.errors[:2], np.sqrt(variance) * found.errors[:2], used
+    drift, (one, other) = correlated_drift(found.places[:2], found.segment, found.half, count)
+    is_known = np.isfinite(drift[:, 0])
+    used = np.where(is_known, used, 0)
+    if np.count_nonzero(is_known) < max(2, count // 2):
+        raise ValueError(
+            f"the images of only {np.count_nonzero(is_known)} of {count} segments of the movie "
+            'agree on how far they are apart: take others, segment=…, or method="aim"'
+        )
+    both = np.asarray(np.isfinite(one + other).all(axis=1))
+    if not both.any():
+        raise ValueError(
+            "the two halves of the field have too few molecules that are seen again for the errors "
+            'of a cross-correlation: take longer segments, segment=…, or method="aim"'
+        )
+    apart = one - other
+    apart -= apart[both].mean(axis=0)
+    variance = _running_mean(np.where(both[:, np.newaxis], apart / 2, 0) ** 2, both)
+    errors = np.where(is_known[:, np.newaxis], np.sqrt(variance), np.nan)
+    return drift * found.errors[:2], errors * found.errors[:2], used
 
 
 def _half(places: list[Floats], errors: Floats) -> NDArray[np.bool_]:
@@ -343,7 +358,8 @@ def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:
     sums = [
         np.convolve(np.where(known, column, 0), window)[_AROUND:-_AROUND] for column in values.T
     ]
-    means: Floats = np.stack(sums, axis=1) / counts[:, np.newaxis]
+    with np.errstate(invalid="ignore"):
+        means: Floats = np.stack(sums, axis=1) / counts[:, np.newaxis]
     return means
 
 

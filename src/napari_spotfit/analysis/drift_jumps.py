@@ -132,7 +132,10 @@ def _peak(heights: NDArray[np.float32], inside: float) -> Floats:
     if highest < inside + _HIGHER:
         return np.zeros(heights.ndim)
     peak = np.unravel_index(heights.argmax(), heights.shape)
-    around = tuple(slice(max(int(one) - 2, 0), int(one) + 3) for one in peak)
+    around = tuple(
+        slice(max(int(one) - 2, 0), min(int(one) + 3, size))
+        for one, size in zip(peak, heights.shape, strict=True)
+    )
     weights = np.maximum(heights[around] - 0.3 * highest, 0)
     centre = [float((weights * axis).sum() / weights.sum()) for axis in np.mgrid[around]]
     shift: Floats = (np.array(centre) - _FAR) * _PIXEL

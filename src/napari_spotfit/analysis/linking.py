@@ -16,6 +16,7 @@ from ..models import number_checks
 from ..models.columns import CHANNEL, TRACK
 from ..results.fit_parts import refuse_parts
 from ..results.spot_fits import SpotFits, on_host
+from .depth import places_in_pixels
 
 #: The track number of spots that are in none.
 NO_TRACK = -1
@@ -34,7 +35,12 @@ _MOST_PARTNERS, _FEW = 50, 1_000_000
 
 
 def link_spots(
-    fits: SpotFits, max_distance: float, *, memory: int = 0, least_frames: int = 1
+    fits: SpotFits,
+    max_distance: float,
+    *,
+    memory: int = 0,
+    least_frames: int = 1,
+    z_scale: float | None = None,
 ) -> SpotFits:
     """Link fits into tracks by trackpy, and return them with a column ``track``.
 
@@ -49,6 +55,9 @@ def link_spots(
         Number of frames in which a spot may be missing.
     least_frames : int, default 1
         Shortest track in spots; shorter ones are discarded.
+    z_scale : float, optional
+        Pixels per unit of z; by default that of the voxel size of fits in stacks, and 0 otherwise,
+        which leaves z out.
 
     Returns
     -------
@@ -61,8 +70,8 @@ def link_spots(
     ImportError
         If trackpy is missing.
     ValueError
-        If the fits are not of a movie, a number is out of range, or too many spots are too close
-        to be linked.
+        If the fits are not of a movie, a number is out of range, z is in planes whose distance is
+        unknown, or too many spots are too close to be linked.
 
     Examples
     --------
@@ -85,19 +94,18 @@ def link_spots(
         raise ValueError(f"max_distance must be below {_FARTHEST:g} px; got {max_distance!r}")
     memory = number_checks.whole("memory", memory)
     least_frames = number_checks.whole("least_frames", least_frames, 1)
+    places = places_in_pixels(fits, z_scale)
     rows = np.flatnonzero(fits.accepted)
     number = np.full(len(fits), NO_TRACK, np.int64)
     if len(rows):
-        number[rows] = _linked(fits, rows, max_distance, memory)
+        number[rows] = _linked(fits, rows, places[rows], max_distance, memory)
     counts = np.bincount(number[rows], minlength=1) if len(rows) else np.zeros(1, np.int64)
     short = (number >= 0) & (counts[number] < least_frames)
     number[short] = NO_TRACK
     # Renumber without gaps, in the order in which tracks begin.
     number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)[1]
-    step = Step(
-        "link_spots",
-        {"max_distance": max_distance, "memory": memory, "least_frames": least_frames},
-    )
+    arguments = {"max_distance": max_distance, "memory": memory, "least_frames": least_frames}
+    step = Step("link_spots", arguments | ({} if z_scale is None else {"z_scale": z_scale}))
     return fits.with_columns({**fits.columns, TRACK: number}, step)
 
 
@@ -149,9 +157,9 @@ def movies_of(fits: SpotFits) -> NDArray[np.int64]:
 
 
 def _linked(
-    fits: SpotFits, rows: NDArray[np.int64], max_distance: float, memory: int
+    fits: SpotFits, rows: NDArray[np.int64], places: Floats, max_distance: float, memory: int
 ) -> NDArray[np.int64]:
-    """Return the track numbers of some rows."""
+    """Return the track numbers of some rows, whose positions are in pixels."""
     try:
         import trackpy
     except ImportError:
@@ -162,7 +170,7 @@ def _linked(
     # Give each movie its own frames, far from those of others.
     frame = frame + movies_of(fits[rows]) * (int(frame.max()) + memory + 2)
     order = np.argsort(frame, kind="stable")
-    places = fits.points()[rows[order], len(fits.index_names) :]
+    places = places[order]
     ends = np.searchsorted(frame[order], np.arange(frame.max() + 2))
     by_frame = (places[first:last] for first, last in pairwise(ends))
     trackpy.quiet()

@@ -15,6 +15,7 @@ from ..files.exchange.image_info import as_shape
 from ..models.columns import IN_PLANE, STDERR
 from ..models.number_checks import number
 from ..results.spot_fits import SpotFits
+from .depth import pixels_per_z
 from .labels import label_spots, sizes_and_planes
 from .linking import (
     ALONE,
@@ -137,7 +138,8 @@ def pair_spots(
         Shape of the image, (…, Y, X), or of a frame; by default the extent of the spots. Ignored
         with labels.
     z_scale : float, optional
-        Pixels per unit of z, for fits with z. With 0, z is ignored.
+        Pixels per unit of z, for fits with z; by default that of the voxel size of fits in stacks.
+        With 0, z is ignored.
 
     Returns
     -------
@@ -163,8 +165,8 @@ def pair_spots(
     shape = as_shape(shape)
     radius = number("radius", radius, 0, above=True, unit="pixels")
     channels = [of_one_channel(fits) for fits in (a, b)]
-    axes = _axes(channels[0], channels[1], z_scale)
-    scale = 1.0 if z_scale is None else z_scale
+    scale = _scale(channels[0], channels[1], z_scale)
+    axes = ("z", *IN_PLANE) if scale else IN_PLANE
     region = _region(channels, labels, to_labels, shape, scale if "z" in axes else None)
     one, other = threads.pool().map(
         lambda fits, frame: _channel(fits, frame, region, axes, radius, scale),
@@ -187,20 +189,27 @@ def pair_spots(
     )  # fmt: skip
 
 
-def _axes(a: SpotFits, b: SpotFits, z_scale: float | None) -> tuple[str, ...]:
-    """Return the axes along which distances are measured, or raise."""
+def _scale(a: SpotFits, b: SpotFits, z_scale: float | None) -> float:
+    """Return how many pixels one unit of z is, 0 to measure distances in the plane; or raise."""
     if not ("z" in a or "z" in b) or z_scale == 0:
-        return IN_PLANE
+        return 0.0
     if "z" not in a or "z" not in b:
         raise ValueError(
             "only one of the channels has z: pass z_scale=0 to pair spots in the plane"
         )
+    if z_scale is None and all(
+        "z" in fits.axes and fits.settings is not None and fits.settings.voxel_size is not None
+        for fits in (a, b)
+    ):
+        scales = [pixels_per_z(fits, None) for fits in (a, b)]
+        if scales[0] == scales[1]:
+            return scales[0]
     if z_scale is None or not (z_scale > 0 and math.isfinite(z_scale)):
         raise ValueError(
             f"these fits have z in {a.units.get('z', 'planes')}: z_scale must be how many pixels "
             f"one of these is, or 0 to pair spots in the plane; got {z_scale!r}"
         )
-    return ("z", *IN_PLANE)
+    return float(z_scale)
 
 
 class _Region(NamedTuple):

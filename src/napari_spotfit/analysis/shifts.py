@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..engine.cpu.layouts import Shifts
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..estimation.noise_line import SIGMA_PER_MAD
-from ..models.columns import TRACK
+from ..models.columns import IN_PLANE, TRACK
 from .linking import NO_TRACK
 
 Floats = NDArray[np.float64]
@@ -114,7 +115,9 @@ _STRETCH = 10
 Columns = dict[str, NDArray[np.generic]]
 
 
-def by_track(columns: Columns, count: int, least_share: float) -> tuple[Floats, Floats]:
+def by_track(
+    columns: Columns, count: int, least_share: float, axes: Sequence[str] = IN_PLANE
+) -> tuple[Floats, Floats]:
     """Return positions and standard errors by track and frame, NaN where a track is missing."""
     track, frame, linked = _linked_spots(columns, count)
     numbers, own = np.unique(track[linked], return_inverse=True)
@@ -129,8 +132,8 @@ def by_track(columns: Columns, count: int, least_share: float) -> tuple[Floats, 
     row = np.full(len(numbers), -1)
     row[long] = np.arange(len(long))
     rows, at = row[own], frame[linked]
-    places, errors = (np.full((len(long), count, 2), math.nan) for _ in range(2))
-    for axis, name in enumerate("yx"):
+    places, errors = (np.full((len(long), count, len(axes)), math.nan) for _ in range(2))
+    for axis, name in enumerate(axes):
         for to, column in ((places, name), (errors, f"{name}_stderr")):
             to[rows[rows >= 0], at[rows >= 0], axis] = columns[column][linked][rows >= 0]
     errors[errors <= 0] = math.nan

@@ -290,7 +290,8 @@ def precision(source: Path, pixel_size: float | None, as_json: bool) -> None:
 
     The precision follows from the distances of spots in successive frames (NeNA), and says whether
     their standard errors hold. The resolution follows from the correlation of two halves of the
-    movie (FRC), after blinks are merged. Subtract drift before. TABLE may be a folder of parts.
+    movie (FRC), after blinks are merged; of few spots it is not known, which a message says.
+    Subtract drift before. TABLE may be a folder of parts.
     """
     numbers: dict[str, float] = {}
     fits = read_table(source, pixel_size).fits
@@ -309,11 +310,17 @@ def precision(source: Path, pixel_size: float | None, as_json: bool) -> None:
                 f"{source}: {errors}; {found.pairs} pairs, {found.share:.0%} of one molecule", USUAL
             )
             fits = merge_blinks(fits, radius=3 * math.sqrt(2) * found.precision)
-        rings = fourier_ring_correlation(fits)
-    numbers |= {
-        "resolution": rings.resolution, "resolution_stderr": rings.resolution_stderr
-    }  # fmt: skip
-    _write_length(source, "resolution", rings.resolution, pixel_size, rings.resolution_stderr)
+        resolution = error = math.nan
+        try:
+            rings = fourier_ring_correlation(fits)
+        except ValueError as reason:
+            if not numbers:  # nothing is known
+                raise
+            write_message(f"{source}: the resolution is not known: {reason}", USUAL)
+        else:
+            resolution, error = rings.resolution, rings.resolution_stderr
+            _write_length(source, "resolution", resolution, pixel_size, error)
+    numbers |= {"resolution": resolution, "resolution_stderr": error}
     if pixel_size is not None:
         numbers |= {
             f"{name}_nm": numbers[name] * pixel_size for name in _LENGTHS if name in numbers

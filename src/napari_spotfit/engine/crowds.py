@@ -94,12 +94,14 @@ class Candidates:
     @cached_property
     def by_place(self) -> NDArray[np.int64]:
         """Their order by frame, y, x and z."""
-        order, places = np.arange(len(self.points)), self.places
+        places, by_z = self.places, None
         if places[:, 2].any():
-            order = np.argsort(places[:, 2], kind="stable")
+            by_z = np.argsort(places[:, 2], kind="stable")
+            places = places.take(by_z, axis=0)
         # One sort of complex numbers, which are ordered by two, takes less time than two.
-        y_and_x = np.ascontiguousarray(places[order, 1::-1]).view(np.complex128).ravel()
-        order = order[np.argsort(y_and_x, kind="stable")]
+        y_and_x = np.ascontiguousarray(places[:, 1::-1]).view(np.complex128).ravel()
+        order: NDArray[np.int64] = np.argsort(y_and_x, kind="stable")
+        order = order if by_z is None else by_z[order]
         return order[by_number(self.frame[order])]
 
     @cached_property
@@ -108,7 +110,7 @@ class Candidates:
         own = {"frame": self.frame, "places": self.places, "light": self.points["light"]}
         if (is_hidden := self.points["candidate"] < 0).any():
             own["hidden"] = is_hidden.astype(np.uint8)
-        return {name: array[self.by_place] for name, array in own.items()}
+        return {name: array.take(self.by_place, axis=0) for name, array in own.items()}
 
 
 @dataclass(frozen=True, eq=False)

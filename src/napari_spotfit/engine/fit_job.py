@@ -192,7 +192,7 @@ class FitJob:
         sigma, sigma_z = known.sigma, known.sigma_z
         return _job(settings, roi_shape, kind, sigma, detection, one_row_per_position, sigma_z)
 
-    @property
+    @cached_property
     def model(self) -> Profile:
         """The profile."""
         return self.settings.profile
@@ -207,7 +207,7 @@ class FitJob:
         """What is minimised."""
         return self.settings.estimator
 
-    @property
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         """The axes of the position, in the order of the array."""
         return self.model.axes

@@ -20,7 +20,7 @@ from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
 from .joint_columns import columns_of, unexplained
-from .joint_fits import JointFitter, are_alike, has_variances, reaches
+from .joint_fits import JointFitter, Scale, are_alike, has_variances, joint_noise, reaches
 from .joint_suited import psf_widths, unsuited, wanting
 from .lone_fits import singles_and_change
 from .long_crowds import LongCrowds, find_lines
@@ -28,6 +28,7 @@ from .noise_maxima import noise_maxima
 from .positions import POSITION, link_positions
 from .regular_crowds import regular_crowds
 from .single_fits import Singles, distances, overlap_of, singles_of
+from .uneven_planes import uneven_volumes
 
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
@@ -79,6 +80,10 @@ def fit_crowds(
         return single | {DISTANCE: singles.distance}
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
+    noise = joint_noise(job)
+    if job.settings.neighbours == "auto" and len(widths) > len(IN_PLANE) and noise is not None:
+        is_even = ~uneven_volumes(block, Scale.of(noise))[positions.frames]
+        takes_part, is_noise = takes_part & is_even, is_noise & is_even
     # By themselves, joint fits would drop those that overlap with others.
     is_dropped = is_noise & (singles.state & SpotState.OVERLAPS != 0)
     # A GPU fits all crowds at once.
@@ -104,7 +109,7 @@ def _fit_part(
 ) -> Columns:  # fmt: skip
     """Return the columns of some positions, all those of their frames."""
     rows, dropped = np.flatnonzero(takes_part), np.flatnonzero(is_dropped)
-    own = Positions(positions.places[rows], positions.frames[rows])
+    own = Positions(positions.places.take(rows, axis=0), positions.frames[rows])
     names = ("flags", "photons", *(("z",) if job.model.lattice is not None else ()))
     fits = {name: single[name][rows] for name in names}
     crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
@@ -130,7 +135,7 @@ def _fit_part(
     joint = at[spots.joint]
     for name, values in spots.columns.items():
         made[name][joint] = values
-    places, frame = singles.places[position], positions.frames[position]
+    places, frame = singles.places.take(position, axis=0), positions.frames[position]
     places[at] = spots.places
     is_changed = np.zeros(positions.frames[-1] + 1, np.bool_)
     is_changed[frame[at]] = is_changed[positions.frames[dropped]] = True
@@ -344,7 +349,7 @@ class _Crowds:
         places = np.where(is_sure[:, np.newaxis], self._places(points), np.nan)
         group = np.empty(len(points), np.int64)
         group[order] = link_positions(
-            Positions(places[order], frame[order]), _MEET * self._widths, self._shape,
+            Positions(places.take(order, axis=0), frame[order]), _MEET * self._widths, self._shape,
             self._job.threads,
         )  # fmt: skip
         label = first = np.arange(len(self._frame_of_crowd))
@@ -428,11 +433,12 @@ class _Crowds:
         position = np.concatenate([kept, own])
         spot = np.concatenate([np.full(len(kept), -1), np.arange(len(spots))])
         is_added = np.concatenate([np.zeros(len(kept), np.bool_), hidden])
-        places = np.concatenate([self._start[kept], self._places(spots)])
+        places = np.concatenate([self._start.take(kept, axis=0), self._places(spots)])
         order = by_number(frames[position])
         group = np.empty(len(order), np.int64)
         linked = Positions(
-            self._there_only(places, position, is_added)[order], frames[position[order]]
+            self._there_only(places, position, is_added).take(order, axis=0),
+            frames[position[order]],
         )
         reach = self._overlap * self._widths
         group[order] = link_positions(linked, reach, self._shape, self._job.threads)
@@ -449,7 +455,8 @@ class _Crowds:
         position, spot, stays = position[order], spot[order], stays[order]
         joint, own = np.flatnonzero(~stays), group[order]
         columns = self._joint_columns(taken(spots, spot[joint]), position[joint])
-        places = np.where(stays[:, np.newaxis], self._start[position], places[order])
+        places = places.take(order, axis=0)
+        places[stays] = self._start[position[stays]]
         return _Spots(joint, columns, places, own, position, least[own])
 
     def _joint_columns(self, spots: NDArray[np.void], position: NDArray[np.int64]) -> Columns:

@@ -21,10 +21,15 @@ _LINE, _LONG = 3, 2 / 3
 #: skewness. And the extent of foci.
 _LIKELIER, _EACH_OF_ANY, _UNLIKELIER, _EACH = 2.5, 2.0, -0.5, 3.0
 _CROOKED, _SKEW, _FOCUS = 0.4, 0.35, 2.6
+#: The first of these in volumes, where no others around say the same: of 36 pairs 1.75 σ apart, of
+#: 2000 photons each, two are beyond 2.5, and none is beyond 3.5.
+_BY_ITSELF = 6.0
 
 
 class LongCrowds:
-    """The search for extended crowds of planes: each by itself, and by all around it.
+    """The search for extended crowds: each by itself, and by all around it.
+
+    In volumes, that is a PSF which is longer than it is wide, or tilted.
 
     Parameters
     ----------
@@ -39,7 +44,7 @@ class LongCrowds:
     def __init__(self, job: FitJob, widths: NDArray[np.float64], shape: tuple[int, ...]) -> None:
         self._axes, self._widths, self._shape = job.axes, widths, shape
         self._is_auto = job.settings.neighbours == "auto"
-        self._is_plane = len(widths) == len(IN_PLANE) and job.model.lattice is None
+        self._is_plane, self._has_psf = len(widths) == len(IN_PLANE), job.model.lattice is not None
         #: Where crowds are rather extended than spots: as first looked at.
         self._regions: ExtendedRegions | None = None
 
@@ -63,8 +68,10 @@ class LongCrowds:
             By the number of the crowd.
         """
         crowds, one = members.crowds, spots["crowd"]
-        if not (self._is_plane and len(one)):
+        if self._has_psf or not len(one):
             return np.zeros(crowds, np.bool_)
+        if not self._is_plane:
+            return self._find_in_volumes(members, spots, is_blob)
         count, begun = np.bincount(one, minlength=crowds), members.number(members.is_there)
         most_are_long = 2 * members.number(members.is_there & members.is_long) >= begun
         is_straight, is_straighter, is_even, is_compact = self._outlines(spots, crowds)
@@ -86,6 +93,35 @@ class LongCrowds:
             found |= extended_crowds(spots, likelier[1], begun, is_focus, is_chain, inside)
             found |= self._in_regions(members, spots, likelier, is_focus, is_blob)
         return found & (count > 1)
+
+    def _find_in_volumes(
+        self, members: Members, spots: NDArray[np.void], is_blob: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return what :meth:`find` does of crowds of volumes."""
+        crowds, one = members.crowds, spots["crowd"]
+        count, likelier = np.bincount(one, minlength=crowds), ridge_evidence(spots, crowds)
+        is_focus = (count > 2) & self._are_foci(spots, crowds)
+        found: NDArray[np.bool_] = self._in_regions(members, spots, likelier, is_focus, is_blob)
+        if not self._is_auto:  # spots of crowds would be lost
+            found &= (count == 2) & (likelier[0] > _LIKELIER)
+        found |= (count == 2) & (likelier[0] > _BY_ITSELF)
+        return found & (count > 1)
+
+    def _are_foci(self, spots: NDArray[np.void], crowds: int) -> NDArray[np.bool_]:
+        """Return which crowds of volumes are compact, and not straight."""
+        one, light = spots["crowd"], np.bincount(spots["crowd"], spots["light"], crowds)
+        light += np.bincount(one, minlength=crowds) == 0
+        places = np.column_stack([spots[axis] for axis in self._axes]) / self._widths
+
+        def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            found: NDArray[np.float64] = np.bincount(one, spots["light"] * values, crowds) / light
+            return found
+
+        off = places - np.column_stack([mean(axis) for axis in places.T])[one]
+        products = [[mean(a * b) for b in off.T] for a in off.T]
+        squares = np.linalg.eigvalsh(np.moveaxis(np.array(products), 2, 0))
+        is_compact: NDArray[np.bool_] = squares.sum(axis=1) < _FOCUS**2
+        return is_compact & (squares[:, 1] >= _CROOKED**2)
 
     def _outlines(self, spots: NDArray[np.void], crowds: int) -> Any:
         """Return which crowds are straight, twice as straight, even along it, and compact."""

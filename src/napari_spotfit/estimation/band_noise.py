@@ -89,17 +89,22 @@ class BandNoise(NamedTuple):
 
 def some_parts(frames: NDArray[Any]) -> list[NDArray[np.float64]]:
     """Return some frames, or squares of large ones."""
+    return [np.ascontiguousarray(one, np.float64) for one in recorded_parts(frames)]
+
+
+def recorded_parts(frames: NDArray[Any]) -> NDArray[Any]:
+    """Return what :func:`some_parts` does, one after the other, in the type of the frames."""
     count, *shape = frames.shape
     size = shape[0] * shape[1]
-    chosen = frames[evenly_spread(min(max(_PIXELS // size, 1), count), count)]
-    if size > 2 * _PIXELS:
-        side = [min(_SIDE, own) for own in shape]
-        corners = [evenly_spread(2, own - part + 1) for own, part in zip(shape, side, strict=True)]
-        chosen = np.stack([
-            chosen[0, y : y + side[0], x : x + side[1]]
-            for y in corners[0].tolist() for x in corners[1].tolist()
-        ])  # fmt: skip
-    return [np.ascontiguousarray(one, np.float64) for one in chosen]
+    chosen: NDArray[Any] = frames[evenly_spread(min(max(_PIXELS // size, 1), count), count)]
+    if size <= 2 * _PIXELS:
+        return chosen
+    side = [min(_SIDE, own) for own in shape]
+    corners = [evenly_spread(2, own - part + 1) for own, part in zip(shape, side, strict=True)]
+    return np.stack([
+        chosen[0, y : y + side[0], x : x + side[1]]
+        for y in corners[0].tolist() for x in corners[1].tolist()
+    ])  # fmt: skip
 
 
 class BandAreas:

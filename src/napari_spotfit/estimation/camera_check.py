@@ -21,6 +21,7 @@ from ..settings.settings import Settings, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
 from .residual_slope import Squares, light_left, slope_of
+from .verdict_check import VerdictCheck
 from .width_check import WidthCheck
 
 #: The share of good fits whose background may lie below 0; by how many standard errors a background
@@ -71,9 +72,12 @@ class CameraCheck:
     given : Settings
         Those before anything was estimated. If they hold a noise, as those of results do, there
         was a warning before.
+    detected : bool
+        Whether the spots were detected. At given places there may be none.
     """
 
     given: Settings
+    detected: bool = True
     #: Good fits, and those whose background lies below 0.
     good: int = 0
     dark: int = 0
@@ -83,8 +87,9 @@ class CameraCheck:
     #: Fits with z, and those whose widths do not go with their calibration.
     located: int = 0
     unlike: int = 0
-    #: What they say of σ.
+    #: What they say of σ, and whether any are good.
     width: WidthCheck = field(init=False)
+    verdicts: VerdictCheck = field(default_factory=VerdictCheck)
     #: χ² per pixel of fits by maximum likelihood with a measured PSF.
     chi: list[NDArray[np.float64]] = field(default_factory=list)
 
@@ -97,6 +102,7 @@ class CameraCheck:
         if self.given.noise is not None or settings is None:
             return
         self.width.add(fits)
+        self.verdicts.add(fits)
         if isinstance(settings.model, Calibration) and "z_p_value" in fits:
             self._compare_widths(fits.to_host())
         elif isinstance(settings.model, MeasuredPsf):
@@ -118,7 +124,9 @@ class CameraCheck:
 
     def doubts(self) -> str:
         """Return a warning of a gain, offset or σ that the fits contradict; nothing without."""
-        return self._of_calibration() or self._of_gain() or self._of_offset() or self.width.doubts()
+        of_camera = self._of_calibration() or self._of_gain() or self._of_offset()
+        of_settings = self.width.doubts() or (self.detected and self.verdicts.doubts())
+        return of_camera or of_settings or ""
 
     def warn(self) -> None:
         """Warn the caller of doubts."""
@@ -327,8 +335,8 @@ def _most_by_image(settings: Settings, left: _Left) -> float:
     return _MOST_OF_IMAGE * left.squares.dark / light if light > 0 else math.inf
 
 
-def warn_of_camera(given: Settings, fits: SpotFits) -> None:
+def warn_of_camera(given: Settings, fits: SpotFits, *, detected: bool = True) -> None:
     """Warn the caller of a gain or an offset that fits contradict."""
-    check = CameraCheck(given)
+    check = CameraCheck(given, detected)
     check.add(fits)
     check.warn()

@@ -19,7 +19,7 @@ from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
-from .band_noise import band_noise, some_parts
+from .band_noise import band_noise, recorded_parts, some_parts
 from .measured_noise import Measured
 from .noise_line import quantiles
 
@@ -37,6 +37,37 @@ Array = NDArray[np.float64]
 _PLANES, _PLACES, _SIDE = 6, 3, 512
 #: A correlation of neighbouring planes below this is chance, or a camera's fixed pattern.
 _LEAST = 0.1
+#: How many pixels show whether there is light; quantiles of them; how many times as far from the
+#: middle the last one is as the first, where there is; and within how many deviations it is hidden.
+_ENOUGH, _OF_LIGHT, _BRIGHTER, _HIDDEN = 1 << 16, (0.02, 0.5, 0.98), 1.5, 5.0
+
+
+def hides_light(frames: NDArray[Any], noise: NoiseModel) -> bool:
+    """Whether pixels differ by light, most of which is less than what noise is taken for.
+
+    Light makes pixels brighter, and noise as many of them darker.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        Pixels; NaN where they are bad.
+    noise : NoiseModel
+        What their noise is taken for.
+
+    Examples
+    --------
+    >>> white = np.random.default_rng(1).normal(50.0, 4.0, (1, 64, 64))
+    >>> light = white + 60 * (np.indices((64, 64)) % 4 == 0).all(axis=0)
+    >>> [hides_light(one, NoiseModel(0.0, 900.0, 900.0)) for one in (white, light)]
+    [False, True]
+    """
+    known = frames.ravel()[:: max(frames.size // _ENOUGH, 1) | 1]
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return False
+    low, middle, high = (float(value) for value in quantiles(known, *_OF_LIGHT))
+    most = _HIDDEN * math.sqrt(float(noise.variance(middle)))
+    return _BRIGHTER * (middle - low) < high - middle < most
 
 
 def stripes(frames: NDArray[Any]) -> float:
@@ -125,8 +156,9 @@ def dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> int
     settings : Settings
         ``sigma`` and ``threads`` count.
     """
-    frames = np.stack(some_parts(measured.frames))
-    known = frames[np.isfinite(frames)]
+    frames = recorded_parts(measured.frames)
+    is_whole = frames.dtype.kind in "iu"
+    known = frames.ravel() if is_whole else frames[np.isfinite(frames)].astype(float)
     if not known.size:
         return 0
     low, level, high = (float(value) for value in quantiles(known, _TAIL, 0.5, 1 - _TAIL))
@@ -138,7 +170,8 @@ def dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> int
         sigma=settings.known_sigma, noise=flat, false_spots=_FALSE, threads=settings.threads,
         backend="cpu",
     )  # fmt: skip
-    bright, deep = (_heights(side * (frames - level), looked_for) for side in (1, -1))
+    away = frames.astype(float) - level
+    bright, deep = (_heights(side * away, looked_for) for side in (1, -1))
     is_dark = len(deep) >= _LEAST_DARK and deep.sum() > _OVER_BRIGHT * bright.sum()
     return len(deep) if is_dark else 0
 

@@ -21,12 +21,13 @@ from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..images.reading import evenly_spread, without_damage
 from ..models.calibration import Calibration
-from ..settings.noise_model import UNLIKE, NoiseModel
+from ..settings.noise_model import FILTERED, UNLIKE, NoiseModel, Process
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
-from .content import dark_spots, depth_correlation, stripes, with_stripes
+from .content import dark_spots, depth_correlation, hides_light, stripes, with_stripes
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
+from .noise_line import quantiles
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
 
@@ -116,6 +117,20 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     measured, settings, period = _measured(reader, calibration)
     if measured is None:
         return NO_NOISE
+    noise = _of_sample(measured, settings, period, reader, calibration)
+    if noise.is_filtered and not noise.process and hides_light(measured.frames, noise):
+        return replace(noise, process=Process.FILTERED.value)
+    return noise
+
+
+def _of_sample(
+    measured: Measured,
+    settings: Settings,
+    period: float,
+    reader: FrameReader,
+    calibration: PixelCalibration,
+) -> NoiseModel:
+    """Return the noise of what was measured in a sample."""
     noise = noise_of(measured, settings)
     if period:
         noise = with_stripes(noise, measured, settings)
@@ -322,15 +337,21 @@ def _darker_half(pixels: NDArray[Any]) -> tuple[float, float]:
     known = known[np.isfinite(known)]
     if not known.size:
         return math.nan, math.nan
-    low, middle = np.percentile(known, [16, 50])
+    low, middle = quantiles(known, 0.16, 0.5)
     return float(low), float(middle)
 
 
 def _of_process(noise: NoiseModel) -> str:
     done, instead = noise.process_in_words
+    missed = "dim spots may be missed"
+    if noise.correlation > FILTERED:
+        missed = (
+            f"{missed}, as the threshold goes by noise that is {noise.correlation:.2g} times that "
+            "of the finest detail"
+        )
     return (
-        f"the image probably {done}. Photons and standard errors mean little, and dim spots may be "
-        f"missed. {instead}"
+        f"the image probably {done}. Photons and standard errors mean little, and {missed}. "
+        f"{instead}"
     )
 
 

@@ -56,6 +56,7 @@ from .pixel_values import (
 )
 from .raw_detail import hides_noise, is_surely_blue, is_usual, looks_raw
 from .transformed import noise_falls
+from .white_floor import noise_below_light
 
 #: The least side of squares of one number that are no noise, and how many of them chance may make
 #: in an image: of sparse counts, which are mostly 0, the side is larger by far.
@@ -213,6 +214,8 @@ _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
 _MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: From here on it is looked whether noise goes by light at all.
 _MAY_BE_UNEVEN = 1.15
+#: Crowds of spots look like these, too.
+_MAY_BE_CROWDS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -348,9 +351,14 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     line = replace(noise, correlation=1.0)
     if model.blocks and noise.correlation > 1:
         steep = _share_below(ratios, -_DEEP * gain * noise.correlation)
-    return with_filter(
+    noise = with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
-    ), steep
+    )
+    if noise.is_filtered and noise.process in _MAY_BE_CROWDS:
+        below = noise_below_light(frames, model, detail)
+        if below is not None:
+            return below, None
+    return noise, steep
 
 
 def _share_below(ratios: NDArray[np.float32], least: float) -> float:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
+#: Bytes of numbers that are counted rather than sorted, which takes a tenth of the time.
+_COUNTED_BYTES = 2
 #: The standard deviation of a normal distribution over its median absolute deviation.
 SIGMA_PER_MAD = 1.482602218505602
 
@@ -64,12 +66,23 @@ def quantiles(values: NDArray[Any], *shares: float) -> tuple[Numbers, ...]:
     last = values.shape[-1] - 1
     places = [share * last for share in shares]
     below = [min(int(place), max(last - 1, 0)) for place in places]
-    wanted = {min(one + i, last) for one in below for i in (0, 1)}
-    ordered = np.partition(values, sorted(wanted), -1)
+    wanted = sorted({min(one + i, last) for one in below for i in (0, 1)})
+    if values.ndim == 1 and values.dtype.kind in "iu" and values.dtype.itemsize <= _COUNTED_BYTES:
+        by_place = dict(zip(wanted, _by_count(values, wanted), strict=True))
+    else:
+        ordered = np.partition(values, wanted, -1)
+        by_place = {place: ordered[..., place] for place in wanted}
     return tuple(
-        ordered[..., low] + (ordered[..., min(low + 1, last)] - ordered[..., low]) * (place - low)
+        by_place[low] + (by_place[min(low + 1, last)] - by_place[low]) * (place - low)
         for low, place in zip(below, places, strict=True)
     )
+
+
+def _by_count(values: NDArray[Any], places: list[int]) -> Numbers:
+    """Return what is at places of whole numbers in order, of which there are not many different."""
+    lowest = int(values.min())
+    ends = np.cumsum(np.bincount(values.astype(np.int64) - lowest))
+    return np.searchsorted(ends, places, "right").astype(float) + lowest
 
 
 def median(values: NDArray[Any]) -> float:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .noise_line import SIGMA_PER_MAD
+
 #: The frequencies that count, times σ: lower ones are the background's too, and the higher ones
 #: have little light, and show how far a PSF is no Gaussian.
 _LOWEST, _HIGHEST = 0.6, 2.2
@@ -21,6 +23,9 @@ _LOWEST, _HIGHEST = 0.6, 2.2
 _RINGS, _NOISE_FROM = 10, 1.5
 #: At most this many pixels are looked at, and no less on each side; at most this share may be bad.
 _MOST_PIXELS, _LEAST_SIDE, _MOST_BAD = 1 << 18, 16, 0.01
+#: Hot pixels are higher than spots are over what is beside them by this factor, and by this many
+#: deviations.
+_SHARPER, _HOT = 1.3, 4.0
 #: The mean power of light that is needed, over that of noise, which is known to a few per cent.
 _OVER_NOISE = 2.0
 #: From how many standard errors on a spectrum is bent.
@@ -48,7 +53,7 @@ class SpectralWidth(NamedTuple):
         return self.bend > _BENT * self.bend_error
 
 
-class _Spectrum(NamedTuple):
+class Spectrum(NamedTuple):
     """The mean power of frames at frequencies along y and x, and of how many modes it is one."""
 
     power: NDArray[np.float64]
@@ -79,7 +84,7 @@ def spectral_width(
     pixels = _without_bad(frames, bad)
     if pixels is None:
         return None
-    spectrum = _spectrum(pixels)
+    spectrum = spectrum_of(without_hot_pixels(pixels, sigma))
     noise = _noise(spectrum, sigma)
     for _ in range(_ROUNDS):
         before = sigma
@@ -117,11 +122,55 @@ def _without_bad(frames: NDArray[Any], bad: NDArray[np.bool_] | None) -> NDArray
     return pixels
 
 
-def _spectrum(pixels: NDArray[np.float64]) -> _Spectrum:
-    """Return the power of frames that fade out towards their edges, ±ky taken together."""
+def without_hot_pixels(pixels: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Return frames with the median around in place of a few pixels that stand out of all beside.
+
+    A single one has a flat spectrum, which hides that of spots.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (n, Y, X)
+        Finite values.
+    sigma : float
+        The PSF's width: the middle of a spot is higher than what is beside it, too.
+
+    Examples
+    --------
+    >>> pixels = np.random.default_rng(1).normal(50.0, 4.0, (1, 32, 32))
+    >>> pixels[0, 7, 9] = 500
+    >>> changed = without_hot_pixels(pixels, 1.0) != pixels
+    >>> int(changed.sum()), bool(changed[0, 7, 9])
+    (1, True)
+    """
+    from scipy import ndimage  # takes longer to import than a few fits
+
+    around = np.ones((1, 3, 3), bool)
+    around[0, 1, 1] = False
+    beside = ndimage.maximum_filter(pixels, footprint=around, mode="mirror")
+    lowest = ndimage.minimum_filter(pixels, (1, 5, 5), mode="mirror")
+    of_spot = math.erf(0.5 / (math.sqrt(2) * sigma))
+    of_next = (math.erf(1.5 / (math.sqrt(2) * sigma)) - of_spot) / 2
+    over = pixels - lowest - _SHARPER * of_spot / of_next * (beside - lowest)
+    scatter = SIGMA_PER_MAD * np.median(abs(over - np.median(over)))
+    is_hot = over > _HOT * scatter
+    if not is_hot.any() or is_hot.mean() > _MOST_BAD:
+        return pixels
+    calm = ndimage.median_filter(pixels, footprint=around, mode="mirror")
+    return np.where(is_hot, calm, pixels)
+
+
+def spectrum_of(pixels: NDArray[np.float64], fading: int = 1) -> Spectrum:
+    """Return the power of frames, ±ky taken together.
+
+    They fade out towards their edges as this power of a sine. The higher it is, the less of strong
+    low frequencies is seen at high ones.
+    """
     count, height, width = pixels.shape
-    fading = [np.sin(np.pi * (np.arange(side) + 0.5) / side) for side in (height, width)]
-    taper = np.outer(*fading) / math.sqrt(height * width / 4)
+    lines = [np.sin(np.pi * (np.arange(side) + 0.5) / side) for side in (height, width)]
+    taper = np.outer(*lines) / math.sqrt(height * width / 4)
+    if fading > 1:
+        taper = np.outer(*lines) ** fading
+        taper /= math.sqrt(float(np.sum(taper**2)))
     level = np.tensordot(pixels, taper**2, 2)[:, np.newaxis, np.newaxis]
     power = np.zeros((height, width // 2 + 1))
     for frame, own in zip(pixels, level, strict=True):
@@ -129,10 +178,10 @@ def _spectrum(pixels: NDArray[np.float64]) -> _Spectrum:
     y, x = np.arange(height // 2 + 1), np.arange(width // 2 + 1)
     both = (power[y] + power[-y]) / (2 * count)
     modes = count * np.outer(1 + (y % (height / 2) != 0), np.where(x % (width / 2) != 0, 1.0, 0.5))
-    return _Spectrum(both, modes, 2 * np.pi * y / height, 2 * np.pi * x / width)
+    return Spectrum(both, modes, 2 * np.pi * y / height, 2 * np.pi * x / width)
 
 
-def _noise(spectrum: _Spectrum, sigma: float) -> float:
+def _noise(spectrum: Spectrum, sigma: float) -> float:
     """Return the power of white noise, which is all there is at some frequencies."""
     radius = np.hypot(spectrum.y[:, np.newaxis], spectrum.x)
     is_high = radius > min(_NOISE_FROM / sigma, np.pi)
@@ -143,8 +192,8 @@ def _noise(spectrum: _Spectrum, sigma: float) -> float:
     return float(means.min())
 
 
-def _line(
-    k: NDArray[np.float64], sigma: float, is_integrated: bool
+def gaussian_line(
+    k: NDArray[np.float64], sigma: float, *, is_integrated: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a Gaussian's power along an axis, aliases with it, and its derivative by ln σ."""
     aliases = k + 2 * np.pi * np.array([-1, 0, 1])[:, np.newaxis]
@@ -155,7 +204,7 @@ def _line(
 
 
 def _fitted(
-    spectrum: _Spectrum, noise: float, sigma: float, is_integrated: bool, *, is_bent: bool
+    spectrum: Spectrum, noise: float, sigma: float, is_integrated: bool, *, is_bent: bool
 ) -> tuple[float, float, float, float] | None:
     """Return the likeliest σ, its relative error, the bend and its error, from those near σ."""
     lowest, highest = _LOWEST / sigma, min(_HIGHEST / sigma, np.pi)
@@ -173,7 +222,7 @@ def _fitted(
     state = np.array([math.nan, math.log(sigma), 0.0][: 3 if is_bent else 2])
     information = np.eye(len(state))
     for _ in range(_STEPS):
-        lines = [_line(k, math.exp(state[1]), is_integrated) for k in (y, x)]
+        lines = [gaussian_line(k, math.exp(state[1]), is_integrated=is_integrated) for k in (y, x)]
         shape = np.outer(lines[0][0], lines[1][0])[counts]
         wider = (np.outer(lines[0][1], lines[1][0]) + np.outer(lines[0][0], lines[1][1]))[counts]
         if math.isnan(state[0]):

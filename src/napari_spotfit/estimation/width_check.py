@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.flags import Flag
-from ..images.arrays import to_host
+from ..engine.flags import NOT_GOOD, Flag
 from ..models.columns import GROUP_SIZE, STDERR
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
@@ -23,9 +22,15 @@ _LEAST_FITS, _WORST = 10, 0.1
 _OFF, _SURE = 0.1, 5.0
 #: The share of spots that overlap from which on σ counts.
 _CROWDED = 0.1
+#: Where σ only finds spots and judges them, by which fraction three quarters of the widths must be
+#: wider or narrower, and how far half of them may be from each other: short rods, and pairs that
+#: are not resolved, are wider than points.
+_FAR_WIDER, _FAR_NARROWER, _ALIKE = 0.35, 0.2, 0.15
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
-_DOUBTS = Flag.NEIGHBOUR | Flag.EDGE | Flag.POOR_FIT | Flag.BAD_PIXELS
+_DOUBTS = (NOT_GOOD | Flag.NEIGHBOUR | Flag.EDGE | Flag.POOR_FIT | Flag.BAD_PIXELS) & ~(
+    Flag.WIDE | Flag.NARROW
+)
 
 
 @dataclass
@@ -48,9 +53,9 @@ class WidthCheck:
     def add(self, fits: SpotFits) -> None:
         """Look at some fits."""
         given, columns = self.given, fits.columns
-        if given.sigma is None or given.neighbours not in ("auto", "joint"):
+        if given.sigma is None:
             return
-        needed = "sigma", "sigma" + STDERR, GROUP_SIZE
+        needed = "sigma", "sigma" + STDERR
         if given.profile.name != "gaussian" or given.fixed or given.bounds:
             return
         if not all(name in columns for name in needed):
@@ -59,32 +64,40 @@ class WidthCheck:
         if noise is not None and noise.is_filtered:  # spots are fitted one by one
             return
         some = fits[:: -(-len(fits) // _MOST) or 1].to_host()
-        width, error, size = (some.columns[name] for name in needed)
+        width, error = (some.columns[name] for name in needed)
+        size = some.columns.get(GROUP_SIZE, np.ones(len(some), np.int32))
         with np.errstate(invalid="ignore"):
             is_sure = error < _WORST * width
         self.fits += len(some)
         self.overlapping += int((size > 1).sum())
-        alone = to_host(some.good) & (size == 1) & ((some.flags & int(_DOUBTS)) == 0)
+        alone = (size == 1) & ((some.flags & int(_DOUBTS)) == 0)
         self.widths.append(np.asarray(width[alone & is_sure], float))
 
     def doubts(self) -> str:
         """Return a warning of a σ that lone spots contradict; nothing without."""
         widths = np.concatenate(self.widths) if self.widths else np.empty(0)
-        if len(widths) < _LEAST_FITS or self.overlapping < _CROWDED * self.fits:
+        if len(widths) < _LEAST_FITS:
             return ""
         assert self.given.sigma is not None
+        is_crowded = self.overlapping >= _CROWDED * self.fits
         low, middle, high = np.percentile(widths, [25, 50, 75]).tolist()
         scatter = SIGMA_PER_MAD * float(np.median(abs(widths - middle)))
         unsure = _SURE * scatter * math.sqrt(math.pi / 2 / len(widths))
+        wider, narrower = (_OFF, _OFF) if is_crowded else (_FAR_WIDER, _FAR_NARROWER)
         least = most = self.given.sigma
         if self.given.pixel == "sampled":
             most = math.sqrt(most**2 + 1 / 12)  # it may be that of the light
-        is_wider = low > (1 + _OFF) * most and middle - unsure > most
-        is_narrower = high < (1 - _OFF) * least and middle + unsure < least
-        if not (is_wider or is_narrower):
+        is_wider = low > (1 + wider) * most and middle - unsure > most
+        is_narrower = high < (1 - narrower) * least and middle + unsure < least
+        if not (is_wider or is_narrower) or not (is_crowded or high - low < _ALIKE * middle):
             return ""
+        matters = (
+            "where spots overlap, what is another width may be taken for more or fewer of them"
+            if is_crowded
+            else "spots are found, and fits are judged, by the given one"
+        )
         return (
             f"σ was given as {self.given.sigma:.4g} px, and spots that stand alone have "
-            f"{middle:.3g} px: where spots overlap, what is another width may be taken for more or "
-            f"fewer of them. Give sigma={middle:.3g}, or leave it empty"
+            f"{middle:.3g} px: {matters}. Give sigma={middle:.3g} if these are points, or leave it "
+            "empty"
         )

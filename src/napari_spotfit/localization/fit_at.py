@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..caller import warn_caller
 from ..engine.backend import Backend, Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
 from ..engine.joint import alone, fit_crowds, has_groups
@@ -88,7 +89,8 @@ def fit_at(
     Returns
     -------
     SpotFits
-        One row per centre, in order; places outside the image are INVALID.
+        One row per centre, in order; places outside the image are INVALID. Of frames that the image
+        does not have, there is a warning.
 
     Raises
     ------
@@ -98,8 +100,9 @@ def fit_at(
     Warns
     -----
     UserWarning
-        If the PSF's σ cannot be estimated from three centres or more, and none is given. For
-        maximum likelihood without the camera's gain: what was taken for it.
+        If the PSF's σ cannot be estimated from three centres or more, and none is given, or centres
+        are in frames that the image does not have. For maximum likelihood without the camera's
+        gain: what was taken for it.
 
     Examples
     --------
@@ -152,6 +155,7 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     is_deep = settings.dimensions > len(IN_PLANE)
     if reader.leading or settings.sigma is None or (is_deep and settings.sigma_z is None):
         numbers = frame_numbers(places, reader)
+        _warn_of_missing_frames(places, reader)
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, outer:]])
     calibration = estimated(reader, calibration, places=known)
@@ -176,7 +180,7 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     index = np.where(np.isnan(places[:, :outer]), -1, np.rint(places[:, :outer]))
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
     fits = collected(columns, index, recorded(calibration.settings, backend), reader.planes)
-    warn_of_camera(given, fits)
+    warn_of_camera(given, fits, detected=False)
     warn_of_orientation(calibration)
     return fits
 
@@ -272,6 +276,21 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
     return numbers
 
 
+def _warn_of_missing_frames(places: NDArray[np.float64], reader: FrameReader) -> None:
+    """Warn the caller of positions in frames that the image does not have."""
+    index = np.rint(places[:, : len(reader.leading)])
+    odd = (index < 0) | (index >= reader.leading)
+    rows = np.flatnonzero(odd.any(axis=1))
+    if len(rows):
+        axis = int(np.flatnonzero(odd[rows[0]])[0])
+        at = "" if len(reader.leading) == 1 else f" along axis {axis}"
+        warn_caller(
+            f"{len(rows)} of {len(places)} centres are in frames that the image does not have, "
+            f"such as {index[rows[0], axis]:g}{at}, where it has 0 to {reader.leading[axis] - 1}: "
+            "these fits are INVALID"
+        )
+
+
 def fit_in(
     backend: Backend,
     job: FitJob,
@@ -318,7 +337,7 @@ def collected(
     settings: Settings,
     planes: int | None = None,
 ) -> SpotFits:
-    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame.
+    """Put the index columns before the fitted ones: axis_0, axis_1, …, and frame for the last.
 
     The axis of planes, if there is one, has its own column, too: they are fitted one by one.
     """
@@ -326,10 +345,8 @@ def collected(
     count = index.shape[1]
     if not count:
         return SpotFits(columns, (), settings)
-    names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
+    names = [*(f"axis_{i}" for i in range(count - 1)), "frame"]
     leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
-    if count > 1:
-        leading["frame"] = leading[names[-1]]
     if planes is not None:
         leading[PLANE] = leading[names[planes]]
     return SpotFits(leading | columns, names, settings)

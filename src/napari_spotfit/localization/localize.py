@@ -8,6 +8,8 @@ from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
+import numpy as np
+
 from ..caller import warn_caller
 from ..estimation.camera_check import CameraCheck, warn_of_camera
 from ..estimation.image_estimates import warn_of_gain
@@ -26,6 +28,9 @@ from .plan import Fitted, check_progress, fitted, planned
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
+
+#: From which share of bad pixels on their map is likely to be one of good pixels.
+_MOST_BAD = 0.9
 
 
 class Part(NamedTuple):
@@ -158,6 +163,7 @@ def localize(
     check_progress(progress, lazy=lazy)
     channels = channels_of(image, channel, Maps(mask, weights, bad_pixels, camera))
     _warn_of_planes(channels[0].image, settings)
+    _warn_of_bad_pixels(channels)
     if lazy:
         from .to_folder import lazy_channels
 
@@ -264,6 +270,7 @@ def localize_iter(
     check_progress(progress)
     channels = channels_of(image, channel, Maps(mask, weights, bad_pixels, camera))
     _warn_of_planes(channels[0].image, settings)
+    _warn_of_bad_pixels(channels)
     by_channel = parts_by_channel(channels, settings, frames, resume)
     return _with_progress(by_channel, settings, progress)
 
@@ -310,6 +317,16 @@ def parts_by_channel(
             settings = settings.changed(roi_size=first.fits.settings.roi_size)
             parts = chain([first], parts)
         yield parts
+
+
+def _warn_of_bad_pixels(channels: Sequence[Channel]) -> None:
+    """Warn of a map of bad pixels that seems to be one of good pixels."""
+    marked = channels[0].maps.bad_pixels
+    if isinstance(marked, np.ndarray) and marked.size and (share := marked.mean()) > _MOST_BAD:
+        warn_caller(
+            f"bad_pixels is True for {share:.0%} of the pixels, which are not used: if it is True "
+            "for good pixels, give ~bad_pixels; to search a part of the image, give mask"
+        )
 
 
 def _warn_of_planes(image: Any, settings: Settings) -> None:

@@ -23,7 +23,7 @@ from ..images.bright_rois import MOST
 from ..images.pixel_calibration import PixelCalibration
 from ..models.astigmatism import AstigmatismCalibration
 from ..models.calibration import ORIENTATIONS
-from ..models.columns import IN_PLANE
+from ..models.columns import DISTANCE, IN_PLANE
 from ..models.measured_psf import MeasuredPsf
 from ..settings.settings import Settings
 
@@ -42,10 +42,11 @@ _BETTER, _SURE, _SAME, _OF_ONE = 20.0, 4.5, 0.2, 10.0
 #: Flags of fits that say nothing of the orientation.
 _USELESS = (
     Flag.NOT_CONVERGED | Flag.WEAK | Flag.NEGATIVE | Flag.EDGE | Flag.SATURATED | Flag.BAD_PIXELS
-    | Flag.Z_AT_LIMIT | Flag.BLOB
+    | Flag.Z_AT_LIMIT | Flag.BLOB | Flag.NEIGHBOUR
 )  # fmt: skip
-#: By this factor, spots with neighbours come after the others.
-_NEIGHBOUR = 1e-9
+#: Spots stand alone that have no other one within this part of the side of their ROI: light of
+#: others, which the fits in other orientations do not know, is that of another orientation.
+_ALONE = 0.85
 #: Fewer cut-outs take less time than to look at them again.
 _MANY = 5000
 #: The least probability of widths that counts.
@@ -55,7 +56,7 @@ _LEAST = 1e-12
 def offer_rois(
     calibration: PixelCalibration, block: Block, frames: NDArray[np.int64], columns: Any
 ) -> None:
-    """Keep ROIs of the brightest spots for :func:`warn_of_orientation`, if fits find z.
+    """Keep ROIs of the brightest lone spots for :func:`warn_of_orientation`, if fits find z.
 
     Parameters
     ----------
@@ -72,7 +73,9 @@ def offer_rois(
         return
     flags, light = (to_host(columns[name]) for name in ("flags", "photons"))
     usable = (flags & int(_USELESS)) == 0
-    light = np.where(usable, light, np.nan) * np.where(flags & int(Flag.NEIGHBOUR), _NEIGHBOUR, 1)
+    if DISTANCE in columns:  # NaN if there is none
+        usable &= ~(to_host(columns[DISTANCE]) < _ALONE * max(calibration.settings.roi_shape))
+    light = np.where(usable, light, np.nan)
     rows, along = (np.arange(side) for side in calibration.settings.roi_shape)
     y, x = (to_host(columns[f"roi_{axis}"]) for axis in IN_PLANE)
     y = y - block.first_row

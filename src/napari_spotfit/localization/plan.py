@@ -32,8 +32,9 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 #: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
 #: less often, in movies with enough of them; the last number is the most bytes of one in memory.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
-#: The most bytes of one in which spots are fitted together where they overlap.
-_OF_FEW_CROWDS = 32 << 20
+#: Blocks per core in which spots are fitted together where they overlap, and the most bytes of one:
+#: a thousand small steps are taken for each block, however few these spots are.
+_OF_EACH_CORE, _OF_FEW_CROWDS = 2, 32 << 20
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
 #: Of joint fits, which leave cores idle while one has the interpreter: the bytes of a block, and
@@ -132,7 +133,8 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     parts = [cut(reader, numbers, load, suited) for numbers in ranges]
     job = FitJob.of(calibration, reader.dtype, detection, one_row_per_position=False)
     chunks = sum(blocks.chunks for blocks in parts)
-    if backend.kind == "cpu" and chunks >= _SIDE_BY_SIDE * cores:
+    side_by_side_from = _OF_EACH_CORE if neighbours == "auto" else _SIDE_BY_SIDE
+    if backend.kind == "cpu" and chunks >= side_by_side_from * cores:
         load = load if is_joint else load._replace(workers=cores)
         if load.workers == cores:
             # Each core takes a block, and waits for no other.
@@ -190,13 +192,10 @@ def _for_movies_in_memory(backend: Backend, total: int) -> Load:
 
 
 def _block_bytes(total: int, cores: int, *, overlap: bool) -> int:
-    """Return the least bytes of a block, for cores that take one each.
-
-    Where spots overlap, a thousand small steps are taken for each block, however few they are.
-    """
+    """Return the least bytes of a block, for cores that take one each."""
     most = _IN_MEMORY // (2 * cores)
     if overlap:
-        return min(_OF_FEW_CROWDS, most, total // (_SIDE_BY_SIDE * cores))
+        return min(_OF_FEW_CROWDS, most, total // (_OF_EACH_CORE * cores))
     large = min(_LARGE_BLOCK, most)
     return large if total >= _ENOUGH * cores * large else 0
 

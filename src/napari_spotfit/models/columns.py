@@ -375,12 +375,9 @@ def index_of(names: Iterable[str], axes: int | None = None) -> tuple[str, ...]:
     Examples
     --------
     >>> index_of(["axis_0", "axis_1", "frame", "y", "x"]), index_of(["channel", "frame", "y"], 2)
-    (('axis_0', 'axis_1'), ('channel', 'frame'))
+    (('axis_0', 'axis_1', 'frame'), ('channel', 'frame'))
     """
-    known = [name for name in names if is_index(name) or name == CHANNEL]
-    several = sum(_INDEX.fullmatch(name) is not None for name in known) > 1
-    # Of several axes the frame is that of the last one, once more.
-    index = [name for name in known if not (several and name == "frame")]
+    index = [name for name in names if is_index(name) or name == CHANNEL]
     if CHANNEL in index and (axes is None or len(index) > axes):
         index.remove(CHANNEL)
     return tuple(index)

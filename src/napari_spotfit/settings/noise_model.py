@@ -44,6 +44,11 @@ _RAW = (
     "Give the image as the camera took it; or look at what is found, and set threshold, in counts "
     "of the filtered image"
 )
+_OR_CROWD = (
+    "Give the image as the camera took it or, if this is it, as a crowd of sharp spots looks like "
+    "that, too, the camera's gain, offset and variance, and sigma; or look at what is found, and "
+    "set threshold, in counts of the image"
+)
 #: What the image is like, and what to give instead.
 _PROCESSES = {
     Process.CUT: ("was filtered, and cut off at its lowest value", _RAW),
@@ -57,8 +62,11 @@ _PROCESSES = {
         "there is less noise where it is brighter",
         "Give the image as the camera took it; contrast is a matter of display",
     ),
-    Process.FILTERED: ("was filtered, interpolated or compressed", _RAW),
-    Process.DENOISED: ("was denoised: noise is left in some places, and gone from others", _RAW),
+    Process.FILTERED: ("was filtered, interpolated or compressed", _OR_CROWD),
+    Process.DENOISED: (
+        "was denoised: noise is left in some places, and gone from others",
+        _OR_CROWD,
+    ),
     Process.DECONVOLVED: ("was deconvolved, or lacks its highest frequencies", _RAW),
     Process.MOSAIC: (
         "is a mosaic of colours or polarisers: neighbouring pixels differ in sensitivity",

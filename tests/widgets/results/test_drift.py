@@ -129,6 +129,17 @@ def test_a_drift_that_ends_before_the_spots_moves_none(layer, page, viewer):
     np.testing.assert_array_equal(layer.data, before)
 
 
+def test_a_drift_along_z_moves_the_heights_that_are_shown(layer, page):
+    layer.features = layer.features.assign(z=100.0)
+    before, zeros = layer.data.copy(), np.zeros(30)
+    rise = np.arange(30.0)
+    drift = Drift(zeros, zeros, zeros, zeros, zeros.astype(int), rise, zeros)
+    subtract(layer, drift, page._history)
+    frame = before[:, 0].astype(int)
+    np.testing.assert_array_equal(layer.features["z"], 100.0 - rise[frame])
+    np.testing.assert_array_equal(layer.data, before)
+
+
 def test_tracks_lie_on_the_spots(page, layer, qtbot, viewer):
     find(page, qtbot)
     press(page.tracks_button, qtbot)

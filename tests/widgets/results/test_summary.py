@@ -192,7 +192,7 @@ def test_the_choice_is_made_with_the_keyboard(page, qtbot):
 
 
 def test_frames_of_two_axes_are_counted_once(viewer, qtbot):
-    """The last axis has its own column and that of the frame, as fits of such images have."""
+    """Frames are those of the last axis, in each index along the one before it."""
     movie, _ = simulate_movie(6, shape=(48, 48), spots_per_frame=4, photons=3000, seed=1)
     image = viewer.add_image(movie.reshape(2, 3, 48, 48), name="stack")
     fits = localize(image.data, sigma=1.3)
@@ -204,7 +204,7 @@ def test_frames_of_two_axes_are_counted_once(viewer, qtbot):
     counts = per_frame(fits, image.data.shape)["count"].to_numpy()
     np.testing.assert_array_equal(spots.summary.curve.getData()[1], counts)
     assert fits_of_features(layer.features, layer.metadata, layer.ndim).index_names == (
-        "axis_0", "axis_1",
+        "axis_0", "frame",
     )  # fmt: skip
 
 

@@ -57,14 +57,15 @@ def fit_crowds(block: Block, crowds: Crowds) -> NDArray[np.void]:
         memory = memory[-address(memory) % _LINE :]
         room = functions.spotfit_most_joint_spots(library.index, int(sizes[begin:end].max()))
         room = max(room, 2 * int(sizes[begin:end].sum()))
-        found, count, own = np.empty(room, SPOT), ctypes.c_longlong(), []
+        count, own = ctypes.c_longlong(), []
         at = begin
         while at < end:
+            found = np.empty(room, SPOT)
             at = functions.spotfit_fit_joint(
                 library.index, by_reference, at, end, address(memory), address(found), room,
                 ctypes.byref(count),
             )  # fmt: skip
-            own.append(found[: count.value].copy())
+            own.append(found[: count.value])
         parts[begin] = own
 
     count = crowds.threads or threads.available()

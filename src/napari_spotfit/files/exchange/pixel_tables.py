@@ -48,6 +48,8 @@ class NapariPoints(Format):
     keeps_text = True
     _AXIS = re.compile(r"axis-(\d+)")
     _INDEX = "index"
+    #: Features of points whose axis before those of a plane is that of planes, not of frames.
+    _OF_VOLUMES = frozenset({"sigma_z", "roi_z", "z_nm", "z_px_stderr"})
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file begins with napari's titles of points."""
@@ -59,11 +61,13 @@ class NapariPoints(Format):
         axes = [title for title in rows.titles if self._AXIS.fullmatch(title)]
         if len(axes) < 2 or axes != [f"axis-{number}" for number in range(len(axes))]:
             raise UnreadableFileError("line 1: napari's columns axis-0, axis-1, … are missing")
-        index = tuple(f"axis_{number}" for number in range(len(axes) - len(IN_PLANE) - 1))
-        index += ("frame",) if len(axes) > len(IN_PLANE) else ()
+        places = self._places(rows, axes)
+        leading = len(axes) - len(places)
+        index = tuple(f"axis_{number}" for number in range(leading - 1))
+        index += ("frame",) if leading else ()
         columns = {
             name: as_typed(name, rows.numbers(axis), axis)
-            for name, axis in zip((*index, *IN_PLANE), axes, strict=True)
+            for name, axis in zip((*index, *places), axes, strict=True)
         }
         # The axes win over features y and x: the point may have been moved after the fit.
         known = {self._INDEX, *axes, *columns}
@@ -74,16 +78,32 @@ class NapariPoints(Format):
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
         """Write points and features as napari does."""
+        about = table.about
         columns = {self._INDEX: np.arange(len(table))}
         known = {self._INDEX: StoredColumn("int64")}
-        planes = ("z_px",) if len(table.about.axes) > len(IN_PLANE) else ()
-        names = [*table.about.index, *planes, *IN_PLANE]
+        planes = ("z_px",) if len(about.axes) > len(IN_PLANE) or _has_planes(table) else ()
+        names = [*about.index, *planes, *IN_PLANE]
         titles = {name: f"axis-{number}" for number, name in enumerate(names)}
         for name in (*names, *(one for one in unmapped(table, ()) if one not in names)):
             columns[titles.get(name, name)] = table.columns[name]
-            known[titles.get(name, name)] = table.about.columns[name]
+            known[titles.get(name, name)] = about.columns[name]
         write_rows(path, [titles_line(columns)], columns, known)
         return {}
+
+    def _places(self, rows: Rows, axes: list[str]) -> tuple[str, ...]:
+        """Return the axes along which spots have places: with z, if the points lie in volumes."""
+        if len(axes) == len(IN_PLANE):
+            return IN_PLANE
+        third = rows.numbers(axes[-3])
+        is_whole = (third == np.rint(third)).all()
+        in_planes = is_whole and not self._OF_VOLUMES & set(rows.titles)
+        return IN_PLANE if in_planes else ("z_px", *IN_PLANE)
+
+
+def _has_planes(table: SpotTable) -> bool:
+    """Whether spots of another program lie in volumes: big-fish's planes are frames."""
+    depth, frame = (table.columns.get(name) for name in ("z_px", "frame"))
+    return depth is not None and (frame is None or bool((np.rint(depth) != frame).any()))
 
 
 def columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:

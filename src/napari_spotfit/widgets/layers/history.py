@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.flags import Flag
-from ...models.columns import REFIT, index_of, is_index
+from ...models.columns import REFIT, index_of
 from ...models.estimators import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.docking import Follower, Keys
@@ -336,15 +336,12 @@ def _without_fits(
     """Return features with the values of a failed fit in some rows, but for their frame."""
     table = features.copy()
     index = [*index_of(map(str, features), points.shape[1] - spatial)]
-    last = len(index) - 1
     for number, (name, kind) in enumerate(features.dtypes.items()):
         if name == _STOP:
             known = getattr(kind, "categories", [StopCondition.INVALID.name])
             value: Any = StopCondition.INVALID.name if StopCondition.INVALID.name in known else None
         elif name in index:
             value = np.rint(points[rows, index.index(str(name))])
-        elif is_index(str(name)):  # the last axis, once more
-            value = np.rint(points[rows, last])
         else:
             value = _CELLS.get(str(name), None if getattr(kind, "kind", "O") == "O" else np.nan)
         table.iloc[rows, number] = value

@@ -332,6 +332,10 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
         data[:, axis] -= shift
         if name in features:
             features[name] = features[name].to_numpy() - shift
+    if drift.z is not None and "z" in features:  # in nm, as the drift's, in a layer of planes
+        rise = np.zeros(len(data))
+        rise[inside] = drift.z[frame[inside]]
+        features["z"] = features["z"].to_numpy() - rise
     # Undo restores what the metadata had; a key that was missing would stay.
     layer.metadata = {points.HISTORY: [], **layer.metadata}
     with history.change(layer, "the subtraction of the drift"):
