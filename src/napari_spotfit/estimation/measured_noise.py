@@ -264,6 +264,11 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     noise, steep = _by_detail(measured, settings)
+    middle = len(measured.frames) // 2
+    if noise.process in (Process.NONE, Process.FILTERED, Process.DENOISED) and is_cut_alike(
+        measured.recorded[middle], measured.step
+    ):
+        return replace(noise, process=Process.LEVELLED.value)
     if noise.process:
         return noise
     falls = noise_falls(measured.blocks, measured.recorded)
@@ -274,10 +279,7 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
-    middle = len(measured.frames) // 2
-    if is_levelled(measured.frames[middle]) or is_cut_alike(
-        measured.recorded[middle], measured.step
-    ):
+    if is_levelled(measured.frames[middle]):
         return replace(noise, process=Process.LEVELLED.value)
     if noise.is_uneven:
         return noise
