@@ -210,10 +210,8 @@ _MIDDLE = 128
 #: beside spots this many times the share of those that are as many above it as the next number.
 #: With more of these than the last, there are spots everywhere.
 _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
-#: Compression looks like these, too.
-_MAY_BE_COMPRESSED = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
-#: Crowds of spots look like these, too.
-_MAY_BE_CROWDS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: Compression and crowds of spots look like these, too.
+_MAY_BE_OTHERS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: From here on it is looked whether noise goes by light at all.
 _MAY_BE_UNEVEN = 1.15
 #: Of pixels whose variance is 1.
@@ -264,6 +262,11 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     noise, steep = _by_detail(measured, settings)
+    middle = len(measured.frames) // 2
+    if noise.process in (Process.NONE, Process.FILTERED, Process.DENOISED) and is_cut_alike(
+        measured.recorded[middle], measured.step
+    ):
+        return replace(noise, process=Process.LEVELLED.value)
     if noise.process:
         return noise
     falls = noise_falls(measured.blocks, measured.recorded)
@@ -274,10 +277,7 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
-    middle = len(measured.frames) // 2
-    if is_levelled(measured.frames[middle]) or is_cut_alike(
-        measured.recorded[middle], measured.step
-    ):
+    if is_levelled(measured.frames[middle]):
         return replace(noise, process=Process.LEVELLED.value)
     if noise.is_uneven:
         return noise
@@ -340,13 +340,13 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
             process = Process.THRESHOLDED
         elif (calm := calm_noise(some_parts(frames))) is not None and calm.is_white:
             variance = max(min(variance, median(calm.variance)), model.least)
-        if process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
+        if process in _MAY_BE_OTHERS and has_jpeg_blocks(recorded[0]):
             process = Process.COMPRESSED
         return NoiseModel(0.0, variance, variance, process=process), None
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
         noise = chosen_noise(frames, settings.known_sigma, noise, detail, coarse)
-        if noise.process in _MAY_BE_COMPRESSED and has_jpeg_blocks(recorded[0]):
+        if noise.process in _MAY_BE_OTHERS and has_jpeg_blocks(recorded[0]):
             noise = replace(noise, process=Process.COMPRESSED)
     line = replace(noise, correlation=1.0)
     if model.blocks and noise.correlation > 1:
@@ -354,7 +354,7 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     noise = with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
     )
-    if noise.is_filtered and noise.process in _MAY_BE_CROWDS:
+    if noise.is_filtered and noise.process in _MAY_BE_OTHERS:
         below = noise_below_light(frames, model, detail)
         if below is not None:
             return below, None
