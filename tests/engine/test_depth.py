@@ -202,7 +202,8 @@ def test_lazy_fits_have_the_same_columns(movie):
 
 
 def test_positions_outside_have_no_z(movie):
-    fits = fit_at(movie[0], [[0, 40, 40], [0, -30, 5], [9, 5, 5]], model=LENS, **KNOWN)
+    with pytest.warns(UserWarning, match="1 of 3 centres are in frames"):
+        fits = fit_at(movie[0], [[0, 40, 40], [0, -30, 5], [9, 5, 5]], model=LENS, **KNOWN)
     assert np.isnan(fits.z[1:]).all()
     assert np.isnan(fits.z_stderr[1:]).all()
     none = fit_at(movie[0], np.empty((0, 3)), model=LENS, **KNOWN)

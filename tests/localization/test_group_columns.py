@@ -59,6 +59,7 @@ def test_of_an_image_without_spots(image, given, neighbours):
 
 
 @ALL
+@pytest.mark.filterwarnings("ignore:1 of 1 centres are in frames:UserWarning")
 @pytest.mark.parametrize("given", [{}, {"gain": 1.0}])
 def test_of_places_that_have_none(given, neighbours):
     known = KNOWN | given | {"neighbours": neighbours}
