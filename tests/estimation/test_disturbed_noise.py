@@ -11,7 +11,7 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 from napari_spotfit import localize, noise_model, simulate_movie
-from napari_spotfit.estimation.measured_noise import constant_areas
+from napari_spotfit.estimation.constant_areas import constant_areas
 
 SIDE = 400
 
