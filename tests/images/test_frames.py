@@ -328,7 +328,8 @@ def test_an_image_of_no_frames_has_no_spots():
     fits = fit_at(nothing, np.empty((0, 3)))
     assert len(fits) == len(localize(nothing)) == len(detect_spots(nothing)) == 0
     assert fits.columns.keys() == localize(nothing).columns.keys() - {"score"}
-    outside = fit_at(nothing, [[0, 5, 5]])
+    with pytest.warns(UserWarning, match="such as 0, where it has none"):
+        outside = fit_at(nothing, [[0, 5, 5]])
     assert not outside.valid.any()
     assert len(fit_at(np.zeros((2, 20, 20)), [])) == 0
     with pytest.raises(ValueError, match=r"centers must have the shape \(n, 3\)"):

@@ -185,3 +185,5 @@ def test_blocks_of_few_crowds_are_large_but_leave_each_core_some(megabytes, core
     found = plan._block_bytes(megabytes << 20, cores, overlap=True)
     assert found == block << 20
     assert (megabytes << 20) // found >= plan._OF_EACH_CORE * cores
+    found = plan._block_bytes(megabytes << 20, cores, overlap=True, is_lazy=True)
+    assert (megabytes << 20) // found >= plan._SIDE_BY_SIDE * cores

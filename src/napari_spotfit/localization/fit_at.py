@@ -284,10 +284,11 @@ def _warn_of_missing_frames(places: NDArray[np.float64], reader: FrameReader) ->
     if len(rows):
         axis = int(np.flatnonzero(odd[rows[0]])[0])
         at = "" if len(reader.leading) == 1 else f" along axis {axis}"
+        last = reader.leading[axis] - 1
         warn_caller(
             f"{len(rows)} of {len(places)} centres are in frames that the image does not have, "
-            f"such as {index[rows[0], axis]:g}{at}, where it has 0 to {reader.leading[axis] - 1}: "
-            "these fits are INVALID"
+            f"such as {index[rows[0], axis]:g}{at}, where it has "
+            f"{'none' if last < 0 else f'0 to {last}'}: these fits are INVALID"
         )
 
 

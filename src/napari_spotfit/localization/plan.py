@@ -33,7 +33,8 @@ from .tiles import Tiled, fits_in_tiles, works_in_tiles
 #: less often, in movies with enough of them; the last number is the most bytes of one in memory.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 #: Blocks per core in which spots are fitted together where they overlap, and the most bytes of one:
-#: a thousand small steps are taken for each block, however few these spots are.
+#: a thousand small steps are taken for each block, however few these spots are. What is read first,
+#: which may take long, can be stopped more often.
 _OF_EACH_CORE, _OF_FEW_CROWDS = 2, 32 << 20
 #: Blocks for each worker from which a movie in memory is long for a GPU.
 _ROUNDS = 1.5
@@ -125,7 +126,8 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     neighbours = calibration.settings.neighbours
     suited = 0
     if backend.kind == "cpu":
-        suited = _block_bytes(total, cores, overlap=neighbours == "auto")
+        overlap = neighbours == "auto"
+        suited = _block_bytes(total, cores, overlap=overlap, is_lazy=reader.is_lazy)
     is_joint = neighbours == "joint"
     if is_joint and reader.frame_bytes <= _JOINT_BYTES[backend.kind]:
         workers = min(_JOINT_BLOCKS, cores) if backend.kind == "cpu" else backend.load.workers
@@ -191,11 +193,12 @@ def _for_movies_in_memory(backend: Backend, total: int) -> Load:
     return load
 
 
-def _block_bytes(total: int, cores: int, *, overlap: bool) -> int:
+def _block_bytes(total: int, cores: int, *, overlap: bool, is_lazy: bool = False) -> int:
     """Return the least bytes of a block, for cores that take one each."""
     most = _IN_MEMORY // (2 * cores)
     if overlap:
-        return min(_OF_FEW_CROWDS, most, total // (_OF_EACH_CORE * cores))
+        blocks = _SIDE_BY_SIDE if is_lazy else _OF_EACH_CORE
+        return min(_OF_FEW_CROWDS, most, total // (blocks * cores))
     large = min(_LARGE_BLOCK, most)
     return large if total >= _ENOUGH * cores * large else 0
 
