@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from napari_spotfit import localize
 from napari_spotfit.engine.backend import Block
 from napari_spotfit.engine.joint_fits import Scale
-from napari_spotfit.engine.uneven_planes import uneven_volumes
+from napari_spotfit.engine.uneven_planes import bent_volumes, uneven_volumes
 
 KNOWN = {"model": "gaussian_3d", "sigma": 1.3, "sigma_z": 1.5, "gain": 1.0, "backend": "cpu"}
 PHOTO_ELECTRONS = Scale(1.0, 0.0, 0.0)
@@ -44,6 +46,29 @@ def test_planes_are_uneven_that_differ_from_both_beside_them(
     stacks = np.stack([noise(background), noise(50 + 0 * DEPTH)])
     found = uneven_volumes(Block(stacks, stacks), PHOTO_ELECTRONS)
     assert found.tolist() == [is_uneven, False]
+
+
+@pytest.mark.parametrize(
+    ("background", "is_bent"),
+    [
+        (10 + 30 * np.exp(-DEPTH / 4), True),
+        (np.where(DEPTH < 9, 10.0, 20.0), True),
+        (20 + 0 * DEPTH, False),
+        (10 + 5 * DEPTH, False),
+        (100 * np.exp(-DEPTH / 40), False),
+    ],
+    ids=["decay", "step", "even", "slope", "slow decay"],
+)
+def test_planes_are_bent_that_no_slope_explains(background: np.ndarray, is_bent: bool) -> None:
+    image = noise(background)
+    stacks = np.stack([image, noise(50 + 0 * DEPTH)])
+    found = bent_volumes(Block(stacks, stacks), PHOTO_ELECTRONS, 1.5)
+    assert found.tolist() == [is_bent, False]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fits = localize(image, **KNOWN)
+    assert any("more than a slope along z" in str(one.message) for one in caught) == is_bent
+    assert is_bent or fits.good.sum() < 10
 
 
 def test_flicker_is_not_explained_by_spots() -> None:

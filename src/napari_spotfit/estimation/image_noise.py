@@ -16,7 +16,7 @@ from ..caller import warn_caller
 from ..engine.backend import Block
 from ..engine.detection_settings import NO_NOISE
 from ..engine.joint_fits import Scale
-from ..engine.uneven_planes import uneven_volumes
+from ..engine.uneven_planes import bent_volumes, uneven_volumes
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of
@@ -199,7 +199,7 @@ def _warn_of_dark_spots(measured: Measured, noise: NoiseModel, settings: Setting
 def _warn_of_uneven_planes(
     reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel
 ) -> None:
-    """Warn the caller of stacks whose planes differ in background from one to the next."""
+    """Warn the caller of stacks whose planes differ in background more than slopes do."""
     numbers, (depth, *plane) = sample_frames(reader)[:1], reader.frame_shape
     if not len(numbers) or not noise.blocks:
         return
@@ -209,11 +209,14 @@ def _warn_of_uneven_planes(
     ))  # fmt: skip
     _, pixels = without_damage(partial(reader.read_part, part=part), numbers)
     pixels = to_host(calibration.corrected(numbers, pixels, part=part))
-    if uneven_volumes(Block(pixels, pixels), Scale.of(noise)).any():
+    block, scale = Block(pixels, pixels), Scale.of(noise)
+    is_uneven = uneven_volumes(block, scale).any()
+    if is_uneven or bent_volumes(block, scale, calibration.settings.known_sigma_z).any():
+        differ = "from one to the next" if is_uneven else "more than a slope along z explains"
         warn_caller(
-            "the planes of the stack differ in background from one to the next, as where a lamp "
-            "flickers: light and z of spots are off by more than their errors, and some spots are "
-            "false. Divide each plane by its median first"
+            f"the planes of the stack differ in background {differ}, as where a lamp flickers, "
+            "light fades, or a cell ends: light and z of spots are off by more than their errors, "
+            "and some spots are false. Divide each plane by its median first"
         )
 
 

@@ -304,7 +304,8 @@ def roi_for(
     ((9, 9, 9), (6, 9, 9))
     """
     if sigma_z is not None:
-        in_plane = roi_for(sigma, shape[1:])
+        most = (ROI_MAX - 1) // 2 * 2 + 1
+        in_plane = roi_for(sigma, tuple(min(side, most) for side in shape[1:]))
         planes = max(2 * int(ROI_SIGMAS * sigma_z / 2) + 1, _ROI_PLANES)
         planes = max(min(planes, shape[0], ROI_MAX), PLANES_MIN)
         return (planes, *(in_plane if isinstance(in_plane, tuple) else (in_plane, in_plane)))
