@@ -278,7 +278,8 @@ def mosaic_period(frame: NDArray[Any]) -> tuple[int, int] | None:
     >>> counts = np.random.default_rng(1).poisson(np.tile([[90.0, 30.0], [60.0, 90.0]], (40, 40)))
     >>> mosaic_period(counts)
     (2, 2)
-    >>> mosaic_period(np.random.default_rng(1).poisson(90.0, (80, 80))) is None
+    >>> light = 90 + 6 * np.arange(80)  # that falls off to one side is no pattern
+    >>> mosaic_period(np.random.default_rng(1).poisson(light, (80, 80))) is None
     True
     """
     periods = _period(frame.T), _period(frame)
@@ -306,7 +307,9 @@ def _period(frame: NDArray[Any]) -> int:
             means = means[np.isfinite(means).all(axis=1)]
             if len(means) < _LEAST_REPEATS:
                 continue
-            pattern = means - means.mean(axis=1, keepdims=True)
+            level = means.mean(axis=1, keepdims=True)
+            rise = np.gradient(level, axis=0) / period  # of light that falls off to one side
+            pattern = means - level - rise * (np.arange(period) - (period - 1) / 2)
             usual = pattern.mean(axis=0)
             chance = pattern.std(axis=0).max() / math.sqrt(len(means))
             if np.ptp(usual) > max(_OVER_NOISE * apart, _OVER_CHANCE * chance):
