@@ -17,6 +17,7 @@ from napari_spotfit import (
     pair_spots,
     summarize_clusters,
 )
+from napari_spotfit.analysis.depth import places_in_pixels
 
 PIXEL = 100.0
 
@@ -102,3 +103,12 @@ def test_planes_are_not_added_to_pixels(measure: Callable[..., object]) -> None:
     measure(fits, z_scale=0)
     with pytest.raises(ValueError, match="z_scale must be how many pixels"):
         measure(fits, z_scale=float("nan"))
+
+
+def test_z_of_other_programs_counts_with_a_scale_and_is_named_without() -> None:
+    columns = {"frame": np.arange(2), "y": np.zeros(2), "x": np.zeros(2), "z_px": np.arange(2.0)}
+    fits = SpotFits(columns, index_names=("frame",))
+    np.testing.assert_array_equal(places_in_pixels(fits, 3.0)[:, 0], [0, 3])
+    with pytest.warns(UserWarning, match="column z_px in planes, does not count"):
+        assert places_in_pixels(fits, None).shape == (2, 2)
+    assert places_in_pixels(fits, 0).shape == (2, 2)

@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..models.columns import IN_PLANE, PLANES, STDERR
 from ..results.spot_fits import SpotFits
+
+#: z in planes, as other programs and files of points have it.
+_OTHERS = "z_px"
 
 
 def pixels_per_z(fits: SpotFits, z_scale: float | None) -> float:
@@ -28,6 +32,11 @@ def pixels_per_z(fits: SpotFits, z_scale: float | None) -> float:
     ValueError
         If z is in planes, and their distance unknown.
 
+    Warns
+    -----
+    UserWarning
+        If z of files of other programs is in planes, and left out.
+
     Examples
     --------
     >>> from napari_spotfit import Settings
@@ -42,7 +51,13 @@ def pixels_per_z(fits: SpotFits, z_scale: float | None) -> float:
                 "z_scale must be how many pixels one unit of z is, a finite number from 0, which "
                 f"leaves z out; got {z_scale!r}"
             )
-        return float(z_scale) if "z" in fits else 0.0
+        return 0.0 if _column_of_z(fits) is None else float(z_scale)
+    if _column_of_z(fits) == _OTHERS:
+        warn_caller(
+            f"z of these fits, the column {_OTHERS} in planes, does not count, as how far they "
+            "are apart is unknown: pass z_scale=…, how many pixels one plane is, or 0 to leave z "
+            "out"
+        )
     if "z" not in fits.axes:
         return 0.0
     voxel = None if fits.settings is None else fits.settings.voxel_size
@@ -66,9 +81,13 @@ def places_in_pixels(fits: SpotFits, z_scale: float | None) -> NDArray[np.float6
     scale = pixels_per_z(fits, z_scale)
     places = np.stack([fits.columns[axis] for axis in IN_PLANE], axis=1).astype(float)
     if scale:
-        depth = np.asarray(fits.columns["z"], float) * scale
+        depth = np.asarray(fits.columns[_column_of_z(fits) or "z"], float) * scale
         places = np.concatenate([depth[:, np.newaxis], places], axis=1)
     return places
+
+
+def _column_of_z(fits: SpotFits) -> str | None:
+    return next((name for name in ("z", _OTHERS) if name in fits), None)
 
 
 def plane_distance(fits: SpotFits) -> float | None:
