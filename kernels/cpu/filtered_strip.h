@@ -131,7 +131,7 @@ class FrameRows {
 
     // As it was given.
     template <class T> Frame<T> as() const { return {reinterpret_cast<const T*>(pixels), T(level)}; }
-    // So many pixels on, as the next frame is.
+    // Those a number of pixels further on, as the next frame is.
     FrameRows behind(long long count) const {
         FrameRows other = *this;
         other.pixels += count * size;

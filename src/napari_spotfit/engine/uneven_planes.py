@@ -46,14 +46,7 @@ def uneven_volumes(block: Block, scale: Scale) -> NDArray[np.bool_]:
 def bent_volumes(block: Block, scale: Scale, sigma_z: float) -> NDArray[np.bool_]:
     """Return which volumes of a block have a background that no slope along z explains.
 
-    Parameters
-    ----------
-    block : Block
-        The volumes.
-    scale : Scale
-        The noise of their pixels.
-    sigma_z : float
-        The PSF's width along z, in planes.
+    Block and scale are those of :func:`uneven_volumes`; ``sigma_z`` is the PSF's, in planes.
     """
     away = max(round(_DEEP * sigma_z), 1)
     off = _off_the_mean(block, scale, away, _DARK)

@@ -125,8 +125,8 @@ class CameraCheck:
     def doubts(self) -> str:
         """Return a warning of a gain, offset or σ that the fits contradict; nothing without."""
         of_camera = self._of_calibration() or self._of_gain() or self._of_offset()
-        of_settings = self.width.doubts() or (self.detected and self.verdicts.doubts())
-        return of_camera or of_settings or ""
+        verdict = self.verdicts.doubts() if self.detected else ""
+        return of_camera or self.width.doubts() or verdict
 
     def warn(self) -> None:
         """Warn the caller of doubts."""

@@ -27,8 +27,8 @@ _OF_PART, _OF_AREA = (0.1, 0.96), (0.4, 0.68)
 _HALF_NORMAL = (1.45, 2.0)
 #: Those beside pixels of the lowest value have at least this share of the usual height, and most.
 _BESIDE = (0.8, 1.2)
-#: Of so many areas at least, these quantiles of the noise are usual; so many of them, and this
-#: share, have this many times as much, or so much less. Chance is 1.1 times in one area.
+#: The least number of areas, between which quantiles of their noise it is usual, and how many of
+#: them, at least and as a share, have how many times as much, or less. Chance is 1.1 times in one.
 _FEWEST, _USUAL, _FAR, _SHARE, _TIMES = 16, (0.4, 0.6), 6, 0.02, 1.7
 #: Means of areas differ by more than that, too, as spots widen them.
 _OF_MEANS = 1.4
@@ -64,7 +64,7 @@ def is_cut_alike(frame: NDArray[Any], step: float) -> bool:
 
 
 def _differ(strengths: Numbers, times: float) -> bool:
-    """Whether some areas have so many times the usual noise, or so much less, beyond chance."""
+    """Whether some areas have much more than the usual noise, or much less, beyond chance."""
     if len(strengths) < _FEWEST:
         return False
     low, high = np.quantile(strengths, _USUAL)

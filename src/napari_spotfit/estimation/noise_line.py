@@ -79,7 +79,7 @@ def quantiles(values: NDArray[Any], *shares: float) -> tuple[Numbers, ...]:
 
 
 def _by_count(values: NDArray[Any], places: list[int]) -> Numbers:
-    """Return what is at places of whole numbers in order, of which there are not many different."""
+    """Return what is at some places of whole numbers in order, where few differ."""
     lowest = int(values.min())
     ends = np.cumsum(np.bincount(values.astype(np.int64) - lowest))
     return np.searchsorted(ends, places, "right").astype(float) + lowest

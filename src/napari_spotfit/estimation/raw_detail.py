@@ -49,8 +49,8 @@ _OF_LIGHT, _MANY_SPOTS, _ONE_IN = (0.05, 0.5, 0.95), 2.0, 5
 _CALMEST, _MORE, ALIKE = 0.25, 1.35, (0.3, 1.3)
 #: From the first of these times the deviation on, where pixels of the band are as far below the
 #: usual as above it, but for the second part of their range (in these quantiles; of dense crowds it
-#: is 0.03 to 0.5), the band may be amplified noise among cells; it is if the calmest areas, a part
-#: of this size, have so many times the variance of fine detail.
+#: is 0.03 to 0.5), the band may be amplified noise among cells; it is if the calmest areas, this
+#: part of all, have the last number of times the variance of fine detail.
 _AMPLIFIED, _SKEWED, _RANGE, _FEW_AREAS, _TIMES = 2.0, 0.15, (0.05, 0.5, 0.95), 0.1, 3.0
 _TINY = float(np.finfo(float).tiny)
 

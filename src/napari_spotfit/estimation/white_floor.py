@@ -34,14 +34,15 @@ _SHARPEST = 0.55
 #: with; the longest step of a logarithm, the one at which it rests, and the number of steps.
 _WIDTHS, _PARTS = (0.5, 0.6, 0.7, 0.85, 1.1, 1.4, 1.8, 2.3, 3.0, 4.0), (1.0, 0.1, 0.01)
 _LONGEST, _STILL, _STEPS = 0.5, 1e-3, 40
-#: The spectrum is compared with the model in so many cells along each axis, of so many modes.
+#: Number of cells along each axis in which the spectrum is compared with the model, and the least
+#: number of modes of one.
 _CELLS, _MODES = 8, 4.0
 #: The variance of the mean power of frames that fade out as Hann's window, over that of as many
 #: independent frequencies, along an axis.
 _TAPERED = 35 / 18
 #: The largest misfit of light of spots over a floor; the largest error of a floor that counts.
 _WORST, _LEAST_KNOWN = 1.6, 0.5
-#: By how much, besides so many errors, the floor may be that of filtered noise; the largest error
+#: By how much, besides how many errors, the floor may be that of filtered noise; the largest error
 #: where this shows whether it is, of pixels that have no steps between values; and the widths from
 #: which on it is seen.
 _BLUR, _BLUR_ERRORS, _BLUR_KNOWN, _SEEN = 0.03, 2.0, 0.03, 0.75

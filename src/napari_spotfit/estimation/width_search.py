@@ -62,7 +62,8 @@ _BRIGHT, _BRIGHTEST = 2.0, 0.2
 #: none; fits of spots with one width differ by this fraction besides.
 _FARTHEST, _DIFFER = 2.0, 0.03
 #: Two spots above each other that are taken for one are wider than each by this factor at most.
-#: Single ones are known from these if they are this share of as many, and so many, at least.
+#: Single ones are known from these if they are this share of as many at least, and their least
+#: number.
 _TWO, _OFTEN, _GROUP = 1.8, 0.4, 6
 #: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
