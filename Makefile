@@ -27,7 +27,7 @@ HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
 WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-peers test-random damaged lint lint-python lint-style lint-kernels format wheels test-platforms sanitize \
+.PHONY: help demo test test-cuda test-all test-peers test-random damaged lint lint-python lint-style lint-kernels format wheels test-platforms sanitize \
     bench bench-gpu baseline screenshots small-screens test-napari release-check docs clean system-packages
 
 help: ## list what can be made
@@ -38,15 +38,13 @@ help: ## list what can be made
 demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, save demo.png and demo.csv
 	$(WITH_DISPLAY) $(PY) docs/demo.py $(if $(HAS_DISPLAY),,--save)
 
-# Types are checked beside the tests, which leave a core idle now and then.
-test: lint-style ## check style and types, and run all tests
-	@mkdir -p build
-	@$(PY) -m mypy >build/types.log 2>&1 & types=$$!; \
-	    tools/run_tests.sh $(PY); tests=$$?; \
-	    wait $$types; types=$$?; \
-	    cat build/types.log; exit $$((tests || types))
+test: lint-style ## check style, and run all tests but those of CUDA code
+	tools/run_tests.sh $(PY)
 
-test-all: test docs test-random damaged lint release-check test-platforms sanitize test-peers ## the same, and all that needs other programs
+test-cuda: $(VENV)/.with-dev ## compile all CUDA code, which needs no GPU, and run it on the CPU
+	$(PY) -m pytest --hypothesis-profile ci --numprocesses logical tests/engine/cuda
+
+test-all: test test-cuda docs test-random damaged lint release-check test-platforms sanitize test-peers ## the same, and all that needs other programs
 
 test-random: $(VENV)/.with-dev ## run the tests of random examples with new ones
 	$(WITH_DISPLAY) $(PY) -m pytest -m hypothesis --numprocesses logical

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs all tests with the given Python, in one process per core; idle processes take over tests of
-# others. Random examples are the same each time, so that failures are repeatable; "make
-# test-random" tries new ones.
+# Runs all tests but those of CUDA code with the given Python, in one process per core; idle
+# processes take over tests of others. Random examples are the same each time, so that failures are
+# repeatable; "make test-random" tries new ones.
 set -u
 python=$1
 # Otherwise each process would compile everything that it imports.
@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS=1
 
 side_by_side() {
     "$python" -m pytest --hypothesis-profile ci \
-        --numprocesses logical --maxprocesses 8 --dist worksteal --durations 20 --durations-min 4 "$@"
+        --numprocesses logical --maxprocesses 8 --dist worksteal --durations 20 --durations-min 4 --ignore=tests/engine/cuda "$@"
 }
 
 # Each process has its own virtual display.
