@@ -32,6 +32,8 @@ DETECTIONS, PARENT, CLUSTER = "n_detections", "parent", "cluster"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
+#: The column of z in planes of other programs, and of files of points.
+Z_OF_OTHERS = "z_px"
 #: What a table must have to be one of spots.
 REQUIRED = (*IN_PLANE, STOP)
 
@@ -193,8 +195,8 @@ ROWS = (
         "plane.", "float64", "position", "z", error_formats={},
     ),
     Column(
-        "z_px", "px", "Place along the optical axis in planes, as another program found it.", "",
-        "other", formats={"rsfish": "z"},
+        Z_OF_OTHERS, PLANES, "Place along the optical axis in planes, as another program found "
+        "it.", "", "other", formats={"rsfish": "z"},
     ),
     Column(
         "sigma", "px", "Standard deviation of the spot.", label="σ",
