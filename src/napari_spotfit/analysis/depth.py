@@ -56,14 +56,14 @@ def pixels_per_z(fits: SpotFits, z_scale: float | None) -> float:
         )
     if "z" not in fits.axes:
         return 0.0
-    voxel = None if fits.settings is None else fits.settings.voxel_size
-    if voxel is None:
+    scale = None if fits.settings is None else fits.settings.pixels_per_plane
+    if scale is None:
         raise ValueError(
             "z of these fits is in planes, and how far these are apart is unknown: fit with "
             "voxel_size=…, z, y and x in nm, or pass z_scale=…, how many pixels one plane is, or 0 "
             "to leave z out"
         )
-    return voxel[0] / math.sqrt(voxel[1] * voxel[2])
+    return scale
 
 
 def places_in_pixels(fits: SpotFits, z_scale: float | None) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from .backend import Backend, Block, Columns, Positions
@@ -77,7 +77,7 @@ def fit_crowds(
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
-        return single | {DISTANCE: singles.distance}
+        return single | _distances_of(job, positions, singles, widths)
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
     noise = joint_noise(job)
@@ -114,7 +114,7 @@ def _fit_part(
     fits = {name: single[name][rows] for name in names}
     crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if not len(dropped) and crowds.are_as_before():
-        return single | {DISTANCE: singles.distance}
+        return single | _distances_of(job, positions, singles, widths)
     if job.one_row_per_position:
         spots, at = crowds.fit_in_place(), rows
         position = np.arange(len(positions.places))
@@ -140,11 +140,23 @@ def _fit_part(
     is_changed = np.zeros(positions.frames[-1] + 1, np.bool_)
     is_changed[frame[at]] = is_changed[positions.frames[dropped]] = True
     changed = is_changed[frame]
-    made[DISTANCE] = singles.distance[position]
-    made[DISTANCE][changed] = distances(
-        Positions(places[changed], frame[changed]), widths, job.threads
-    )
-    return made
+    known = _distances_of(job, positions, singles, widths)[DISTANCE][position]
+    known[changed] = distances(
+        Positions(places[changed], frame[changed]), widths, job.threads,
+        job.settings.pixels_per_plane,
+    )  # fmt: skip
+    return made | {DISTANCE: known}
+
+
+def _distances_of(
+    job: FitJob, positions: Positions, singles: Singles, widths: ArrayLike
+) -> dict[str, NDArray[np.float32]]:
+    """Return the column of distances of single spots: in volumes by the voxel size, if known."""
+    scale = job.settings.pixels_per_plane
+    if scale is None:
+        return {DISTANCE: singles.distance}
+    places = Positions(singles.places, positions.frames)
+    return {DISTANCE: distances(places, widths, job.threads, scale)}
 
 
 def alone(job: FitJob, positions: Positions, columns: Columns) -> Columns:
@@ -152,7 +164,8 @@ def alone(job: FitJob, positions: Positions, columns: Columns) -> Columns:
     widths = [width or _ANY_WIDTH for _, width in psf_widths(job)]
     singles = singles_of(job, positions, columns, widths)
     group = np.arange(len(positions.places))
-    return {GROUP: group, EVIDENCE: singles.evidence, DISTANCE: singles.distance}
+    of_all = _distances_of(job, positions, singles, widths)
+    return {GROUP: group, EVIDENCE: singles.evidence} | of_all
 
 
 def _in_rows(

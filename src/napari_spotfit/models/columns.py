@@ -276,8 +276,9 @@ ROWS = (
         "int64", "fit", optional=True,
     ),
     Column(
-        DISTANCE, "px", "Distance to the nearest other spot of the frame; none within 10 σ is NaN. "
-        "Only joint fits have it.", group="fit", optional=True,
+        DISTANCE, "px", "Distance to the nearest other spot of the frame, NaN if none is within "
+        "10 σ. In stacks, planes are as many pixels apart as the voxel size says; without it, so "
+        "many that the PSF is round. Only joint fits have it.", group="fit", optional=True,
     ),
     Column(
         EVIDENCE, "", "How much likelier the spot makes the data: the natural logarithm, by the "
