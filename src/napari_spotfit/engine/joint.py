@@ -19,7 +19,7 @@ from .crowd_parts import fit_in_parts, parts_of_crowds
 from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
-from .joint_columns import columns_of, unexplained
+from .joint_columns import columns_of, is_weak, unexplained
 from .joint_fits import JointFitter, Scale, are_alike, has_variances, joint_noise, reaches
 from .joint_suited import psf_widths, unsuited, wanting
 from .lone_fits import singles_and_change
@@ -33,6 +33,8 @@ from .uneven_planes import uneven_volumes
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
+#: Weak spots that are as near to each other, in units of σ, may be one; how often one is dropped.
+_WEAK_TOGETHER, _DROPS = 2.0, 4
 #: A width that is taken where none can be estimated.
 _ANY_WIDTH = 1.3
 
@@ -400,7 +402,7 @@ class _Crowds:
 
     def fit_in_place(self) -> _Spots:
         """Return a row for each position."""
-        spots, every = self._fit(), np.arange(len(self._start))
+        spots, every = self._fit_positions(), np.arange(len(self._start))
         number = np.full(len(self._start), -1)
         number[spots["candidate"]] = np.arange(len(spots))
         rows = np.flatnonzero(number[self._spot] >= 0)
@@ -412,6 +414,47 @@ class _Crowds:
         columns["flags"] |= self._duplicates(places)[rows]
         _, first = np.unique(group, return_index=True)
         return _Spots(rows, columns, places, first[group], every, every)
+
+    def _fit_positions(self) -> NDArray[np.void]:
+        """Return the spots of positions: of two that are near, and both weak, the brighter one.
+
+        Each of two positions of one spot, 1 to 2 σ apart, is weak beside the other.
+        """
+        for _ in range(_DROPS):
+            dropped, kept = self._weak_ones(self._fitted)
+            if not len(dropped):
+                break
+            spot = np.arange(len(self._spot))
+            spot[dropped] = kept
+            self._spot = spot[self._spot]
+            candidate = self._first.points["candidate"]
+            left = taken(self._first.points, self._spot[candidate] == candidate)
+            self._first = Candidates(left, self._positions.frames[left["candidate"]])
+            again = np.zeros(len(self._frame_of_crowd), np.bool_)
+            again[self._crowd[dropped]] = True
+            fitted = self._fitter.fit(
+                self._first, self._is_begun() & again[left["crowd"]], counts_spots=False
+            )
+            others = taken(self._fitted, ~again[self._fitted["crowd"]])
+            self._fitted = joined([others, fitted])
+        return self._fit()
+
+    def _weak_ones(self, spots: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the dimmest position of each group of weak spots, and the next one of it."""
+        weak = np.flatnonzero(is_weak(spots))
+        if len(weak) < 2:
+            return weak[:0], weak[:0]
+        candidate = spots["candidate"][weak]
+        order = np.argsort(candidate)
+        weak, candidate = weak[order], candidate[order]
+        linked = Positions(self._places(taken(spots, weak)), self._positions.frames[candidate])
+        reach = _WEAK_TOGETHER * self._widths
+        group = link_positions(linked, reach, self._shape, self._job.threads)
+        places = self._positions.places[candidate]
+        order = np.lexsort([*places.T[::-1], spots["light"][weak], group])
+        _, first, count = np.unique(group[order], return_index=True, return_counts=True)
+        first = first[count > 1]
+        return candidate[order[first]], candidate[order[first + 1]]
 
     def _there_only(
         self, places: NDArray[np.float64], position: NDArray[np.int64],
