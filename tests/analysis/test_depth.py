@@ -109,6 +109,18 @@ def test_z_of_other_programs_counts_with_a_scale_and_is_named_without() -> None:
     columns = {"frame": np.arange(2), "y": np.zeros(2), "x": np.zeros(2), "z_px": np.arange(2.0)}
     fits = SpotFits(columns, index_names=("frame",))
     np.testing.assert_array_equal(places_in_pixels(fits, 3.0)[:, 0], [0, 3])
-    with pytest.warns(UserWarning, match="column z_px in planes, does not count"):
+    with pytest.warns(UserWarning, match="planes of the column z_px are is unknown"):
         assert places_in_pixels(fits, None).shape == (2, 2)
     assert places_in_pixels(fits, 0).shape == (2, 2)
+
+
+def test_z_of_other_programs_counts_in_pairs() -> None:
+    above = [
+        SpotFits({"y": np.full(1, 5.0), "x": np.full(1, 5.0), "z_px": np.full(1, plane)})
+        for plane in (0.0, 2.0)
+    ]
+    with pytest.raises(ValueError, match="z in planes: z_scale must be"):
+        pair_spots(*above, 4.0)
+    assert pair_spots(*above, 4.0, z_scale=3.0).observed == 0
+    assert pair_spots(*above, 7.0, z_scale=3.0).distance == pytest.approx([6.0])
+    assert pair_spots(*above, 4.0, z_scale=0).distance == pytest.approx([0.0])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from beads_above import FRAMES, STEP, two_heights
 from click.testing import CliRunner
 from volume_fits import fits_in_volumes
 
@@ -349,6 +350,40 @@ def test_the_command_subtracts_the_drift(tmp_path, beads):
     done = CliRunner().invoke(main, given[:2])
     assert done.exit_code == 2
     assert "--save-drift" in done.output
+
+
+def test_the_command_links_along_z_by_its_scale(tmp_path):
+    fits = two_heights()
+    fits.save(tmp_path / "beads.spots.parquet")
+    given = ["drift", str(tmp_path / "beads.spots.parquet"), "--save-drift"]
+    drifts = {}
+    for scale in ("", "0", "3"):
+        path = tmp_path / f"beads{scale}.drift.csv"
+        options = ["--z-scale", scale] if scale else []
+        done = CliRunner().invoke(main, [*given, str(path), "--max-distance", "2", *options])
+        assert done.exit_code == 0, done.output
+        assert ("planes of the column z_px are is unknown" in done.output) == (not scale)
+        drifts[scale] = load_drift(path)
+    assert np.abs(drifts["3"].x - STEP * np.arange(FRAMES)).max() < 1e-9
+    assert np.abs(drifts["0"].x - STEP * np.arange(FRAMES)).max() > 0.1
+    assert (drifts[""].x == drifts["0"].x).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "aim", "--z-scale", "3"], "--z-scale says nothing to --method aim"),
+        (["--method", "rcc", "--memory", "2"], "--memory says nothing to --method rcc"),
+        (["--segment", "2"], "--segment says nothing to --method fiducials"),
+        (["--z-scale", "nan"], "--z-scale must be how many pixels one unit of z is"),
+    ],
+)
+def test_the_command_refuses_what_would_not_count(tmp_path, options, message):
+    two_heights().save(tmp_path / "beads.spots.parquet")
+    given = ["drift", str(tmp_path / "beads.spots.parquet"), "-o", str(tmp_path / "a.spots.csv")]
+    done = CliRunner().invoke(main, [*given, *options])
+    assert done.exit_code != 0
+    assert message in " ".join(done.output.split())
 
 
 def test_errors_of_a_bead_alone_are_its_own():

@@ -81,6 +81,19 @@ def test_of_two_that_do_not_agree_the_sharper_one_counts():
     assert robust_mean(shifts / 10, errors, both).taken.all()
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 30])
+def test_one_axis_is_as_two_that_are_the_same(count):
+    rng = np.random.default_rng(count)
+    errors = rng.uniform(0.01, 0.03, (count, 1))
+    shifts = rng.normal(1.0, errors)
+    shifts[: count // 3] += 0.7
+    candidates = rng.random(count) < 0.9
+    one = robust_mean(shifts, errors, candidates)
+    both = robust_mean(np.repeat(shifts, 2, axis=1), np.repeat(errors, 2, axis=1), candidates)
+    np.testing.assert_array_equal(one.taken, both.taken)
+    np.testing.assert_array_equal([*one.shift, *one.errors], [both.shift[0], both.errors[0]])
+
+
 def test_of_none_nothing_is_known():
     found = robust_mean(np.zeros((3, 2)), np.ones((3, 2)), np.zeros(3, bool))
     assert np.isnan(found.shift).all()

@@ -255,6 +255,28 @@ def test_positions_of_one_spot_end_there_and_one_of_them_is_good(neighbours, off
     assert np.hypot(*(found - twice[order]).T).max() < 1
 
 
+@pytest.mark.parametrize("apart", [1.1, 1.8, 2.5])
+@pytest.mark.parametrize("spots", [1, 2])
+def test_of_two_positions_nearby_as_many_are_good_as_there_are_spots(spots, apart):
+    """A position beside that of a bright spot made both weak, and the spot was lost."""
+    rng = np.random.default_rng(11)
+    grid = np.stack(np.meshgrid(*[np.arange(12, 180, 24.0)] * 2, indexing="ij"), -1).reshape(-1, 2)
+    places = grid + rng.uniform(-0.5, 0.5, grid.shape)
+    angle = rng.uniform(0, 2 * np.pi, len(places))
+    both = np.array([places, places + apart * np.column_stack([np.sin(angle), np.cos(angle)])])
+    light = light_of(both[:spots].reshape(-1, 2), 1e4, 180)
+    fits = fit_at(rng.poisson(light), both.reshape(-1, 2), **KNOWN, neighbours="auto")
+    good = fits.good.reshape(2, -1)
+    enough = 0.95 if spots == 1 or apart > 1.5 else 0.0  # 0.85 σ apart, few pairs are two
+    assert (good.sum(axis=0) == spots).mean() >= enough
+    assert good.any(axis=0).mean() >= 0.97
+    if spots == 1:
+        assert np.median(fits.photons[fits.good]) == pytest.approx(1e4, rel=0.03)
+        copies = ~good & good.any(axis=0)
+        doubtful = int(Flag.DUPLICATE | Flag.WEAK)
+        assert (fits.flags.reshape(2, -1)[copies] & doubtful != 0).all()
+
+
 @pytest.mark.parametrize("neighbours", ["auto", "joint"])
 def test_a_pixel_that_is_missing_leaves_the_spots_of_its_crowd(neighbours):
     """By itself, no spot is fitted around such a pixel; its neighbours were not good, either."""

@@ -165,19 +165,24 @@ def test_crowded_stacks_are_found_with_right_errors():
     np.testing.assert_allclose(spread, 1, atol=0.15)
 
 
-def test_columns_of_a_stack():
+@pytest.mark.parametrize(("voxel", "per_plane"), [(None, 1.3 / 1.7), ((300, 120, 120), 2.5)])
+def test_columns_of_a_stack(voxel, per_plane):
     stack, _ = scene(90, (18, 64, 64), 5)
-    fits = localize(stack, **KNOWN | VOLUME, neighbours="joint")
+    fits = localize(stack, **KNOWN | VOLUME, voxel_size=voxel, neighbours="joint")
     joint_ones = fits.group_size > 1
     assert joint_ones.sum() > 20
     assert (fits.sigma[joint_ones] == np.float32(1.3)).all()
     assert (fits.sigma_z[joint_ones] == np.float32(1.7)).all()
-    at = np.column_stack([fits.z, fits.y, fits.x]) * (1.3 / 1.7, 1, 1)
-    apart = np.sqrt(((at[:, np.newaxis] - at) ** 2).sum(axis=2))
-    np.fill_diagonal(apart, np.inf)
+    at = np.column_stack([fits.z, fits.y, fits.x])
+    apart, of_psf = (
+        np.sqrt((((at[:, np.newaxis] - at) * (scale, 1, 1)) ** 2).sum(axis=2))
+        for scale in (per_plane, 1.3 / 1.7)
+    )
+    for one in (apart, of_psf):
+        np.fill_diagonal(one, np.inf)
     least = np.where(apart.min(axis=1) <= 13, apart.min(axis=1), np.nan)
     np.testing.assert_allclose(fits.neighbour_distance, least, rtol=1e-4)
-    alone = (fits.group_size == 1)[:, np.newaxis] & (apart < 4 * 1.3)
+    alone = (fits.group_size == 1)[:, np.newaxis] & (of_psf < 4 * 1.3)
     assert not alone.any()
 
 

@@ -9,11 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..models.columns import IN_PLANE, PLANES, STDERR
+from ..models.columns import IN_PLANE, PLANES, STDERR, Z_OF_OTHERS
 from ..results.spot_fits import SpotFits
-
-#: z in planes, as other programs and files of points have it.
-_OTHERS = "z_px"
 
 
 def pixels_per_z(fits: SpotFits, z_scale: float | None) -> float:
@@ -51,23 +48,22 @@ def pixels_per_z(fits: SpotFits, z_scale: float | None) -> float:
                 "z_scale must be how many pixels one unit of z is, a finite number from 0, which "
                 f"leaves z out; got {z_scale!r}"
             )
-        return 0.0 if _column_of_z(fits) is None else float(z_scale)
-    if _column_of_z(fits) == _OTHERS:
+        return 0.0 if column_of_z(fits) is None else float(z_scale)
+    if column_of_z(fits) == Z_OF_OTHERS:
         warn_caller(
-            f"z of these fits, the column {_OTHERS} in planes, does not count, as how far they "
-            "are apart is unknown: pass z_scale=…, how many pixels one plane is, or 0 to leave z "
-            "out"
+            f"z is left out, as how far apart the planes of the column {Z_OF_OTHERS} are is "
+            "unknown: pass z_scale=…, how many pixels one plane is, or 0"
         )
     if "z" not in fits.axes:
         return 0.0
-    voxel = None if fits.settings is None else fits.settings.voxel_size
-    if voxel is None:
+    scale = None if fits.settings is None else fits.settings.pixels_per_plane
+    if scale is None:
         raise ValueError(
             "z of these fits is in planes, and how far these are apart is unknown: fit with "
-            "voxel_size=(z, y, x) in nm, or pass z_scale=…, how many pixels one plane is, or 0 to "
-            "leave z out"
+            "voxel_size=…, z, y and x in nm, or pass z_scale=…, how many pixels one plane is, or 0 "
+            "to leave z out"
         )
-    return voxel[0] / math.sqrt(voxel[1] * voxel[2])
+    return scale
 
 
 def places_in_pixels(fits: SpotFits, z_scale: float | None) -> NDArray[np.float64]:
@@ -81,13 +77,14 @@ def places_in_pixels(fits: SpotFits, z_scale: float | None) -> NDArray[np.float6
     scale = pixels_per_z(fits, z_scale)
     places = np.stack([fits.columns[axis] for axis in IN_PLANE], axis=1).astype(float)
     if scale:
-        depth = np.asarray(fits.columns[_column_of_z(fits) or "z"], float) * scale
+        depth = np.asarray(fits.columns[column_of_z(fits) or "z"], float) * scale
         places = np.concatenate([depth[:, np.newaxis], places], axis=1)
     return places
 
 
-def _column_of_z(fits: SpotFits) -> str | None:
-    return next((name for name in ("z", _OTHERS) if name in fits), None)
+def column_of_z(fits: SpotFits) -> str | None:
+    """Return the column of z: of our fits, or in planes of other programs; None without one."""
+    return next((name for name in ("z", Z_OF_OTHERS) if name in fits), None)
 
 
 def plane_distance(fits: SpotFits) -> float | None:

@@ -192,7 +192,7 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     _warn_of_ends(seen, count)
     y, x = (_interpolated(shifts[:, axis], seen) for axis in (0, 1))
     drift = Drift(y, x, spread[:, 0], spread[:, 1], used)
-    return drift if heights is None else _with_depth(drift, places[..., 2], errors[..., 2])
+    return drift if heights is None else _with_depth(drift, places[..., 2:], errors[..., 2:])
 
 
 def _interpolated(shifts: Floats, seen: NDArray[np.int64]) -> Floats:
@@ -203,14 +203,12 @@ def _interpolated(shifts: Floats, seen: NDArray[np.int64]) -> Floats:
 
 def _with_depth(drift: Drift, places: Floats, errors: Floats) -> Drift:
     """Return a drift with that along z, of positions by track and frame in nm, if it is known."""
-    known = np.isfinite(places + errors)
+    known = np.asarray(np.isfinite(places + errors)[..., 0])
     if not known.any():
         warn_caller("no fiducial has standard errors along z above 0: the drift is without z")
         return drift
-    # The mean of one axis is that of two which are the same.
-    both = [np.repeat(one[..., np.newaxis], 2, axis=2) for one in (places, errors)]
     try:
-        shifts, spread, used = agreed_shifts(both[0], both[1], known)
+        shifts, spread, used = agreed_shifts(places, errors, known)
     except ValueError as error:
         warn_caller(f"the drift is without z: {error}")
         return drift

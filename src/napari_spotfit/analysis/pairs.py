@@ -15,7 +15,7 @@ from ..files.exchange.image_info import as_shape
 from ..models.columns import IN_PLANE, STDERR
 from ..models.number_checks import number
 from ..results.spot_fits import SpotFits
-from .depth import pixels_per_z
+from .depth import column_of_z, pixels_per_z
 from .labels import label_spots, sizes_and_planes
 from .linking import (
     ALONE,
@@ -191,9 +191,10 @@ def pair_spots(
 
 def _scale(a: SpotFits, b: SpotFits, z_scale: float | None) -> float:
     """Return how many pixels one unit of z is, 0 to measure distances in the plane; or raise."""
-    if not ("z" in a or "z" in b) or z_scale == 0:
+    own = [column_of_z(fits) for fits in (a, b)]
+    if own == [None, None] or z_scale == 0:
         return 0.0
-    if "z" not in a or "z" not in b:
+    if None in own:
         raise ValueError(
             "only one of the channels has z: pass z_scale=0 to pair spots in the plane"
         )
@@ -269,12 +270,13 @@ def _region(
 
 
 def _columns(fits: SpotFits, names: Sequence[str]) -> Floats:
-    """Return columns as an array, NaN for missing ones."""
-    columns = fits.columns
+    """Return columns as an array, NaN for missing ones; z is that of other programs, too."""
+    columns, depth = fits.columns, column_of_z(fits) or "z"
     places = np.full((len(fits), len(names)), math.nan)
     for axis, name in enumerate(names):
-        if name in columns:
-            places[:, axis] = columns[name]
+        own = depth + name[1:] if name in ("z", "z" + STDERR) else name
+        if own in columns:
+            places[:, axis] = columns[own]
     return places
 
 

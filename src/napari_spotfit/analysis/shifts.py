@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Mean(NamedTuple):
-    """A weighted mean along y and x, its standard errors, and the shifts used."""
+    """A weighted mean along each axis, its standard errors, and the shifts used."""
 
     shift: Floats
     errors: Floats
@@ -33,8 +33,8 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
 
     Parameters
     ----------
-    shifts, errors : ndarray of float64, shape (n, 2)
-        Shifts along y and x, and their standard errors.
+    shifts, errors : ndarray of float64, shape (n, 1 or 2)
+        Shifts along one axis, or along y and x, and their standard errors.
     candidates : ndarray of bool, shape (n,)
         Which shifts can be used.
 
@@ -46,9 +46,10 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
     """
     shifts, errors = (np.ascontiguousarray(values, float) for values in (shifts, errors))
     candidates = np.ascontiguousarray(candidates, bool)
-    work, taken, mean = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
+    count, axes = shifts.shape
+    work, taken, mean = np.empty(count), np.empty(count, bool), np.empty((2, axes))
     given = Shifts(
-        *map(address, (shifts, errors, candidates)), len(shifts), *map(address, (work, taken)),
+        *map(address, (shifts, errors, candidates)), count, axes, *map(address, (work, taken)),
         address(mean), address(mean[1]),
     )  # fmt: skip
     load().functions.spotfit_robust_mean(ctypes.byref(given))
@@ -153,11 +154,12 @@ def agreed_shifts(
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Return the shifts of frames, their standard errors, and the numbers of fiducials.
 
+    Positions and errors are those of each track and frame, along one axis, or along y and x.
     Alternates between reference positions from shifts and shifts from reference positions, and then
     scales the errors to the scatter of both.
     """
-    count = places.shape[1]
-    spread, used = np.full((count, 2), math.nan), np.zeros(count, np.int64)
+    _, count, axes = places.shape
+    spread, used = np.full((count, axes), math.nan), np.zeros(count, np.int64)
     weights = np.where(known[..., np.newaxis], 1.0 / errors**2, 0.0)
     references, shifts = _tied(places, known)
     own_errors = errors
@@ -192,9 +194,9 @@ def _scatter(
     free = np.sqrt(np.maximum(seen - 1, 0) / np.maximum(seen, 1))
     away = np.abs(places - references[:, np.newaxis] - shifts) / errors
     found = np.ones(places.shape[1])
-    ends = np.cumsum(np.where(seen > 1, 2 * seen, 0))
+    ends = np.cumsum(np.where(seen > 1, places.shape[2] * seen, 0))
     for frame in np.flatnonzero(seen > 1):
-        middle = ends[frame] - seen[frame]
+        middle = ends[frame] - places.shape[2] * seen[frame] / 2
         first, last = np.searchsorted(ends, [middle - _DEVIATES / 2, middle + _DEVIATES / 2])
         part = slice(first, last + 1)
         deviates = away[:, part][known[:, part] & (seen[part] > 1)]
@@ -207,7 +209,7 @@ def _tied(places: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats]:
 
     Starts from the fiducial in most frames, and adds others over the frames that they share.
     """
-    references = np.full((len(places), 2), math.nan)
+    references = np.full((len(places), places.shape[2]), math.nan)
     shifts = np.full(places.shape[1:], math.nan)
     shared, tied = np.zeros(len(places), np.int64), np.zeros(places.shape[1], np.bool_)
     one = int(np.argmax(known.sum(axis=1)))

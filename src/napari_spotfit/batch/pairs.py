@@ -39,11 +39,14 @@ class PairsRequest:
         Largest distance of a pair in pixels.
     registrations : sequence of ChannelRegistration
         Registrations of the second, third … channel onto the first; empty if they coincide.
+    z_scale : float, optional
+        Pixels per unit of z, as for :func:`pair_spots`.
     """
 
     batch: Batch
     radius: float
     registrations: Sequence[ChannelRegistration] = ()
+    z_scale: float | None = None
 
 
 @dataclass
@@ -140,7 +143,12 @@ def _pair_file(request: PairsRequest, outcome: Outcome) -> tuple[PairsOutcome, p
     shape = images[0].image.shape
     pairs = {
         (one, other): pair_spots(
-            channels[one], channels[other], request.radius, labels=labels, shape=shape
+            channels[one],
+            channels[other],
+            request.radius,
+            labels=labels,
+            shape=shape,
+            z_scale=request.z_scale,
         )
         for one, other in combinations(channels, 2)
     }

@@ -30,7 +30,7 @@ from ..batch.request import (
 )
 from ..batch.run import Report, run_batch
 from ..version import __version__
-from .options import AboveZero, chosen_settings, takes_files, takes_settings
+from .options import AboveZero, chosen_settings, takes_files, takes_settings, takes_z_scale
 from .output import (
     EXIT_STOPPED,
     QUIET,
@@ -316,6 +316,7 @@ def _counted(count: int, what: str) -> str:
     "--radius", type=AboveZero(), default=2.0, show_default=True, metavar="PX",
     help="Largest distance of a pair.",
 )  # fmt: skip
+@takes_z_scale
 @click.option(
     "--registration", "registrations", multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -338,6 +339,7 @@ def pairs(
     output: Path,
     channels: str,
     radius: float,
+    z_scale: float | None,
     registrations: tuple[Path, ...],
     labels: str | None,
     frames: str | None,
@@ -371,7 +373,7 @@ def pairs(
     begun = time.perf_counter()
     reports = FileReporter(level, bars=workers == 1)
     with errors_written(), Stop(level) as stop, reports as reporter:
-        request = PairsRequest(batch, radius, maps)
+        request = PairsRequest(batch, radius, maps, z_scale)
         outcomes, found = pair_files(request, reporter, lambda: stop.asked)
     for one in found:
         for sentence in _in_words(one):

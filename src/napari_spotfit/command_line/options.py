@@ -49,6 +49,15 @@ class AboveZero(click.FloatRange):
         return number
 
 
+def takes_z_scale(command: Command) -> Command:
+    """Add the option of how many pixels one unit of z is to a command that measures distances."""
+    return click.option(
+        "--z-scale", type=click.FloatRange(0), metavar="PX",
+        help="How many pixels one unit of z is: 3 for planes of 300 nm and pixels of 100 nm; 0 "
+        "leaves z out. By default that of the voxel size, if the spots have one.",
+    )(command)  # fmt: skip
+
+
 def takes_files(command: Command) -> Command:
     """Add the options of runs over many files to a command."""
     for option in (

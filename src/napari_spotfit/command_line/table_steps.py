@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from ..models.columns import DETECTIONS
 from ..results.fit_parts import FitParts
 from ..results.saving import fits_of, save_fits
 from ..results.spot_fits import SpotFits
-from .options import AboveZero
+from .options import AboveZero, takes_z_scale
 from .output import (
     USUAL,
     errors_written,
@@ -147,6 +147,7 @@ def save_table(fits: SpotFits | FitParts, path: Path, image: ImageInfo) -> int:
     "--least-share", type=AboveZero(1), default=0.5, show_default=True,
     help="Least fraction of frames in which a fiducial is seen.",
 )  # fmt: skip
+@takes_z_scale
 def drift(
     source: Path,
     output: Path | None,
@@ -157,6 +158,7 @@ def drift(
     max_distance: float,
     memory: int,
     least_share: float,
+    z_scale: float | None,
     pixel_size: float | None,
 ) -> None:
     """Subtract the drift from the spots of a movie.
@@ -173,7 +175,10 @@ def drift(
         )
     refuse_equal_paths(source, {"-o": output, "--save-drift": target})
     if known is not None:
-        _refuse_search()
+        _refuse_given(_SEARCH, "how to find a drift, but --drift gives one: leave one of them out")
+    else:
+        other = _OF_FIDUCIALS if method != "fiducials" else ("segment",)
+        _refuse_given(other, f"nothing to --method {method}: leave it out, or choose another")
     fits, image = read_table(source, pixel_size)
     if known is not None:
         found = load_drift(known, pixel_size=pixel_size)
@@ -182,7 +187,7 @@ def drift(
             if method != "fiducials":
                 found = estimate_drift(fits, method, segment=segment)
             else:
-                found = _by_fiducials(fits, max_distance, memory, least_share)
+                found = _by_fiducials(fits, max_distance, memory, least_share, z_scale)
         what = "fiducials" if method == "fiducials" else "molecules of a segment"
         used = f"{np.median(found.used):g} {what} in most frames"
         way, error = found.extent
@@ -195,24 +200,27 @@ def drift(
         write_message(f"{output}: {count} spots", USUAL)
 
 
-def _refuse_search() -> None:
-    """Raise a UsageError if options say how to find the drift that another one gives."""
+#: Options that say how to link fiducials, and all that say how to find a drift.
+_OF_FIDUCIALS = ("max_distance", "memory", "least_share", "z_scale")
+_SEARCH = ("method", "segment", *_OF_FIDUCIALS)
+
+
+def _refuse_given(names: Sequence[str], says: str) -> None:
+    """Raise a UsageError if options are given that would not count."""
     source_of = click.get_current_context().get_parameter_source
-    for name in ("method", "segment", "max_distance", "memory", "least_share"):
+    for name in names:
         if source_of(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--{name.replace('_', '-')} says how to find a drift, but --drift gives one: "
-                "leave one of them out"
-            )
+            raise click.UsageError(f"--{name.replace('_', '-')} says {says}")
 
 
 def _by_fiducials(
-    fits: SpotFits | FitParts, max_distance: float, memory: int, least_share: float
-) -> Drift:
+    fits: SpotFits | FitParts, max_distance: float, memory: int, least_share: float,
+    z_scale: float | None,
+) -> Drift:  # fmt: skip
     """Return the drift by fiducials, which are linked in one table."""
     if not isinstance(fits, SpotFits):
         raise click.UsageError("fiducials need a table: parts need --method aim or rcc")
-    linked = link_spots(fits, max_distance, memory=memory)
+    linked = link_spots(fits, max_distance, memory=memory, z_scale=z_scale)
     try:
         return fiducial_drift(linked, least_share=least_share)
     except ValueError as cause:

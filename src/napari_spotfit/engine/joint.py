@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from .backend import Backend, Block, Columns, Positions
@@ -19,7 +19,7 @@ from .crowd_parts import fit_in_parts, parts_of_crowds
 from .crowds import SPOT, Candidates, Members, by_number, joined, taken
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
-from .joint_columns import columns_of, unexplained
+from .joint_columns import columns_of, is_weak, unexplained
 from .joint_fits import JointFitter, Scale, are_alike, has_variances, joint_noise, reaches
 from .joint_suited import psf_widths, unsuited, wanting
 from .lone_fits import singles_and_change
@@ -33,6 +33,8 @@ from .uneven_planes import uneven_volumes
 #: Crowds whose spots come nearer to each other than this, in units of σ, are one; and how often
 #: crowds are fitted for that, at most.
 _MEET, _PASSES = 3.0, 4
+#: Weak spots that are as near to each other, in units of σ, may be one; how often one is dropped.
+_WEAK_TOGETHER, _DROPS = 2.0, 4
 #: A width that is taken where none can be estimated.
 _ANY_WIDTH = 1.3
 
@@ -77,7 +79,7 @@ def fit_crowds(
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
-        return single | {DISTANCE: singles.distance}
+        return single | _distances_of(job, positions, singles, widths)
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
     noise = joint_noise(job)
@@ -114,7 +116,7 @@ def _fit_part(
     fits = {name: single[name][rows] for name in names}
     crowds = _Crowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if not len(dropped) and crowds.are_as_before():
-        return single | {DISTANCE: singles.distance}
+        return single | _distances_of(job, positions, singles, widths)
     if job.one_row_per_position:
         spots, at = crowds.fit_in_place(), rows
         position = np.arange(len(positions.places))
@@ -140,11 +142,23 @@ def _fit_part(
     is_changed = np.zeros(positions.frames[-1] + 1, np.bool_)
     is_changed[frame[at]] = is_changed[positions.frames[dropped]] = True
     changed = is_changed[frame]
-    made[DISTANCE] = singles.distance[position]
-    made[DISTANCE][changed] = distances(
-        Positions(places[changed], frame[changed]), widths, job.threads
-    )
-    return made
+    known = _distances_of(job, positions, singles, widths)[DISTANCE][position]
+    known[changed] = distances(
+        Positions(places[changed], frame[changed]), widths, job.threads,
+        job.settings.pixels_per_plane,
+    )  # fmt: skip
+    return made | {DISTANCE: known}
+
+
+def _distances_of(
+    job: FitJob, positions: Positions, singles: Singles, widths: ArrayLike
+) -> dict[str, NDArray[np.float32]]:
+    """Return the column of distances of single spots: in volumes by the voxel size, if known."""
+    scale = job.settings.pixels_per_plane
+    if scale is None:
+        return {DISTANCE: singles.distance}
+    places = Positions(singles.places, positions.frames)
+    return {DISTANCE: distances(places, widths, job.threads, scale)}
 
 
 def alone(job: FitJob, positions: Positions, columns: Columns) -> Columns:
@@ -152,7 +166,8 @@ def alone(job: FitJob, positions: Positions, columns: Columns) -> Columns:
     widths = [width or _ANY_WIDTH for _, width in psf_widths(job)]
     singles = singles_of(job, positions, columns, widths)
     group = np.arange(len(positions.places))
-    return {GROUP: group, EVIDENCE: singles.evidence, DISTANCE: singles.distance}
+    of_all = _distances_of(job, positions, singles, widths)
+    return {GROUP: group, EVIDENCE: singles.evidence} | of_all
 
 
 def _in_rows(
@@ -387,7 +402,7 @@ class _Crowds:
 
     def fit_in_place(self) -> _Spots:
         """Return a row for each position."""
-        spots, every = self._fit(), np.arange(len(self._start))
+        spots, every = self._fit_positions(), np.arange(len(self._start))
         number = np.full(len(self._start), -1)
         number[spots["candidate"]] = np.arange(len(spots))
         rows = np.flatnonzero(number[self._spot] >= 0)
@@ -399,6 +414,47 @@ class _Crowds:
         columns["flags"] |= self._duplicates(places)[rows]
         _, first = np.unique(group, return_index=True)
         return _Spots(rows, columns, places, first[group], every, every)
+
+    def _fit_positions(self) -> NDArray[np.void]:
+        """Return the spots of positions: of two that are near, and both weak, the brighter one.
+
+        Each of two positions of one spot, 1 to 2 σ apart, is weak beside the other.
+        """
+        for _ in range(_DROPS):
+            dropped, kept = self._weak_ones(self._fitted)
+            if not len(dropped):
+                break
+            spot = np.arange(len(self._spot))
+            spot[dropped] = kept
+            self._spot = spot[self._spot]
+            candidate = self._first.points["candidate"]
+            left = taken(self._first.points, self._spot[candidate] == candidate)
+            self._first = Candidates(left, self._positions.frames[left["candidate"]])
+            again = np.zeros(len(self._frame_of_crowd), np.bool_)
+            again[self._crowd[dropped]] = True
+            fitted = self._fitter.fit(
+                self._first, self._is_begun() & again[left["crowd"]], counts_spots=False
+            )
+            others = taken(self._fitted, ~again[self._fitted["crowd"]])
+            self._fitted = joined([others, fitted])
+        return self._fit()
+
+    def _weak_ones(self, spots: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the dimmest position of each group of weak spots, and the next one of it."""
+        weak = np.flatnonzero(is_weak(spots))
+        if len(weak) < 2:
+            return weak[:0], weak[:0]
+        candidate = spots["candidate"][weak]
+        order = np.argsort(candidate)
+        weak, candidate = weak[order], candidate[order]
+        linked = Positions(self._places(taken(spots, weak)), self._positions.frames[candidate])
+        reach = _WEAK_TOGETHER * self._widths
+        group = link_positions(linked, reach, self._shape, self._job.threads)
+        places = self._positions.places[candidate]
+        order = np.lexsort([*places.T[::-1], spots["light"][weak], group])
+        _, first, count = np.unique(group[order], return_index=True, return_counts=True)
+        first = first[count > 1]
+        return candidate[order[first]], candidate[order[first + 1]]
 
     def _there_only(
         self, places: NDArray[np.float64], position: NDArray[np.int64],

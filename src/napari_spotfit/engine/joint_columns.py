@@ -123,6 +123,12 @@ def columns_of(
     return columns | {"flags": found}
 
 
+def is_weak(spots: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which spots the data hardly need beside the others of their crowd."""
+    weak: NDArray[np.bool_] = ~(spots["evidence"] > LEAST_ERRORS**2 / 2)
+    return weak
+
+
 def widths_by_name(job: FitJob, widths: Sequence[Any]) -> dict[str, Any]:
     """Return the parameters of a model that are widths, given those along each axis."""
     along = {f"sigma_{axis}": width for axis, width in zip(job.axes, widths, strict=True)}
@@ -168,7 +174,7 @@ def _flags_of(
         (Flag.OUTSIDE_STACK, is_outside),
         (Flag.WIDE, wider > _OFF),
         (Flag.NARROW, wider < -_OFF),
-        (Flag.WEAK, ~(spots["evidence"] > LEAST_ERRORS**2 / 2)),
+        (Flag.WEAK, is_weak(spots)),
         (Flag.GROUP_NOT_SETTLED, moves | of_crowd[spots["crowd"]]),
         (Flag.BLOB, near(unexplained(spots, BLOB) | (before & int(Flag.BLOB) != 0))),
         (Flag.BLOB, _extended(spots, places)),

@@ -45,7 +45,8 @@ class Singles(NamedTuple):
     places: NDArray[np.float64]
     #: Bits of :class:`~.layouts.SpotState`.
     state: NDArray[np.uint8]
-    #: To the nearest other position, in pixels, NaN if none is near.
+    #: To the nearest other position, in pixels with planes as :func:`distances` has them by
+    #: default, NaN if none is near.
     distance: NDArray[np.float32]
     #: The logarithm of how much likelier the data are with the spot.
     evidence: NDArray[np.float32]
@@ -116,11 +117,14 @@ def overlap_of(job: FitJob) -> float:
 
 
 def distances(
-    positions: Positions, sigma: ArrayLike, workers: int | None = None
+    positions: Positions,
+    sigma: ArrayLike,
+    workers: int | None = None,
+    pixels_per_plane: float | None = None,
 ) -> NDArray[np.float32]:
     """Return the distance of each position to the nearest one of its frame; NaN if none is near.
 
-    Planes are as far apart as spots are longer along z than along x.
+    If it is unknown how far apart planes are, they are stretched until spots are round.
 
     Examples
     --------
@@ -129,6 +133,8 @@ def distances(
     array([ 2.,  2., nan], dtype=float32)
     """
     search = _around(_along_axes(sigma, positions), OVERLAP, _REACH)
+    if pixels_per_plane is not None:
+        search.pixels = (1 / pixels_per_plane, 1.0, 1.0)
     found, _kept = _with_positions(search, positions)
     return _searched(search, positions, found, workers).distance
 

@@ -90,7 +90,8 @@ def fit_at(
     -------
     SpotFits
         One row per centre, in order; places outside the image are INVALID. Of frames that the image
-        does not have, there is a warning.
+        does not have, there is a warning. Of several centres at one spot, the nearest has its fit;
+        the rows of the others are flagged DUPLICATE, and not good.
 
     Raises
     ------

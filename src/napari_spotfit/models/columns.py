@@ -32,6 +32,8 @@ DETECTIONS, PARENT, CLUSTER = "n_detections", "parent", "cluster"
 STDERR = "_stderr"
 #: The unit of lengths along z, which are no pixels' unless voxels are cubes.
 PLANES = "planes"
+#: The column of z in planes of other programs, and of files of points.
+Z_OF_OTHERS = "z_px"
 #: What a table must have to be one of spots.
 REQUIRED = (*IN_PLANE, STOP)
 
@@ -193,8 +195,8 @@ ROWS = (
         "plane.", "float64", "position", "z", error_formats={},
     ),
     Column(
-        "z_px", "px", "Place along the optical axis in planes, as another program found it.", "",
-        "other", formats={"rsfish": "z"},
+        Z_OF_OTHERS, PLANES, "Place along the optical axis in planes, as another program found "
+        "it.", "", "other", formats={"rsfish": "z"},
     ),
     Column(
         "sigma", "px", "Standard deviation of the spot.", label="σ",
@@ -274,8 +276,9 @@ ROWS = (
         "int64", "fit", optional=True,
     ),
     Column(
-        DISTANCE, "px", "Distance to the nearest other spot of the frame; none within 10 σ is NaN. "
-        "Only joint fits have it.", group="fit", optional=True,
+        DISTANCE, "px", "Distance to the nearest other spot of the frame, NaN if none is within "
+        "10 σ. In stacks, planes are as many pixels apart as the voxel size says; without it, so "
+        "many that the PSF is round. Only joint fits have it.", group="fit", optional=True,
     ),
     Column(
         EVIDENCE, "", "How much likelier the spot makes the data: the natural logarithm, by the "

@@ -201,6 +201,14 @@ class Settings(SettingFields):
         return len(self.profile.axes)
 
     @property
+    def pixels_per_plane(self) -> float | None:
+        """How many pixels the planes of a stack are apart; None for images, and if unknown."""
+        if self.voxel_size is None or "z" not in self.profile.axes:
+            return None
+        plane, row, column = self.voxel_size
+        return plane / math.sqrt(row * column)
+
+    @property
     def estimator_kind(self) -> Estimator:
         """The estimator itself."""
         return ESTIMATORS[self.estimator]

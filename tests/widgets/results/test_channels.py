@@ -9,7 +9,7 @@ from event_loop import no_worker
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QFileDialog
 
-from napari_spotfit import cells_by_channel, label_spots, simulate_movie, to_points_layer
+from napari_spotfit import SpotFits, cells_by_channel, label_spots, simulate_movie, to_points_layer
 from napari_spotfit.localization.localize import localize
 from napari_spotfit.widgets.results import Results
 
@@ -161,3 +161,26 @@ def test_doubtful_spots_that_count_are_named(results, layers, qtbot):
     results.go_to(layers[0])
     results.spots.set_filters(results.spots.filters.with_good_only(True))
     qtbot.waitUntil(lambda: "doubtful" not in page.words.text())
+
+
+def test_heights_count_by_what_the_page_asks_for(viewer, qtbot):
+    image = viewer.add_image(np.zeros((64, 64), np.uint8), name="both")
+    for name, height in (("GFP", 0.0), ("RFP", 300.0)):
+        columns = {"z": np.full(3, height), "y": np.array([9.0, 30, 50]), "x": np.full(3, 20.0)}
+        columns["stop_condition"] = np.full(3, 3, np.uint8)
+        fits = SpotFits(columns, units={"z": "nm"})
+        viewer.add_layer(to_points_layer(fits, image)).name = f"{name} spots"
+    results = Results(viewer)
+    viewer.window.add_dock_widget(results, name="Results")
+    results.tabs.setCurrentWidget(results.channels)
+    counted(qtbot, results.channels)
+    assert "“Pixels per z” must be how many pixels one of these is" in results.channels.words.text()
+    box = results.channels.z_scale.box
+    assert not results.channels.z_scale.isHidden()
+    for scale, pairs in (("0", 3), ("0.01", 0)):
+        box.setFocus()
+        box.selectAll()
+        qtbot.keyClicks(box, scale)
+        qtbot.keyClick(box, Qt.Key.Key_Return)
+        counted(qtbot, results.channels)
+        assert f"GFP + RFP: {pairs} pairs" in results.channels.words.text()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from beads_above import FRAMES, STEP, two_heights
 from event_loop import settle
 from hand import LEFT
+from qtpy.QtCore import Qt
 from spot_table import dock
 
 from napari_spotfit import (
@@ -192,6 +194,38 @@ def test_the_drift_of_one_file_moves_its_spots_alone(viewer, layer, qtbot):
     moved = np.abs(own.data - before).max(axis=1) > 0
     assert not moved[names == "a.tif"].any()
     assert moved[of_b].mean() > 0.9
+
+
+def test_z_of_other_programs_counts_by_what_the_page_asks_for(viewer, qtbot):
+    image = viewer.add_image(np.zeros((FRAMES, 64, 64), np.uint8))
+    viewer.add_layer(to_points_layer(two_heights(), image))
+    spots = dock(viewer)
+    spots.tabs.setCurrentWidget(spots.drift)
+    page = spots.drift
+    assert not page.z_scale.isHidden()
+    find(page, qtbot)
+    assert page.hint.text().startswith("⚠ 1 fiducial: ")
+    assert "Z is left out, as how far apart the planes of the column z_px are" in page.hint.text()
+    assert "pass “Pixels per z”, how many pixels one plane is" in page.hint.text()
+    assert page.subtract_button.isEnabled()
+    box = page.z_scale.box
+    box.setFocus()
+    box.selectAll()
+    qtbot.keyClicks(box, "3")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    find(page, qtbot)
+    assert page.hint.text().startswith("2 fiducials: ")
+    moved = page.plot.curves[1].line.getData()[1]
+    np.testing.assert_allclose(moved, STEP * np.arange(FRAMES), atol=1e-9)
+
+
+def test_what_hides_frames_is_said(page, layer, qtbot):
+    layer.shown = layer.features["frame"].to_numpy() < 25
+    settle()
+    assert page.z_scale.isHidden()
+    find(page, qtbot)
+    assert page.hint.text().startswith("⚠ 4 fiducials: ")
+    assert "No fiducial is seen in frames 25–29" in page.hint.text()
 
 
 def test_what_has_no_drift_is_said(viewer, qtbot):

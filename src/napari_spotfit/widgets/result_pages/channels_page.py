@@ -31,13 +31,14 @@ from ..napari_compat import is_labels
 from ..parts.boxes import LayerChoice, NumberBox
 from ..parts.docking import Follower
 from ..parts.layout import Label, TwoParts, explain, fill, sentence
-from ..parts.messages import number
+from ..parts.messages import in_words, number
 from ..parts.work import delayed
 from .export import NamedTable
 from .features import as_fits, read_columns
 from .shown_spots import ShownSpots
 from .table_page import TablePage
 from .tables import NumbersTable
+from .z_scale import Z_SCALE_CALLED, ZScale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,7 @@ class ChannelsPage(TablePage):
         self.list, self.register = QListWidget(), QCheckBox("Register")
         self.radius = NumberBox(_RADIUS, value=2.0)
         self.labels = LayerChoice(self._viewer.layers, is_labels, nothing="no cells", optional=True)
+        self.z_scale = ZScale()
         self.words, self.view = sentence(), NumbersTable("Cells and channels", _TABLE_TIP)
         self._soon = delayed(self._ask, 0, self)
         self._layers, self._content = Follower(self._refresh), Follower(self.show_rows)
@@ -97,6 +99,7 @@ class ChannelsPage(TablePage):
         self._lay_out()
         self.list.itemChanged.connect(self._on_tick)
         self.radius.changed.connect(self.show_rows)
+        self.z_scale.box.changed.connect(self.show_rows)
         self.register.toggled.connect(self.show_rows)
         self.labels.changed.connect(self.show_rows)
 
@@ -174,7 +177,11 @@ class ChannelsPage(TablePage):
         shape = layers[0].metadata.get("image_shape")
         radius = float(self.radius.get() or 1)
         doubtful = sum(len(doubtful_shown(layer)) for layer in layers)
-        job = partial(_count, channels, array, matrix, radius, shape, self.register.isChecked())
+        self.z_scale.show_for(*channels.values())
+        job = partial(
+            _count, channels, array, matrix, radius, shape, self.register.isChecked(),
+            self.z_scale.get(),
+        )  # fmt: skip
         self.work.ask(lambda: (labels, list(channels), doubtful, *job()))
 
     def _on_done(self, done: tuple[Any, list[str], int, pd.DataFrame, str]) -> None:
@@ -191,7 +198,7 @@ class ChannelsPage(TablePage):
             put_features(labels, table.rename(columns={"label": INDEX}))
 
     def _fail(self, error: Exception) -> None:
-        self._show_nothing(f"⚠ {error}")
+        self._show_nothing(f"⚠ {in_words(error, Z_SCALE_CALLED)}")
 
     def _show_nothing(self, why: str) -> None:
         self._table = None
@@ -215,7 +222,7 @@ class ChannelsPage(TablePage):
         pairs = fill(QHBoxLayout(), Label(_RADIUS.label), (self.radius, 1), self.register)
         cells = fill(QHBoxLayout(), Label("Cells"), (self.labels, 1))
         export = fill(QHBoxLayout(), 1, self.export)
-        TwoParts(self, ((self.list, 1), pairs, cells, export), right, (2, 5))
+        TwoParts(self, ((self.list, 1), pairs, self.z_scale, cells, export), right, (2, 5))
 
 
 def _channels(layers: list[Points]) -> dict[str, SpotFits]:
@@ -246,7 +253,7 @@ def _channels(layers: list[Points]) -> dict[str, SpotFits]:
 
 def _count(
     channels: Mapping[str, SpotFits], labels: Any, matrix: Any, radius: float, shape: Any,
-    register: bool,
+    register: bool, z_scale: float | None,
 ) -> tuple[pd.DataFrame, str]:  # fmt: skip
     """Return the table of cells and channels, and sentences on the pairs."""
     (first, onto), *others = channels.items()
@@ -262,7 +269,7 @@ def _count(
             words.append(f"{name} mapped onto {first}: ± {found.error:.2g} px{left_out}")
             words += [f"⚠ {one.message}" for one in caught]
         mapped[name] = fits
-    known = {"labels": labels, "to_labels": matrix, "shape": shape}
+    known = {"labels": labels, "to_labels": matrix, "shape": shape, "z_scale": z_scale}
     pairs = {
         (a, b): pair_spots(mapped[a], mapped[b], radius, **known)
         for a, b in combinations(mapped, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Band, Plot
 from ..parts.work import Latest
 from .shown_spots import Page, ShownSpots
+from .z_scale import Z_SCALE_CALLED, ZScale
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -74,6 +76,7 @@ _SHARE = Parameter(
 #: What the controls are called where messages have the arguments of functions.
 _CALLED = {
     "max_distance": _DISTANCE.label, "memory": _MEMORY.label, "least_share": _SHARE.label,
+    **Z_SCALE_CALLED,
 }  # fmt: skip
 _NONE_SHOWN = "No spots are shown to look for fiducials in. Take filters away under Filter."
 _NO_SPOTS = "This layer has no spots to look for fiducials in. Fit again, with more false spots."
@@ -103,6 +106,7 @@ class _Found(NamedTuple):
     file: str | None
     #: The checksum of the layer's positions then.
     positions: int
+    warnings: tuple[str, ...]
 
 
 class DriftPage(Page):
@@ -119,7 +123,7 @@ class DriftPage(Page):
         self.distance = NumberBox(_DISTANCE, sample="00.0 px", value=1.0)
         self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames", value=5)
         self.share = NumberBox(_SHARE, whole=True, sample="100 %", value=50)
-        self.hint, self.plot = StatusLine(), DriftPlot()
+        self.z_scale, self.hint, self.plot = ZScale(), StatusLine(), DriftPlot()
         self.find_button = button("Find drift", _FIND_TIP, self.find_drift)
         self.subtract_button = button("Subtract", _SUBTRACT_TIP, self.subtract)
         self.tracks_button = button("Tracks", _TRACKS_TIP, self._add_tracks)
@@ -152,7 +156,7 @@ class DriftPage(Page):
         tracks = selected if len(selected) > 1 else rows
         job = partial(
             _find, layer.features, dict(layer.metadata), tracks, float(self.distance.get() or 0),
-            int(self.memory.get() or 0), float(self.share.get() or 1) / 100,
+            int(self.memory.get() or 0), float(self.share.get() or 1) / 100, self.z_scale.get(),
             _positions_checksum(layer),
         )  # fmt: skip
         self.hint.say(f"Looking through {number(len(tracks))} spots…")
@@ -191,6 +195,7 @@ class DriftPage(Page):
     def show_table(self) -> None:
         """Forget the drift of other spots; show it in other units."""
         layer = self._spots.layer
+        self.z_scale.show_for(() if layer is None else layer.features)
         if layer is not self._of:
             self.work.drop()
             self._show_nothing(_HINT)
@@ -219,7 +224,8 @@ class DriftPage(Page):
             text += ". This drift was subtracted before"
         elif any(step.name == drift.step.name for step in before):
             text += ". A drift was subtracted before: this is what is left"
-        self.hint.say(text)
+        said = "".join(f". {one}" for one in found.warnings)
+        self.hint.put(f"{'⚠ ' * bool(said)}{text}{said}", failed=bool(said))
         self._offer(True)
 
     def _fail(self, error: Exception) -> None:
@@ -254,7 +260,7 @@ class DriftPage(Page):
     def _lay_out(self) -> None:
         choice = flow(
             (Label(_DISTANCE.label), self.distance), (Label(_MEMORY.label), self.memory),
-            (Label(_SHARE.label), self.share, self.find_button),
+            (Label(_SHARE.label), self.share), (self.z_scale,), (self.find_button,),
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
         self.fill(choice, self.hint, (self.plot, 1), 0, buttons)
@@ -262,17 +268,23 @@ class DriftPage(Page):
 
 def _find(
     features: Any, metadata: dict[str, Any], rows: NDArray[np.int64],
-    distance: float, memory: int, share: float, positions: int,
+    distance: float, memory: int, share: float, z_scale: float | None, positions: int,
 ) -> _Found:  # fmt: skip
     """Return the drift estimated from some rows of a layer."""
     fits = fits_of_features(features, metadata, 3)  # no others can be linked here
-    linked, file = link_spots(fits[rows], distance, memory=memory), None
+    file, frames = None, fits
     if "file" in features and features["file"].nunique() > 1 and len(rows):
         # Rows of several of them are refused below.
         file = str(features["file"].iloc[rows[0]])
-        fits = fits[(features["file"] == file).to_numpy()]
-    frames = int(fits.frame.max(initial=-1)) + 1
-    return _Found(linked, fiducial_drift(linked, frames, least_share=share), file, positions)
+        frames = fits[(features["file"] == file).to_numpy()]
+    count = int(frames.frame.max(initial=-1)) + 1
+    # In a worker thread nothing else shows them.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        linked = link_spots(fits[rows], distance, memory=memory, z_scale=z_scale)
+        drift = fiducial_drift(linked, count, least_share=share)
+    said = tuple(in_words(one.message, _CALLED) for one in caught)
+    return _Found(linked, drift, file, positions, said)
 
 
 def _positions_checksum(layer: Points) -> int:
