@@ -144,6 +144,7 @@ struct BandedMatrix {
     template <int BLOCK>
     static void reduce_rows(double* const* own, const double (&times)[BLOCK][BLOCK], int first, int last) {
         double* __restrict const a = own[0], * __restrict const b = own[1], * __restrict const c = own[2];
+        SHORT_ROW
         for (int j = first; j < last; ++j) {
             b[j] -= times[0][1] * a[j];
             c[j] -= times[0][2] * a[j];
@@ -151,6 +152,7 @@ struct BandedMatrix {
         }
         if constexpr (BLOCK > 3) {
             double* __restrict const d = own[3];
+            SHORT_ROW
             for (int j = first; j < last; ++j) {
                 d[j] -= times[0][3] * a[j];
                 d[j] -= times[1][3] * b[j];
@@ -163,6 +165,7 @@ struct BandedMatrix {
     static void take_rows(double* __restrict to, const double* const* own, const double* factors, int first, int last) {
         const double *const a = own[0], *const b = own[1], *const c = own[2], *const d = own[BLOCK - 1];
         const double u = factors[0], v = factors[1], w = factors[2], t = factors[BLOCK - 1];
+        SHORT_ROW
         for (int j = first; j < last; ++j) {
             const double three = u * a[j] + v * b[j] + w * c[j];
             to[j] -= BLOCK == 3 ? three : three + t * d[j];
@@ -182,6 +185,7 @@ struct BandedMatrix {
         const int next = i + BLOCK, last = end[i], border_first = next > inner() ? next : inner();
         const auto take = [&](int first, int behind) {
             double* __restrict const to = v;
+            SHORT_ROW
             for (int j = first; j < behind; ++j) {
                 UNROLL
                 for (int n = 0; n < BLOCK; ++n) to[j] -= rows_here[n][j] * own[n];

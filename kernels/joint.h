@@ -45,28 +45,39 @@ SPOTFIT_INLINE Pixels deviance(Pixels data, Pixels mean, Pixels inverse) {
     return select(absolute(off) < 0.1f, mean * off * off * polynomial(SERIES, off), far);
 }
 
+// What is below a place of a normal distribution of width 1, from -1 to 1, and its exponential there.
+struct Below {
+    Pixels share, bell;
+    // At the pixels behind each, given those behind all of them.
+    SPOTFIT_INLINE Below next(const Below& behind) const {
+        return {next_pixels(share, behind.share), next_pixels(bell, behind.bell)};
+    }
+};
 // The profile of unit light along one axis, and its derivative by the centre, at pixels 0 ... count - 1; zero behind.
 SPOTFIT_NOT_INLINE inline void profile_line(double center, double sigma, bool is_integrated, int count, int padded,
                                             float* value, float* slope) {
     const float c = float(center), s = float(1 / sigma);
     const float root = 0.70710678118654752f * s, height = s / ROOT_TWO_PI;
+    const auto put = [&](int k, Pixels e, Pixels d) SPOTFIT_INLINE_LAMBDA {
+        const MaskOf<Pixels> is_there = numbers_of_pixels() < float(count - k);
+        store_pixels(value + k, select(is_there, e, Pixels(0.0f)));
+        store_pixels(slope + k, select(is_there, d, Pixels(0.0f)));
+    };
+    if (is_integrated) {
+        const auto below = [&](Pixels place) SPOTFIT_INLINE_LAMBDA {
+            const Pixels u = (place - c) * root, bell = exponential(-(u * u));
+            return Below{error_function(u, bell), bell};
+        };
+        over_edges(count, padded, below, [&](int k, const Below& low, const Below& high) SPOTFIT_INLINE_LAMBDA {
+            put(k, 0.5f * (high.share - low.share), (low.bell - high.bell) * height);
+        });
+        return;
+    }
     Pixels x = numbers_of_pixels();
     ROLLED
     for (int k = 0; k < padded; k += SIDE_BY_SIDE, x += float(SIDE_BY_SIDE)) {
-        const MaskOf<Pixels> is_there = x < float(count);
-        const Pixels u = x - c;
-        Pixels e, d;
-        if (is_integrated) {
-            const Pixels low = (u - 0.5f) * root, high = (u + 0.5f) * root;
-            const Pixels at_low = exponential(-(low * low)), at_high = exponential(-(high * high));
-            e = 0.5f * (error_function(high, at_high) - error_function(low, at_low));
-            d = (at_low - at_high) * height;
-        } else {
-            e = exponential(u * u * (-0.5f * s * s)) * height;
-            d = e * u * (s * s);
-        }
-        store_pixels(value + k, select(is_there, e, Pixels(0.0f)));
-        store_pixels(slope + k, select(is_there, d, Pixels(0.0f)));
+        const Pixels u = x - c, e = exponential(u * u * (-0.5f * s * s)) * height;
+        put(k, e, e * u * (s * s));
     }
 }
 

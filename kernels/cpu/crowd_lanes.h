@@ -4,6 +4,8 @@
 
 #define SPOTFIT_NOT_INLINE
 #define ROLLED
+// Rows of a few numbers: few side by side, as what is left over goes one by one.
+#define SHORT_ROW _Pragma("clang loop vectorize_width(4) interleave_count(1)")
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -22,6 +24,20 @@ SPOTFIT_INLINE Pixels numbers_of_pixels() {
     Pixels p;
     for (int k = 0; k < SIDE_BY_SIDE; ++k) p.v[k] = float(k);
     return p;
+}
+// Something at both edges of each pixel of a line from 0 on, given at a place: pixels share the edges between them.
+template <class Edge, class Each> SPOTFIT_INLINE void over_edges(int count, int padded, Edge edge, Each each) {
+    Pixels place = numbers_of_pixels() - 0.5f;
+    auto low = edge(place);
+    for (int k = 0; k < padded; k += SIDE_BY_SIDE) {
+        const auto behind = k + SIDE_BY_SIDE <= count ? edge(place += float(SIDE_BY_SIDE)) : low;
+        each(k, low, low.next(behind));
+        low = behind;
+    }
+}
+// Of the pixels behind each, given those behind all of them.
+SPOTFIT_INLINE Pixels next_pixels(Pixels own, Pixels behind) {
+    return __builtin_shufflevector(own.v, behind.v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
 }
 SPOTFIT_INLINE bool any_pixel(MaskOf<Pixels> mask) { return any(mask); }
 // In the same order whatever the instruction set.

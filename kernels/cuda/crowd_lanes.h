@@ -10,6 +10,7 @@
 #define SPOTFIT_NOT_INLINE
 #endif
 #define ROLLED ONE_IN_CODE
+#define SHORT_ROW
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -20,6 +21,14 @@ SPOTFIT_INLINE int own_pixel() { return Warp::lane() % SIDE_BY_SIDE; }
 SPOTFIT_INLINE Pixels load_pixels(const float* from) { return from[own_pixel()]; }
 SPOTFIT_INLINE void store_pixels(float* to, Pixels p) { to[own_pixel()] = p; }
 SPOTFIT_INLINE Pixels numbers_of_pixels() { return float(own_pixel()); }
+// Something at both edges of each pixel of a line from 0 on, given at a place.
+template <class Edge, class Each> SPOTFIT_INLINE void over_edges(int, int padded, Edge edge, Each each) {
+    Pixels place = numbers_of_pixels() - 0.5f;
+    ROLLED
+    for (int k = 0; k < padded; k += SIDE_BY_SIDE, place += float(SIDE_BY_SIDE))
+        each(k, edge(place), edge(place + 1.0f));
+}
+SPOTFIT_INLINE Pixels next_pixels(Pixels, Pixels behind) { return behind; }
 SPOTFIT_INLINE bool any_pixel(bool mask) { return Warp::any(mask); }
 
 template <class Number> SPOTFIT_NOT_INLINE Number sum_of_warp(Number own) {
