@@ -11,6 +11,7 @@ from ..caller import warn_caller
 from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CLUSTER, numbered
+from ..results.repeats import checked
 from ..results.spot_fits import SpotFits, on_host
 from .depth import places_in_pixels
 from .linking import movies_of
@@ -71,7 +72,7 @@ def cluster(
     >>> from napari_spotfit import cluster, load_fits
     >>> fits = cluster(load_fits("merged.spots.parquet"), radius=0.3)  # doctest: +SKIP
     """
-    fits = on_host(fits)
+    fits = checked(fits)
     number_checks.one_of("method", method, ("dbscan", "hdbscan"))
     if method == "dbscan":
         if radius is None:

@@ -249,10 +249,28 @@ def truncated_events(frames: NDArray[np.int64], links: Links) -> NDArray[np.bool
 
 
 def joined_columns(
-    fits: SpotFits, links: Links, summed: tuple[str, ...], truncated: NDArray[np.bool_]
-) -> dict[str, NDArray[Any]]:
-    """Return the columns of events; those that are summed have names, `truncated` is known."""
+    fits: SpotFits, links: Links, summed: tuple[str, ...], truncated: NDArray[np.bool_],
+    repeated: NDArray[np.bool_],
+) -> dict[str, NDArray[Any]]:  # fmt: skip
+    """Return the columns of events.
+
+    Parameters
+    ----------
+    fits, links
+        Fits, and which events they belong to.
+    summed : tuple of str
+        The columns that are added up.
+    truncated : ndarray of bool
+        Which events are.
+    repeated : ndarray of bool
+        Which fits measure nothing new: they make events longer, but count in nothing else.
+    """
     columns, count = fits.columns, len(links.first)
+    frames = frames_of(fits)[links.rows]
+    lasting = frames[links.last] - frames[links.first] + 1
+    dark = lasting - np.bincount(links.event, minlength=count)
+    if repeated.any():
+        links = _without(links, repeated[links.rows])
     first = links.first if isinstance(links.rows, slice) else links.rows[links.first]
     scatter = np.zeros(count)
     found = {name: _rule(name, values, summed) for name, values in columns.items()}
@@ -275,19 +293,29 @@ def joined_columns(
         flags = columns["flags"][links.rows]
         flagged = np.flatnonzero(flags)
         np.bitwise_or.at(made["flags"], links.event[flagged], flags[flagged])
-    frames = frames_of(fits)[links.rows]
     detections = np.bincount(links.event, minlength=count)
-    lasting = frames[links.last] - frames[links.first] + 1
     with np.errstate(all="ignore"):
         scatter /= len(places) * (detections - 1)
     known = all(name + STDERR in columns for name in places)
     return made | {
         DETECTIONS: detections,
         "n_frames": lasting,
-        "dark_frames": lasting - detections,
+        "dark_frames": dark,
         "scatter_chi_square": np.where(known, scatter, np.nan).astype(np.float32),
         "truncated": truncated,
     }
+
+
+def _without(links: Links, repeated: NDArray[np.bool_]) -> Links:
+    """Return links without repeats of a measurement, unless an event begins with one."""
+    kept = ~repeated
+    kept[links.first] = True
+    place = np.cumsum(kept) - 1
+    rows = np.flatnonzero(kept) if isinstance(links.rows, slice) else links.rows[kept]
+    return Links(
+        rows, links.event[kept], place[links.first], place[links.last],
+        np.searchsorted(np.flatnonzero(kept), links.ends),
+    )  # fmt: skip
 
 
 def event_means(fits: SpotFits, links: Links, axes: Sequence[str]) -> dict[str, Floats]:

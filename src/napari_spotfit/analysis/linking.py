@@ -15,6 +15,7 @@ from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CHANNEL, TRACK
 from ..results.fit_parts import refuse_parts
+from ..results.repeats import checked
 from ..results.spot_fits import SpotFits, on_host
 from .depth import places_in_pixels
 
@@ -75,16 +76,17 @@ def link_spots(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from napari_spotfit import fit_at, link_spots, simulate_movie
     >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=1, photons=5000, seed=2)
     >>> place = truth[["y", "x"]].iloc[0]
-    >>> movie[1] = movie[0]
+    >>> movie[1] = np.random.default_rng(2).poisson(movie[0])
     >>> fits = fit_at(movie, [(0, *place), (1, *place)], sigma=1.3)
     >>> link_spots(fits, max_distance=2.0).track.tolist()
     [0, 0]
     """
     refuse_parts(fits)
-    fits = on_host(fits)
+    fits = checked(fits)
     if "frame" not in fits.columns:
         raise ValueError(
             "these fits have no column frame: spots are linked over the frames of a movie"
@@ -251,8 +253,9 @@ def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
 
 def of_one_channel(fits: SpotFits) -> SpotFits:
     """Return fits of one channel without an index of channels; ValueError if there are several."""
+    fits = checked(fits)
     if CHANNEL not in fits:
-        return on_host(fits)
+        return fits
     channels = split_channels(fits)
     if len(channels) > 1:
         raise ValueError(

@@ -13,9 +13,10 @@ from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
+from ..results.repeats import checked_repeats
 from ..results.spot_fits import SpotFits
 from .events import Links, joined_columns, link_events, truncated_events
-from .linking import frames_of
+from .linking import frames_of, movies_of
 
 Integers = NDArray[np.int64]
 
@@ -108,13 +109,16 @@ def merge_blinks(
     -----
     UserWarning
         If standard errors of some fits are unknown, so that they stay single, or no fit is good.
+        If fits are the same to the bit as those of the frame before, as where frames were stored
+        twice: a measurement counts once in what is averaged and added up. If rows are there twice.
 
     Examples
     --------
     >>> import numpy as np
     >>> from napari_spotfit import localize, merge_blinks, simulate_movie
     >>> movie, truth = simulate_movie(1, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
-    >>> fits = localize(np.repeat(movie, 3, axis=0), sigma=1.3)
+    >>> frames = np.random.default_rng(3).poisson(np.repeat(movie, 3, axis=0))
+    >>> fits = localize(frames, sigma=1.3)
     >>> events = merge_blinks(fits)
     >>> events.n_detections.tolist() == [3] * (len(fits) // 3)
     True
@@ -125,7 +129,9 @@ def merge_blinks(
     refuse_iterator(fits)
     whole = gathered(fits, _NEEDED)
     _check(whole, max_dark_frames, radius, rule)
-    links = link_events(whole, max_dark_frames, radius, greedy=rule == "picasso")
+    movie = movies_of(whole)
+    repeated = _repeated(whole, movie, rule)
+    links = link_events(whole, max_dark_frames, radius, greedy=rule == "picasso", part=movie)
     if len(whole) and not len(links.event):
         warn_caller(f"none of these {len(whole)} fits is good and has a position: no events")
     truncated = truncated_events(frames_of(whole)[links.rows], links)
@@ -136,9 +142,10 @@ def merge_blinks(
                 "join the parts if they fit in memory, SpotFits.concatenate(list(parts))"
             )
         rows = np.arange(len(whole)) if isinstance(links.rows, slice) else links.rows
-        known = _EventsOfParts(len(whole), rows, links, truncated, step)
+        known = _EventsOfParts(rows, links, truncated, repeated, step)
         return FitParts(fits, known.merged)
-    merged = whole.with_columns(joined_columns(whole, links, _SUMMED[rule], truncated), step)
+    columns = joined_columns(whole, links, _SUMMED[rule], truncated, repeated)
+    merged = whole.with_columns(columns, step)
     parent = links.event
     if rule == "picasso":
         kept = merged.columns["frame"] > 0
@@ -156,19 +163,21 @@ class _EventsOfParts:
 
     Parameters
     ----------
-    count : int
-        Number of good fits of all parts, which rows count.
     rows : ndarray of int64
-        Those that belong to events, in the order of links.
+        The good fits of all parts that belong to events, in the order of links.
     links, truncated
         Their events.
+    repeated : ndarray of bool
+        Which of all good fits measure nothing new.
     step : Step
         The step in the history.
     """
 
     def __init__(
-        self, count: int, rows: Integers, links: Links, truncated: NDArray[np.bool_], step: Step
-    ):
+        self, rows: Integers, links: Links, truncated: NDArray[np.bool_],
+        repeated: NDArray[np.bool_], step: Step,
+    ):  # fmt: skip
+        count = len(repeated)
         self._event = np.full(count, -1, np.int64)
         self._event[rows] = links.event
         self._place = np.zeros(count, np.int64)
@@ -178,7 +187,7 @@ class _EventsOfParts:
         # Of each row the last one of its event, and none of those without.
         self._last = np.full(count, count, np.int64)
         self._last[rows] = last_row[links.event]
-        self._truncated, self._step = truncated, step
+        self._truncated, self._repeated, self._step = truncated, repeated, step
 
     def merged(self, parts: Iterable[SpotFits]) -> Iterator[SpotFits]:
         """Yield the events that end in each part."""
@@ -207,9 +216,30 @@ class _EventsOfParts:
         last = len(event) - 1 - np.unique(event[::-1], return_index=True)[1]
         links = Links(order, event, first, last, np.array([0, len(event)]))
         rule = str(self._step.arguments["rule"])
-        columns = joined_columns(fits, links, _SUMMED[rule], self._truncated[numbers])
+        columns = joined_columns(
+            fits, links, _SUMMED[rule], self._truncated[numbers], self._repeated[rows]
+        )
         merged = fits.with_columns(columns, self._step)
         return merged[columns["frame"] > 0] if rule == "picasso" else merged
+
+
+def _repeated(fits: SpotFits, movie: Integers, rule: str) -> NDArray[np.bool_]:
+    """Return which fits measure nothing new; warn of them, and of duplicates.
+
+    All count by Picasso's rule, and where there are no standard errors, as of simulated molecules.
+    """
+    found = checked_repeats(fits, movie, frames_of(fits))
+    found &= fits.accepted & np.all(["y" + STDERR in fits, "x" + STDERR in fits])
+    count = int(np.count_nonzero(found))
+    if count:
+        counted = "counts once in events"
+        if rule == "picasso":
+            counted = "counts several times by Picasso's rule"
+        warn_caller(
+            f"{count:,} of {len(fits):,} fits are the same, to the bit, as one in the frame "
+            f"before, as where frames were stored twice: what they measure {counted}"
+        )
+    return found & (rule != "picasso")
 
 
 def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str) -> None:

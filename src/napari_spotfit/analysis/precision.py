@@ -10,10 +10,12 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..caller import warn_caller
 from ..models.columns import CHANNEL, DETECTIONS, IN_PLANE, STDERR, STOP
 from ..models.estimators import ESTIMATORS, EstimatorName
 from ..models.number_checks import as_numbers, one_of
 from ..results.fit_parts import gathered
+from ..results.repeats import checked_repeats
 from ..results.spot_fits import SpotFits
 from ..settings.fields import Pixel
 from ..settings.noise_model import excess_of
@@ -57,7 +59,8 @@ class LocalizationPrecision:
         Factor by which localisations of one molecule scatter more than their standard errors; NaN
         without these. 1 if the errors are right.
     pairs : int
-        Number of pairs of localisations in successive frames that were compared.
+        Number of pairs of localisations in successive frames that were compared. Frames that were
+        stored twice are no pairs.
     share : float
         Fraction of these that are of one molecule.
     distances : ndarray of float64
@@ -111,6 +114,12 @@ def nena(fits: SpotFits | Iterable[SpotFits]) -> LocalizationPrecision:
     ValueError
         If the fits are not of a movie, were merged, or have too few pairs of one molecule in
         successive frames.
+
+    Warns
+    -----
+    UserWarning
+        If localisations are the same to the bit as those of the frame before, as where frames were
+        stored twice: they are no new measurement, and left out. If rows are there twice.
 
     Examples
     --------
@@ -185,7 +194,15 @@ def _successive(
     Of long movies, pairs of frames are chosen evenly.
     """
     rows = np.flatnonzero(fits.accepted & known)
-    movie, frame = movies_of(fits)[rows], frames_of(fits)[rows]
+    movies, frames = movies_of(fits), frames_of(fits)
+    repeated = checked_repeats(fits, movies, frames)
+    if count := int(np.count_nonzero(repeated[rows])):
+        warn_caller(
+            f"{count:,} of {len(rows):,} localisations are the same, to the bit, as one in the "
+            "frame before, as where frames were stored twice: they are no new measurement, and "
+            "left out of the pairs"
+        )
+    movie, frame = movies[rows], frames[rows]
     order = np.lexsort((frame, movie))
     rows, movie, frame = rows[order], movie[order], frame[order]
     new = np.flatnonzero((np.diff(frame) != 0) | (np.diff(movie) != 0)) + 1
@@ -197,13 +214,14 @@ def _successive(
         chosen = np.linspace(0, len(follows) - 1, max(len(follows) * _MOST // count, 1))
         follows = follows[np.unique(chosen.astype(np.int64))]
 
-    def of(frames: Integers) -> tuple[Integers, Integers]:
+    def of(frames: Integers, kept: NDArray[np.bool_]) -> tuple[Integers, Integers]:
         sizes = starts[frames + 1] - starts[frames]
         number = np.repeat(np.arange(len(frames)), sizes)
         within = np.arange(len(number)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return rows[starts[frames][number] + within], number
+        own = rows[starts[frames][number] + within]
+        return own[kept[own]], number[kept[own]]
 
-    return of(follows), of(follows + 1)
+    return of(follows, np.ones(len(fits), bool)), of(follows + 1, ~repeated)
 
 
 def _pairs(

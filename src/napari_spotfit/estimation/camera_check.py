@@ -15,6 +15,7 @@ from ..images.arrays import to_host
 from ..models.calibration import Calibration
 from ..models.columns import STDERR
 from ..models.measured_psf import MeasuredPsf
+from ..results.repeats import FrameRepeats
 from ..results.spot_fits import SpotFits
 from ..settings.noise_model import UNLIKE
 from ..settings.settings import Settings, noise_of
@@ -90,6 +91,8 @@ class CameraCheck:
     #: What they say of σ, and whether any are good.
     width: WidthCheck = field(init=False)
     verdicts: VerdictCheck = field(default_factory=VerdictCheck)
+    #: Frames that are the same as those before.
+    repeats: FrameRepeats = field(default_factory=FrameRepeats)
     #: χ² per pixel of fits by maximum likelihood with a measured PSF.
     chi: list[NDArray[np.float64]] = field(default_factory=list)
 
@@ -98,6 +101,7 @@ class CameraCheck:
 
     def add(self, fits: SpotFits) -> None:
         """Look at some fits."""
+        self.repeats.add(fits)
         settings = fits.settings
         if self.given.noise is not None or settings is None:
             return
@@ -129,9 +133,10 @@ class CameraCheck:
         return of_camera or self.width.doubts() or verdict
 
     def warn(self) -> None:
-        """Warn the caller of doubts."""
-        if doubts := self.doubts():
-            warn_caller(doubts)
+        """Warn the caller of doubts, and of frames that were stored twice."""
+        for doubts in (self.doubts(), self.repeats.doubts()):
+            if doubts:
+                warn_caller(doubts)
 
     def _compare_widths(self, fits: SpotFits) -> None:
         """Count fits whose widths are improbable by the calibration."""

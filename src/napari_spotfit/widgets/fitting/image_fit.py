@@ -116,7 +116,8 @@ def fit_image(request: FitRequest, enough: threading.Event) -> Steps:
     text = summary(fits, seconds, parts[-1].device, why)
     if share := _share(parts[-1]):
         text += f". Stopped after {share}"
-    return Fitted(fits, points, text + warning(check.doubts()), stopped, advised)
+    text += warning(check.doubts()) + warning(check.repeats.doubts())
+    return Fitted(fits, points, text, stopped, advised)
 
 
 def warning(words: str) -> str:
