@@ -31,6 +31,7 @@ from .content import dark_spots, depth_correlation, hides_light, stripes, with_s
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .noise_line import quantiles
+from .one_axis import is_one_sided, lines_of_noise
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
 
@@ -123,8 +124,12 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if measured is None:
         return NO_NOISE
     noise = _of_sample(measured, settings, period, reader, calibration)
-    if noise.is_filtered and not noise.process and hides_light(measured.frames, noise):
-        return replace(noise, process=Process.FILTERED.value)
+    if noise.is_filtered and not noise.process:
+        one_sided = not period and is_one_sided(measured)
+        if one_sided or hides_light(measured.frames, noise):
+            return replace(noise, process=Process.FILTERED.value)
+    elif not (period or noise.process):
+        _warn_of_lines(measured, noise)
     return noise
 
 
@@ -193,6 +198,18 @@ def _warn_of_dark_spots(measured: Measured, noise: NoiseModel, settings: Setting
             f"the image has dark spots, {count} in the parts that were looked at, and hardly any "
             "bright ones, which are what is looked for. If they are meant, as with absorbance or "
             "an inverted lookup table, invert the image: image.max() - image"
+        )
+
+
+def _warn_of_lines(measured: Measured, noise: NoiseModel) -> None:
+    """Warn the caller of noise that all pixels of a row or a column share."""
+    line, times = lines_of_noise(measured, noise)
+    if line:
+        warn_caller(
+            f"the image has noise that all pixels of a {line} share: {times:.2g} times the "
+            f"variance of a pixel's own, from one {line} to the next. Standard errors are too "
+            f"small, and with a given variance of the camera spots are found in it. Subtract from "
+            f"each {line} by how much its median differs from the image's"
         )
 
 
@@ -317,9 +334,11 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
     sample = _SAMPLES.get(reader)
     if sample is None or not calibration.has_pixels_of(sample.calibration):
-        measured, own, _ = _measured(reader, calibration)
+        measured, own, period = _measured(reader, calibration)
         if measured is not None:
             _warn_of_dark_spots(measured, camera, own)
+            if not period:
+                _warn_of_lines(measured, camera)
         sample = _SAMPLES[reader]
     (low, middle), settings = sample.darker_half, calibration.fitted
     if middle + _ROUNDING + _OF_NOISE * (middle - low) < settings.offset:

@@ -1,0 +1,80 @@
+"""Find noise that pixels share with others along one axis, and not along the other.
+
+A camera may add noise to whole rows, or to columns. What was stretched, shifted or filtered along
+one axis, or had every second row made up from those beside it, has alike neighbours along that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..settings.noise_model import UNLIKE, NoiseModel
+from .measured_noise import Measured
+from .noise_line import SIGMA_PER_MAD
+from .photon_transfer import fine_detail
+
+#: Pixels that are looked at.
+_PIXELS = 1 << 18
+#: Detail is cut off at so many deviations: beyond are spots.
+_USUAL = 3.0
+#: How far apart pixels of a line are that a filter leaves alone, and spots do not reach.
+_FAR = (16, 24, 31)
+#: What chance may add to the ratio of the variances of one block.
+_CHANCE = 1.5
+#: What far neighbours share of what near ones do, where all of a line do; and by how much more near
+#: neighbours of a filtered image are alike along one axis than along the other.
+_SHARED, _ONE_SIDED = 0.5, 0.2
+
+
+def lines_of_noise(measured: Measured, noise: NoiseModel) -> tuple[str, float]:
+    """Return which lines have noise in common, and how much more variance that makes across them.
+
+    Returns
+    -------
+    str, float
+        ``"row"`` or ``"column"``, and the variance over that of independent pixels; or nothing
+        and 1.
+    """
+    detail = fine_detail(measured.blocks, noise, measured.step)
+    of_rows, of_columns = detail.along
+    most = UNLIKE + _CHANCE / math.sqrt(max(detail.blocks, 1))
+    for line, own, other, axis in (
+        ("row", of_rows, of_columns, 2), ("column", of_columns, of_rows, 1),
+    ):  # fmt: skip
+        # Structures are smooth along both axes.
+        if most < own < math.inf and own > most * other:
+            near, far = _alike(measured.frames, axis)
+            return (line, own) if far > _SHARED * near else ("", 1.0)
+    return "", 1.0
+
+
+def is_one_sided(measured: Measured) -> bool:
+    """Whether neighbours of a filtered image are more alike along one axis than the other."""
+    along_y, along_x = (_alike(measured.frames, axis)[0] for axis in (1, 2))
+    return abs(along_y - along_x) > _ONE_SIDED
+
+
+def _alike(frames: NDArray[Any], axis: int) -> tuple[float, float]:
+    """Return the correlation of near pixels along an axis, and of far ones; without slopes across.
+
+    It is 0 where frames are too small.
+    """
+    step = max(frames.size // _PIXELS, 1)
+    values = np.moveaxis(frames[::step].astype(np.float64), axis, -1)
+    across = values[:, 1:-1] - (values[:, :-2] + values[:, 2:]) / 2
+    known = np.isfinite(across)
+    if across.shape[-1] <= _FAR[-1] or not known.any():
+        return 0.0, 0.0
+    usual = _USUAL * SIGMA_PER_MAD * float(np.median(abs(across[known])))
+    across = np.where(known, np.clip(across, -usual, usual), 0.0)
+    power = float(np.mean(across**2))
+    if not power > 0:
+        return 0.0, 0.0
+    near, *far = (
+        float(np.mean(across[..., apart:] * across[..., :-apart])) / power for apart in (1, *_FAR)
+    )
+    return near, float(np.mean(far))

@@ -1,0 +1,68 @@
+"""Noise that pixels share along one axis: of rows, of columns, and what filters leave."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scenes import light, scattered
+from scipy import ndimage
+
+from napari_spotfit import localize
+
+SHAPE, CAMERA = (128, 128), {"gain": 1.0, "offset": 100.0, "variance": 1.0}
+
+
+def taken(seed, lines=None):
+    """Return frames of spots, with noise of 2 counts that lines of these lengths share."""
+    rng = np.random.default_rng(seed)
+    clean = np.stack([light(scattered(rng, SHAPE, 25), 1500, 1.3, SHAPE) for _ in range(6)]) + 20
+    counts = rng.poisson(clean) + 100 + rng.normal(0, 1, clean.shape)
+    return counts if lines is None else counts + rng.normal(0, 2, lines)
+
+
+def said_of(frames, **options):
+    """Return the warnings that whole counts give."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        localize(np.rint(frames).astype(np.uint16), sigma=1.3, **options)
+    return " ".join(str(one.message) for one in said)
+
+
+@pytest.mark.parametrize("known", [{}, {"gain": 1.0, "offset": 100.0}, CAMERA])
+def test_noise_of_lines_is_named(known):
+    frames = taken(1, (6, 128, 1))
+    assert "all pixels of a row share: 2." in said_of(frames, **known)
+    assert "all pixels of a column share: 2." in said_of(frames.swapaxes(1, 2), **known)
+    assert not said_of(taken(1), **known)
+    # What the warning says to do.
+    usual = np.median(frames, axis=2, keepdims=True) - np.median(frames)
+    assert not said_of(frames - usual, **known)
+
+
+def deinterlaced(frames):
+    made_up = frames.copy()
+    made_up[:, 1:-1:2] = (frames[:, :-2:2] + frames[:, 2::2]) / 2
+    return made_up
+
+
+ONE_SIDED = {
+    "stretched by splines": lambda frames: ndimage.zoom(frames, (1, 1, 2), order=3),
+    "stretched": lambda frames: ndimage.zoom(frames, (1, 1, 2), order=1),
+    "half a pixel aside": lambda frames: ndimage.shift(frames, (0, 0, 0.5), order=1),
+    "blurred": lambda frames: ndimage.gaussian_filter1d(frames, 0.7, axis=2),
+    "made-up rows": deinterlaced,
+    "repeated rows": lambda frames: np.repeat(frames[:, ::2], 2, axis=1),
+}
+
+
+@pytest.mark.parametrize("change", ONE_SIDED.values(), ids=ONE_SIDED)
+def test_what_was_filtered_along_one_axis_is_named(change):
+    frames = change(taken(2))
+    assert "filtered, interpolated or compressed" in said_of(frames)
+    assert "filtered, interpolated or compressed" in said_of(frames.swapaxes(1, 2))
+
+
+def test_errors_follow_a_blur_along_both_without_a_word():
+    assert not said_of(ndimage.gaussian_filter(taken(3), (0, 0.7, 0.7)))
