@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.positions import ExcludedPixels
-from ..estimation.image_estimates import without_map
+from ..estimation.detection_noise import without_map
 from ..models.columns import IN_PLANE
 from .group_sample import Array, Group, GroupModel
 from .spot_sample import (

@@ -16,7 +16,7 @@ from ..engine.depth import apparent_places
 from ..engine.fit_job import FitJob
 from ..engine.positions import ExcludedPixels, excluded_pixels
 from ..engine.verdicts import mean_sigma
-from ..estimation.image_estimates import without_map
+from ..estimation.detection_noise import without_map
 from ..models.estimators import ROUNDING
 from ..settings.options import settings_from
 from ..settings.settings import Settings

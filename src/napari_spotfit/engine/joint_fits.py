@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..images.arrays import like, to_host
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
-from ..settings.settings import Settings, noise_of
+from ..settings.settings import Settings, electrons_of, noise_of
 from .backend import Backend, Block, Positions, lend
 from .cpu.block_fits import CpuFitter
 from .cpu.layouts import JointFits, PsfLattice
@@ -153,8 +153,8 @@ def _excess_variances(job: FitJob, block: Block) -> NDArray[np.float32]:
         excess = to_host(block.variances.values)
     else:
         assert block.planes is not None
-        own = to_host(block.planes.values) * (job.settings.gain or 1.0) ** 2
-        excess = own - (job.settings.variance or 0.0)
+        electrons = electrons_of(job.settings)
+        excess = to_host(block.planes.values) * electrons.gain**2 - electrons.variance
     found: NDArray[np.float32] = np.nan_to_num(excess).astype(np.float32)
     return found
 

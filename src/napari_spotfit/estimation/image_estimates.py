@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -15,16 +15,15 @@ from ..caller import warn_caller
 from ..images.arrays import is_on_device
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, has_shot_noise
 from .image_noise import measured_noise, noise_doubts, sample_frames
-from .measured_noise import BLOCK
 from .psf_width import with_psf
+from .uneven_stacks import with_plane_light, without_copies
 from .width_samples import glance_frames
 from .width_search import refines_in_crowds
 
-#: The part of the least variance that stays, whatever a map says of the pixels it was measured in.
-_LEAST_LEFT = 0.05
 #: Settings on which the PSF's width depends, and those on which all estimates depend.
 _OF_WIDTH = ("pixel", "offset", "gain", "variance", "emccd", "noise")
 _OF_ALL = (*_OF_WIDTH, "sigma", "sigma_z", "roi_size", "model", "voxel_size")
@@ -53,7 +52,24 @@ def estimated(
         Frame number and position of the spots from which the PSF is estimated: all that will be
         fitted.
     """
-    calibration = with_psf(reader, calibration, places=places)
+    with_widths = partial(with_psf, reader, places=places)
+    if len(reader.frame_shape) == len(IN_PLANE) or not len(numbers := sample_frames(reader)):
+        return _with_noise(reader, with_widths(calibration))
+    calibration = without_copies(reader, calibration, numbers)
+    warnings: list[str] = []
+    found = _with_noise(reader, with_widths(calibration, warn=warnings.append))
+
+    def again(known: PixelCalibration) -> PixelCalibration:
+        warnings.clear()
+        return with_widths(known, warn=warnings.append)
+
+    found = with_plane_light(reader, calibration, found, numbers, again)
+    for text in warnings:
+        warn_caller(text)
+    return found
+
+
+def _with_noise(reader: FrameReader, calibration: PixelCalibration) -> PixelCalibration:
     settings = calibration.settings
     # Where only shot noise is known, the image shows what there is besides: what looks for spots
     # and for hot pixels goes by all.
@@ -74,39 +90,6 @@ def frames_of_estimates(reader: FrameReader, settings: Settings) -> Iterator[Non
         asked.append(glance_frames(reader))
     with reader.keeping(np.unique(np.concatenate(asked))):
         yield
-
-
-def for_detection(calibration: PixelCalibration) -> tuple[Settings, NDArray[np.float32] | None]:
-    """Return settings whose noise excludes that of a map of variances, and the map.
-
-    Where there is none, it is None, and the settings are the calibration's.
-    """
-    variances = calibration.variance_map()
-    settings = without_map(calibration.settings, variances)
-    return settings, None if settings is calibration.settings else variances
-
-
-def without_map(settings: Settings, variances: NDArray[np.float32] | None) -> Settings:
-    """Return settings whose noise excludes that of a map of variances."""
-    noise = settings.noise
-    if variances is None or noise is None:
-        return settings
-    usual = float(np.median(variances if settings.gain is not None else _block_means(variances)))
-    without = replace(
-        noise,
-        intercept=noise.intercept - usual,
-        least=max(noise.least - usual, _LEAST_LEFT * noise.least),
-    )
-    return settings.changed(noise=without)
-
-
-def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the means of the blocks in which noise is measured, or else of all pixels."""
-    rows, columns = (size // BLOCK * BLOCK for size in values.shape[-2:])
-    blocks = values[..., :rows, :columns].reshape(-1, rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
-    means: NDArray[np.float32]
-    means = blocks.mean(axis=(2, 4)) if blocks.size else values.mean(keepdims=True)
-    return means
 
 
 def warn_of_gain(given: Settings, found: Settings | None) -> None:

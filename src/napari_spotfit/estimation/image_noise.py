@@ -13,10 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..engine.backend import Block
 from ..engine.detection_settings import NO_NOISE
-from ..engine.joint_fits import Scale
-from ..engine.uneven_planes import bent_volumes, uneven_volumes
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of
@@ -149,7 +146,6 @@ def _of_sample(
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
-        _warn_of_uneven_planes(reader, calibration, noise)
     has_gain = settings.gain is not None
     if has_gain and not (noise.is_flat and noise.blocks >= _ENOUGH_BLOCKS):
         return noise
@@ -210,30 +206,6 @@ def _warn_of_lines(measured: Measured, noise: NoiseModel) -> None:
             f"variance of a pixel's own, from one {line} to the next. Standard errors are too "
             f"small, and with a given variance of the camera spots are found in it. Subtract from "
             f"each {line} by how much its median differs from the image's"
-        )
-
-
-def _warn_of_uneven_planes(
-    reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel
-) -> None:
-    """Warn the caller of stacks whose planes differ in background more than slopes do."""
-    numbers, (depth, *plane) = sample_frames(reader)[:1], reader.frame_shape
-    if not len(numbers) or not noise.blocks:
-        return
-    sides = [min(_SIDE, side) for side in plane]
-    part = (slice(0, depth), *(
-        slice((side - own) // 2, (side + own) // 2) for side, own in zip(plane, sides, strict=True)
-    ))  # fmt: skip
-    _, pixels = without_damage(partial(reader.read_part, part=part), numbers)
-    pixels = to_host(calibration.corrected(numbers, pixels, part=part))
-    block, scale = Block(pixels, pixels), Scale.of(noise)
-    is_uneven = uneven_volumes(block, scale).any()
-    if is_uneven or bent_volumes(block, scale, calibration.settings.known_sigma_z).any():
-        differ = "from one to the next" if is_uneven else "more than a slope along z explains"
-        warn_caller(
-            f"the planes of the stack differ in background {differ}, as where a lamp flickers, "
-            "light fades, or a cell ends: light and z of spots are off by more than their errors, "
-            "and some spots are false. Divide each plane by its median first"
         )
 
 
@@ -325,6 +297,7 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     str
         Nothing where there is no doubt.
     """
+    calibration = calibration.with_light(None)  # the noise is that of planes as they are
     noise, camera = calibration.settings.noise, calibration.camera_noise
     if given.noise is not None or noise is None:
         return ""

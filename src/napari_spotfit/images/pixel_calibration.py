@@ -24,6 +24,7 @@ from .arrays import is_on_device, to_host
 from .bright_rois import BrightRois
 from .camera import Camera, PerPixel
 from .frames import Part
+from .plane_light import PlaneLight
 
 _NO_CAMERA = Camera()
 #: Number of ROIs whose counts are checked.
@@ -61,8 +62,8 @@ class PixelCalibration:
         The settings for the results, with the camera's mean offset and gain.
     fitted : Settings
         The settings for fits of corrected frames.
-    by_frame : bool
-        Whether frames need arrays of their own size, for corrections or maps per frame.
+    light : PlaneLight or None
+        What corrects the planes of volumes that differ in light or background.
 
     Raises
     ------
@@ -105,9 +106,11 @@ class PixelCalibration:
             )
         #: Where fits find z, the spots by which the camera's orientation is checked.
         self.bright = BrightRois() if isinstance(settings.model, Calibration) else None
+        #: Of volumes whose planes differ: what corrects them, and which are left out, (1, Z, Y, X).
+        self.light: PlaneLight | None = None
+        self._left_out: NDArray[np.bool_] | None = None
         self._corrects = "offset" in self._maps or "gain" in self._maps
         self._same_for_all = all(one.shared for one in self._maps.values())
-        self.by_frame = self._corrects or not self._same_for_all
         self._take(settings.changed(**self._numbers))
 
     def _take(self, settings: Settings) -> None:
@@ -118,13 +121,15 @@ class PixelCalibration:
         # If the dark level was estimated from the noise, counts need no check.
         self._counts_checked = self._electrons.dark != self.fitted.offset
         known = self._maps or self._numbers or self._electrons.variance > 0
-        self._plane = self._values(np.arange(1), np) if self._same_for_all and known else None
+        known = known or self.light is not None or self._left_out is not None
+        alike = self._same_for_all and not self._differs_by_frame
+        self._plane = self._values(np.arange(1), np) if alike and known else None
         # Maximum likelihood has the variance in its planes.
         follows = (
             settings.errors and not self._estimator.is_likelihood and noise_of(settings) is not None
         )
         differs = "variance" in self._maps or ("gain" in self._maps and "variance" in self._numbers)
-        self._has_variances = follows and differs
+        self._has_variances = follows and (differs or self.light is not None)
 
     def with_noise(self, noise: NoiseModel | None) -> PixelCalibration:
         """Return a copy with the noise of corrected frames in its settings."""
@@ -135,6 +140,45 @@ class PixelCalibration:
         known = copy.copy(self)
         known._take(self.settings.changed(**options))
         return known
+
+    def without_planes(self, left_out: NDArray[np.bool_]) -> PixelCalibration:
+        """Return a copy that leaves planes of volumes, of shape (Z,), out of all fits."""
+        if not left_out.any():
+            return self
+        known = copy.copy(self)
+        everywhere = np.broadcast_to(left_out[:, np.newaxis, np.newaxis], self._shape)
+        known._left_out = np.ascontiguousarray(everywhere)[np.newaxis]
+        known._take(self.settings)
+        return known
+
+    @property
+    def left_out(self) -> NDArray[np.bool_]:
+        """Which planes of volumes are left out."""
+        if self._left_out is None:
+            return np.zeros(self._shape[0], np.bool_)
+        return self._left_out[0, :, 0, 0]
+
+    def with_light(self, light: PlaneLight | None) -> PixelCalibration:
+        """Return a copy that corrects the planes of volumes, or leaves them as they are."""
+        if light is self.light:
+            return self
+        known = copy.copy(self)
+        known.light = light
+        known._take(self.settings)
+        return known
+
+    @property
+    def _differs_by_frame(self) -> bool:
+        return self.light is not None and self._count > 1
+
+    @property
+    def by_frame(self) -> bool:
+        """Whether frames need arrays of their own size, for corrections or maps per frame."""
+        return self._corrects or self.light is not None or not self._same_for_all
+
+    @property
+    def _has_bad(self) -> bool:
+        return "bad_pixels" in self._maps or self._left_out is not None
 
     def has_pixels_of(self, other: PixelCalibration) -> bool:
         """Whether both correct pixels alike: one was made of the other, with the same PSF."""
@@ -148,7 +192,7 @@ class PixelCalibration:
     @property
     def is_weighted(self) -> bool:
         """Whether weights or bad pixels are given."""
-        return "weights" in self._maps or "bad_pixels" in self._maps
+        return "weights" in self._maps or self._has_bad
 
     @property
     def camera_noise(self) -> NoiseModel | None:
@@ -165,6 +209,7 @@ class PixelCalibration:
         """Return the map of read-out variances of corrected frames, in counts².
 
         Shape (Y, X), on the host, 0 for invalid values; None without a map, or with one per frame.
+        What planes that differ have more is not in it.
         """
         if "variance" not in self._maps or not self._same_for_all:
             return None
@@ -211,8 +256,8 @@ class PixelCalibration:
             values = self._read(name, block, numbers, otherwise)
             return values if part is None or name not in self._maps else values[(..., *part)]
 
-        mark_bad = mark_bad and "bad_pixels" in self._maps
-        if not (self._corrects or mark_bad):
+        mark_bad = mark_bad and self._has_bad
+        if not (self._corrects or mark_bad or self.light):
             return pixels
         numbers = _module_of(pixels)
         frames = pixels.astype(np.float64 if pixels.dtype == np.float64 else np.float32)
@@ -222,21 +267,36 @@ class PixelCalibration:
                 if "gain" in self._maps:
                     frames *= self._numbers["gain"] / known("gain")
             frames = frames.astype(np.float32)
+        if self.light is not None:
+            frames = self.light.corrected(block, frames, numbers, part).astype(np.float32)
         if mark_bad:
-            bad = known("bad_pixels")
+            bad = self._bad(block, numbers)
+            bad = bad if part is None else bad[(..., *part)]
             frames = numbers.where(bad, frames.dtype.type(math.nan), frames)
         return frames
 
     def corrected_type(self, pixel_type: np.dtype[Any]) -> np.dtype[Any]:
         """Return the pixel type of corrected frames with marked bad pixels."""
-        if not (self._corrects or "bad_pixels" in self._maps):
+        corrects = self._corrects or self.light is not None
+        if not (corrects or self._has_bad):
             return pixel_type
-        is_double = pixel_type == np.float64 and not self._corrects
+        is_double = pixel_type == np.float64 and not corrects
         return np.dtype(np.float64 if is_double else np.float32)
 
     def bad_pixels(self, block: NDArray[np.int64]) -> Any:
         """Return the bad pixels of frames, (1, …) if all share them; None without any."""
-        return self._maps["bad_pixels"].read(block) if "bad_pixels" in self._maps else None
+        if self._left_out is None:
+            return self._maps["bad_pixels"].read(block) if "bad_pixels" in self._maps else None
+        on_device = "bad_pixels" in self._maps and self._maps["bad_pixels"].on_device
+        return self._bad(block, _cupy() if on_device else np)
+
+    def _bad(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
+        """Return the bad pixels of frames, where there are any, and those of planes left out."""
+        given = self._read("bad_pixels", block, numbers) if "bad_pixels" in self._maps else None
+        if self._left_out is None:
+            return given
+        own = numbers.asarray(self._left_out)
+        return own if given is None else own | given
 
     def planes(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
         """Return weights or variances of frames; None if all pixels are equivalent.
@@ -244,7 +304,7 @@ class PixelCalibration:
         They lie on the host, unless both maps and frames are on a GPU.
         """
         values = self._plane
-        if not self._same_for_all:
+        if not self._same_for_all or self._differs_by_frame:
             on_device = any(one.on_device for one in self._maps.values())
             values = self._values(block, _module_of(pixels) if on_device else np)
         return None if values is None else Planes(values)
@@ -266,7 +326,11 @@ class PixelCalibration:
                 values = values * (self._numbers["gain"] / self._read("gain", block, numbers)) ** 2
         known = self.settings.gain is not None
         usual = self.settings.variance if known else self._usual_variance()
+        if "variance" not in self._numbers:
+            values = usual = 0.0
         plane = (values - (usual or 0.0)) + numbers.zeros((1, *self._shape), np.float32)
+        if self.light is not None:
+            plane = plane + numbers.asarray(self.light.excess(block))
         return Planes(numbers.ascontiguousarray(plane, np.float32))
 
     @property
@@ -308,7 +372,7 @@ class PixelCalibration:
 
     def _values(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
         """Return weights or, for maximum likelihood, variances in photo-electrons²."""
-        bad = self._read("bad_pixels", block, numbers) if "bad_pixels" in self._maps else None
+        bad = self._bad(block, numbers) if self._has_bad else None
         for name in self._maps:
             if name != "bad_pixels":
                 _check(name, self._read(name, block, numbers), bad, len(self._shape))
@@ -329,10 +393,14 @@ class PixelCalibration:
             return self._read("weights", block, numbers)
         if self._estimator.is_likelihood:
             own = self._electrons
-            if not ("variance" in self._numbers or own.variance > 0):
+            if not ("variance" in self._numbers or own.variance > 0 or self.light):
                 return None
             gain = self._read("gain", block, numbers, own.gain)
-            return self._read("variance", block, numbers, own.variance) / gain**2
+            values = self._read("variance", block, numbers, own.variance) / gain**2
+            if self.light is not None:
+                excess = numbers.asarray(np.maximum(self.light.excess(block), 0.0))
+                values = values + excess / own.gain**2
+            return values
         if "variance" not in self._numbers or not self._estimator.needs_weights:
             return None
         gain = self._read("gain", block, numbers, self.settings.gain or 1.0)
@@ -433,8 +501,10 @@ def _mean(name: str, values: Any) -> float:
 
 def _module_of(array: Any) -> ModuleType:
     """Return NumPy, or CuPy for an array on a GPU."""
-    if not is_on_device(array):
-        return np
+    return _cupy() if is_on_device(array) else np
+
+
+def _cupy() -> ModuleType:
     import cupy
 
     module: ModuleType = cupy

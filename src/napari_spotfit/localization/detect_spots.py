@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -11,7 +12,8 @@ from ..engine.backend import Block
 from ..engine.bands import WIDTHS, kernel_radius
 from ..engine.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
-from ..estimation.image_estimates import estimated, for_detection, frames_of_estimates
+from ..estimation.detection_noise import for_detection
+from ..estimation.image_estimates import estimated, frames_of_estimates
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import is_on_device
 from ..images.camera import Camera, PerPixel
@@ -174,7 +176,8 @@ def peak_near(
     """
     place = np.asarray(place, float)
     calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
-    settings = estimated(FrameReader(held, spatial=settings.dimensions), calibration).settings
+    calibration = estimated(FrameReader(held, spatial=settings.dimensions), calibration)
+    settings = calibration.settings
     reach = np.array(settings.roi_shape) / 2
     widths = [settings.known_sigma] * len(reach)
     if len(reach) > 2:
@@ -186,6 +189,8 @@ def peak_near(
     corner = np.clip(np.rint(place).astype(int) - size // 2, 0, held.pixels.shape - size)
     part = tuple(map(slice, corner, corner + size))
     settings = settings.changed(backend="cpu", threads=1)
+    if settings.noise is not None:  # the frame is corrected already
+        settings = settings.changed(noise=replace(settings.noise, planes=""))
     frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis], mark_bad=True)
     for own in (settings, settings.changed(threshold=0.0)):
         places, found = find(frame[0][part], own)

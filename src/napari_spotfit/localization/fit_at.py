@@ -17,7 +17,8 @@ from ..engine.kernel_arguments import add_nanometres
 from ..engine.positions import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
-from ..estimation.image_estimates import estimated, for_detection, warn_of_gain
+from ..estimation.detection_noise import for_detection
+from ..estimation.image_estimates import estimated, warn_of_gain
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
@@ -307,6 +308,8 @@ def fit_in(
     columns = fit_crowds(backend, job, block, positions, columns)
     rows = rows_of(job, columns)
     check_counts(calibration, block, positions, columns, rows)
+    if calibration.light is not None:
+        calibration.light.correct(columns, numbers[positions.frames[rows]])
     offer_rois(calibration, block, positions.frames[rows], columns)
     return columns
 

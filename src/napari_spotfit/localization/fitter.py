@@ -14,7 +14,8 @@ from ..engine.fit_job import FitJob
 from ..engine.kernel_arguments import add_nanometres
 from ..engine.positions import ExcludedPixels, excluded_pixels, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
-from ..estimation.image_estimates import estimated, for_detection, warn_of_gain
+from ..estimation.detection_noise import for_detection
+from ..estimation.image_estimates import estimated, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
 from ..images.frames import inside
@@ -352,6 +353,10 @@ class _FrameKind(_Kind):
         block, positions = self._block(taken), Positions(places)
         fits = self._fit(self._job, block, positions)
         check_counts(self._calibration, block, positions, self._columns, self._rows)
+        if self._calibration.light is not None:
+            self._calibration.light.correct(
+                self._columns, np.zeros(len(self._columns["z"]), np.int64)
+            )
         return fits
 
     def explain(self, taken: Any, places: NDArray[np.float64]) -> ExcludedPixels:

@@ -15,7 +15,8 @@ from ..engine.fit_job import FitJob
 from ..engine.joint import fit_crowds
 from ..engine.positions import places_of, rows_of, scores_of
 from ..engine.select import recorded, select_backend
-from ..estimation.image_estimates import estimated, for_detection, frames_of_estimates
+from ..estimation.detection_noise import for_detection
+from ..estimation.image_estimates import estimated, frames_of_estimates
 from ..estimation.image_noise import warn_of_noise
 from ..images.camera import PerPixel
 from ..images.channels import NO_MAPS, Maps
@@ -154,6 +155,8 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         check_counts(calibration, block, positions, columns, rows)
         offer_rois(calibration, block, positions.frames[rows], columns)
         columns["score"] = scores_of(rows, found.score)
+        if calibration.light is not None:
+            calibration.light.correct(columns, numbers[rows])
         index = leading_indices(numbers[rows], reader)
         return collected(columns, index, recorded_settings, reader.planes), chunk
 

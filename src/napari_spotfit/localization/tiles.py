@@ -210,6 +210,8 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
         which = rows_of(job, columns)
         check_counts(calibration, block, positions, columns, which)
         offer_rois(calibration, block, positions.frames[which], columns)
+        if calibration.light is not None:
+            calibration.light.correct(columns, np.full(len(columns["z"]), number))
         columns["score"] = scores_of(which, near.score)
         # Spots that are fitted together come with the first of them, but not those that are so far
         # behind it that the block does not have all around them: the next one does.

@@ -24,6 +24,10 @@ UNLIKE = 1.5
 _NOISIER = 1.2
 
 
+#: What of the planes of stacks is corrected.
+LIGHT, BACKGROUND = "light", "background"
+
+
 class Process(StrEnum):
     """Probable processing of an image after a camera took it, judged by its noise."""
 
@@ -139,8 +143,12 @@ class NoiseModel:
     #: camera's noise or by these, whichever is more.
     level: float | None = None
     slope_of_spots: float | None = None
+    #: What of the planes of stacks differs, and is corrected before fits: "light", of the spots and
+    #: of what is around them, or the "background" alone; empty where planes are as they are.
+    planes: str = ""
 
     def __post_init__(self) -> None:
+        one_of("what differs in planes", self.planes, ["", LIGHT, BACKGROUND])
         one_of("the noise's process", self.process, [one.value for one in Process])
         object.__setattr__(self, "process", Process(self.process).value)
         for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
@@ -247,6 +255,11 @@ class NoiseModel:
         return self.correlation**2 * line
 
     def __str__(self) -> str:
+        if self.planes:
+            differs = "light" if self.planes == LIGHT else "background"
+            return f"planes of the stack differ in {differs}, for which fits are corrected; " + str(
+                replace(self, planes="")
+            )
         if not self.blocks:
             return (
                 "no noise of the image was measured: its camera's is given, or its pixels are "

@@ -1,0 +1,242 @@
+"""Find out whether the planes of stacks differ, and correct them, or leave out what is no image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..caller import warn_caller
+from ..engine.backend import Block, Positions
+from ..engine.detection_settings import NO_NOISE
+from ..engine.fit_job import FitJob
+from ..engine.flags import NOT_GOOD, Flag
+from ..engine.joint_fits import Scale
+from ..engine.select import select_backend
+from ..engine.uneven_planes import bent_volumes, uneven_volumes
+from ..images.arrays import to_host
+from ..images.frames import FrameReader
+from ..images.pixel_calibration import PixelCalibration
+from ..images.plane_light import PlaneLight, copied_planes, empty_planes, middle, plane_levels
+from ..images.reading import without_damage
+from ..settings.noise_model import BACKGROUND, LIGHT, NoiseModel
+from ..settings.settings import Settings, electrons_of, noise_of
+from .detection_noise import for_detection
+
+#: How many stacks are looked at for planes without an image, and how many must be left of these.
+_LOOKED_AT, _LEAST_LEFT = 3, 2
+#: How far the background of planes of a thin stack differs, at most, in units of a pixel's noise;
+#: how much less it is from one plane to the next at the brighter end of any, and how far away.
+_RANGE, _FALL = 0.6, 0.4
+#: By how many planes z would be off, in the root mean square, if light followed the background of
+#: planes, and spots were fitted as if it did not: from here on spots are asked whether it does.
+_OFF = 0.03
+#: How many good fits are asked at least; how many deviations off a line they are, at most.
+_FEWEST, _FARTHEST = 12, 3.0
+#: The slope of the logarithm of spots' light over that of the planes' is 1 or 0. What is above the
+#: first of these by so many standard errors is light, where planes differ little; what is below the
+#: other by as many is none, where they differ much.
+_SURELY, _HARDLY, _ERRORS = 0.4, 0.6, 2.0
+#: The least light of the darkest plane, of that of the brightest, by which planes are divided.
+_LEAST = 0.03
+#: Good fits have none of these, and are no spots at the ends of a stack.
+_DOUBTFUL = NOT_GOOD | Flag.SIGMA_Z_HELD
+
+
+class _Stack(NamedTuple):
+    """The middle of a stack, corrected for the camera, and its planes that hold an image."""
+
+    pixels: NDArray[Any]
+    is_image: NDArray[np.bool_]
+    level: NDArray[np.float64]
+    noise: NoiseModel
+    dark: float
+    settings: Settings
+
+    @property
+    def sigma_z(self) -> float:
+        return self.settings.known_sigma_z
+
+    @property
+    def light(self) -> NDArray[np.float64]:
+        """The background of planes that hold an image, less what there is without light."""
+        return self.level[self.is_image] - self.dark
+
+    @property
+    def has_light(self) -> bool:
+        """Whether planes can be divided by their light, for which the offset must be known."""
+        light = self.light
+        return bool(light.min() > _LEAST * light.max() > 0)
+
+
+def without_copies(
+    reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64]
+) -> PixelCalibration:
+    """Return a calibration that leaves planes of stacks out that hold no image of their own.
+
+    They are empty, have one value, or are copies of others, in a few stacks.
+    """
+    read = partial(reader.read_part, part=middle(reader.frame_shape))
+    left_out = is_copy = np.ones(reader.frame_shape[0], np.bool_)
+    for number in range(min(len(numbers), _LOOKED_AT)):
+        volume = to_host(without_damage(read, numbers[number : number + 1])[1])[0]
+        is_empty, own = empty_planes(volume), copied_planes(volume)
+        left_out, is_copy = left_out & (is_empty | own), is_copy & own
+        if not left_out.any():
+            return calibration
+    if (~left_out).sum() < _LEAST_LEFT:
+        return calibration
+    if is_copy.any():
+        planes = ", ".join(map(str, np.flatnonzero(is_copy)))
+        warn_caller(
+            f"planes of the stack are copies of others: {planes}. They count in no fit; z is that "
+            "of the stack as it is, with them"
+        )
+    return calibration.without_planes(left_out)
+
+
+def with_plane_light(
+    reader: FrameReader, given: PixelCalibration, calibration: PixelCalibration,
+    numbers: NDArray[np.int64], with_widths: Callable[[PixelCalibration], PixelCalibration],
+) -> PixelCalibration:  # fmt: skip
+    """Return a calibration that corrects the planes of stacks where they differ.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    given : PixelCalibration
+        What was known before anything was estimated.
+    calibration : PixelCalibration
+        The same with the PSF's width and the noise.
+    numbers : ndarray of int
+        A few stacks; by the first one all are judged.
+    with_widths : callable
+        Returns a calibration with the PSF's widths, as the image shows them.
+    """
+    noise, recorded = noise_of(calibration.fitted), given.settings.noise
+    if noise is None or noise.is_filtered or (recorded is not None and not recorded.planes):
+        return calibration
+    part, left_out = middle(reader.frame_shape), given.left_out
+
+    def read(own: int) -> NDArray[Any]:
+        one = np.array([own])
+        pixels = given.corrected(one, reader.read_part(one, part), part=part)
+        corrected: NDArray[Any] = to_host(pixels)[0]
+        return corrected
+
+    def corrected_by(kind: str, known: PixelCalibration) -> PixelCalibration:
+        dark = electrons_of(calibration.fitted).dark if kind == LIGHT else None
+        light = PlaneLight(read, reader.frame_shape, noise, dark, numbers[:_LOOKED_AT], left_out)
+        own = replace(calibration.settings.noise or NO_NOISE, planes=kind)
+        return known.with_noise(own).with_light(light)
+
+    if recorded is not None:
+        return corrected_by(recorded.planes, calibration)
+    pixels = read(int(numbers[0]))
+    stack = _Stack(
+        pixels, ~left_out, plane_levels(pixels, noise), noise,
+        electrons_of(calibration.fitted).dark, calibration.settings,
+    )  # fmt: skip
+    if calibration.settings.sigma_z is None:  # of one or two positions
+        return calibration
+    if not _differ(stack):
+        is_light = _differs_in_light(stack)
+        return corrected_by(LIGHT, calibration) if is_light else calibration
+    if given.settings.sigma is None or given.settings.sigma_z is None:
+        # Light that changes smoothly shifts spots, and leaves them as wide.
+        widths = with_widths(corrected_by(BACKGROUND, given)).settings
+        calibration = calibration.with_settings(
+            sigma=widths.sigma, sigma_z=widths.sigma_z, roi_size=widths.roi_size
+        )
+        stack = stack._replace(settings=calibration.settings)
+    return corrected_by(_kind(stack), calibration)
+
+
+def _kind(stack: _Stack) -> str:
+    """Return what of a stack's planes differs, if they do."""
+    if not stack.has_light:
+        return BACKGROUND
+    slope, error = _follows_light(stack)
+    return BACKGROUND if slope + _ERRORS * error < _HARDLY else LIGHT
+
+
+def _differs_in_light(stack: _Stack) -> bool:
+    """Whether the light of spots changes with the background of planes, which differ little."""
+    if not stack.has_light or stack.is_image.sum() < _LEAST_LEFT:
+        return False
+    off = stack.sigma_z**2 * np.gradient(np.log(stack.light))
+    if np.sqrt(np.mean(off**2)) < _OFF:
+        return False
+    slope, error = _follows_light(stack)
+    return bool(slope - _ERRORS * error > _SURELY)
+
+
+def _differ(stack: _Stack) -> bool:
+    """Whether planes differ so much that false spots are found, or true ones are off."""
+    pixels = stack.pixels[np.newaxis, stack.is_image]
+    if len(pixels[0]) < 2:
+        return False
+    block, scale = Block(pixels, pixels), Scale.of(stack.noise)
+    if uneven_volumes(block, scale).any() or bent_volumes(block, scale, stack.sigma_z).any():
+        return True
+    level = stack.level[stack.is_image]
+    noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30))
+    away = max(round(1.5 * stack.sigma_z), 1)
+    if len(level) <= 2 * away:
+        return bool(np.ptp(level) > _RANGE * noise.mean())
+    ends = (level[0] - level[away]) / noise[0], (level[-1] - level[-1 - away]) / noise[-1]
+    return bool(max(ends) > _FALL * away)
+
+
+def _follows_light(stack: _Stack) -> tuple[float, float]:
+    """Return how the light of spots goes with that of their planes: a slope, and its error.
+
+    Logarithms over each other; not a number, and infinite, where there are too few spots.
+    """
+    settings = stack.settings.changed(
+        neighbours="exclude", estimator="lse", backend="cpu", model="gaussian_3d", fixed={},
+        bounds={}, threshold=None, offset=0.0, noise=stack.noise,
+    )  # fmt: skip
+    pixels = stack.pixels[np.newaxis].astype(np.float32)
+    known = PixelCalibration(pixels.shape, settings).without_planes(~stack.is_image)
+    light = PlaneLight(
+        lambda _: stack.pixels, pixels.shape[1:], stack.noise, None, np.arange(1), ~stack.is_image
+    )
+    known = known.with_light(light)
+    detection, noise_map = for_detection(known)
+    block = Block.of(known, np.arange(1), pixels)
+    block.noise_map = noise_map
+    backend = select_backend(known.settings, False)
+    found = backend.detect(block, detection)
+    columns = backend.fit(
+        FitJob.of(known, pixels.dtype), block, Positions(found.places(), found.frame)
+    )
+    good = (columns["flags"] & int(_DOUBTFUL) == 0) & (columns["photons"] > 0)
+    planes = np.flatnonzero(stack.is_image)
+    away = (columns["z"][good, np.newaxis] - planes) / stack.sigma_z
+    share = np.exp(-(away**2))  # as least squares weights planes, by the square of the profile
+    of_spots = share @ stack.light / share.sum(axis=1)
+    return _line(np.log(np.maximum(of_spots, 1e-6)), np.log(columns["photons"][good]))
+
+
+def _line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the slope of a line through points, without those far off, and its error."""
+    kept = np.ones(len(x), np.bool_)
+    for _ in range(5):
+        if kept.sum() < _FEWEST or np.ptp(x[kept]) == 0:
+            return np.nan, np.inf
+        slope, at_0 = np.polyfit(x[kept], y[kept], 1)
+        off = y - slope * x - at_0
+        scatter = 1.4826 * np.median(abs(off[kept]))
+        now = abs(off) <= _FARTHEST * scatter
+        if (now == kept).all():
+            break
+        kept = now
+    own = off[kept]
+    error = np.sqrt((own**2).sum() / (len(own) - 2) / ((x[kept] - x[kept].mean()) ** 2).sum())
+    return float(slope), float(error)

@@ -1,0 +1,266 @@
+"""Volumes whose planes differ in light or background, as where a lamp flickers or light fades.
+
+Values of each plane are brought to one background, and to one light if the light differs; what its
+noise is then beyond that of other planes is added to the variances of its pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.columns import STDERR
+from ..settings.noise_model import NoiseModel
+from .arrays import to_host
+from .frames import Part
+
+#: Levels are those of the middle of planes, of at most this side, in blocks of so many pixels.
+SIDE, _BLOCK = 512, 4
+#: Which blocks count, by their order: the dark ones, which have no spots; and how many of their
+#: deviations the mean of these lies below that of all, if they differ by noise.
+_DARK, _BELOW = (0.1, 0.5), 0.5586
+#: The least light of a plane, of that of the reference, and the most.
+_LEAST_LIGHT, _MOST_LIGHT = 0.02, 50.0
+#: The share of the height of a spot that counts in the noise of its place, about.
+_OF_SPOT = 0.4
+#: Levels of this many volumes are kept.
+_KEPT = 4096
+#: The logarithm of light over z is a polynomial of this degree at most, beside which it flickers,
+#: and it is known to about this part of it.
+_MOST_DEGREE, _KNOWN = 3, 0.01
+
+#: The share of planes that are the mirror images of others where padding is, at most.
+_MIRRORED = 0.4
+
+Array = NDArray[np.float64]
+
+
+class Levels(NamedTuple):
+    """The planes of volumes, each of shape (volumes, planes)."""
+
+    #: Background in counts, light over that of the reference, and the background of that.
+    level: Array
+    light: Array
+    reference: Array
+
+
+def middle(shape: tuple[int, ...]) -> Part:
+    """Return the part of volumes of a shape (Z, Y, X) by which their planes are compared."""
+    depth, *plane = shape
+    sides = [min(SIDE, side) for side in plane]
+    across = (
+        slice((side - own) // 2, (side - own) // 2 + own)
+        for side, own in zip(plane, sides, strict=True)
+    )
+    return slice(0, depth), *across
+
+
+def plane_levels(volume: NDArray[Any], noise: NoiseModel) -> Array:
+    """Return the background of each plane of a volume, NaN where it has no pixels.
+
+    Examples
+    --------
+    >>> light = np.broadcast_to([[[50.0]], [[100.0]]], (2, 80, 80))
+    >>> volume = np.random.default_rng(1).poisson(light)
+    >>> plane_levels(volume, NoiseModel(1.0, 0.0, 0.0)).round().tolist()
+    [50.0, 100.0]
+    """
+    depth, height, width = volume.shape
+    rows, columns = height // _BLOCK, width // _BLOCK
+    if not rows or not columns:
+        return np.full(depth, np.nan)
+    found = np.empty(depth)
+    for number, plane in enumerate(volume):
+        own = np.asarray(plane[: rows * _BLOCK, : columns * _BLOCK], float)
+        means = own.reshape(rows, _BLOCK, columns, _BLOCK).mean(axis=(1, 3)).ravel()
+        means = np.sort(means[np.isfinite(means)])
+        first, last = (round(share * len(means)) for share in _DARK)
+        found[number] = means[first:last].mean() if last > first else np.nan
+    known = np.nan_to_num(found)
+    level: Array = found + _BELOW / _BLOCK * np.sqrt(noise.variance(known))
+    return level
+
+
+class PlaneLight:
+    """What corrects the planes of volumes for their own background and light.
+
+    Threads: any number may share it.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the middle of a volume by its number, corrected for the camera.
+    shape : tuple of int
+        Shape of the volumes.
+    noise : NoiseModel
+        The noise of the pixels as they are.
+    dark : float or None
+        Counts without light, from which the light of planes follows; None if their light is the
+        same, and the background alone differs.
+    samples : ndarray of int
+        Numbers of a few volumes, by whose planes spots are looked for.
+    left_out : ndarray of bool, shape (Z,), optional
+        Which planes hold no image.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int], NDArray[Any]],
+        shape: tuple[int, ...],
+        noise: NoiseModel,
+        dark: float | None,
+        samples: NDArray[np.int64],
+        left_out: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self._read, self._shape, self._samples = read, shape, samples
+        self.noise, self.dark, self._left_out = noise, dark, left_out
+        self._known: dict[int, Array] = {}
+
+    def levels(self, numbers: NDArray[np.int64], pixels: Any = None) -> Levels:
+        """Return the planes of volumes, which are read unless their pixels are at hand."""
+        if pixels is None:
+            levels = [self._level(number) for number in numbers.tolist()]
+        else:
+            part = middle(self._shape)
+            levels = [plane_levels(to_host(own[part]), self.noise) for own in pixels]
+        return self._of(np.array(levels).reshape(len(numbers), self._shape[0]))
+
+    def _level(self, number: int) -> Array:
+        if number not in self._known:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[number] = plane_levels(self._read(number), self.noise)
+        return self._known[number]
+
+    def _of(self, level: Array) -> Levels:
+        light, reference = np.ones_like(level), np.zeros_like(level)
+        if self._left_out is not None:
+            level[:, self._left_out] = np.nan
+        for own, factor, common in zip(level, light, reference, strict=True):
+            known = np.isfinite(own)
+            if not known.any():
+                own[:] = 0.0
+                continue
+            if self.dark is None:
+                common[:] = own[known].min()
+            else:
+                common[:] = self.dark + _brightest(np.flatnonzero(known), own[known] - self.dark)
+                ratio = (own[known] - self.dark) / (common[known] - self.dark)
+                factor[known] = np.clip(ratio, _LEAST_LIGHT, _MOST_LIGHT)
+            own[~known] = common[~known]
+        return Levels(level, light, reference)
+
+    def corrected(
+        self, numbers: NDArray[np.int64], frames: Any, module: ModuleType, part: Part | None
+    ) -> Any:
+        """Return volumes, corrected for the camera, with planes of one background and light."""
+        planes = self.levels(numbers, frames if part is None else None)
+        own = slice(None) if part is None else part[0]
+        level, light, reference = (
+            module.asarray(one[:, own, np.newaxis, np.newaxis].astype(np.float32)) for one in planes
+        )
+        return (frames - level) / light + reference
+
+    def excess(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the variance of planes' pixels beyond that of the reference, in counts².
+
+        Of the background of corrected planes, of shape (volumes, Z, 1, 1).
+        """
+        level, light, reference = self.levels(numbers)
+        own = self.noise.variance(level) / light**2 - self.noise.variance(reference)
+        found: NDArray[np.float32] = own.astype(np.float32)[..., np.newaxis, np.newaxis]
+        return found
+
+    def added_to(self, variances: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """Return a map of variances, of shape (Z, Y, X), with what planes have more.
+
+        What finds spots goes by one map: by the most that a few volumes have.
+        """
+        known = np.zeros(self._shape, np.float32) if variances is None else variances
+        most: NDArray[np.float32] = known + np.maximum(self.excess(self._samples).max(axis=0), 0)
+        return most
+
+    def correct(self, columns: dict[str, Any], numbers: NDArray[np.int64]) -> None:
+        """Correct fits in volumes of these numbers: standard errors, and the background.
+
+        A spot's own noise is that of the light of its plane. Where the background alone differs, it
+        is that of the plane.
+        """
+        if not len(numbers):
+            return
+        own, place = np.unique(numbers, return_inverse=True)
+        at = np.clip(np.nan_to_num(columns["z"]), 0, self._shape[0] - 1)
+        below = np.minimum(at.astype(np.int64), self._shape[0] - 2)
+        level, light, reference = (
+            (1 - at + below) * one[place, below] + (at - below) * one[place, below + 1]
+            for one in self.levels(own)
+        )
+        spot = _OF_SPOT * self.noise.correlation**2 * self.noise.slope
+        spot = spot * np.maximum(np.nan_to_num(columns["amplitude"]), 0.0)
+        around = self.noise.variance(level) / light**2
+        times = np.sqrt((around + spot / light) / np.maximum(around + spot, 1e-30))
+        for name, values in columns.items():
+            if name.endswith(STDERR) and not name.startswith("background"):
+                values *= times.astype(values.dtype)
+        if self.dark is None:
+            columns["background"] += (level - reference).astype(columns["background"].dtype)
+
+
+def _brightest(place: NDArray[np.int64], light: Array) -> float:
+    """Return the light of the brightest planes, without its flicker from one to the next."""
+    highest = float(light.max())
+    if highest <= 0 or len(light) < _MOST_DEGREE:
+        return max(highest, 1e-6)
+    log = np.log(np.maximum(light, _LEAST_LIGHT * highest))
+    z, best, smooth = (place - place.mean()) / np.ptp(place), np.inf, log
+    for degree in range(min(_MOST_DEGREE, len(log) - 2) + 1):
+        curve = np.polyval(np.polyfit(z, log, degree), z)
+        cost = len(log) * np.log(np.mean((log - curve) ** 2) + _KNOWN**2)
+        cost += (degree + 1) * np.log(len(log))
+        if cost < best:
+            best, smooth = cost, curve
+    return min(float(np.exp(smooth.max())), highest)
+
+
+def empty_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which planes of a volume hold nothing, or one value."""
+    values = volume.reshape(len(volume), -1)
+    lowest, highest = (one.reduce(values, axis=1) for one in (np.fmin, np.fmax))
+    found: NDArray[np.bool_] = ~(highest > lowest)
+    return found
+
+
+def copied_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which planes of a volume are copies of others, but for those that are empty.
+
+    Of copies at an end of a stack, as padding makes them, the innermost plane is the image; of
+    others the first.
+
+    Examples
+    --------
+    >>> own = np.random.default_rng(1).normal(size=(6, 20, 20))
+    >>> copied_planes(own[[0, 0, 1, 2, 3, 4, 4]]).tolist()
+    [True, False, False, False, False, False, True]
+    """
+    kinds: dict[bytes, int] = {}
+    name = np.array([kinds.setdefault(plane.tobytes(), len(kinds)) for plane in volume])
+    there = np.flatnonzero(~empty_planes(volume))
+    first, last = 0, len(there)
+    while first < last and name[there[first]] in name[there[first + 1 : last]]:
+        first += 1
+    while first < last and name[there[last - 1]] in name[there[first : last - 1]]:
+        last -= 1
+    kept = there[first:last]
+    kept = kept[np.unique(name[kept], return_index=True)[1]]
+    is_copy = np.zeros(len(volume), np.bool_)
+    is_copy[there] = True
+    is_copy[kept] = False
+    # Of an image that is even about a plane, and has no noise, each plane has another one.
+    beside = np.append(name[1:] == name[:-1], False)
+    is_mirrored = is_copy & ~beside & ~np.append(False, beside[:-1])
+    found: NDArray[np.bool_] = is_copy & (is_mirrored.sum() <= _MIRRORED * len(there))
+    return found
