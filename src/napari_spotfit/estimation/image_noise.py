@@ -38,6 +38,8 @@ from .spot_noise import with_noise_of_spots
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
 #: In frames with more pixels than this it is measured in squares: number along each axis, side.
 _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
+#: Noise of raw images is up to 1.25 times as strong where it is coarse as in fine detail.
+_WEAKLY = 1.6
 #: Pixels whose percentiles are looked at, about.
 _ENOUGH = 1 << 16
 
@@ -123,7 +125,11 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if measured is None:
         return NO_NOISE
     noise = _of_sample(measured, settings, period, reader, calibration)
-    if noise.is_filtered and not noise.process and hides_light(measured.frames, noise):
+    if noise.process:
+        return noise
+    in_plane = len(reader.frame_shape) == 2  # a stack's planes may be alike
+    is_weak = in_plane and _WEAKLY < noise.correlation <= FILTERED
+    if is_weak or (noise.is_filtered and hides_light(measured.frames, noise)):
         return replace(noise, process=Process.FILTERED.value)
     return noise
 
