@@ -124,6 +124,8 @@ class BandAreas:
         #: The PSF's width.
         self.sigma = sigma
         self._side = min(_AREA if sigma <= _LARGE_SIGMA else _LARGE_AREA, *parts[0].shape)
+        #: Rows and columns of areas in each part.
+        self.grid = (parts[0].shape[0] // self._side, parts[0].shape[1] // self._side)
         bands, highest, lowest, levels = [], [], [], []
         for part in parts:
             middle = float(np.nanmedian(part)) if np.isfinite(part).any() else 0.0

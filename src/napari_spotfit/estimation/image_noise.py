@@ -28,7 +28,7 @@ from .content import dark_spots, depth_correlation, hides_light, stripes, with_s
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .noise_line import quantiles
-from .one_axis import is_one_sided, lines_of_noise
+from .one_axis import LineNoise, is_one_sided, lines_of_noise
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
 
@@ -36,6 +36,8 @@ from .spot_noise import with_noise_of_spots
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
 #: In frames with more pixels than this it is measured in squares: number along each axis, side.
 _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
+#: Noise of raw images is up to 1.25 times as strong where it is coarse as in fine detail.
+_WEAKLY = 1.6
 #: Pixels whose percentiles are looked at, about.
 _ENOUGH = 1 << 16
 
@@ -121,12 +123,19 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if measured is None:
         return NO_NOISE
     noise = _of_sample(measured, settings, period, reader, calibration)
-    if noise.is_filtered and not noise.process:
+    if noise.process:
+        return noise
+    if noise.is_filtered:
         one_sided = not period and is_one_sided(measured)
-        if one_sided or hides_light(measured.frames, noise):
-            return replace(noise, process=Process.FILTERED.value)
-    elif not (period or noise.process):
-        _warn_of_lines(measured, noise)
+        is_filter = one_sided or hides_light(measured.frames, noise)
+    elif not period and (lines := lines_of_noise(measured, noise)):
+        _warn_of_lines(lines)
+        is_filter = False
+    else:
+        in_plane = len(reader.frame_shape) == 2  # a stack's planes may be alike
+        is_filter = in_plane and noise.correlation > _WEAKLY
+    if is_filter:
+        return replace(noise, process=Process.FILTERED.value)
     return noise
 
 
@@ -197,16 +206,15 @@ def _warn_of_dark_spots(measured: Measured, noise: NoiseModel, settings: Setting
         )
 
 
-def _warn_of_lines(measured: Measured, noise: NoiseModel) -> None:
+def _warn_of_lines(lines: LineNoise) -> None:
     """Warn the caller of noise that all pixels of a row or a column share."""
-    line, times = lines_of_noise(measured, noise)
-    if line:
-        warn_caller(
-            f"the image has noise that all pixels of a {line} share: {times:.2g} times the "
-            f"variance of a pixel's own, from one {line} to the next. Standard errors are too "
-            f"small, and with a given variance of the camera spots are found in it. Subtract from "
-            f"each {line} by how much its median differs from the image's"
-        )
+    line = lines.line
+    warn_caller(
+        f"the image has noise that all pixels of a {line} share: {lines.times:.2g} times the "
+        f"variance of a pixel's own, from one {line} to the next. Standard errors are too small, "
+        f"and with a given variance of the camera spots are found in it. Subtract from each {line} "
+        "by how much its median differs from the image's"
+    )
 
 
 def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
@@ -310,8 +318,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         measured, own, period = _measured(reader, calibration)
         if measured is not None:
             _warn_of_dark_spots(measured, camera, own)
-            if not period:
-                _warn_of_lines(measured, camera)
+            if not period and (lines := lines_of_noise(measured, camera)):
+                _warn_of_lines(lines)
         sample = _SAMPLES[reader]
     (low, middle), settings = sample.darker_half, calibration.fitted
     if middle + _ROUNDING + _OF_NOISE * (middle - low) < settings.offset:

@@ -34,14 +34,15 @@ from .constant_areas import without_constant_areas
 from .cut_alike import is_cut_alike
 from .dark_maxima import times_as_strong
 from .levelled import is_levelled
+from .noise_by_place import is_filtered_by_place
 from .noise_choice import chosen_noise
 from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
+    LEAST_PSF,
     fine_detail,
-    photon_transfer,
+    noise_line_of,
     spectral_correlation,
-    unevenness,
     usual_over_line,
     without_spots,
 )
@@ -55,6 +56,7 @@ from .pixel_values import (
     value_step,
 )
 from .raw_detail import hides_noise, is_surely_blue, is_usual, looks_raw
+from .repeated_values import repeats_neighbours
 from .transformed import noise_falls
 from .white_floor import noise_below_light
 
@@ -68,10 +70,6 @@ BLOCK, _REACH = 16, 6
 _FEW_BLOCKS = 32
 #: Steps between values that are surely no rounding of smooth noise.
 _ABOVE_ROUNDING = 2.0
-#: Spots of a narrower PSF have fine detail of their own.
-_LEAST_PSF = 0.95
-#: Values in steps of 1 with less variance are mostly rounded.
-_ROUNDED = 0.25
 #: Noise that is stronger in coarse detail is looked at again: that may be the light of spots.
 _COARSE = 1.03
 #: Side of the part of a frame in which noise that looks white is compared with that of the band.
@@ -82,6 +80,8 @@ _MIDDLE = 128
 _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
 #: Compression and crowds of spots look like these, too.
 _MAY_BE_OTHERS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: Noise that is more times as strong leaves so little fine detail that rounded values are equal.
+_SMOOTH = 8.0
 #: From here on it is looked whether noise goes by light at all.
 _MAY_BE_UNEVEN = 1.15
 #: Of pixels whose variance is 1.
@@ -131,6 +131,21 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
+    noise = _with_process(measured, settings)
+    if noise.process or noise.is_uneven:
+        return noise
+    if noise.is_filtered:
+        areas = BandAreas(some_parts(measured.frames), settings.known_sigma)
+        if is_filtered_by_place(areas, noise.variance(areas.level)):
+            return replace(noise, process=Process.FILTERED.value)
+    middle = measured.frames[len(measured.frames) // 2]
+    if noise.correlation < _SMOOTH and repeats_neighbours(middle, measured.step):
+        return replace(noise, process=Process.DENOISED.value)
+    return noise
+
+
+def _with_process(measured: Measured, settings: Settings) -> NoiseModel:
+    """Return the noise, and what was probably done by fine detail, dark maxima and values."""
     noise, steep = _by_detail(measured, settings)
     middle = len(measured.frames) // 2
     if noise.process in (Process.NONE, Process.FILTERED, Process.DENOISED) and is_cut_alike(
@@ -172,7 +187,7 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     """
     recorded, frames, blocks, step = measured
     shape = recorded.shape[1:]
-    model = _line_through(blocks, step, settings)
+    model = noise_line_of(blocks, step, settings.known_sigma)
     spectral = spectral_correlation(blocks, step)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and frames.shape[1:] != shape:
@@ -224,7 +239,9 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     noise = with_filter(
         noise, settings.known_sigma, lambda sigma: _scatter(frames, settings, sigma, line)
     )
-    if noise.is_filtered and noise.process in _MAY_BE_OTHERS:
+    # Light of spots is of no one frequency, but beside sharp ones, whose detail is fine.
+    is_light = noise.process != Process.DECONVOLVED or not looks_raw(detail)
+    if noise.is_filtered and noise.process in _MAY_BE_OTHERS and is_light:
         below = noise_below_light(frames, model, detail)
         if below is not None:
             return below, None
@@ -256,23 +273,7 @@ def noise_over_line(blocks: NDArray[np.void], settings: Settings, noise: NoiseMo
     """Return the variance of blocks without spots over a model's; NaN with too few blocks."""
     flat = without_spots(blocks)
     few = np.count_nonzero(is_usable(flat)) < _FEW_BLOCKS
-    return usual_over_line(blocks if few and settings.known_sigma >= _LEAST_PSF else flat, noise)
-
-
-def _line_through(blocks: NDArray[np.void], step: float, settings: Settings) -> NoiseModel:
-    """Return the line of variance over brightness, and whether all of the image follows it."""
-    model, flat = photon_transfer(blocks, step), blocks
-    if settings.known_sigma < _LEAST_PSF:
-        flat = without_spots(blocks)
-        if model.slope_error is not None:
-            others = photon_transfer(flat, step)
-            off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
-            model = replace(model, slope_error=max(model.slope_error, off))
-    # What rounding does to less noise than that goes by where counts lie.
-    usable = flat["both"][is_usable(flat)]
-    if not len(usable) or not median(usable) > _ROUNDED * step**2:
-        return model
-    return replace(model, uneven=unevenness(flat, model))
+    return usual_over_line(blocks if few and settings.known_sigma >= LEAST_PSF else flat, noise)
 
 
 def _large_enough(frames: NDArray[Any]) -> NDArray[Any]:

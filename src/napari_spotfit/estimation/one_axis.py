@@ -7,7 +7,7 @@ one axis, or had every second row made up from those beside it, has alike neighb
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,17 @@ _CHANCE = 1.5
 _SHARED, _ONE_SIDED = 0.5, 0.2
 
 
-def lines_of_noise(measured: Measured, noise: NoiseModel) -> tuple[str, float]:
-    """Return which lines have noise in common, and how much more variance that makes across them.
+class LineNoise(NamedTuple):
+    """Noise that all pixels of a line have in common."""
 
-    Returns
-    -------
-    str, float
-        ``"row"`` or ``"column"``, and the variance over that of independent pixels; or nothing
-        and 1.
-    """
+    #: ``"row"`` or ``"column"``.
+    line: str
+    #: Variance from one line to the next over that of independent pixels.
+    times: float
+
+
+def lines_of_noise(measured: Measured, noise: NoiseModel) -> LineNoise | None:
+    """Return the noise that rows, or columns, have in common; None without."""
     detail = fine_detail(measured.blocks, noise, measured.step)
     of_rows, of_columns = detail.along
     most = UNLIKE + _CHANCE / math.sqrt(max(detail.blocks, 1))
@@ -48,8 +50,8 @@ def lines_of_noise(measured: Measured, noise: NoiseModel) -> tuple[str, float]:
         # Structures are smooth along both axes.
         if most < own < math.inf and own > most * other:
             near, far = _alike(measured.frames, axis)
-            return (line, own) if far > _SHARED * near else ("", 1.0)
-    return "", 1.0
+            return LineNoise(line, own) if far > _SHARED * near else None
+    return None
 
 
 def is_one_sided(measured: Measured) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..settings.noise_model import FILTERED, SIGNIFICANT, NoiseModel
 from .blue_noise import along_over_both
+from .noise_by_place import uneven_blocks
 from .noise_line import (
     LEAST_LEFT,
     OF_MEAN,
@@ -54,6 +56,10 @@ _SINGLE = float(np.finfo(np.float32).eps)
 #: The standard error of how much stronger white noise looks where it is coarse, of one block; and
 #: by how many of them it has to look stronger.
 _CHANCE, _BEYOND_CHANCE = 0.72, 2.0
+#: Spots of a narrower PSF have fine detail of their own.
+LEAST_PSF = 0.95
+#: Values in steps of 1 with less variance are mostly rounded.
+_ROUNDED = 0.25
 #: Detail along one axis is looked at closer where it is less than this part of that along both.
 _MAY_BE_LESS = 0.95
 
@@ -157,6 +163,32 @@ def photon_transfer(blocks: NDArray[np.void], step: float) -> NoiseModel:
         line.slope, line.variance - line.slope * line.level, least, slope_error=line.error,
         blocks=len(usable),
     )  # fmt: skip
+
+
+def noise_line_of(blocks: NDArray[np.void], step: float, sigma: float) -> NoiseModel:
+    """Return the line of variance over brightness, and whether all of the image follows it.
+
+    Parameters
+    ----------
+    blocks : ndarray, shape (frames, rows, columns)
+        What was measured in the blocks of each frame.
+    step : float
+        The step between values; 0 if there is none.
+    sigma : float
+        The PSF's width in pixels.
+    """
+    model, flat = photon_transfer(blocks, step), blocks
+    if sigma < LEAST_PSF:
+        flat = without_spots(blocks)
+        if model.slope_error is not None:
+            others = photon_transfer(flat, step)
+            off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
+            model = replace(model, slope_error=max(model.slope_error, off))
+    # What rounding does to less noise than that goes by where counts lie.
+    usable = flat["both"][is_usable(flat)]
+    if not len(usable) or not median(usable) > _ROUNDED * step**2:
+        return model
+    return replace(model, uneven=unevenness(flat, model))
 
 
 def _by_skewness(
@@ -277,7 +309,10 @@ def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
             scatter = max((above - below) / 2, _SCATTER)
             chance = _MODEL_CHANCE * _OF_MEDIAN * scatter / math.sqrt(len(own))
             low, high = min(low, middle + chance), max(high, middle - chance)
-    return max(math.exp(max(high - low, 0.0)), _steeper_between_frames(blocks, ratios, noise))
+    return max(
+        math.exp(max(high - low, 0.0)), _steeper_between_frames(blocks, ratios, noise),
+        uneven_blocks(np.where(is_usable(without_spots(blocks)), ratios, 0.0)),
+    )  # fmt: skip
 
 
 def _steeper_between_frames(

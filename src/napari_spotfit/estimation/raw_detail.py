@@ -52,6 +52,9 @@ _CALMEST, _MORE, ALIKE = 0.25, 1.35, (0.3, 1.3)
 #: is 0.03 to 0.5), the band may be amplified noise among cells; it is if the calmest areas, this
 #: part of all, have the last number of times the variance of fine detail.
 _AMPLIFIED, _SKEWED, _RANGE, _FEW_AREAS, _TIMES = 2.0, 0.15, (0.05, 0.5, 0.95), 0.1, 3.0
+#: Beside spots it is, too, where low maxima and minima have more than this many deviations: that is
+#: noise of nearly one frequency, which crowds have not.
+_NEARLY_ONE = 0.58
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -128,6 +131,8 @@ def hides_noise(
     if band is None:
         return False
     if is_all_noise(areas, band, noise, detail):
+        return True
+    if min(band.lowest) > _NEARLY_ONE and is_amplified(areas, band, noise):
         return True
     calm = calm_noise(parts) if scatter > _BEYOND_WHITE and band.is_noise else None
     return calm is not None and min(calm.along) > _SMOOTH and band.tail < TAIL_OF_NOISE
