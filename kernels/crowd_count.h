@@ -76,7 +76,7 @@ class CrowdCount : protected CrowdResidual {
             }
             if (of_all) set(level_errors[cell], error(parameters() * moving));
             if (of_all && is_known) {
-                const Width all_alike = find_width(cell, X, axes());
+                const Width all_alike = find_width(cell, find_widening(X, axes()));
                 share(moving, [&](int a) {
                     Spot& s = spots[together[a]];
                     s.wider = all_alike.wider, s.wider_error = all_alike.error;
@@ -201,8 +201,10 @@ class CrowdCount : protected CrowdResidual {
             alone([&] { take_over(spots[heir], own); });
             shape(spots[heir]);
         }
-        const double bar = least_evidence(own), wanted = has_psf() ? with + SURE * bar : double(INFINITE);
-        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted).deviance - with;
+        // How much evidence there is beyond the bar is asked for in the end alone.
+        const double bar = least_evidence(own), most_wanted = has_psf() ? SURE * bar : settles ? double(INFINITE) : bar;
+        const double wanted = with + most_wanted;
+        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted, true).deviance - with;
         if (has_psf() && heir >= 0 && !(evidence < bar))
             evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);
         set(own.is_sure, true);
@@ -221,14 +223,13 @@ class CrowdCount : protected CrowdResidual {
                 if (s.candidate < 0) s.candidate = own.candidate;
             });
             share(moving, [&](int k) { spots[near[k]].stirred = sweep + 1; });
+            keep_mean();
             return false;
         }
         set(moving, others + 1);
         put_places();
         shape_moving();
         restore(cell, ground);
-        evaluate(cell);
-        keep_mean();
         return true;
     }
     // The deviance / 2 without a spot, whose light another one has, at another height: of two spots, one may be
@@ -251,7 +252,8 @@ class CrowdCount : protected CrowdResidual {
         ROLLED
         for (int k = 0; k < some && !(least - with < least_evidence(own)); ++k) {
             begin(&tried[k]);
-            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, with + SURE * least_evidence(own)).deviance);
+            const double wanted = with + SURE * least_evidence(own);
+            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, wanted, true).deviance);
         }
         return least;
     }
