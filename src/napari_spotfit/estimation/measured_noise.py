@@ -57,6 +57,7 @@ from .pixel_values import (
 )
 from .raw_detail import hides_noise, is_surely_blue, is_usual, looks_raw
 from .repeated_values import repeats_neighbours
+from .small_frames import with_line_of_pixels
 from .transformed import noise_falls
 from .white_floor import noise_below_light
 
@@ -192,6 +193,8 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and frames.shape[1:] != shape:
         return model, None
+    if model.blocks:
+        model = with_line_of_pixels(model, frames, settings.known_sigma)
     detail = fine_detail(blocks, model, step)
     if is_surely_blue(detail) and has_checkerboard(frames):
         detail = detail._replace(lower=(0.0, math.inf))
@@ -227,7 +230,10 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
             variance = max(min(variance, median(calm.variance)), model.least)
         if process in _MAY_BE_OTHERS and has_jpeg_blocks(recorded[0]):
             process = Process.COMPRESSED
-        return NoiseModel(0.0, variance, variance, process=process), None
+        flat = NoiseModel(0.0, variance, variance, process=process)
+        if process is Process.NONE:
+            flat = with_line_of_pixels(flat, frames, settings.known_sigma)
+        return flat, None
     noise = replace(model, correlation=max(1.0, min(spectral, scatter)))
     if not is_raw or noise.correlation > _COARSE:
         noise = chosen_noise(frames, settings.known_sigma, noise, detail, coarse)

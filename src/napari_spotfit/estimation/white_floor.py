@@ -19,12 +19,16 @@ from numpy.typing import NDArray
 from ..images.reading import evenly_spread
 from ..settings.noise_model import NoiseModel, Process
 from .photon_transfer import MOST_SCATTER, FineDetail
+from .small_frames import without_few_bad
 from .spectral_width import Spectrum, gaussian_line, spectrum_of, without_hot_pixels
 
 Numbers = NDArray[np.float64]
 
 #: Side of the middle of frames that is looked at, and how many pixels in all.
 _SIDE, _PIXELS = 256, 1 << 18
+#: In frames of no more pixels bad ones are filled in with what leaves the least detail: the usual
+#: value would be seen in the floor.
+_SMALL = 1 << 12
 #: The lowest frequency that counts: backgrounds and clusters have those below. Shorter sides than
 #: the next number have too few of them.
 _LOWEST, _LEAST_SIDE = 0.35, 24
@@ -34,9 +38,9 @@ _SHARPEST = 0.55
 #: with; the longest step of a logarithm, the one at which it rests, and the number of steps.
 _WIDTHS, _PARTS = (0.5, 0.6, 0.7, 0.85, 1.1, 1.4, 1.8, 2.3, 3.0, 4.0), (1.0, 0.1, 0.01)
 _LONGEST, _STILL, _STEPS = 0.5, 1e-3, 40
-#: Number of cells along each axis in which the spectrum is compared with the model, and the least
-#: number of modes of one.
-_CELLS, _MODES = 8, 4.0
+#: Number of cells along each axis in which the spectrum is compared with the model, and where these
+#: are too small; and the least number of modes of one.
+_CELLS, _MODES = (8, 4), 4.0
 #: The variance of the mean power of frames that fade out as Hann's window, over that of as many
 #: independent frequencies, along an axis.
 _TAPERED = 35 / 18
@@ -214,6 +218,8 @@ def _middle(frames: NDArray[Any]) -> Numbers:
     pixels = frames[evenly_spread(min(most, len(frames)), len(frames))].astype(np.float64)
     lost = ~np.isfinite(pixels)
     pixels = pixels[~lost.all(axis=(1, 2))]
+    if lost.any() and pixels.size <= _SMALL:
+        pixels, _ = without_few_bad(pixels)
     if lost.any() and len(pixels):
         pixels = np.where(
             np.isfinite(pixels), pixels, np.nanmedian(pixels, axis=(1, 2), keepdims=True)
@@ -223,7 +229,8 @@ def _middle(frames: NDArray[Any]) -> Numbers:
 
 def _skewness(pixels: Numbers) -> float:
     away = pixels - pixels.mean()
-    return float(np.mean(away**3) / max(float(np.mean(away**2)), _TINY) ** 1.5)
+    deviation = math.sqrt(float(np.mean(away**2)))
+    return float(np.mean((away / deviation) ** 3)) if deviation > 0 else 0.0
 
 
 def _first(modes: _Modes) -> Numbers:
@@ -292,13 +299,16 @@ def _fitted(modes: _Modes, state: Numbers, *, has_blur: bool) -> _Fit | None:
 
 def _misfit(modes: _Modes, model: Numbers) -> float:
     """Return the mean square of how far cells of a spectrum are from the model."""
-    cell = np.zeros(modes.counts.shape, np.int64)
-    for axis, k in enumerate((modes.y, modes.x)):
-        own = np.minimum((k * (_CELLS / np.pi)).astype(np.int64), _CELLS - 1)
-        cell = cell * _CELLS + np.expand_dims(own, 1 - axis)
-    place = cell[modes.counts]
-    found = np.bincount(place, modes.weight * modes.power / model, _CELLS**2)
-    count = np.bincount(place, modes.weight, _CELLS**2)
-    known = count > _MODES
-    away = (found[known] / count[known] - 1) * np.sqrt(count[known])
-    return float(np.mean(np.square(away))) if known.any() else math.inf
+    for cells in _CELLS:
+        cell = np.zeros(modes.counts.shape, np.int64)
+        for axis, k in enumerate((modes.y, modes.x)):
+            own = np.minimum((k * (cells / np.pi)).astype(np.int64), cells - 1)
+            cell = cell * cells + np.expand_dims(own, 1 - axis)
+        place = cell[modes.counts]
+        found = np.bincount(place, modes.weight * modes.power / model, cells**2)
+        count = np.bincount(place, modes.weight, cells**2)
+        known = count > _MODES
+        if known.any():
+            away = (found[known] / count[known] - 1) * np.sqrt(count[known])
+            return float(np.mean(np.square(away)))
+    return math.inf

@@ -26,6 +26,7 @@ from .measured_noise import Measured, measured_blocks, noise_by_detail, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .spectral_width import SpectralWidth, spectral_width
 from .spot_noise import between_is_no_noise, with_noise_of_spots
+from .white_floor import white_floor
 from .width_samples import Sample
 
 #: How many spots are enough for the width, and how many are the least.
@@ -45,12 +46,13 @@ _SETTLED, _ROUNDS = 0.05, 5
 #: By these factors at most, fits of single spots are wider, and narrower, than those of crowds: at
 #: 6 spots per µm², they are 1.22 times too wide, of σ 3 px at 1.5 per 100 px² 1.31 times.
 _WIDER_ALONE, _CROWDED = 1.4, 1.25
-#: By this factor single fits are wider than the spectrum of denser crowds. Where they are by the
-#: other one, joint fits are too wide, too, and take long.
-_WIDER_IN_CROWDS, _OVERLAPPING = 1.8, 1.25
+#: By this factor single fits are wider than the spectrum of denser crowds, by the next one where
+#: there are few. Where they are by the last one, joint fits are too wide, too, and take long.
+_WIDER_IN_CROWDS, _WIDER_IN_FEW, _OVERLAPPING = 1.8, 2.5, 1.25
 #: The largest standard error of a width by the spectrum that counts, and by how many of them joint
-#: fits are wider that are of pairs, too.
-_PRECISE_SPECTRUM, _TOO_WIDE = 0.05, 1.5
+#: fits are wider that are of pairs, too. With one up to the third, joint fits begin with it, and
+#: count if they are within so many errors of it.
+_PRECISE_SPECTRUM, _TOO_WIDE, _GUESSED, _OFF = 0.05, 1.5, 0.12, 3.0
 #: This many spots are fitted, those around the middle.
 _FITTED = 2000
 #: This many where they are fitted together, until the width changes by less than this fraction.
@@ -121,7 +123,7 @@ def width_of(
     NoWidthError
         If fewer than three spots are usable.
     """
-    best, why, noise = None, "there are no frames", None
+    best, why, noise, search = None, "there are no frames", None, None
     first = _accepted(guess or WIDTHS[0])
     for sample in looked_at:
         sides = sample.pixels.shape[1:]
@@ -140,9 +142,12 @@ def width_of(
         why = search.why
         # A part without light and noise, such as outside of a mask, says nothing about the others.
         noise = search.noise if search.noise is not None and search.noise.blocks else None
-    if best is None:
+    width = None
+    if search is not None:
+        width = search.width_by_spectrum() if best is None else search.refined(best)
+    if width is None:
         raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
-    return search.refined(best)
+    return width
 
 
 def _accepted(sigma: float) -> float:
@@ -227,12 +232,41 @@ class WidthSearch:
         if spectral is None:
             by_fits = self._width_by_fits(width, sigma)
             return width if by_fits is None else width._replace(sigma=by_fits.sigma)
+        if spectral.error > _PRECISE_SPECTRUM:
+            # It says where joint fits begin, and how far off they may be.
+            like = width._replace(sigma=spectral.sigma)
+            by_fits = self._width_by_fits(like, spectral.sigma)
+            if by_fits is None or abs(by_fits.sigma / spectral.sigma - 1) > _OFF * spectral.error:
+                by_fits = self._width_by_fits(width, sigma)
+            return width if by_fits is None else width._replace(sigma=by_fits.sigma)
         if width.sigma <= _OVERLAPPING * spectral.sigma:
             by_fits = self._width_by_fits(width, spectral.sigma)
             most = (1 + _TOO_WIDE * spectral.error) * spectral.sigma
             if by_fits is not None and (by_fits.are_apart or by_fits.sigma <= most):
                 return width._replace(sigma=by_fits.sigma)
         return width._replace(sigma=spectral.sigma)
+
+    def width_by_spectrum(self) -> PsfWidth | None:
+        """Return the width that the spectrum shows where fits of single spots show none.
+
+        Crowds may be as dense as that. All of the spectrum must be that of spots over white noise,
+        as filtered noise may look like theirs where they have most light.
+        """
+        is_bare = self.noise is None or not self.noise.blocks
+        if is_bare or not refines_in_crowds(self._known):
+            return None
+        floor = white_floor(self._sample.pixels)
+        if floor is None or not floor.is_white:
+            return None
+        spectral = self._spectral(_accepted(floor.sigma))
+        if spectral is None or spectral.error > _PRECISE_SPECTRUM:
+            return None
+        calibration, block = self._prepared(spectral.sigma, None)
+        found, real = self._spots(block, calibration.settings)
+        shape, count = self._sample.pixels.shape[1:], int(real.sum())
+        if count < TOO_FEW or not is_crowded(found, shape, spectral.sigma, self._known.threads):
+            return None
+        return PsfWidth(spectral.sigma, spectral.error * spectral.sigma, count)
 
     def _width_by_fits(self, width: PsfWidth, sigma: float) -> JointWidth | None:
         """Return the width by joint fits that begin with σ; None if they show none."""
@@ -266,9 +300,10 @@ class WidthSearch:
         found = spectral_width(
             sample.pixels, sigma, is_integrated=self._settings.pixel == "integrated", bad=sample.bad
         )
-        if found is None or found.error > _PRECISE_SPECTRUM or found.is_bent:
+        if found is None or found.error > _GUESSED or found.is_bent:
             return None
-        is_like = 1 / _WIDER_IN_CROWDS <= found.sigma / sigma <= _CROWDED
+        wider = _WIDER_IN_CROWDS if found.error <= _PRECISE_SPECTRUM else _WIDER_IN_FEW
+        is_like = 1 / wider <= found.sigma / sigma <= _CROWDED
         return found if is_like and least <= found.sigma <= most else None
 
     def _fits(
