@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .models.number_checks import as_numbers, number, whole
+from .models.number_checks import as_numbers, nanometres, number, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +109,7 @@ def simulate_psf(
     if heights.ndim != 1 or not heights.size:
         raise ValueError(f"z must be heights, a list of at least one; got shape {heights.shape}")
     height, width = pixel_size if isinstance(pixel_size, tuple) else (pixel_size, pixel_size)
-    pixel = [number("pixel_size", side, 0, above=True) for side in (height, width)]
+    pixel = [nanometres("pixel_size", side) for side in (height, width)]
     wavelength = number("wavelength", wavelength, 0, above=True)
     index = number("refractive_index", refractive_index, 1)
     aperture = number("numerical_aperture", numerical_aperture, 0, above=True)

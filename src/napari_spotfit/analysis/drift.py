@@ -6,11 +6,11 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ _COLUMNS, _UNSEEN = ("frame", "y", "x", "y_stderr", "x_stderr", "used"), 0.01
 _ALONG_Z = ("z", "z_stderr")
 #: Largest number of lines before the numbers in a text file.
 _LONGEST_HEADER = 50
+#: Subtracting a drift in pixels spreads spots by no more than this factor, and some pixels.
+_WIDER, _FEW_PIXELS = 1.5, 10.0
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,7 @@ def subtract_drift(
     Warns
     -----
     UserWarning
-        If the same drift was subtracted before.
+        If the same drift was subtracted before, or is so large that it seems to be in nm.
 
     Examples
     --------
@@ -311,9 +313,25 @@ def subtract_drift(
         moved["z"] = fits.z - rise / (distance or 1.0)
         if "z_nm" in fits.columns:
             moved["z_nm"] = fits.columns["z_nm"] - rise
+    _check_unit(fits, moved)
     if drift.step in fits.history:
         warn_caller("this drift was subtracted from these fits before: now it is, twice")
     return fits.with_columns(fits.columns | moved, drift.step)
+
+
+def _check_unit(fits: SpotFits, moved: Mapping[str, NDArray[Any]]) -> None:
+    """Warn of a drift that spreads spots over a far larger field, as one in nm does."""
+    for axis in IN_PLANE:
+        there = np.isfinite(fits.columns[axis]) & np.isfinite(moved[axis])
+        if not there.any():
+            continue
+        before, after = (float(np.ptp(one[there])) for one in (fits.columns[axis], moved[axis]))
+        if after > _WIDER * before + _FEW_PIXELS:
+            warn_caller(
+                f"less this drift, spots along {axis} are spread over {after:.4g} px, but were "
+                f"seen within {before:.4g} px: a drift is in pixels; divide nm by the size of one"
+            )
+            return
 
 
 def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:

@@ -24,6 +24,8 @@ Integers = NDArray[np.int64]
 _NEEDED = (
     "file", CHANNEL, "frame", "y", "x", "z", *(axis + STDERR for axis in "yxz"), STOP, DETECTIONS,
 )  # fmt: skip
+#: Standard errors in pixels above which they are likely to be in nm.
+_LARGE_ERROR = 2.0
 #: Columns that are added up, and those that Picasso adds up.
 _SUMMED: dict[str, tuple[str, ...]] = {
     "nearest": ("photons",), "picasso": ("photons", "background"),
@@ -111,6 +113,7 @@ def merge_blinks(
         If standard errors of some fits are unknown, so that they stay single, or no fit is good.
         If fits are the same to the bit as those of the frame before, as where frames were stored
         twice: a measurement counts once in what is averaged and added up. If rows are there twice.
+        If standard errors are so large that they seem to be in nm.
 
     Examples
     --------
@@ -261,5 +264,13 @@ def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str
                     f"these fits have no column {name}, from which the distance of fits of one "
                     "molecule follows: fit with errors=True, or pass radius=… in pixels"
                 )
+        errors = fits.columns["y" + STDERR]
+        errors = errors[np.isfinite(errors)]
+        if len(errors) and (usual := float(np.median(errors))) > _LARGE_ERROR:
+            warn_caller(
+                f"half of the standard errors are above {usual:.3g} px, so that fits of different "
+                "molecules are merged: errors are in pixels, divide nm by the size of a pixel; or "
+                "pass radius=… in pixels"
+            )
     else:
         number_checks.number("radius", radius, 0, above=True, unit="pixels")

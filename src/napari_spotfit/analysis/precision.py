@@ -39,6 +39,8 @@ _MOST = 200_000
 #: Distance along an axis up to which pairs count, in standard deviations of pairs of one molecule,
 #: and in pixels where nothing is known of it; rounds to find it, and how well.
 _REACH, _USUAL, _ROUNDS, _FOUND = 5.0, 0.7, 8, 0.05
+#: Width of spots in pixels above which it is likely to be in nm.
+_WIDEST = 20.0
 #: Part of the field within which all pairs must be.
 _FIELD = 0.25
 #: Least number of pairs of one molecule, their least share, and least gain in log-likelihood.
@@ -352,6 +354,11 @@ def localization_precision(
     ValueError
         If photons or σ are not positive, a background is negative, or a name is unknown.
 
+    Warns
+    -----
+    UserWarning
+        If σ is so large that it seems to be in nm.
+
     References
     ----------
     K. I. Mortensen et al., Optimized localization analysis for single-molecule tracking and
@@ -376,6 +383,12 @@ def localization_precision(
         if not np.all(right | np.isnan(values)):
             lowest = "0 or more" if name == "background" else "above 0"
             raise ValueError(f"{name} must be {lowest}; got {values[~right].flat[0]:g}")
+    known = width[np.isfinite(width)]
+    if known.size and (usual := float(np.median(known))) > _WIDEST:
+        warn_caller(
+            f"sigma is in pixels, and {usual:.4g} px is wider than spots are: "
+            "divide nm by the size of a pixel"
+        )
     one_of("estimator", estimator, [n for n, one in ESTIMATORS.items() if not one.needs_weights])
     one_of("pixel", pixel, get_args(Pixel))
     square = width**2 + (1 / 12 if pixel == "integrated" else 0)

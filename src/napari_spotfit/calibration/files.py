@@ -17,7 +17,7 @@ from ..files.exchange.hdf5 import MAGIC, MATLAB_BLOCK, Hdf5, opened
 from ..files.table import UnreadableFileError, check_format
 from ..models.calibration import FORMAT, FORMAT_NAME, Calibration, need_h5py
 from ..models.measured_psf import MeasuredPsf
-from ..models.number_checks import number
+from ..models.number_checks import nanometres
 from ..untrusted import named
 from . import astigmatism_files
 
@@ -83,7 +83,7 @@ def load_calibration(
     """
     place = Path(path)
     if pixel_size is not None:
-        pixel_size = number("pixel_size", pixel_size, 0, above=True)
+        pixel_size = nanometres("pixel_size", pixel_size)
     suffix = place.suffix.lower()
     with named(f"“{place.name}” cannot be opened", UnreadableFileError, (ValueError,)):
         if suffix in READERS:

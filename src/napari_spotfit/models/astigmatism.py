@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .calibration import TABLE, Calibration, Curve, Orientation, unique_range
 from .columns import COLUMNS, STDERR, Column
 from .measured_psf import MeasuredPsf
-from .number_checks import number
+from .number_checks import nanometres, number
 from .profiles import GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, Profile
 
 Array = NDArray[np.float64]
@@ -173,7 +173,7 @@ class AstigmatismCalibration(Calibration):
             object.__setattr__(self, name, number(name, getattr(self, name)))
         number("index_factor", self.index_factor, 0, above=True)
         if self.pixel_size is not None:
-            size = number("pixel_size", self.pixel_size, 0, above=True)
+            size = nanometres("pixel_size", self.pixel_size)
             object.__setattr__(self, "pixel_size", size)
         if self.quality is not None:
             object.__setattr__(self, "quality", Quality(*self.quality))

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 #: The largest number of single precision, in which fits compute.
 LARGEST = 3.4028234663852886e38
+#: Sides of pixels and distances of planes in nm: the least and the largest that are plausible.
+SHORTEST_NM, LONGEST_NM = 1.0, 1e5
 #: Characters of a value in a message.
 LONGEST_SHOWN = 80
 
@@ -76,6 +78,33 @@ def number(
     if given < lowest or (above and given == lowest):
         raise ValueError(f"{what} must be {accepted}; got {shown(value)}")
     return given
+
+
+def nanometres(what: str, value: Any) -> float:
+    """Return the side of a pixel, or the distance of planes, in nm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no plausible length in nm, as one in µm or m.
+
+    Examples
+    --------
+    >>> nanometres("pixel_size", 108)
+    108.0
+    """
+    given = number(what, value, 0, above=True)
+    if not is_plausible_nm(given):
+        raise ValueError(
+            f"{what} must be from {SHORTEST_NM:g} to {LONGEST_NM:.0f} nm; got {shown(value)}: it "
+            "is in nm, 0.1 µm is 100"
+        )
+    return given
+
+
+def is_plausible_nm(value: float) -> bool:
+    """Whether a number may be the side of a pixel, or the distance of planes, in nm."""
+    return SHORTEST_NM <= value <= LONGEST_NM
 
 
 def whole(what: str, value: Any, lowest: int = 0) -> int:

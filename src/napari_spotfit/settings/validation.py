@@ -21,7 +21,7 @@ from ..models.number_checks import (
     as_float,
     finite,
     is_array,
-    number,
+    nanometres,
     one_of,
     rising,
     shown,
@@ -379,7 +379,7 @@ def _checked_voxel_size(value: Any) -> tuple[float, ...] | None:
         return None
     if not isinstance(value, (tuple, list)) or len(value) != len(AXES):
         raise TypeError(f"voxel_size must be three numbers in nm, (z, y, x); got {shown(value)}")
-    return tuple(number("voxel_size", size, 0, above=True) for size in value)
+    return tuple(nanometres("voxel_size", size) for size in value)
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 #: Moves must exceed their standard errors by this factor; and nm in a µm, by which those along z
 #: are compared with the stage's.
 _LEAST_ERRORS, _LEAST_NM_PER_UM = 5.0, 1000.0
+#: Sides of pixels in the sample that are plausible, in µm.
+_SMALLEST_PIXEL, _LARGEST_PIXEL = 0.001, 50.0
 
 
 class Stage(Protocol):
@@ -94,6 +96,11 @@ class StageCalibration:
             default z is not moved.
         """
         size = number("pixel_size", pixel_size, 0, above=True)
+        if not _SMALLEST_PIXEL <= size <= _LARGEST_PIXEL:
+            raise ValueError(
+                f"pixel_size must be from {_SMALLEST_PIXEL:g} to {_LARGEST_PIXEL:g} µm; got "
+                f"{pixel_size!r}: it is in µm, 100 nm is 0.1"
+            )
         diagonal = [1 / size, 1 / size]
         matrix = np.diag(diagonal if z_gain is None else [*diagonal, 1000.0 * z_gain])
         return cls(matrix, np.full(matrix.shape, math.nan))

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from ...models.calibration import need_h5py
 from ...models.columns import PLANES
+from ...models.number_checks import is_plausible_nm
 from ...untrusted import Allowance, PromiseError
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .hdf5 import created, opened, sniffed
-from .image_info import ImageInfo, as_pixel_size, nanometres_of
+from .image_info import ImageInfo, nanometres_of
 from .mapping import (
     LAST_U4,
     Convention,
@@ -256,7 +257,9 @@ class Decode(Format):
                 )
             found |= dict(zip(titles, lines, strict=True))
         if image.pixel_size is None and size is not None and np.shape(size) == (2,):
-            image = ImageInfo(as_pixel_size([float(one) for one in size]), image.shape)
+            y, x = (float(one) for one in size)
+            if is_plausible_nm(y) and is_plausible_nm(x):
+                image = ImageInfo((y, x), image.shape)
         if unit not in ("px", "nm", None):
             raise UnreadableFileError(
                 f"its lengths have the unit {unit!r}; known are 'px' and 'nm'"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...models.number_checks import shown
+from ...models.number_checks import is_plausible_nm, nanometres, shown
 from ..table import SpotTable, UnreadableFileError
 
 #: Units of layers in nm.
@@ -71,7 +71,7 @@ def as_pixel_size(value: float | Sequence[float] | None) -> tuple[float, float] 
     Raises
     ------
     TypeError, ValueError
-        If the value is not one or two positive numbers.
+        If the value is not one or two plausible lengths in nm.
 
     Examples
     --------
@@ -87,7 +87,8 @@ def as_pixel_size(value: float | Sequence[float] | None) -> tuple[float, float] 
         raise TypeError(wrong) from None
     if len(sizes) != 2 or not all(math.isfinite(size) and size > 0 for size in sizes):
         raise ValueError(wrong)
-    return sizes[0], sizes[1]
+    height, width = (nanometres("pixel_size", size) for size in sizes)
+    return height, width
 
 
 def as_shape(value: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -142,7 +143,7 @@ def nanometres_of(unit: str) -> float | None:
 def size_of_layer(
     scale: Sequence[float] | None, units: Sequence[Any] | None
 ) -> tuple[float, float] | None:
-    """Return height and width of a pixel in nm, if the layer's units are lengths."""
+    """Return height and width of a pixel in nm, if the layer's units are plausible lengths."""
     if scale is None or units is None or len(scale) < 2 or len(units) < 2:
         return None
     lengths = [nanometres_of(str(unit)) for unit in list(units)[-2:]]
@@ -151,4 +152,4 @@ def size_of_layer(
         for size, length in zip(list(scale)[-2:], lengths, strict=True)
     ]
     y, x = sizes
-    return (y, x) if y and x else None
+    return (y, x) if y and x and is_plausible_nm(y) and is_plausible_nm(x) else None

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...caller import warn_caller
+from ...models.number_checks import is_plausible_nm
 from ...untrusted import Allowance
 from ..table import UnreadableFileError
 from .hdf5 import opened
-from .image_info import ImageInfo, as_pixel_size
+from .image_info import ImageInfo
 
 _HEADER, _TAG = 128, 8
 _MATRIX, _COMPRESSED = 14, 15
@@ -241,7 +242,8 @@ def _image_info(path: Path, look: _Look, image: ImageInfo) -> ImageInfo:
     size, known = look("cam_pixelsize_um"), image.pixel_size
     if known is None and size is not None and np.isfinite(size).all() and (size > 0).all():
         x, y = size[[0, -1]] * _NANOMETRES_IN_MICRON
-        known = as_pixel_size([float(y), float(x)])
+        if is_plausible_nm(float(y)) and is_plausible_nm(float(x)):
+            known = float(y), float(x)
     roi = look("roi")
     if roi is not None and np.any(roi[:2]):
         warn_caller(

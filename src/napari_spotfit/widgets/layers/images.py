@@ -13,6 +13,7 @@ from ...images.arrays import PLANES
 from ...images.axes import axis_names as names_of_array
 from ...images.axes import channel_axis
 from ...models.calibration import Calibration
+from ...models.number_checks import is_plausible_nm
 from ...results.formatting import PixelSize
 from ...settings.options import IN_VOLUMES, in_dimensions
 from ..napari_compat import is_image, is_points
@@ -296,9 +297,13 @@ def pixel_size(layer: Layer) -> PixelSize | None:
 
 
 def voxel_size(layer: Layer) -> tuple[float, float, float] | None:
-    """Return distances of planes, rows and columns in nm; None if the layer has no such units."""
+    """Return distances of planes, rows and columns in nm; None if they are no plausible lengths."""
     steps = _steps_in_nm(layer, 3) if layer.ndim > 2 else None
-    return None if steps is None else (steps[0], steps[1], steps[2])
+    return (
+        None
+        if steps is None or not all(map(is_plausible_nm, steps))
+        else (steps[0], steps[1], steps[2])
+    )
 
 
 def _steps_in_nm(layer: Layer, axes: int) -> tuple[float, ...] | None:
