@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -60,8 +61,9 @@ ONE_SIDED = {
 @pytest.mark.parametrize("change", ONE_SIDED.values(), ids=ONE_SIDED)
 def test_what_was_filtered_along_one_axis_is_named(change):
     frames = change(taken(2))
-    assert "filtered, interpolated or compressed" in said_of(frames)
-    assert "filtered, interpolated or compressed" in said_of(frames.swapaxes(1, 2))
+    # Copies may be taken for what a denoiser repeats.
+    assert re.search("probably was (filtered|denoised)", said_of(frames))
+    assert re.search("probably was (filtered|denoised)", said_of(frames.swapaxes(1, 2)))
 
 
 def test_errors_follow_a_blur_along_both_without_a_word():

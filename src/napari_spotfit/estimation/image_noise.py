@@ -128,15 +128,15 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if noise.is_filtered:
         one_sided = not period and is_one_sided(measured)
         is_filter = one_sided or hides_light(measured.frames, noise)
-    elif not period and (lines := lines_of_noise(measured, noise)):
+    elif period:
+        is_filter = False
+    elif lines := lines_of_noise(measured, noise):
         _warn_of_lines(lines)
         is_filter = False
     else:
         in_plane = len(reader.frame_shape) == 2  # a stack's planes may be alike
         is_filter = in_plane and noise.correlation > _WEAKLY
-    if is_filter:
-        return replace(noise, process=Process.FILTERED.value)
-    return noise
+    return replace(noise, process=Process.FILTERED.value) if is_filter else noise
 
 
 def _of_sample(
