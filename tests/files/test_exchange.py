@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import real_files
-from exchange_cases import SIZE, localised
+from exchange_cases import SIZE, WRITTEN, localised
 from volume_fits import fits_in_volumes
 
 from napari_spotfit import (
@@ -90,38 +90,6 @@ def test_elliptical_spots_come_back_with_everything(tmp_path, name):
     assert set(found.columns) == set(fits.columns)
     found = load_fits(tmp_path / f"a{EXCHANGE[name].suffix}", pixel_size=100)
     np.testing.assert_allclose(found.sigma_y, fits.sigma_y, rtol=3e-7)
-
-
-#: Files in the other programs' own terms, and their first spots; pixels have 120 × 100 nm.
-WRITTEN = {
-    "thunderstorm": (
-        '"id","frame","x [nm]","y [nm]","sigma [nm]","intensity [photon]","offset [photon]",'
-        '"bkgstd [photon]","uncertainty [nm]"\n1.0,1.0,50.0,180.0,130.0,1000.0,10.0,3.2,12.5\n',
-        {"frame": 0, "y": 1.0, "x": 0.0, "photons": 1000, "background": 10, "x_stderr": 0.125},
-    ),
-    "smap": (
-        "ID,frame,xnm,ynm,znm,phot,bg,locprecnm \n1,2,100,360,0,800,9,12\n",
-        {"frame": 1, "y": 2.0, "x": 0.0, "photons": 800, "background": 9, "y_stderr": 0.1},
-    ),
-    "trackmate": (
-        "LABEL,ID,TRACK_ID,QUALITY,POSITION_X,POSITION_Y,POSITION_Z,POSITION_T,FRAME,RADIUS,"
-        "VISIBILITY\nLabel,Spot ID,Track ID,Quality,X,Y,Z,T,Frame,Radius,Visibility\n"
-        "Label,Spot ID,Track ID,Quality,X,Y,Z,T,Frame,R,Visibility\n"
-        ",,,(quality),(micron),(micron),(micron),(sec),,(micron),\n"
-        "ID101,101,0,12.5,1.05,2.4,0.0,0.0,0,0.25,1\nID102,102,,9,3.0,0.5,0.0,0.1,1,0.25,1\n",
-        {"frame": 0, "y": 20.0, "x": 10.5, "score": 12.5, "track": 0},
-    ),
-    "napari": (
-        "index,axis-0,axis-1,axis-2,sigma,stop_condition\n0.0,3.0,10.25,20.5,1.31,MIN_STEP\n",
-        {"frame": 3, "y": 10.25, "x": 20.5, "stop_condition": StopCondition.MIN_STEP},
-    ),
-    "bigfish": ("3;120;87\n4;121;300\n", {"frame": 3, "y": 120, "x": 87}),
-    "rsfish": (
-        "x,y,z,t,c,intensity\n12.5,7.75,3.25,1,2,812.5\n",
-        {"frame": 0, "y": 7.75, "x": 12.5, "z_px": 3.25, "channel": 2, "amplitude": 812.5},
-    ),
-    "plain": ("y,x,brightness,cell\n1.5,2.5,7,a\n", {"y": 1.5, "x": 2.5, "brightness": 7}),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -318,99 +286,6 @@ def test_hdf5_without_h5py_says_what_to_install(tmp_path, monkeypatch):
         with pytest.raises(ImportError, match=r"napari-spotfit\[hdf5\]"):
             call(tmp_path / "a.hdf5")
     assert find_spec("h5py")
-
-
-@pytest.mark.parametrize("name", EXCHANGE)
-@pytest.mark.parametrize("content", [b"", b"\n", bytes(range(256)), b"PK\3\4 no", b"a,b\n1,2\n"])
-def test_foreign_files_are_refused(tmp_path, name, content):
-    path = tmp_path / "a"
-    path.write_bytes(content)
-    if name == "bigfish" and not content:
-        assert not len(load_fits(path, name))  # so it writes no spots
-        return
-    with pytest.raises(UnreadableFileError, match="“a” cannot be opened as ") as caught:
-        load_fits(path, name, pixel_size=SIZE)
-    assert "\n" not in str(caught.value).strip()
-
-
-@pytest.mark.parametrize("name", EXCHANGE)
-def test_a_file_that_was_cut_off_is_named(tmp_path, name):
-    path = tmp_path / f"a{EXCHANGE[name].suffix}"
-    saved(localised(), path)
-    whole = path.read_bytes()
-    cut = whole.rstrip().rfind(b";" if name == "bigfish" else b",")
-    lines = whole[:cut].count(b"\n") + 1
-    text = name not in ("picasso", "decode", "smlm")
-    for share in (cut, 0.6) if text else (0.05, 0.6, 0.99):
-        path.write_bytes(whole[: share if share == cut else int(share * len(whole))])
-        if text and share != cut:
-            continue
-        with pytest.raises(UnreadableFileError, match=r"“a.* cannot be opened as ") as caught:
-            load_fits(path, pixel_size=SIZE)
-        if text:
-            assert f"line {lines} has" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["smap", "rsfish", "bigfish", "plain"])
-def test_a_last_line_without_an_end_is_named(tmp_path, name):
-    text, _ = WRITTEN[name]
-    (tmp_path / "a.csv").write_text(text.rstrip()[:-1], encoding="utf-8")
-    with pytest.warns(
-        UserWarning, match=r"“a.csv”: its last line has no line end.* cut off"
-    ) as message:
-        found = load_fits(tmp_path / "a.csv", name, pixel_size=SIZE)
-    assert message[0].filename == __file__
-    assert len(found) == text.count("\n") - (name != "bigfish")
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new", "message"),
-    [
-        ("thunderstorm", "1.0,1.0,50.0", "1.0,1.0,fifty", r"line 2, column 'x \[nm\]': 'fifty' is"),
-        ("thunderstorm", "1.0,1.0,50.0", "1.0,1.5,50.0", "row 1, column 'frame': .*whole numbers"),
-        ("thunderstorm", '"y [nm]"', '"y"', "no column for 'y'"),
-        ("smap", "ynm", "xnm", "two columns have the title 'xnm'"),
-        ("trackmate", "(micron)", "(furlong)", "line 4: 'furlong' is no known unit of length"),
-        ("trackmate", "ID102,102,,9,3.0", "ID102,102,,9,far", "line 6, column 'POSITION_X': 'far'"),
-        ("napari", "axis-2", "axis-3", "line 1: napari's columns axis-0, axis-1"),
-        ("napari", "MIN_STEP", "MIN_STOP", "has the word 'MIN_STOP'"),
-        ("bigfish", "4;121;300", "4;121", "line 2 has 2 values instead of 3"),
-        ("rsfish", "12.5,7.75", "12.5,,7.75", "line 2 has 7 values instead of 6"),
-        ("plain", "y,x", "y,u", "its column 'x' is missing|no column"),
-    ],
-)
-def test_what_is_damaged_is_named(tmp_path, name, old, new, message):
-    text, _ = WRITTEN[name]
-    assert old in text
-    (tmp_path / "a.txt").write_text(text.replace(old, new, 1 if old != "(micron)" else -1))
-    with pytest.raises(UnreadableFileError, match=message):
-        load_fits(tmp_path / "a.txt", name, pixel_size=SIZE)
-
-
-def test_a_damaged_smlm_is_refused(tmp_path):
-    path = tmp_path / "a.smlm"
-    saved(localised(), path)
-    with zipfile.ZipFile(path) as archive:
-        manifest, table = archive.read("manifest.json"), archive.read("table.bin")
-    for old, new, message in (
-        (b'"rows": 40', b'"rows": 41', "'table.bin' has .* bytes instead of"),
-        (b'"uint32"', b'"text"', "unknown type 'text'"),
-        (b'"binary"', b'"text"', "instead of binary"),
-        (b'"name": "table.bin"', b'"name": "gone.bin"', "gone.bin"),
-        (b'"nm"', b'"px"', "the unit 'px'"),
-        (b"{", b"[", "damaged"),
-    ):
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("manifest.json", manifest.replace(old, new))
-            archive.writestr("table.bin", table)
-        with pytest.raises(UnreadableFileError, match=message):
-            load_fits(path, pixel_size=SIZE)
-
-
-def test_formats_that_are_none(tmp_path):
-    for call in (localised().save, load_fits):
-        with pytest.raises(ValueError, match=r"format must be 'picasso', .*; got 'excel'"):
-            call(tmp_path / "a.csv", "excel")
 
 
 @pytest.mark.real_files

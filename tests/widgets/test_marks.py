@@ -11,7 +11,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
-from napari_spotfit import SpotFits, StopCondition, localize, to_points_layer
+from napari_spotfit import Flag, SpotFits, StopCondition, localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.appearance import (
     MARKS,
@@ -124,6 +124,46 @@ def test_a_doubtful_fit_is_found_among_thousands(viewer, image):
         areas.append(np.count_nonzero(around > 60))
     assert areas[1] > 2 * areas[0] > 0
     assert [str(symbol) for symbol in layer.symbol] == ["ring", "x"]
+
+
+def crowd_of(count, side, *, blob=0):
+    """Return fits at random places with distances, the first ones doubtful and close together."""
+    rng = np.random.default_rng(count)
+    places = rng.uniform(5, side - 6, (count, 2))
+    places[:blob] = side / 2 + 3 * np.stack(np.divmod(np.arange(blob), 8), axis=1)
+    apart = np.hypot(*(places[:, np.newaxis] - places).T)
+    np.fill_diagonal(apart, np.inf)
+    fits = fits_at(places)
+    flags = np.where(np.arange(count) < blob, np.uint32(Flag.BLOB), np.uint32(0))
+    nearest = np.where(apart.min(axis=0) < 13, apart.min(axis=0), np.nan)
+    columns = {"neighbour_distance": nearest.astype(np.float32), "flags": flags}
+    return fits.with_columns(fits.columns | columns)
+
+
+@pytest.mark.parametrize(("side", "size"), [(200, 4.0), (300, 6.0), (1500, 9.1)])
+def test_rings_leave_a_crowd_to_be_seen(viewer, image, side, size):
+    layer = viewer.add_layer(to_points_layer(crowd_of(1000, side), image))
+    assert np.median(layer.size) == pytest.approx(size, rel=0.2)
+    assert is_marked(layer)
+    zoom(viewer, 1)
+    difference, _ = changed(viewer, layer)
+    hand = Hand(viewer)
+    low, high = (hand.at(layer, (at, at)) for at in (5, side - 6))
+    part = difference[int(low.y()) : int(high.y()), int(low.x()) : int(high.x())]
+    assert part.size == 0 or np.mean(part > 40) < 0.6
+
+
+def test_the_marks_of_a_blob_are_small_whatever_its_share(viewer, image, tmp_path):
+    layer = viewer.add_layer(to_points_layer(crowd_of(1000, 1500, blob=40), image))
+    assert layer.size[0] < 6
+    assert layer.size[-1] == pytest.approx(9.1)
+    assert is_marked(layer)
+    path = str(tmp_path / "a.spots.csv")
+    layer.save(path)
+    (opened,) = viewer.open(path, plugin="napari-spotfit")
+    np.testing.assert_array_equal(opened.size, layer.size)
+    choose_mark(opened, "dot")
+    assert opened.size[0] == layer.size[0]
 
 
 def test_a_preview_surrounds_the_result_that_lies_below(viewer, image):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.calibration import Calibration
-from ..models.columns import COLUMNS
+from ..models.columns import COLUMNS, Column
 from ..settings.settings import Settings
 
 #: Settings on which the meaning of columns depends.
@@ -48,6 +49,21 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     chi_unit = settings.estimator_kind.chi_unit
     units = {name: chi_unit if unit == "counts²" else unit for name, unit in units.items()}
     return {name: unit for name, unit in units.items() if unit}
+
+
+def columns_explained() -> str:
+    """Return the columns of fits as entries of a docstring."""
+    return "\n    ".join(
+        _explained(one) for one in COLUMNS.values()
+        if one.group in ("position", "shape", "light", "fit", "quality", "roi") and not one.error_of
+    )  # fmt: skip
+
+
+def _explained(column: Column) -> str:
+    lines = textwrap.wrap(column.meaning, 88)
+    unit = f" [{column.unit}]" if column.unit else ""
+    head = f"{column.name} : ndarray of {column.type}{unit}"
+    return "\n".join([head, *(f"        {line}" for line in lines)])
 
 
 class Meaning(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,10 @@ from ..engine import flags as flag_bits
 from ..engine.flags import Flag
 from ..engine.verdicts import flags_from_columns, mean_sigma
 from ..images.arrays import like, to_host
-from ..models.columns import COLUMNS, IN_PLANE, STOP, Column, GroupCounter
+from ..models.columns import IN_PLANE, STOP, GroupCounter
 from ..models.estimators import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
-from .columns import Columns, Meaning, units_of
+from .columns import Columns, Meaning, columns_explained, units_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -481,21 +480,7 @@ def on_host(fits: SpotFits) -> SpotFits:
     return fits.to_host()
 
 
-def _explained(column: Column) -> str:
-    """Return a column as an entry of a docstring."""
-    lines = textwrap.wrap(column.meaning, 88)
-    unit = f" [{column.unit}]" if column.unit else ""
-    head = f"{column.name} : ndarray of {column.type}{unit}"
-    return "\n".join([head, *(f"        {line}" for line in lines)])
-
-
-_LISTED = [
-    one for one in COLUMNS.values()
-    if one.group in ("position", "shape", "light", "fit", "quality", "roi") and not one.error_of
-]  # fmt: skip
-SpotFits.__doc__ = (SpotFits.__doc__ or "").replace(
-    "{columns}", "\n    ".join(map(_explained, _LISTED))
-)
+SpotFits.__doc__ = (SpotFits.__doc__ or "").replace("{columns}", columns_explained())
 
 
 def _roi_shape_of(settings: Settings | None) -> tuple[int, ...] | None:

@@ -140,6 +140,12 @@ class SettingFields:
         "spots stand apart, auto takes up to 3 % longer than exclude; at 1 spot per 100 px², about "
         "twice as long, at 2, eight times.",
         "fit",
+        words={
+            "auto": "auto (slow in crowds)",
+            "joint": "joint (slow)",
+            "exclude": "exclude (fast)",
+            "ignore": "ignore (fast, biased)",
+        },
     )
     fixed: Mapping[str, float | None] = setting(
         FrozenMapping(),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
     "map_names", "frames", "labels", AXES, VOLUME, REFITS, appearance.MARK, appearance.SIGMA,
-    appearance.OWN_COLOR,
+    appearance.DENSE, appearance.OWN_COLOR,
 )  # fmt: skip
 #: The metadata of the image.
 _IMAGE = ("name", "shape", "file")

@@ -9,7 +9,8 @@ from event_loop import settle
 from qtpy.QtCore import Qt
 from spot_table import dock
 
-from napari_spotfit import localize, simulate_movie, summarize_groups, to_points_layer
+from napari_spotfit import Flag, localize, simulate_movie, summarize_groups, to_points_layer
+from napari_spotfit.analysis.filters import Filters
 
 PLACE = {"scale": (1, 0.1, 0.1), "units": ("s", "um", "um")}
 
@@ -69,6 +70,21 @@ def test_the_groups_are_those_of_the_library_the_largest_first(page, crowd, laye
     words = page.words.text()
     assert words.startswith(f"{several['count'].sum()} spots in {len(several)} groups")
     assert f"{singles} alone" in words
+    doubtful = np.count_nonzero(~fits.good & (fits.group_size > 1))
+    assert (f"⚠ {doubtful} doubtful spots count" in words) == (doubtful > 0)
+
+
+def test_doubtful_spots_of_groups_are_counted_with_a_warning(page, layer, qtbot):
+    rows = np.flatnonzero(layer.features["group_size"] > 1)[:3]
+    flags = layer.features["flags"].to_numpy().copy()
+    flags[rows] = int(Flag.BLOB)
+    good = np.where(np.isin(np.arange(len(flags)), rows), 0.0, layer.features["good"])
+    layer.features = layer.features.assign(flags=flags, good=good)
+    wait(page, qtbot)
+    assert page.words.text().endswith("⚠ 3 doubtful spots count, too: hide them under Filter.")
+    page._spots.set_filters(Filters({"good": (0.5, None)}))
+    wait(page, qtbot)
+    assert "doubtful" not in page.words.text()
 
 
 def test_a_click_selects_the_group_that_is_shown(page, viewer, layer, qtbot):

@@ -285,7 +285,9 @@ def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
     name = column.name
     value, error = spot.values[name], spot.values.get(f"{name}_stderr")
     settings = settings_of({}, spot.settings)
-    if is_given := name in settings.profile.widths and is_joint(spot.values, settings):
+    of_crowd = name in settings.profile.widths and is_joint(spot.values, settings)
+    # In fits of crowds with a measured PSF, z is fitted, and has an error.
+    if is_given := error == 0 or (of_crowd and not math.isfinite(error or math.nan)):
         error = None
     unit = spot.units.get(name, "")
     decimals = _DECIMALS if unit == "px" else None
@@ -299,7 +301,7 @@ def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
         [column.meaning]
         + [_ERROR] * (error is not None)
         + [_PHYSICAL.format(physical)] * bool(physical)
-        + [_NOT_FITTED] * is_given
+        + [_NOT_FITTED] * (is_given and of_crowd)
     )
     unit, physical = (f"{one}{' (given)' * is_given}" if one else "" for one in (unit, physical))
     return Quantity(name, column.label or name, f"{text} {unit}".rstrip(), physical, " ".join(tips))

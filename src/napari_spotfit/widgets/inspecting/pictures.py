@@ -61,7 +61,7 @@ _LEAST, _ASKED = 52, 90
 #: Digits of the scales' limits.
 _DIGITS = 3
 #: Qt's largest width, which is no limit.
-_NO_LIMIT = 16777215
+NO_LIMIT = 16777215
 _STEPS = (1, 2, 3, 4, 5, 10, 20, 50)
 #: Width of a digit, and of the gap between two numbers, in pixels of the screen.
 _DIGIT, _DIGIT_GAP = 7, 6
@@ -186,6 +186,7 @@ class Scale(QWidget):
         strip.setMinimumWidth(12)
         self.low, self.high = Label(), Label()
         fill(QHBoxLayout(self), self.low, (strip, 1), self.high, spacing=4)
+        self._most, self._whole = "", QSize(0, 0)
         self.low.setHidden(both_ways)
         self.setToolTip(tip)
 
@@ -193,7 +194,23 @@ class Scale(QWidget):
         """Show what the scale's ends are."""
         least, most = (plain(limit, digits=_DIGITS) for limit in (low, high))
         self.low.setText(least)
-        self.high.setText(f"{'±' * self._both_ways}{most} counts")
+        self._most = f"{'±' * self._both_ways}{most}"
+        self.high.setText(f"{self._most} counts")
+        self._whole = super().sizeHint()
+        self._show_unit()
+
+    def sizeHint(self) -> QSize:
+        """Ask for room for the unit, too."""
+        return self._whole
+
+    def resizeEvent(self, event: Any) -> None:
+        """Leave the unit out rather than cut it off."""
+        super().resizeEvent(event)
+        self._show_unit()
+
+    def _show_unit(self) -> None:
+        has_room = self._whole.width() <= self.width()
+        self.high.setText(f"{self._most}{' counts' * has_room}")
 
 
 class Pictures(QWidget):
@@ -245,6 +262,11 @@ class Pictures(QWidget):
         self._below = below
         self._fit()
 
+    @property
+    def asked_height(self) -> int:
+        """The height in which pixels can be seen well."""
+        return self._size(_ASKED).height()
+
     def sizeHint(self) -> QSize:
         """Ask for the width in which pixels can be seen well; more height is taken if there."""
         return QSize(self._size(_ASKED).width(), self._size(_LEAST).height())
@@ -264,12 +286,12 @@ class Pictures(QWidget):
         roi, rest = self._roi, self._size(0)
         if self._below:
             side = (self.width() - rest.width()) / 3 * roi.rows / roi.columns
-            self.setMaximumWidth(_NO_LIMIT)
+            self.setMaximumWidth(NO_LIMIT)
             self.setFixedHeight(rest.height() + max(int(side), _LEAST))
         else:
             side = (self.height() - rest.height()) * roi.columns / roi.rows
             self.setMinimumHeight(0)
-            self.setMaximumHeight(_NO_LIMIT)
+            self.setMaximumHeight(NO_LIMIT)
             pictures = rest.width() + 3 * max(int(side), _LEAST)
             scales = sum(one.sizeHint().width() for one in (self.counts, self.around_zero))
             self.setMaximumWidth(max(pictures, scales + _GAP))
@@ -404,7 +426,7 @@ class DepthCurve(Plot):
     """The curves of a calibration against z, and a spot on them."""
 
     def __init__(self) -> None:
-        super().__init__("z (nm)", "σ (px)")
+        super().__init__("z [nm]", "σ [px]")
         self.setMinimumHeight(_CURVE_HEIGHT)
         self.curves = {color: self.plot(pen=color) for color in (BLUE, ORANGE)}
         self.dots = pg.ScatterPlotItem(size=_CURVE_DOT, pen=pg.mkPen(GREY))
@@ -421,7 +443,7 @@ class DepthCurve(Plot):
         if isinstance(model, AstigmatismCalibration):
             names = ["sigma_x", "sigma_y"]
             lines = [curve(at / model.index_factor) for curve in (model.x, model.y)]
-            self.setLabel("left", "σ (px)")
+            self.setLabel("left", "σ [px]")
             explain(self, "Widths against z", _WIDTHS)
         else:
             assert isinstance(model, MeasuredPsf)
@@ -429,7 +451,7 @@ class DepthCurve(Plot):
             background = spot.values["background"] / (spot.settings.get("gain") or 1.0)
             bound = model.precision(max(light, 1.0), max(background, 0.01), z=at)
             names, lines = ["z_stderr"], [bound.z_stderr]
-            self.setLabel("left", "error of z (nm)")
+            self.setLabel("left", "error of z [nm]")
             explain(self, "Error of z", _ERRORS)
         own = [spot.values.get(name, math.nan) for name in names]
         self.dots.setData(

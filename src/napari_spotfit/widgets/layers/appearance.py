@@ -49,9 +49,15 @@ PREVIEW = "halo"
 #: Screen pixels over which edges fade. With napari's one, the border of a small ring would fade
 #: over all of its face.
 ANTIALIASING = 0.2
-#: Keys of the metadata: which mark, and how many pixels σ is.
-MARK, SIGMA = "mark", "mark_sigma"
+#: Keys of the metadata: which mark, how many pixels the σ is by which it is drawn, and whether
+#: doubtful fits are close together.
+MARK, SIGMA, DENSE = "mark", "mark_sigma", "doubtful_are_dense"
 _USUAL_SIGMA = 1.3
+#: Rings in crowds are as large as this times the distance of neighbours, so that they leave the
+#: image to be seen, but no smaller than this fraction of others; from which number of spots on.
+_PER_DISTANCE, _SMALLEST, _CROWD = 1.5, 0.43, 20
+#: Doubtful fits are close together, whose median neighbour is nearer than this, in σ.
+_DENSE = 5.0
 
 
 def good_rows(features: Any) -> NDArray[np.bool_]:
@@ -266,22 +272,35 @@ _ONE_OF_MANY, _MOST = Mark("x", 4.0, 0.08), 8.0
 _MANY, _SHARE = 20, 0.25
 
 
-def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
+def mark_metadata(
+    widths: NDArray[Any], good: NDArray[np.bool_], apart: NDArray[Any] | None = None
+) -> dict[str, Any]:
     """Return the metadata of a layer whose marks are rings.
 
     Parameters
     ----------
     widths : ndarray
-        The σ of its good fits in pixels; NaN where a file of another program has none.
+        The σ of its fits in pixels; NaN where a file of another program has none.
+    good : ndarray of bool
+        Which of them are good.
+    apart : ndarray, optional
+        Their distance in pixels to the nearest other one of the frame; NaN if none is near.
     """
-    known = widths[np.isfinite(widths)]
-    return {MARK: "ring", SIGMA: float(np.median(known)) if len(known) else _USUAL_SIGMA}
+    known = widths[good & np.isfinite(widths)]
+    sigma, dense = float(np.median(known)) if len(known) else _USUAL_SIGMA, False
+    if apart is not None and len(apart) >= _CROWD:
+        apart = np.where(np.isfinite(apart), apart, np.inf)
+        dense = not good.all() and bool(np.median(apart[~good]) < _DENSE * sigma)
+        fitting = _PER_DISTANCE * float(np.median(apart)) / (MARKS["ring"].size * sigma)
+        sigma *= min(max(fitting, _SMALLEST), 1.0)
+    return {MARK: "ring", SIGMA: sigma, DENSE: dense}
 
 
 def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the symbols, sizes and borders of fits as napari's Points take them."""
     doubtful = len(good) - int(np.count_nonzero(good))
-    many = doubtful >= _MANY and doubtful >= _SHARE * len(good)
+    share = 0.0 if metadata.get(DENSE) else _SHARE
+    many = doubtful >= _MANY and doubtful >= share * len(good)
     kinds = (_mark(metadata), _ONE_OF_MANY if many else _DOUBTFUL)
     values: dict[str, Any] = {
         "symbol": [kind.symbol for kind in kinds],

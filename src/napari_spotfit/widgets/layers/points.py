@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files.table import steps
-from ...models.columns import IN_PLANE, as_column, index_of
+from ...models.columns import DISTANCE, IN_PLANE, as_column, index_of
 from ...models.estimators import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.options import settings_from
@@ -65,7 +65,8 @@ def points_arguments(
     features.attrs.clear()
     face = face if face in features else default_face(fits)
     good = drawn.accepted
-    marks = appearance.mark_metadata(drawn.mean_sigma[good])
+    apart = drawn.columns.get(DISTANCE)
+    marks = appearance.mark_metadata(drawn.mean_sigma, good, apart)
     limits = {}
     if face != "stop_condition":
         limits["face_contrast_limits"] = appearance.face_limits(features[face].to_numpy(), good)

@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QHBoxLayout
 from ...analysis.summary import summarize_groups
 from ...models.columns import GROUP, GROUP_SIZE, describe
 from ...results.formatting import Units, number_text
+from ..inspecting.panel import doubtful_shown
 from ..layers.selection import go_to
 from ..napari_compat import canvas_beside
 from ..parts.layout import fill, sentence
@@ -60,6 +61,8 @@ class _Groups(NamedTuple):
 
     table: pd.DataFrame
     listed: NDArray[np.intp]
+    #: How many of the spots in groups are doubtful.
+    doubtful: int
 
 
 class GroupsPage(TablePage):
@@ -88,7 +91,8 @@ class GroupsPage(TablePage):
             self._show_nothing("" if layer is None else _NO_GROUPS)
             return
         fits, shown, units = as_fits(columns, layer), self._spots.shown, self._spots.units
-        job = partial(_sum_up, fits, shown)
+        sizes = columns[GROUP_SIZE].values[doubtful_shown(layer)]
+        job = partial(_sum_up, fits, shown, int(np.count_nonzero(sizes > 1)))
         self.work.ask(lambda: (layer, units, job()))
 
     def _on_done(self, done: tuple[Points, Units, _Groups]) -> None:
@@ -139,14 +143,14 @@ class GroupsPage(TablePage):
                 go_to(self._viewer, layer, int(rows[0]), canvas_beside(self))
 
 
-def _sum_up(fits: SpotFits, shown: NDArray[np.bool_]) -> _Groups:
+def _sum_up(fits: SpotFits, shown: NDArray[np.bool_], doubtful: int) -> _Groups:
     # A point that the user has added, or a spot fitted again alone, is of no group.
     fits = fits[shown & np.isfinite(fits.columns[GROUP].astype(float))]
     table = summarize_groups(fits)
     together = np.unique(fits.columns[GROUP][fits.columns[GROUP_SIZE] > 1])
     rows = np.flatnonzero(np.isin(table[GROUP], together))
     order = np.argsort(-table[_COUNT].to_numpy()[rows], kind="stable")
-    return _Groups(table, rows[order])
+    return _Groups(table, rows[order], doubtful)
 
 
 def _in_words(groups: _Groups) -> str:
@@ -166,4 +170,6 @@ def _in_words(groups: _Groups) -> str:
         words += "single ones or more."
     elif count:
         words += " No spot stands alone, whose light the groups' could be compared with."
+    if groups.doubtful:
+        words += f" ⚠ {number(groups.doubtful)} doubtful spots count, too: hide them under Filter."
     return words
