@@ -76,7 +76,7 @@ class CrowdCount : protected CrowdResidual {
             }
             if (of_all) set(level_errors[cell], error(parameters() * moving));
             if (of_all && is_known) {
-                const Width all_alike = find_width(cell, X, axes());
+                const Width all_alike = find_width(cell, find_widening(X, axes()));
                 share(moving, [&](int a) {
                     Spot& s = spots[together[a]];
                     s.wider = all_alike.wider, s.wider_error = all_alike.error;
@@ -201,7 +201,9 @@ class CrowdCount : protected CrowdResidual {
             alone([&] { take_over(spots[heir], own); });
             shape(spots[heir]);
         }
-        const double bar = least_evidence(own), wanted = has_psf() ? with + SURE * bar : double(INFINITE);
+        // How much evidence there is beyond the bar is asked for in the end alone.
+        const double bar = least_evidence(own), most_wanted = has_psf() ? SURE * bar : settles ? double(INFINITE) : bar;
+        const double wanted = with + most_wanted;
         double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted).deviance - with;
         if (has_psf() && heir >= 0 && !(evidence < bar))
             evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);

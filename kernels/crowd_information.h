@@ -52,10 +52,10 @@ class CrowdInformation : protected CrowdLight {
         return is_positive;
     }
 
-    // By which fraction the spots that move would be wider along some axes if they might be, all alike, and its error;
-    // `factor` is that of their Fisher information.
-    struct Width { double wider, error; };
-    SPOTFIT_NOT_INLINE Width find_width(int cell, int first, int end_of_axes) {
+    // What pulls at light that may be added, and the information about how much of it there is.
+    struct Added { double pulled, information; };
+    // The same of the width of all spots that move along some axes, as a fraction, with all else as it is.
+    SPOTFIT_NOT_INLINE Added find_widening(int first, int end_of_axes) {
         constexpr double SMALL = 0.02;  // the step of the derivative, as a fraction of the width
         copy_part(nullptr, other);
         ROLLED
@@ -69,7 +69,17 @@ class CrowdInformation : protected CrowdLight {
             for (double sign = 1; sign >= -1; sign -= 2)
                 add_spare(s.shape, s.at, 1 + sign * SMALL, sign * s.light / (2 * SMALL), first, end_of_axes);
         }
-        const Added own = find_added(cell);
+        return find_added();
+    }
+    // Whether spots may be wider by some errors, whatever else moves.
+    static bool may_be_wider(const Added& own, double errors) {
+        return square_of(own.pulled) >= square_of(errors) * LEAST_SHARE * own.information;
+    }
+    // By which fraction the spots that move would be wider if they might be, all alike, and its error; `factor` is that
+    // of their Fisher information.
+    struct Width { double wider, error; };
+    SPOTFIT_NOT_INLINE Width find_width(int cell, const Added& widening) {
+        const Added own = with_others(cell, widening);
         return {own.pulled / own.information, 1 / square_root(own.information)};
     }
     // How much likelier a ridge is than the spots that move, in nats, each with its share: half of their light is
@@ -97,7 +107,7 @@ class CrowdInformation : protected CrowdLight {
             if (!links) break;
             likelier[with_ends] = likelier[0];
             if (with_ends && !ends) break;
-            const Added own = find_added(cell);
+            const Added own = with_others(cell, find_added());
             likelier[with_ends] = own.pulled - own.information / 2;
         }
         share(moving, [&](int a) {
@@ -117,7 +127,9 @@ class CrowdInformation : protected CrowdLight {
             add_spare(s.shape, s.at, BLUR, s.light);
         }
         add_lights(together, some, -1, other);
-        const Added found = find_added(cell_of(own), false);
+        Added found = find_added();
+        if (found.pulled >= larger(LEAST_BLURRED, LEAST_SHARE * found.information))
+            found = with_others(cell_of(own), found, false);
         alone([&] {
             own.blurred = found.pulled / found.information, own.blurred_error = 1 / square_root(found.information);
         });
@@ -171,17 +183,25 @@ class CrowdInformation : protected CrowdLight {
                     [&](int axis) { fill_line(light, place, axis, axis >= first && axis < end_of_axes ? wider : 1); });
         add_light(light, float(amount), other);
     }
-    // What pulls at the light in `other`, and the information about how much of it there is, as spots and background
-    // move with it; `factor` is that of their Fisher information, unless it has to be found.
-    struct Added { double pulled, information; };
-    SPOTFIT_NOT_INLINE Added find_added(int cell, bool has_factor = true) {
+    // Of the light in `other`, with all else as it is.
+    SPOTFIT_NOT_INLINE Added find_added() {
         Total pulled, squared;
-        over_part([&](int k) SPOTFIT_INLINE_LAMBDA {
-            const Pixels slope = load_pixels(other + k);
-            pulled.add(load_pixels(pull + k) * slope), squared.add(load_pixels(weight + k) * slope * slope);
+        const int first = from[X], end_of_line = to[X];
+        over_lines([&](int z, int y) SPOTFIT_INLINE_LAMBDA {
+            Pixels pulled_here = 0.0f, squared_here = 0.0f;
+            const int start = (z * rows + y) * stride + margin;
+            ROLLED
+            for (int k = start + first; k < start + end_of_line; k += SIDE_BY_SIDE) {
+                const Pixels slope = load_pixels(other + k);
+                pulled_here = multiply_add(load_pixels(pull + k), slope, pulled_here);
+                squared_here = multiply_add(load_pixels(weight + k) * slope, slope, squared_here);
+            }
+            pulled.add(pulled_here), squared.add(squared_here);
         });
-        Added found = {pulled.value(), squared.value()};
-        if (!has_factor && found.pulled < larger(LEAST_BLURRED, LEAST_SHARE * found.information)) return found;
+        return {pulled.value(), squared.value()};
+    }
+    // As spots and background move with it; `factor` is that of their Fisher information, unless it has to be found.
+    SPOTFIT_NOT_INLINE Added with_others(int cell, Added found, bool has_factor = true) {
         over_part([&](int k) { store_pixels(pull + k, load_pixels(weight + k) * load_pixels(other + k)); });
         if (has_factor) {
             share(normal.size, [&](int i) { spare[i] = gradient[i]; });

@@ -62,7 +62,7 @@ class CrowdMoves : protected CrowdInformation {
         double now = is_evaluated && all_move() ? evaluated : evaluate(cell), gained = 0, last_gain = 0;
         double damping = has_psf() ? 0.1 : 0.01;
         share(moving, [&](int a) { spots[together[a]].is_held = false; });
-        bool rests = now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
+        bool rests = has_psf() && now - wanted > FAR_OFF * square_of(f.least_score) / 2, is_current = true;
         bool is_normal_of_now = is_evaluated && has_normal, is_rejected = false;
         ROLLED
         for (int n = 0; n < most_steps && !rests; ++n) {

@@ -29,15 +29,17 @@ class CrowdWidth : protected CrowdCount {
         const Levels ground = levels_of(0);
         share(all, [&](int i) { kept[i] = spots[i]; });
         begin_again(false);
-        find_stretch();
         // What each further spot must add.
-        const auto is_likely = [&] {
+        const auto is_likely = [&](double nearly) {
             const int fewer = all - count, each = fewer < detected ? fewer : detected;
-            return deviance_of_all() + surprise() - many <= EACH * each + EACH_MORE * (fewer - each);
+            return deviance_of_all() + surprise() - many <= EACH * each + EACH_MORE * (fewer - each) + nearly;
         };
-        if (is_likely()) {
-            find_errors(true);
-            return;
+        if (!find_stretch() || is_likely(NEARLY)) {
+            move_all(f.max_iterations, FINE);
+            if (is_likely(0)) {
+                find_errors(true);
+                return;
+            }
         }
         // What is much wider is something extended rather than more spots.
         bool is_new = axes() == Z && square_of(stretch[X] - 1) < square_of(MUCH_WIDER);
@@ -45,7 +47,7 @@ class CrowdWidth : protected CrowdCount {
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) is_new = count_again(k);
         if (count > detected) {
             settle();
-            if (is_likely()) return;
+            if (is_likely(0)) return;
         }
         alone([&] {
             count = all, is_evaluated = false;
@@ -63,6 +65,8 @@ class CrowdWidth : protected CrowdCount {
     // In nats: what each further spot must add, two of its numbers being for noise; and the most that it says against
     // a width that it is not the PSF's, half of it where it is off by a fraction times the root of 2.
     static constexpr double EACH = 4, EACH_MORE = 8, SURPRISE = 3, OFF = 0.025;
+    // And what spots that rest nearly may gain, more than which is out of the question.
+    static constexpr double NEARLY = 1;
     // By how much widths change in a step, when they change no more, and how far they may be off.
     static constexpr double LONGEST_STEP = 0.15, STILL_STEP = 0.005, NARROWEST = 0.7, WIDEST = 1.45;
     static constexpr int STEPS = 6;
@@ -85,9 +89,11 @@ class CrowdWidth : protected CrowdCount {
         double pulled = 0, weights = 0, all = 0, wide = 0, narrow = 0;
         over_cells(0, [&](int cell) {
             if (!(is_evaluated && all_move())) find_base(cell), evaluate(cell);
+            const Added widening = find_widening(X, axes());
+            if (cells() == 1 && !may_be_wider(widening, SURE_OF_WIDTH)) return;
             find_normal(cell);
             if (!find_factor(1e-9)) return;
-            const Width own = find_width(cell, X, axes());
+            const Width own = find_width(cell, widening);
             const double weight = 1 / (square_of(own.error) + square_of(DIFFER));
             const bool is_extended = square_of(stretch[X] * (1 + own.wider) - 1) > square_of(EXTENDED);
             all += weight;
@@ -138,8 +144,8 @@ class CrowdWidth : protected CrowdCount {
         });
         shape_each(spots, nullptr, count);
     }
-    // Moves spots, and changes the width of all alike, until the likelihood is highest.
-    SPOTFIT_NOT_INLINE void find_stretch() {
+    // Moves spots, and changes the width of all alike, until the likelihood is nearly highest; whether they rest then.
+    SPOTFIT_NOT_INLINE bool find_stretch() {
         bool rests = false;
         ROLLED
         for (int n = 0; n < STEPS && !rests; ++n) {
@@ -153,7 +159,7 @@ class CrowdWidth : protected CrowdCount {
                 evaluate(0);
                 find_normal(0);
                 if (!find_factor(1e-9)) break;
-                const double wider = find_width(0, axis, axis + 2).wider;
+                const double wider = find_width(0, find_widening(axis, axis + 2)).wider;
                 const double wanted = stretch[axis] * (1 + smaller(larger(wider, -LONGEST_STEP), LONGEST_STEP));
                 const double now = smaller(larger(wanted, NARROWEST), WIDEST);
                 rests &= square_of(now / stretch[axis] - 1) < square_of(STILL_STEP);
@@ -166,7 +172,7 @@ class CrowdWidth : protected CrowdCount {
                 share(count, [&](int i) { spots[i].stirred = sweep + 1; });
             }
         }
-        move_all(f.max_iterations, FINE);
+        return rests;
     }
 };
 
