@@ -204,7 +204,7 @@ class CrowdCount : protected CrowdResidual {
         // How much evidence there is beyond the bar is asked for in the end alone.
         const double bar = least_evidence(own), most_wanted = has_psf() ? SURE * bar : settles ? double(INFINITE) : bar;
         const double wanted = with + most_wanted;
-        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted, true).deviance - with;
+        double evidence = move(cell, STEPS_WITHOUT, ROUGH / 10, wanted).deviance - with;
         if (has_psf() && heir >= 0 && !(evidence < bar))
             evidence = smaller(evidence, least_deviance(cell, own, spots[heir], with, ground) - with);
         set(own.is_sure, true);
@@ -223,13 +223,14 @@ class CrowdCount : protected CrowdResidual {
                 if (s.candidate < 0) s.candidate = own.candidate;
             });
             share(moving, [&](int k) { spots[near[k]].stirred = sweep + 1; });
-            keep_mean();
             return false;
         }
         set(moving, others + 1);
         put_places();
         shape_moving();
         restore(cell, ground);
+        evaluate(cell);
+        keep_mean();
         return true;
     }
     // The deviance / 2 without a spot, whose light another one has, at another height: of two spots, one may be
@@ -252,8 +253,7 @@ class CrowdCount : protected CrowdResidual {
         ROLLED
         for (int k = 0; k < some && !(least - with < least_evidence(own)); ++k) {
             begin(&tried[k]);
-            const double wanted = with + SURE * least_evidence(own);
-            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, wanted, true).deviance);
+            least = smaller(least, move(cell, STEPS_WITHOUT, ROUGH / 10, with + SURE * least_evidence(own)).deviance);
         }
         return least;
     }

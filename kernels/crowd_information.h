@@ -88,8 +88,6 @@ class CrowdInformation : protected CrowdLight {
         if (moving > 1) copy_part(nullptr, other);
         int links = 0, ends = 0;
         double likelier[2] = {};
-        // In planes, `auto` alone asks for these.
-        const bool has_blunt = f.grows || axes() > Z;
         ROLLED
         for (int with_ends = 0; with_ends < 2; ++with_ends) {
             ROLLED
@@ -108,7 +106,7 @@ class CrowdInformation : protected CrowdLight {
             }
             if (!links) break;
             likelier[with_ends] = likelier[0];
-            if (with_ends ? !ends : ends && !has_blunt) continue;
+            if (with_ends && !ends) break;
             const Added own = with_others(cell, find_added());
             likelier[with_ends] = own.pulled - own.information / 2;
         }

@@ -53,6 +53,7 @@ class CrowdLight : protected CrowdPixels {
     // Spots that move together: which, and the numbers of the background.
     const int* together;
     int moving = 0, levels = 0;
+    float* still;                            // pixels of light that does not move, or null, for none
     float* spare_lines;                      // for one more
     double stretch[ALL_AXES] = {1, 1, 1};    // how many times as wide spots are as the PSF
     int *by_cell, *first_of_cell;            // all spots, those of a cell one after the other
@@ -327,8 +328,9 @@ class CrowdLight : protected CrowdPixels {
             for (int axis = X; axis < ALL_AXES; ++axis) {
                 const int reach = f.reach[axis], end_of_axis = size(axis);
                 double low = part.low[axis], high = part.high[axis];
+                const bool is_everywhere = low < 0 && high > end_of_axis;
                 ROLLED
-                for (int i = 0; i < moving; ++i) {
+                for (int i = 0; i < moving && !is_everywhere; ++i) {
                     const double x = spots[together[i]].at[axis];
                     low = smaller(low, x - reach - 3), high = larger(high, x + reach + 4);
                 }
@@ -385,10 +387,9 @@ class CrowdLight : protected CrowdPixels {
     }
     // Light that does not move.
     SPOTFIT_NOT_INLINE void find_base(int cell) {
-        if (all_move()) {
-            copy_part(variances, base);
-            return;
-        }
+        const bool is_none = all_move();
+        set(still, is_none ? variances : base);
+        if (is_none) return;
         copy_part(mean, base);
         add_lights(together, moving, -1, base);
         if (levels) add_ground(cell, -1, base, base);
@@ -416,8 +417,8 @@ class CrowdLight : protected CrowdPixels {
     // The mean of the pixels into `trial`, with their weights and the residual's; returns the deviance / 2.
     SPOTFIT_NOT_INLINE double evaluate(int cell) {
         set(is_evaluated, false);
-        if (levels) add_ground(cell, 1, base, trial);
-        else copy_part(base, trial);
+        if (levels) add_ground(cell, 1, still, trial);
+        else copy_part(still, trial);
         add_lights(together, moving, 1, trial);
         Total sum;
         const int first = from[X], end_of_line = to[X];
@@ -500,21 +501,21 @@ class CrowdLight : protected CrowdPixels {
     long long numbers_of_spot() const {
         return has_psf() ? static_cast<long long>(PSF_MAPS) * (2 * f.reach[Y] + 1) * line : 2ll * axes() * line;
     }
-    // To pixels, into a result that may be they.
+    // To pixels, or to none, into a result that may be they.
     SPOTFIT_NOT_INLINE void add_ground(int cell, float factor, const float* pixels, float* result) const {
         const Ground g = ground_of(cell);
         const float* const slope = slopes[X];
         const int first = from[X], end_of_line = to[X];
-        const Pixels across = factor * float(g.across);
+        const Pixels across = factor * float(g.across), none = 0.0f;
         over_lines([&](int z, int y) {
             const float through = factor * float(g.through) * slopes[Z][z];
             const Pixels here = factor * float(g.level) * g.y[y],
                          down = factor * float(g.down) * slopes[Y][y] + through;
             float* const own = at(result, z, y);
-            const float* const before = pixels + (own - result);
+            const float* const before = pixels ? pixels + (own - result) : nullptr;
             ROLLED
             for (int x = first; x < end_of_line; x += SIDE_BY_SIDE)
-                store_pixels(own + x, load_pixels(before + x) + down + here * load_pixels(g.x + x) +
+                store_pixels(own + x, (before ? load_pixels(before + x) : none) + down + here * load_pixels(g.x + x) +
                                           across * load_pixels(slope + x));
         });
     }

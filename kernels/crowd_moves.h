@@ -57,10 +57,8 @@ class CrowdMoves : protected CrowdInformation {
     };
     // Levenberg-Marquardt of the spots that move, until a further step would change the likelihood by less than `rest`:
     // as much less than the last one as that changed it less than the one before; or until there is no hope that the
-    // deviance / 2 falls to one that is wanted. What is but tried leaves the mean of the pixels as it is, and that then
-    // in `trial`.
-    SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest, double wanted = INFINITE,
-                                  bool is_tried = false) {
+    // deviance / 2 falls to one that is wanted.
+    SPOTFIT_NOT_INLINE Moved move(int cell, int most_steps, double rest, double wanted = INFINITE) {
         double now = is_evaluated && all_move() ? evaluated : evaluate(cell), gained = 0, last_gain = 0;
         double damping = has_psf() ? 0.1 : 0.01;
         share(moving, [&](int a) { spots[together[a]].is_held = false; });
@@ -105,9 +103,9 @@ class CrowdMoves : protected CrowdInformation {
             if (!is_better) rests = true;  // no step is better, or by much: it is the best there is
         }
         if (!is_current) shape_moving(), evaluate(cell);
-        if (!is_evaluated && !is_tried) keep_mean();
+        if (!is_evaluated) keep_mean();
         alone([&] {
-            is_evaluated = all_move() && !is_tried, evaluated = now;
+            is_evaluated = all_move(), evaluated = now;
             has_normal = is_normal_of_now && all_move_in_order();
         });
         return {now, gained, rests};
