@@ -108,7 +108,7 @@ struct Following {
         each_bend([&](long long i, const double* by) {
             for (int axis = 0; axis < 2; ++axis) f.unbent[2 * i + axis] = f.shifts[2 * i + axis] - by[axis];
         });
-        const Shifts all = {f.unbent, f.errors, f.candidates, f.count, f.work, f.taken, f.mean, f.mean_errors};
+        const Shifts all = {f.unbent, f.errors, f.candidates, f.count, 2, f.work, f.taken, f.mean, f.mean_errors};
         const long long used = RobustMean(all).find();
         for (long long i = 0; i < f.count; ++i)
             if (f.candidates[i] && !f.taken[i]) f.health[i] = APART;

@@ -38,12 +38,13 @@ inline double upper_median(double* values, long long count) {
 class RobustMean {
     const Shifts& s;
 
-    // Whether a candidate lies so near to a place along both axes.
+    // Whether a candidate lies so near to a place along all axes.
     bool is_near(long long i, const double* center, double times, const double* more) const {
-        for (int axis = 0; axis < 2; ++axis) {
-            const double error = s.errors[2 * i + axis];
+        for (int axis = 0; axis < s.axes; ++axis) {
+            const double error = s.errors[s.axes * i + axis];
             const double allowed = SHIFTS_WITHIN * __builtin_sqrt(error * error + SHIFT_BESIDES * SHIFT_BESIDES);
-            if (!(__builtin_fabs(s.shifts[2 * i + axis] - center[axis]) <= times * allowed + more[axis])) return false;
+            if (!(__builtin_fabs(s.shifts[s.axes * i + axis] - center[axis]) <= times * allowed + more[axis]))
+                return false;
         }
         return true;
     }
@@ -58,12 +59,13 @@ class RobustMean {
     }
 
     void mean_of_taken() const {
-        for (int axis = 0; axis < 2; ++axis) {
+        for (int axis = 0; axis < s.axes; ++axis) {
             double sum = 0, total = 0;
-            for (long long i = axis; i < 2 * s.count; i += 2)
-                if (s.taken[i / 2]) {
-                    const double weight = 1 / (s.errors[i] * s.errors[i]);
-                    total += weight, sum += weight * s.shifts[i];
+            for (long long i = 0; i < s.count; ++i)
+                if (s.taken[i]) {
+                    const double error = s.errors[s.axes * i + axis];
+                    const double weight = 1 / (error * error);
+                    total += weight, sum += weight * s.shifts[s.axes * i + axis];
                 }
             s.mean[axis] = sum / total, s.mean_errors[axis] = 1 / __builtin_sqrt(total);
         }
@@ -74,21 +76,23 @@ class RobustMean {
         long long both[2], n = 0;
         for (long long i = 0; i < s.count; ++i)
             if (s.candidates[i]) both[n++] = i;
-        const double *one = s.errors + 2 * both[0], *other = s.errors + 2 * both[1];
+        const double *one = s.errors + s.axes * both[0], *other = s.errors + s.axes * both[1];
+        double errors[2] = {};  // of both, the sum over the axes
         bool agree = true;
-        for (int axis = 0; axis < 2; ++axis) {
-            const double step = s.shifts[2 * both[0] + axis] - s.shifts[2 * both[1] + axis];
+        for (int axis = 0; axis < s.axes; ++axis) {
+            const double step = s.shifts[s.axes * both[0] + axis] - s.shifts[s.axes * both[1] + axis];
             const double variance = one[axis] * one[axis] + other[axis] * other[axis] + SHIFT_BESIDES * SHIFT_BESIDES;
+            errors[0] += one[axis], errors[1] += other[axis];
             agree = agree && __builtin_fabs(step) <= SHIFTS_WITHIN * __builtin_sqrt(variance);
         }
-        if (!agree) s.taken[both[other[0] + other[1] <= one[0] + one[1] ? 0 : 1]] = 0;
+        if (!agree) s.taken[both[errors[1] <= errors[0] ? 0 : 1]] = 0;
     }
 
     // The median along an axis, and that of the distances from it.
     void middle(int axis, double& center, double& spread) const {
         long long n = 0;
         for (long long i = 0; i < s.count; ++i)
-            if (s.candidates[i]) s.work[n++] = s.shifts[2 * i + axis];
+            if (s.candidates[i]) s.work[n++] = s.shifts[s.axes * i + axis];
         center = upper_median(s.work, n);
         for (long long k = 0; k < n; ++k) s.work[k] = __builtin_fabs(s.work[k] - center);
         spread = upper_median(s.work, n);
@@ -104,13 +108,13 @@ class RobustMean {
         if (candidates == 2) keep_sharper();
         mean_of_taken();
         if (candidates == 0)
-            for (int axis = 0; axis < 2; ++axis) s.mean[axis] = s.mean_errors[axis] = __builtin_nan("");
+            for (int axis = 0; axis < s.axes; ++axis) s.mean[axis] = s.mean_errors[axis] = __builtin_nan("");
         const double nothing[2] = {};
         // None of many that lies apart can hide by drawing their mean to itself.
         const bool agree = candidates >= MANY_SHIFTS && take_near(s.mean, 1, nothing) == candidates;
         if (candidates > 2 && !agree) {
             double center[2], spread[2];
-            for (int axis = 0; axis < 2; ++axis) middle(axis, center[axis], spread[axis]);
+            for (int axis = 0; axis < s.axes; ++axis) middle(axis, center[axis], spread[axis]);
             for (long long i = 0; i < s.count; ++i) s.taken[i] = s.candidates[i];
             if (take_near(center, OF_MEDIAN, spread)) {
                 mean_of_taken();

@@ -3,11 +3,12 @@
 
 namespace spotfit {
 
-// Shifts along y and x, one after the other.
+// Shifts along y and x, or one axis alone; those of all axes lie beside each other.
 struct Shifts {
     const double *shifts, *errors;    // of each, and its standard errors
     const unsigned char* candidates;  // which may count; what they have is known
     long long count;
+    int axes;              // 1 or 2
     double* work;          // memory for as many numbers
     unsigned char* taken;  // which have counted: is written
     double *mean, *mean_errors;

@@ -153,3 +153,98 @@ def test_plain_csv_in_nanometres_needs_the_size_of_a_pixel(tmp_path):
         loaded(tmp_path / "a.csv", "x_nm,y_nm\n150,250\n")
     with pytest.raises(UnreadableFileError, match="two columns are 'x', in different units"):
         loaded(tmp_path / "b.csv", "x,x_nm,y\n1,150,2\n")
+
+
+PLAIN = "frame,y,x,sigma,photons\n0,10.5,20.25,1.3,800\n1,11,21,1.3,700\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PLAIN.replace("1.3", "130").replace("10.5", "1050"), "their σ of 130 is taken"),
+        (PLAIN.replace("sigma", "k").replace("20.25", "5025"), "the largest position, 5025, is"),
+        (
+            PLAIN.replace("y,x", "y [px],x [px]").replace("1.3", "130"),
+            "their σ of 130 is taken to be in pixels",
+        ),
+    ],
+    ids=["σ", "positions", "positions in px"],
+)
+def test_lengths_that_seem_to_be_in_nm(text, words, tmp_path):
+    with pytest.warns(UserWarning, match=words):
+        found = loaded(tmp_path / "a.csv", text, format="plain")
+    assert found.y[1] == 11
+    loaded(tmp_path / "a.csv", PLAIN)
+    loaded(tmp_path / "a.csv", PLAIN.replace("1.3", ""))
+
+
+@pytest.mark.parametrize("titles", ["y,x_nm", "y [µm],x", "y [px],x"])
+def test_one_axis_without_a_unit_is_refused(titles, tmp_path):
+    with pytest.raises(UnreadableFileError, match=r"line 1: .* says its unit and .* does not"):
+        loaded(tmp_path / "a.csv", PLAIN.replace("y,x", titles), pixel_size=100)
+
+
+@pytest.mark.parametrize("number", ["1.000", "12.345", "1.234.567"])
+def test_points_that_may_separate_thousands(number, tmp_path):
+    text = PLAIN.replace(",", ";").replace(".5", "").replace(".25", "").replace("1.3", "2")
+    loaded(tmp_path / "a.csv", text)
+    if number.count(".") > 1:
+        with pytest.raises(UnreadableFileError, match="is no number"):
+            loaded(tmp_path / "a.csv", text.replace("800", number))
+        return
+    with pytest.warns(UserWarning, match=f"{number} as .* if the points separate thousands"):
+        loaded(tmp_path / "a.csv", text.replace("800", number))
+    # Other points beside it show that they are decimal.
+    loaded(tmp_path / "a.csv", text.replace("800", number).replace("700", "0.700"))
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("99999999999999999999", "1e.20 is not one of"),
+        ("1.5", "1.5 is not one of"),
+        ("x", "'x' is"),
+    ],
+)
+def test_a_frame_that_is_no_whole_number(cell, words, tmp_path):
+    with pytest.raises(UnreadableFileError, match=words):
+        loaded(tmp_path / "a.csv", PLAIN.replace("\n1,", f"\n{cell},"))
+
+
+@pytest.mark.parametrize("cell", ["0x10", "1_000", "8d2"])
+def test_texts_in_columns_of_numbers(cell, tmp_path):
+    with pytest.raises(UnreadableFileError, match=f"column 'photons': '{cell}' is no number"):
+        loaded(tmp_path / "a.csv", PLAIN.replace("800", cell))
+    other = loaded(tmp_path / "a.csv", PLAIN.replace("photons", "mine").replace("800", cell))
+    assert other.columns["mine"].tolist() == [cell, "700"]
+
+
+@pytest.mark.parametrize("title", ["t", "T", "Slice", "Frame", "time"])
+def test_frames_under_another_title(title, tmp_path):
+    with pytest.warns(UserWarning, match=f"its column '{title}' is taken for that"):
+        found = loaded(tmp_path / "a.csv", PLAIN.replace("frame", title))
+    assert found.frame.tolist() == [0, 1]
+    assert found.index_names == ("frame",)
+    with pytest.warns(UserWarning, match="all spots are taken to be of one image"):
+        found = loaded(tmp_path / "a.csv", PLAIN.replace("frame", title).replace("\n1,", "\n0.1,"))
+    assert found.index_names == ()
+
+
+@pytest.mark.parametrize("start", ["# by hand\n", "#\n# two lines, 3\n", "#"], ids=[1, 2, "titles"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["unix", "windows", "mac"])
+@pytest.mark.parametrize("kind", ["plain", "thunderstorm"])
+def test_comments_and_line_ends(kind, start, end, tmp_path):
+    text = PLAIN
+    if kind == "thunderstorm":
+        text = THUNDERSTORM.format("px", "uncertainty") + "1,1,20,10,0,1.3,800,0.1\n"
+    ordinary = loaded(tmp_path / "a.csv", text)
+    found = loaded(tmp_path / "a.csv", (start + text).replace("\n", end))
+    assert found.columns.keys() == ordinary.columns.keys()
+    for name, values in ordinary.columns.items():
+        np.testing.assert_array_equal(found.columns[name], values, err_msg=name)
+
+
+def test_errors_count_lines_of_comments(tmp_path):
+    with pytest.raises(UnreadableFileError, match="line 5, column 'photons': 'x' is no number"):
+        loaded(tmp_path / "a.csv", "# a\n# b\n" + PLAIN.replace("700", "1").replace("800", "1")
+               .removesuffix("1\n") + "x\n")  # fmt: skip

@@ -49,7 +49,8 @@ def link_spots(
     ----------
     fits : SpotFits
         Fits of a movie, or of several: each file and each index along other leading axes is linked
-        separately. Only good fits are linked, or spots that another program has found.
+        separately. Only good fits are linked, or spots that another program has found, that have a
+        position.
     max_distance : float
         Largest movement of a spot from one frame to the next in pixels.
     memory : int, default 0
@@ -97,7 +98,7 @@ def link_spots(
     memory = number_checks.whole("memory", memory)
     least_frames = number_checks.whole("least_frames", least_frames, 1)
     places = places_in_pixels(fits, z_scale)
-    rows = np.flatnonzero(fits.accepted)
+    rows = np.flatnonzero(fits.accepted & np.isfinite(places).all(axis=1))
     number = np.full(len(fits), NO_TRACK, np.int64)
     if len(rows):
         number[rows] = _linked(fits, rows, places[rows], max_distance, memory)
@@ -168,12 +169,14 @@ def _linked(
         raise ImportError(
             'linking needs trackpy, which is missing: pip install "napari-spotfit[tracking]"'
         ) from None
-    frame = frames_of(fits)[rows]
-    # Give each movie its own frames, far from those of others.
-    frame = frame + movies_of(fits[rows]) * (int(frame.max()) + memory + 2)
-    order = np.argsort(frame, kind="stable")
+    frame, movie = frames_of(fits)[rows], movies_of(fits[rows])
+    order = np.lexsort((frame, movie))
     places = places[order]
-    ends = np.searchsorted(frame[order], np.arange(frame.max() + 2))
+    # Tracks span no more frames without spots than the memory, nor two movies: more are not needed.
+    steps = np.minimum(np.diff(frame[order]), memory + 2)
+    steps[np.diff(movie[order]) > 0] = memory + 2
+    frame = np.concatenate([[0], np.cumsum(steps)])
+    ends = np.searchsorted(frame, np.arange(frame[-1] + 2))
     by_frame = (places[first:last] for first, last in pairwise(ends))
     trackpy.quiet()
     try:

@@ -29,6 +29,8 @@ Integers = NDArray[np.int64]
 
 #: Quantiles between which the field is.
 _FIELD = (0.01, 0.99)
+#: Those between which most are, and how many times as far away none belongs to the field.
+_INNER, _FAR = (0.1, 0.9), 100.0
 
 
 def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFrame:
@@ -287,17 +289,21 @@ def summarize_groups(fits: SpotFits) -> pd.DataFrame:
 def in_field(columns: Mapping[str, NDArray[Any]], rows: Integers) -> Integers:
     """Return rows without those far from the field of all others, and warn of them.
 
-    The field is that of 98 % of the rows, and as much around it.
+    The field is that of 98 % of the rows, and as much around it; at most a hundred times what 80 %
+    are in, so that some that are very far away do not make it large.
     """
     if not len(rows):
         return rows
     places = [taken(columns[axis], rows) for axis in IN_PLANE]
     if all(map(_fills_its_thirds, places)):
         return rows
-    low, high = np.quantile(places, _FIELD, axis=1)[..., np.newaxis]
-    margin = (high - low).max()
-    outside = ((places < low - margin) | (places > high + margin)).any(axis=0)
-    if margin > 0 and outside.any():
+    outside = np.zeros(len(rows), bool)
+    for shares, times in ((_FIELD, 1.0), (_INNER, _FAR)):
+        low, high = np.quantile(places, shares, axis=1)[..., np.newaxis]
+        margin = times * (high - low).max()
+        if margin > 0:
+            outside |= ((places < low - margin) | (places > high + margin)).any(axis=0)
+    if outside.any():
         warn_caller(
             f"{np.count_nonzero(outside)} of {len(rows)} fits are far outside of the field of all "
             "others, and left out"
@@ -318,7 +324,7 @@ def _fills_its_thirds(places: NDArray[Any]) -> bool:
     That is found much sooner than the quantiles are.
     """
     low, high = float(places.min()), float(places.max())
-    third, least = (high - low) / 3, _FIELD[0] * len(places) + 2
+    third, least = (high - low) / 3, _INNER[0] * len(places) + 2
     return bool(
         np.count_nonzero(places < low + third) > least
         and np.count_nonzero(places > high - third) > least

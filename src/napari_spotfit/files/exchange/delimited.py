@@ -26,6 +26,11 @@ _LONGEST_TITLES = 1 << 16
 
 #: Delimiters, the usual one first.
 _SEPARATORS = ",;\t"
+_NUMBER_FIRST = re.compile(rb'[\s"]*[+-]?\.?\d')
+#: A number with a point, and one in which points may separate thousands.
+_POINTED, _THOUSANDS = re.compile(rb"\d+(?:\.\d+)+"), re.compile(rb"[1-9]\d{0,2}\.\d{3}")
+#: Bytes that are looked at.
+_SAMPLE = 1 << 20
 _QUOTED = re.compile(r'"[^"]*"')
 #: A number with a decimal comma, or an integer in such a column.
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*")
@@ -40,14 +45,39 @@ def as_utf8(text: bytes) -> bytes:
     True
     """
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return text[: len(text) & ~1].decode("utf-16", errors="replace").encode()
-    text = text.removeprefix(b"\xef\xbb\xbf")
+        return _with_line_feeds(text[: len(text) & ~1].decode("utf-16", errors="replace").encode())
+    text = _with_line_feeds(text.removeprefix(b"\xef\xbb\xbf"))
     try:
         # The text may end within a character, as it may be only the first bytes of a file.
         codecs.getincrementaldecoder("utf-8")().decode(text)
     except UnicodeDecodeError:
         return text.decode("cp1252", errors="replace").encode()
     return text
+
+
+def _with_line_feeds(text: bytes) -> bytes:
+    """Return a text with line ends of its own; old Macs' are carriage returns alone."""
+    return text if b"\n" in text else text.replace(b"\r", b"\n")
+
+
+def without_comments(text: bytes) -> tuple[bytes, int]:
+    r"""Return a text without lines of comments before its titles, and how many these are.
+
+    Where numbers follow, the last of these lines has the titles.
+
+    Examples
+    --------
+    >>> without_comments(b"# made by hand\nx,y\n1,2\n"), without_comments(b"#x,y\n1,2\n")
+    ((b'x,y\n1,2\n', 1), (b'x,y\n1,2\n', 0))
+    """
+    begin = skipped = 0
+    last = 0
+    while text.startswith(b"#", begin) and (end := text.find(b"\n", begin) + 1):
+        last, begin, skipped = begin, end, skipped + 1
+    if skipped and _NUMBER_FIRST.match(text, begin):
+        begin, skipped = last, skipped - 1
+        return text[begin:].lstrip(b"# \t"), skipped
+    return text[begin:], skipped
 
 
 def separator_of(line: str) -> str:
@@ -66,7 +96,8 @@ def titles_of(head: bytes, separator: str | None = None) -> list[str]:
     """Return the titles in the first line; none if the bytes are no text."""
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return []
-    text = as_utf8(head).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+    head = without_comments(as_utf8(head))[0]
+    text = head.partition(b"\n")[0].decode(errors="replace").rstrip("\r")
     try:
         row = next(csv.reader([text], delimiter=separator or separator_of(text), strict=True), [])
     except csv.Error:
@@ -115,7 +146,8 @@ class Rows:
     Warns
     -----
     UserWarning
-        If the last line has no line end: its last number may be cut off.
+        If the last line has no line end: its last number may be cut off. If points may separate
+        thousands, as beside semicolons.
     """
 
     def __init__(
@@ -127,7 +159,9 @@ class Rows:
     ) -> None:
         import pandas as pd
 
-        text = as_utf8(path.read_bytes())
+        text, skipped = as_utf8(path.read_bytes()), 0
+        if header:
+            text, skipped = without_comments(text)
         if not text.strip():
             raise UnreadableFileError("it is empty")
         begin = 0
@@ -137,7 +171,7 @@ class Rows:
             line = text[:_LONGEST_TITLES].partition(b"\n")[0]
             separator = separator_of(line.decode(errors="replace"))
         self.titles = titles_of(text[:_LONGEST_TITLES], separator) if titles is None else [*titles]
-        self._header, self._separator = header, separator
+        self._header, self._separator = header + skipped, separator
         twice = next((one for one in self.titles if self.titles.count(one) > 1), None)
         if twice is not None:
             raise UnreadableFileError(f"line 1: two columns have the title {twice!r}")
@@ -154,6 +188,11 @@ class Rows:
         except (csv.Error, UnicodeDecodeError, pd.errors.ParserError) as error:
             raise UnreadableFileError(f"it is damaged, or not text: {error}") from None
         self._points_for_commas(rows)
+        if separator == ";" and (number := _perhaps_thousands(rows[:_SAMPLE])):
+            warn_caller(
+                f"“{path.name}”: its numbers are read with decimal points, {number} as "
+                f"{float(number):g}: if the points separate thousands, write numbers without"
+            )
         if len(self._frame) and not text.endswith((b"\n", b"\r")):
             warn_caller(
                 f"“{path.name}”: its last line has no line end, so the file may be cut off within "
@@ -259,6 +298,18 @@ class Rows:
         )
         for row in reader:
             yield self._header + reader.line_num, row
+
+
+def _perhaps_thousands(rows: bytes) -> str:
+    """Return the first number with a point if all of these may separate thousands; else nothing."""
+    if b"," in rows:  # which are decimal, so that points beside them are an error
+        return ""
+    first = ""
+    for found in _POINTED.finditer(rows):
+        if not _THOUSANDS.fullmatch(found[0]):  # or no number with several points
+            return ""
+        first = first or found[0].decode()
+    return first
 
 
 def _exact() -> dict[str, Any]:

@@ -39,6 +39,10 @@ _UNIT = re.compile(r"(.+?)[ _]*(?:[\[(](.+)[\])]|_(nm|um|µm|px))")
 
 #: A usual σ in pixels, and sizes that images rarely exceed or fall below, in pixels.
 _USUAL_SIGMA, _MANY_PIXELS, _FEW_PIXELS = 1.3, 4096, 10
+#: Widths in pixels above which they are likely to be in nm.
+_WIDEST = 20.0
+#: Other titles of the column of frames, in small letters.
+_FRAMES = ("t", "frames", "frame_number", "frame_index", "slice", "time")
 
 
 class NapariPoints(Format):
@@ -251,13 +255,28 @@ class PlainCsv(Format):
             raise UnreadableFileError(f"its column {missing[0]!r} is missing")
         if name := next((one for one in names if names.count(one) > 1), ""):
             raise UnreadableFileError(f"line 1: two columns are {name!r}, in different units")
+        with_unit, without = (
+            [title for title in rows.titles if named[title][0] in IN_PLANE
+             and (named[title][1] is None) == is_missing]
+            for is_missing in (False, True)
+        )  # fmt: skip
+        if with_unit and without:
+            raise UnreadableFileError(
+                f"line 1: {with_unit[0]!r} says its unit and {without[0]!r} does not: write both "
+                "with “[nm]”, “[µm]” or “[px]”"
+            )
         columns = columns_of(rows, rows.titles)
         for title in rows.titles:
-            if named[title][0] in IN_PLANE:
+            if _is_measured(named[title][0]):
                 columns[title] = as_typed(named[title][0], rows.numbers(title), title)
+        if "frame" not in columns:
+            columns = _with_frames(path, columns)
+            named |= {title: (title, None) for title in columns if title not in named}
         if all(unit is None for _, unit in named.values()) and image.pixel_size is not None:
             length = _likely_unit(path, columns, image.pixel_size)
             named = {title: (title, length if _is_length(title) else None) for title in named}
+        else:
+            _warn_of_nanometres(path, columns)
         made = {}
         for title, values in columns.items():
             name, unit = named[title]
@@ -277,6 +296,48 @@ class PlainCsv(Format):
         known = {name: table.about.columns[name] for name in names}
         write_rows(path, [titles_line(names)], {n: table.columns[n] for n in names}, known)
         return {}
+
+
+def _is_measured(name: str) -> bool:
+    """Whether a column is one of ours that has numbers in every table."""
+    column = COLUMNS.get(name)
+    return column is not None and column.group in ("index", "position", "shape", "light")
+
+
+def _with_frames(path: Path, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return columns with that of frames, if it has another title; warn of the guess."""
+    for title, values in columns.items():
+        if title.lower() not in (*_FRAMES, "frame") or title in COLUMNS:
+            continue
+        known = values.dtype != object and np.isfinite(values).all()
+        if known and len(values) and (values >= 0).all() and (values == np.rint(values)).all():
+            warn_caller(
+                f"“{path.name}” has no column “frame”: its column {title!r} is taken for that. If "
+                "it is something else, give it another title"
+            )
+            frames = as_typed("frame", values, title)
+            return {("frame" if one == title else one): v for one, v in columns.items()} | {
+                "frame": frames
+            }
+        warn_caller(
+            f"“{path.name}” has no column “frame”, and {title!r} has other numbers than those of "
+            "frames: all spots are taken to be of one image"
+        )
+    return columns
+
+
+def _warn_of_nanometres(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Warn of lengths without a unit that are taken for pixels, if they seem to be in nm."""
+    width = _median_width(columns)
+    reach = max((float(np.nanmax(columns[n], initial=0)) for n in IN_PLANE if n in columns),
+                default=0.0)  # fmt: skip
+    if width <= _WIDEST and (width > 0 or reach < _MANY_PIXELS):
+        return
+    what = f"their σ of {width:g}" if width > 0 else f"the largest position, {reach:g},"
+    warn_caller(
+        f"“{path.name}” does not say the unit of its lengths: {what} is taken to be in pixels. If "
+        "it is in nm, give pixel_size=…, or name the columns “x [nm]”"
+    )
 
 
 def _is_length(name: str) -> bool:
