@@ -171,6 +171,13 @@ PADDED = {
 }
 
 
+@pytest.mark.parametrize("neighbours", ["exclude", "auto"])
+def test_planes_of_nan_need_no_widths(neighbours: str) -> None:
+    own, places = spots(20)
+    image = PADDED["nan"](stack(own + 40))
+    check(localize(image, **OPEN, neighbours=neighbours), places + np.array([3, 0, 0]))
+
+
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
 @pytest.mark.parametrize("kind", PADDED)
 @pytest.mark.filterwarnings("ignore:planes of the stack are copies of others")
@@ -187,6 +194,14 @@ def test_copied_planes_are_named() -> None:
     image = PADDED["edge"](stack(spots(20)[0] + 40))
     with pytest.warns(UserWarning, match=r"copies of others: 0, 1, 2, 23, 24, 25\."):
         localize(image, **KNOWN)
+
+
+def test_a_plane_of_noise_counts_in_no_fit() -> None:
+    own, places = spots(20)
+    image = stack(own + 40)
+    image[9] += np.random.default_rng(4).exponential(500, image[9].shape).astype(np.uint16)
+    with pytest.warns(UserWarning, match=r"far more noise than those beside them: 9\."):
+        check(localize(image, **KNOWN), places)
 
 
 def test_which_planes_are_copies_or_empty() -> None:

@@ -216,9 +216,11 @@ def _brightest_planes(
     pixels = planes(sample.pixels)
     assert pixels is not None
     every = pixels.reshape(len(pixels), -1)[:, :: max(pixels[0].size >> 16, 1) | 1]
-    with np.errstate(invalid="ignore"):
-        middle, high = np.nanpercentile(every.astype(float), (50, 99.9), axis=1)
-    rows = np.sort(np.argsort(-np.nan_to_num(high - middle))[:_BRIGHTEST_PLANES])
+    height, known = np.zeros(len(every)), np.isfinite(every).any(axis=1)
+    if known.any():
+        middle, high = np.nanpercentile(every[known].astype(float), (50, 99.9), axis=1)
+        height[known] = np.nan_to_num(high - middle)
+    rows = np.sort(np.argsort(-height)[:_BRIGHTEST_PLANES])
     bad, mask = planes(sample.bad), planes(sample.mask)
     return (
         np.ascontiguousarray(pixels[rows]),

@@ -21,7 +21,14 @@ from ..engine.uneven_planes import bent_volumes, uneven_volumes
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
-from ..images.plane_light import PlaneLight, copied_planes, empty_planes, middle, plane_levels
+from ..images.plane_light import (
+    PlaneLight,
+    copied_planes,
+    empty_planes,
+    middle,
+    noisy_planes,
+    plane_levels,
+)
 from ..images.reading import without_damage
 from ..settings.noise_model import BACKGROUND, LIGHT, NoiseModel
 from ..settings.settings import Settings, electrons_of, noise_of
@@ -78,24 +85,27 @@ def without_copies(
 ) -> PixelCalibration:
     """Return a calibration that leaves planes of stacks out that hold no image of their own.
 
-    They are empty, have one value, or are copies of others, in a few stacks.
+    They are empty, have one value, are copies of others or noise, in each of a few stacks.
     """
     read = partial(reader.read_part, part=middle(reader.frame_shape))
-    left_out = is_copy = np.ones(reader.frame_shape[0], np.bool_)
+    left_out = is_copy = is_noise = np.ones(reader.frame_shape[0], np.bool_)
     for number in range(min(len(numbers), _LOOKED_AT)):
         volume = to_host(without_damage(read, numbers[number : number + 1])[1])[0]
-        is_empty, own = empty_planes(volume), copied_planes(volume)
-        left_out, is_copy = left_out & (is_empty | own), is_copy & own
+        is_copy, is_noise = is_copy & copied_planes(volume), is_noise & noisy_planes(volume)
+        left_out = left_out & (is_copy | is_noise | empty_planes(volume))
         if not left_out.any():
             return calibration
     if (~left_out).sum() < _LEAST_LEFT:
         return calibration
-    if is_copy.any():
-        planes = ", ".join(map(str, np.flatnonzero(is_copy)))
-        warn_caller(
-            f"planes of the stack are copies of others: {planes}. They count in no fit; z is that "
-            "of the stack as it is, with them"
-        )
+    for which, what in (
+        (is_copy, "are copies of others"), (is_noise, "have far more noise than those beside them")
+    ):  # fmt: skip
+        if which.any():
+            planes = ", ".join(map(str, np.flatnonzero(which)))
+            warn_caller(
+                f"planes of the stack {what}: {planes}. They count in no fit; z is that of the "
+                "stack as it is, with them"
+            )
     return calibration.without_planes(left_out)
 
 

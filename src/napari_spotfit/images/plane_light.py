@@ -33,6 +33,8 @@ _KEPT = 4096
 #: and it is known to about this part of it.
 _MOST_DEGREE, _KNOWN = 3, 0.01
 
+#: How many times the variance of planes beside it one has whose noise is not that of its light.
+_NOISIER = 30.0
 #: The share of planes that are the mirror images of others where padding is, at most.
 _MIRRORED = 0.4
 
@@ -231,6 +233,45 @@ def empty_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     values = volume.reshape(len(volume), -1)
     lowest, highest = (one.reduce(values, axis=1) for one in (np.fmin, np.fmax))
     found: NDArray[np.bool_] = ~(highest > lowest)
+    return found
+
+
+def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which planes of a volume have far more noise than those beside them.
+
+    It is that of detail as fine as pixels. Light that is brighter has more: by as much as it is.
+
+    Examples
+    --------
+    >>> volume = np.random.default_rng(1).normal(100, 5, (6, 40, 40))
+    >>> volume[2] *= 10  # light, and its noise, of which some is due to the light
+    >>> volume[4] += np.random.default_rng(2).normal(0, 100, (40, 40))
+    >>> np.flatnonzero(noisy_planes(volume)).tolist()
+    [4]
+    """
+    depth, _, width = volume.shape
+    found = np.zeros(depth, np.bool_)
+    if width < 3 or depth < 3:
+        return found
+    variance = np.full(depth, np.nan)
+    for number, plane in enumerate(volume):
+        own = np.diff(np.asarray(plane, float), 2, axis=1)
+        own = np.abs(own[np.isfinite(own)])
+        if own.size:
+            variance[number] = np.square(np.median(own))
+    level = np.array([abs(np.median(one[np.isfinite(one)])) if v > 0 else 1.0
+                      for one, v in zip(volume, variance, strict=True)])  # fmt: skip
+    for number in range(depth):
+        sides = [
+            [k for k in (number + step, number + 2 * step) if 0 <= k < depth and variance[k] > 0]
+            for step in (-1, 1)
+        ]
+        beside = [
+            min(max(level[number] / max(level[k], 1e-30), 1.0) * variance[k] for k in side)
+            for side in sides
+            if side
+        ]
+        found[number] = bool(beside) and bool(variance[number] > _NOISIER * max(beside))
     return found
 
 

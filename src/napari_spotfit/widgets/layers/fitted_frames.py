@@ -9,7 +9,8 @@ import numpy as np
 from qtpy.QtCore import QObject, Signal
 
 from ...analysis.spot_sample import FittedFrame
-from ...images.frames import HeldFrame
+from ...estimation.image_estimates import estimated
+from ...images.frames import FrameReader, HeldFrame
 from ...images.pixel_calibration import detection_calibration
 from ...settings.settings import Settings
 from ..parts.work import Latest
@@ -107,11 +108,15 @@ class FrameKeeper(QObject):
 def read_frame(key: Key, maps: LayerMaps) -> FittedFrame:
     """Read a frame and its maps."""
     frame = HeldFrame(key.array, key.at, key.array.ndim - len(key.at))
-    known = maps.read()
-    if not known:
+    known, noise = maps.read(), key.settings.noise
+    has_planes = noise is not None and bool(noise.planes)
+    if not (known or has_planes):
         return FittedFrame(frame.pixels, None, frame.pixels, frame.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")
     calibration = detection_calibration(frame.shape, key.settings, bad, camera)
+    if has_planes:
+        reader = FrameReader(frame, spatial=key.settings.dimensions, checked=False)
+        calibration = estimated(reader, calibration)
     numbers, pixels = np.array([frame.number]), frame.pixels[np.newaxis]
     fitted = calibration.corrected(numbers, pixels, mark_bad=True)[0]
     # With one offset for all pixels, which is not in the fitted background.
