@@ -129,7 +129,8 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     noise = _of_sample(measured, settings, period, reader, calibration)
     if noise.process:
         return noise
-    in_plane = len(reader.frame_shape) == 2  # a stack's planes may be alike
+    # Planes of a stack may be alike, and stripes count as noise.
+    in_plane = len(reader.frame_shape) == 2 and not period
     is_weak = in_plane and _WEAKLY < noise.correlation <= FILTERED
     if is_weak or (noise.is_filtered and hides_light(measured.frames, noise)):
         return replace(noise, process=Process.FILTERED.value)
