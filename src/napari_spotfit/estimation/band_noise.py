@@ -45,6 +45,8 @@ _LOW_OF_PURE, _HIGH_OF_PURE, _DEPTH_OF_PURE = 0.4, 1.25, (0.97, 1.45)
 _MOST_ALIKE, _LEAST_ALIKE, _COMPARED = 1 / 3, 4, (0.1, 0.9)
 #: Quantiles of the heights of white noise's maxima, and what they are in deviations.
 _QUANTILES, _OF_WHITE = (0.25, 0.5, 0.75), (1.07, 1.52, 2.0)
+#: At how many deviations the band is cut off, to see whether it differs along one direction.
+_MOST_COHERENT = 1.5
 #: The least number of maxima.
 _LEAST_MAXIMA = 25
 #: With less than this share of a kernel on good pixels there is no result.
@@ -168,6 +170,21 @@ class BandAreas:
         lowest = (float(np.quantile(highs, _LOW)), float(np.quantile(lows, _LOW)))
         low = float(np.quantile(highs, _QUANTILES[0])) / _OF_WHITE[0]
         return BandNoise(levels, variances, lowest, low, _tail(highs), _tail(lows))
+
+    def coherence(self) -> float:
+        """Return how far the band differs along one direction only, in most areas: 0 to 1."""
+        band = np.clip(self.ratio, -_MOST_COHERENT, _MOST_COHERENT)  # spots do not count for more
+        along_y = (band[:, 1:] - band[:, :-1])[:, :, 1:]
+        along_x = (band[:, :, 1:] - band[:, :, :-1])[:, 1:]
+        yy, xx, yx = (
+            np.nansum(a * b, axis=(1, 2))
+            for a, b in ((along_y, along_y), (along_x, along_x), (along_y, along_x))
+        )
+        total = yy + xx
+        known = np.isfinite(total) & (total > 0)
+        if not known.any():
+            return 0.0
+        return float(np.median(np.hypot(yy - xx, 2 * yx)[known] / total[known]))
 
     def contrast(self) -> tuple[float, float]:
         """Return how much deeper low minima are than maxima; high maxima over minima.

@@ -24,10 +24,11 @@ from ..models.calibration import Calibration
 from ..settings.noise_model import FILTERED, UNLIKE, NoiseModel, Process
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
+from . import lone_pixels
 from .content import dark_spots, depth_correlation, hides_light, stripes, with_stripes
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
-from .noise_line import quantiles
+from .noise_line import is_usable, median, quantiles
 from .one_axis import LineNoise, is_one_sided, lines_of_noise
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .spot_noise import with_noise_of_spots
@@ -109,8 +110,9 @@ class _Sample(NamedTuple):
     blocks: NDArray[np.void] | None
     #: What a sixth, and half of the pixels are below.
     darker_half: tuple[float, float]
-    #: The variance that rounding to steps between values adds.
+    #: The variance that rounding to steps between values adds, and the share of hot pixels.
     rounding: float
+    hot: float
 
 
 #: The last sample of images that are in use.
@@ -152,6 +154,8 @@ def _of_sample(
         noise = with_stripes(noise, measured, settings)
     else:
         _warn_of_dark_spots(measured, noise, settings)
+    if settings.gain is None and (hot := _hot_pixels(measured, fixed=True)):
+        warn_caller(lone_pixels.in_words(hot))
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
@@ -192,8 +196,19 @@ def _measured(
     if calibration.camera_noise is not None:  # there may be doubts
         blocks = None if measured is None else measured.blocks
         rounding = 0.0 if measured is None else measured.step**2 / 12
-        _SAMPLES[reader] = _Sample(calibration, settings, blocks, _darker_half(pixels), rounding)
+        fixed = settings.emccd or len(pixels) > 1
+        hot = 0.0 if measured is None else _hot_pixels(measured, fixed=fixed)
+        half = _darker_half(pixels)
+        _SAMPLES[reader] = _Sample(calibration, settings, blocks, half, rounding, hot)
     return measured, settings, period
+
+
+def _hot_pixels(measured: Measured, *, fixed: bool) -> float:
+    """Return the share of hot pixels where they are taken for noise."""
+    usual = measured.blocks["both"][is_usable(measured.blocks)]
+    if not len(usual):
+        return 0.0
+    return lone_pixels.lone_pixels(measured.frames, median(usual), fixed=fixed)
 
 
 def _warn_of_dark_spots(measured: Measured, noise: NoiseModel, settings: Settings) -> None:
@@ -321,6 +336,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
             if not period and (lines := lines_of_noise(measured, camera)):
                 _warn_of_lines(lines)
         sample = _SAMPLES[reader]
+    if sample.hot:
+        return lone_pixels.in_words(sample.hot)
     (low, middle), settings = sample.darker_half, calibration.fitted
     if middle + _ROUNDING + _OF_NOISE * (middle - low) < settings.offset:
         return (

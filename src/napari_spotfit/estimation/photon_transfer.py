@@ -284,6 +284,8 @@ MOST_SCATTER = 0.58
 #: Half the number of independent numbers in a block's fine detail; at how many times the line's
 #: value it is cut off; and by how many of its errors a slope may be more than what is found.
 _SHAPE, _MOST_RATIO, _SURELY = 6.0, 3.0, 3.0
+#: Blocks this many deviations darker than the brightest ones are not saturated.
+_SATURATE = 3.0
 #: Parts of the frames along each axis.
 _PARTS = 3
 
@@ -311,8 +313,21 @@ def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
             low, high = min(low, middle + chance), max(high, middle - chance)
     return max(
         math.exp(max(high - low, 0.0)), _steeper_between_frames(blocks, ratios, noise),
-        uneven_blocks(np.where(is_usable(without_spots(blocks)), ratios, 0.0)),
+        uneven_blocks(np.where(_shows_noise(blocks, noise), ratios, 0.0)),
     )  # fmt: skip
+
+
+def _shows_noise(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.bool_]:
+    """Return which blocks have no spots, and are darker than the brightest, which may saturate.
+
+    Where most are as bright as that, they are not saturated.
+    """
+    usable = is_usable(without_spots(blocks))
+    if not usable.any():
+        return usable
+    brightest = float(blocks["mean"][usable].max())
+    darker = blocks["mean"] < brightest - _SATURATE * math.sqrt(noise.variance(brightest))
+    return usable & darker if 2 * np.count_nonzero(usable & darker) > usable.sum() else usable
 
 
 def _steeper_between_frames(

@@ -53,8 +53,8 @@ _CALMEST, _MORE, ALIKE = 0.25, 1.35, (0.3, 1.3)
 #: part of all, have the last number of times the variance of fine detail.
 _AMPLIFIED, _SKEWED, _RANGE, _FEW_AREAS, _TIMES = 2.0, 0.15, (0.05, 0.5, 0.95), 0.1, 3.0
 #: Beside spots it is, too, where low maxima and minima have more than this many deviations: that is
-#: noise of nearly one frequency, which crowds have not.
-_NEARLY_ONE = 0.58
+#: noise of nearly one frequency, which crowds have not, and stripes along one direction only.
+_NEARLY_ONE, _NO_STRIPES = 0.58, 0.3
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -133,7 +133,7 @@ def hides_noise(
     if is_all_noise(areas, band, noise, detail):
         return True
     if min(band.lowest) > _NEARLY_ONE and is_amplified(areas, band, noise):
-        return True
+        return areas.coherence() < _NO_STRIPES
     calm = calm_noise(parts) if scatter > _BEYOND_WHITE and band.is_noise else None
     return calm is not None and min(calm.along) > _SMOOTH and band.tail < TAIL_OF_NOISE
 
