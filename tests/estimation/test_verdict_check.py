@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from napari_spotfit import localize, simulate_movie
+from napari_spotfit import fit_at, localize, simulate_movie
+from napari_spotfit.estimation.verdict_check import VerdictCheck
 
 
 def said_of(image, **options):
@@ -34,6 +35,37 @@ def test_settings_that_leave_hardly_any_fit_good_are_named(movie, options, flag)
     fits, (said,) = said_of(movie, **options)
     assert said.startswith(f"only {fits.good.sum()} of {len(fits)} fits are good, as ")
     assert f"are {flag}. " in said
+
+
+def long_spots(long):
+    """Return a movie of spots alone that are longer along x than along y."""
+    y, x = np.indices((96, 96))
+    light = sum(
+        np.exp(-((y - v) ** 2) / 2 - ((x - u) ** 2) / (2 * long**2))
+        for v in range(12, 96, 16) for u in range(16, 96, 32)
+    )  # fmt: skip
+    return np.random.default_rng(1).poisson(200 * light + 10, (4, 96, 96)).astype(np.uint16)
+
+
+def test_long_spots_need_an_elliptical_model():
+    fits, (said,) = said_of(long_spots(4))
+    assert fits.good.sum() < 0.1 * len(fits)
+    assert "are ELONGATED. Fit model=" in said
+    for image, options in ((long_spots(4), {"model": "gaussian_elliptical"}), (long_spots(1), {})):
+        fits, said = said_of(image, **options)
+        assert fits.good.sum() >= 4 * 18
+        assert not said
+
+
+def test_more_iterations_do_not_help_without_pixels(movie):
+    image = movie.astype(np.float32)
+    bad = np.ones(image.shape[1:], bool)
+    bad[::5, ::5] = False
+    y, x = np.indices((7, 7)) * 12 + 10
+    places = np.column_stack([y.ravel(), x.ravel()])
+    check = VerdictCheck()
+    check.add(fit_at(image[0], places, 7, bad_pixels=bad, sigma=1.3))
+    assert check.doubts().startswith("only 0 of 49 fits are good, as 49 are INVALID: too few")
 
 
 def test_good_fits_are_not_warned_of(movie):

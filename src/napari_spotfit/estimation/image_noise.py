@@ -26,6 +26,7 @@ from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from . import lone_pixels
 from .content import dark_spots, depth_correlation, hides_light, stripes, with_stripes
+from .few_spots import has_few_blocks, with_noise_of_few_spots
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .noise_line import is_usable, median, quantiles
@@ -156,11 +157,14 @@ def _of_sample(
         _warn_of_dark_spots(measured, noise, settings)
     if settings.gain is None and (hot := _hot_pixels(measured, fixed=True)):
         warn_caller(lone_pixels.in_words(hot))
+    has_gain = settings.gain is not None
+    is_small = not has_gain and not period and has_few_blocks(measured, noise)
+    if is_small:
+        noise = with_noise_of_few_spots(noise, measured, settings)
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
-    has_gain = settings.gain is not None
-    if has_gain and not (noise.is_flat and noise.blocks >= _ENOUGH_BLOCKS):
+    if is_small or (has_gain and not (noise.is_flat and noise.blocks >= _ENOUGH_BLOCKS)):
         return noise
     # Spots out of focus are no Gaussians of one width, and stripes are noise to residuals.
     in_depth = len(reader.frame_shape) > 2 or isinstance(settings.model, Calibration)

@@ -15,9 +15,9 @@ Numbers = NDArray[np.float64]
 
 #: Spots that count, at least; and how many photo-electrons the brightest pixel of each has. Sparse
 #: ones draw the fit.
-_LEAST_SPOTS, LEAST_ELECTRONS = 5, 5.0
+LEAST_SPOTS, LEAST_ELECTRONS = 5, 5.0
 #: A spot's shape may be off by this fraction of its height, so that bright ones count for less.
-_SHAPE = 0.02
+SHAPE_OFF = 0.02
 #: Standard deviations within which spots count, and rounds in which these are found.
 _FAR, _ROUNDS = 3.0, 4
 #: The scatter of sums of squares in standard deviations of noise, least and most, or there is more
@@ -31,6 +31,10 @@ _LEVEL_OFF, _OF_BLOCK, _OF_LIGHT_BETWEEN = 0.003, 0.6, 0.15
 _MOST_BELOW, _OF_HEIGHT = 1.25, 0.01
 #: The largest relative error of a slope that counts by itself.
 _WORST = 0.5
+#: By how much squares of few numbers are too small in standard errors: where they have ν degrees of
+#: freedom, by 1 + 2/ν, and this is the least ν that counts.
+_LEAST_DEGREES = 6.0
+_ROOT = math.sqrt(2)
 
 
 class Squares(NamedTuple):
@@ -66,7 +70,7 @@ class Slope(NamedTuple):
 NO_SLOPE = Slope(0.0, math.inf, 0.0, 0.0)
 
 
-def slope_of(all_squares: Squares, blocks: int, shape_off: float = _SHAPE) -> Slope:
+def slope_of(all_squares: Squares, blocks: int, shape_off: float = SHAPE_OFF) -> Slope:
     """Return the slope that explains most sums of squares.
 
     Parameters
@@ -81,7 +85,7 @@ def slope_of(all_squares: Squares, blocks: int, shape_off: float = _SHAPE) -> Sl
     usable = (all_squares.rise > 0) & (all_squares.height > 0)
     for _ in range(2):
         own = _chosen(all_squares, usable)
-        if len(own.found) < _LEAST_SPOTS:
+        if len(own.found) < LEAST_SPOTS:
             return NO_SLOPE
         slope = max(median(own.found / own.rise), 0.0)
         usable &= all_squares.height > LEAST_ELECTRONS * slope
@@ -110,7 +114,7 @@ def _weighted(own: Squares, slope: float, blocks: int, shape_off: float) -> Slop
     lower = -median((own.rise - own.own) / own.degrees + _OF_HEIGHT * own.height)
     if own.dark and slope * lower > _MOST_BELOW * own.dark:
         return NO_SLOPE  # there would be less than no noise below spots
-    if not _AS_NOISE[0] < (high - low) / 2 < _AS_NOISE[1] or counts.sum() < _LEAST_SPOTS:
+    if not _AS_NOISE[0] < (high - low) / 2 < _AS_NOISE[1] or counts.sum() < LEAST_SPOTS:
         return NO_SLOPE
     lever = weight * own.rise / information
     chance = 1 / math.sqrt(information)
@@ -119,6 +123,40 @@ def _weighted(own: Squares, slope: float, blocks: int, shape_off: float) -> Slop
     between = _OF_LIGHT_BETWEEN * slope * float(np.sum(lever * abs(own.rise - own.own)))
     of_shape = shape_off**2 * float(np.sum(lever * own.overlap))
     return Slope(slope, math.hypot(chance, of_level, between), chance, of_shape)
+
+
+def slope_of_few(own: Squares, least: float = 0.0, shape_off: float = 0.0) -> Slope:
+    """Return what one spot says, or a few do.
+
+    It is the mean of all slopes from 0 on that explain the squares, and a little more, as standard
+    errors that go by few numbers scatter as Student's t does.
+
+    Parameters
+    ----------
+    own : Squares
+        Those of fits.
+    least : float
+        The slope for which the error is given.
+    shape_off : float
+        The fraction of its height by which a spot's shape may be off.
+    """
+    slope = max(float(np.sum(own.found)) / float(np.sum(own.rise)), 0.0)
+    found, information = slope, 0.0
+    for _ in range(_ROUNDS):
+        weight = own.rise / _variance(own, slope)
+        information = float(np.sum(weight * own.rise))
+        if not 0 < information < math.inf:
+            return NO_SLOPE
+        found = float(np.sum(weight * own.found)) / information
+        slope = max(found, 0.0)
+    chance = 1 / math.sqrt(information)
+    away = found / chance
+    density, below = math.exp(-(away**2) / 2) / math.sqrt(2 * math.pi), math.erfc(-away / _ROOT) / 2
+    mean = found + chance * density / below if below > 0 else chance
+    shape = np.square(shape_off**2 * own.overlap)
+    information = float(np.sum(own.rise * own.rise / (_variance(own, least) + shape)))
+    more = 1 + 2 / max(2 * away**2, _LEAST_DEGREES)
+    return Slope(more * mean, 1 / math.sqrt(information), chance, 0.0)
 
 
 def _variance(own: Squares, slope: float) -> Numbers:

@@ -30,7 +30,17 @@ from .measured_noise import Measured
 from .noise_line import is_usable, line_through, median, quantiles
 from .photon_transfer import MOST_SCATTER, fine_detail, slope_by_columns
 from .pixel_values import usual_is_lowest
-from .residual_slope import LEAST_ELECTRONS, NO_SLOPE, Slope, Squares, light_left, slope_of
+from .residual_slope import (
+    LEAST_ELECTRONS,
+    LEAST_SPOTS,
+    NO_SLOPE,
+    SHAPE_OFF,
+    Slope,
+    Squares,
+    light_left,
+    slope_of,
+    slope_of_few,
+)
 
 Numbers = NDArray[np.float64]
 
@@ -47,6 +57,11 @@ _REACH = 3.0
 _WIDTH = 1.3
 #: Of slopes that do not count by themselves, this many errors limit what skewness says.
 _LIMIT = 2.0
+#: What a few spots leave is their shape, and no noise, where its finest detail has less than this
+#: part of all of it: of one spot's noise it is 0.5 to 2, of spots of 20,000 photons that are 1.2
+#: times as long as wide 0.1 to 0.2. They count if they show so many errors more than skewness.
+#: In images of so many blocks skewness is known better than the shape of spots.
+_OF_SHAPE, _SURELY_MORE, _MANY_BLOCKS = 0.35, 2.0, 32
 #: The variance of places in a pixel, along one axis.
 _OF_PIXEL = 1 / 12
 #: Of how many spots residuals are looked at; the sum of the squares of the weights of their finest
@@ -107,8 +122,8 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
         white = replace(white, slope_error=None)
     for pixels in _PIXELS:
         part = _part(frames, pixels)
-        fits = _fits(part, settings, noise, level)
-        squares = _squares(fits, level, _dark(noise, level))
+        fits = bright_fits(part, settings, noise, level)
+        squares = squares_of(fits, level, _dark(noise, level))
         slope = slope_of(squares, noise.blocks)
         wanted = max(_PRECISE * slope.value, slope.error / 2)
         if slope.chance < wanted < math.inf or part.size >= frames.size:
@@ -117,7 +132,7 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
         is_rounding = _dark(noise, level) < _STEPS * measured.step**2
         is_white = not is_rounding and fits.finest_detail(measured.step) > _WHITE
         if is_white or (_is_same(white, slope) and not noise.is_filtered):
-            noise = _as_white(noise)
+            noise = as_white(noise)
         elif noise.is_filtered:
             return noise
         else:
@@ -125,6 +140,9 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
     if white.slope_error is None and _is_contradicted(measured, noise, slope):
         slope = NO_SLOPE
     steep = _agreed(white, slope)
+    spots, count = np.count_nonzero(fits.usable), len(fits.usable)
+    if white.slope_error is None and 0 < spots < LEAST_SPOTS and 2 * spots >= count:
+        steep = _of_few(fits, squares, steep, noise.blocks, measured.step)
     return replace(noise, slope=steep, intercept=_dark(noise, level) - steep * level)
 
 
@@ -137,19 +155,19 @@ def _of_bare_spots(
     not. Where half of the noise is left between spots, there was twice as much.
     """
     part = _part(frames, _PIXELS[-1])
-    fits = _fits(part, settings, None, level)
-    slope = slope_of(_squares(fits, level, 0.0), blocks=0).value_if_sure
+    fits = bright_fits(part, settings, None, level)
+    slope = slope_of(squares_of(fits, level, 0.0), blocks=0).value_if_sure
     if not slope or fits.finest_detail(step) < _RAW:
         return None
     least = float(noise.variance(level))
     if noise.is_filtered or not noise.blocks:
         calm = _OF_CALM * _calm_square(part - level)
         least = min(least, max(calm, _FEW_PHOTONS * slope**2, step**2 / 12))
-        noise = _as_white(replace(noise, slope_error=None))
+        noise = as_white(replace(noise, slope_error=None))
     return replace(noise, slope=slope, intercept=least - slope * level, least=least)
 
 
-def _as_white(noise: NoiseModel) -> NoiseModel:
+def as_white(noise: NoiseModel) -> NoiseModel:
     """Return noise of pixels that are independent; what seemed to be a filter are the spots."""
     process = noise.process if noise.process == Process.THRESHOLDED else Process.NONE
     uneven = 1.0 if noise.is_filtered else noise.uneven
@@ -164,6 +182,16 @@ def _calm_square(frames: Numbers) -> float:
     count = known.sum(axis=(2, 4))
     squares = np.where(known, np.square(blocks), 0).sum(axis=(2, 4))[count > 0] / count[count > 0]
     return float(np.quantile(squares, _CALM)) if len(squares) else math.nan
+
+
+def _of_few(fits: BrightFits, squares: Squares, slope: float, blocks: int, step: float) -> float:
+    """Return the slope where there are few spots: it is skewness's, unless they show more.
+
+    Read-out noise makes counts less skewed than light is noisy.
+    """
+    few = slope_of_few(squares, slope, SHAPE_OFF if blocks >= _MANY_BLOCKS else 0.0)
+    value = few.value * fits.share_of_noise(step)
+    return value if value > slope + _SURELY_MORE * few.error else slope
 
 
 def _is_same(noise: NoiseModel, slope: Slope) -> bool:
@@ -248,13 +276,14 @@ def _dark(noise: NoiseModel, level: float) -> float:
     return max(noise.slope * level + noise.intercept, noise.least)
 
 
-class _Fits(NamedTuple):
-    """Fits of bright spots in frames, and which count."""
+class BrightFits(NamedTuple):
+    """Fits of bright spots in frames, which count, and which have no other in reach."""
 
     frames: NDArray[Any]
     positions: Positions
     columns: Columns
     usable: NDArray[np.bool_]
+    alone: NDArray[np.bool_]
     settings: Settings
 
     def finest_detail(self, step: float) -> float:
@@ -283,10 +312,15 @@ class _Fits(NamedTuple):
         every = np.maximum(np.mean(left[:, 1:-1, 1:-1] ** 2, (1, 2)) - rounded, rounded)
         return median(white / every) if len(own) else 0.0
 
+    def share_of_noise(self, step: float) -> float:
+        """Return how much of the residuals of a few spots alone is noise, and not their shape."""
+        white = self.finest_detail(step) if self.alone[self.usable].all() else 0.0
+        return white if 0 < white < _OF_SHAPE else 1.0
 
-def _fits(
+
+def bright_fits(
     frames: NDArray[Any], settings: Settings, noise: NoiseModel | None, level: float
-) -> _Fits:
+) -> BrightFits:
     """Return fits of the spots in frames."""
     shape, sigma = (frames.shape[1], frames.shape[2]), _usual_width(settings.known_sigma)
     own = Settings(
@@ -308,10 +342,10 @@ def _fits(
     with np.errstate(invalid="ignore"):
         usable = (columns["flags"] & int(_DOUBTFUL)) == 0
         usable &= alone & (columns["reduced_chi_square"] > 0)
-    return _Fits(frames, positions, columns, usable, own)
+    return BrightFits(frames, positions, columns, usable, alone, own)
 
 
-def _squares(fits: _Fits, level: float, dark: float) -> Squares:
+def squares_of(fits: BrightFits, level: float, dark: float) -> Squares:
     """Return what fits leave."""
     names = ("chi_square", "reduced_chi_square", "photons", "amplitude", "background")
     chi_square, reduced, light, height, below = (

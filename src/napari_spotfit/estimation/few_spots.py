@@ -1,0 +1,111 @@
+"""Measure the noise of small images, which have too few blocks for a line and few spots, or one.
+
+The only block of a small image holds a spot, and what its detail says of noise in the dark is up to
+a hundred times too much: the middle of the distribution of all fine detail says it instead. How
+fast noise grows with light is known from what fits of bright spots leave, as in larger images, but
+of a single spot it is known to within 40 % only, and a shape that is not the model's counts more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.flags import NOT_GOOD, Flag
+from ..settings.noise_model import NoiseModel, Process
+from ..settings.settings import Settings
+from .calm_pixels import clipped_deviation
+from .measured_noise import Measured
+from .noise_line import LEAST_BLOCKS
+from .residual_slope import slope_of_few
+from .spot_noise import BrightFits, as_white, bright_fits, squares_of
+
+#: Sum of the squares of the weights of the finest detail; the least number of its values, and the
+#: share of them that may be 0, as these do not count.
+_OF_FINE, _LEAST_VALUES, _MOST_ZEROS = 36.0, 64, 0.2
+#: That of detail along one axis; and at most how much more of it there is than along both, in noise
+#: of independent pixels, with the chance of one pixel.
+_ALONG_ONE, _WHITE, _CHANCE = 6.0, 1.15, 6.0
+#: Processing that is concluded from noise alone, of which a block with a spot shows nothing.
+_BY_NOISE = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: The variance of rounding to steps of 1, less what it may share with other noise.
+_ROUNDING = 1 / 20
+
+
+def has_few_blocks(measured: Measured, noise: NoiseModel) -> bool:
+    """Whether an image is too small for a line of noise over brightness."""
+    is_small = measured.blocks.size < LEAST_BLOCKS
+    return noise.is_known and is_small and noise.process in _BY_NOISE
+
+
+def with_noise_of_few_spots(
+    noise: NoiseModel, measured: Measured, settings: Settings
+) -> NoiseModel:
+    """Return the noise of a small image as all of its detail, and what fits leave, say.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        That of the few blocks, without a slope.
+    measured : Measured
+        The frames.
+    settings : Settings
+        Those of corrected frames; ``sigma`` and ``threads`` count.
+    """
+    frames = measured.recorded
+    known = frames[np.isfinite(frames)] if frames.dtype.kind == "f" else frames.ravel()
+    if not known.size:
+        return noise
+    if noise.correlation > 1 or noise.process:
+        if not _is_white(frames):
+            return noise
+        noise = as_white(replace(noise, process=Process.NONE.value))
+    level = float(np.median(known))
+    dark = _dark_variance(frames, noise, measured.step)
+    noise = replace(noise, intercept=dark, least=min(noise.least, dark), slope=0.0)
+    fits = bright_fits(frames, settings, noise, level)
+    usable = _usable(fits)
+    if not usable.any():
+        return noise
+    fits = fits._replace(usable=usable)
+    slope = slope_of_few(squares_of(fits, level, dark)).value * fits.share_of_noise(measured.step)
+    return replace(noise, slope=slope, intercept=dark - slope * level)
+
+
+def _is_white(frames: NDArray[Any]) -> bool:
+    """Whether calm pixels have as much detail along each axis as along both."""
+    pixels = frames.astype(np.float64)
+    both = clipped_deviation(np.diff(np.diff(pixels, 2, axis=1), 2, axis=2)) / math.sqrt(_OF_FINE)
+    along = [
+        clipped_deviation(np.diff(pixels, 2, axis=axis)) / math.sqrt(_ALONG_ONE) for axis in (1, 2)
+    ]
+    return math.sqrt(along[0] * along[1]) < (_WHITE + _CHANCE / math.sqrt(frames.size)) * both
+
+
+def _dark_variance(frames: NDArray[Any], noise: NoiseModel, step: float) -> float:
+    """Return the variance of most pixels: that of the middle of all of their finest detail."""
+    own = float(noise.variance(0.0)) / noise.correlation**2
+    fine = np.diff(np.diff(frames.astype(np.float64), 2, axis=1), 2, axis=2)
+    fine = fine[np.isfinite(fine)]
+    zeros = np.count_nonzero(fine == 0)
+    if fine.size - zeros < _LEAST_VALUES:
+        return own
+    found = max(clipped_deviation(fine) ** 2 / _OF_FINE, _ROUNDING * step**2)
+    return found if zeros < _MOST_ZEROS * fine.size else min(found, own)
+
+
+def _usable(fits: BrightFits) -> NDArray[np.bool_]:
+    """Return the best that there are: spots alone, and inside; alone; good ones; or any."""
+    flags, columns = fits.columns["flags"].astype(np.int64), fits.columns
+    fitted: NDArray[np.bool_] = np.ones(len(flags), bool)
+    with np.errstate(invalid="ignore"):
+        for name in ("reduced_chi_square", "photons", "amplitude"):
+            fitted = fitted & (columns[name] > 0)
+    good = fitted & ((flags & int(NOT_GOOD & ~Flag.POOR_FIT)) == 0)
+    alone = good & fits.alone
+    inside = alone & ((flags & int(Flag.EDGE)) == 0)
+    return next((best for best in (inside, alone, good) if best.any()), fitted)
