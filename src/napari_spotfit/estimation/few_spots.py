@@ -32,6 +32,8 @@ _OF_FINE, _LEAST_VALUES, _MOST_ZEROS = 36.0, 64, 0.2
 _ALONG_ONE, _WHITE, _CHANCE = 6.0, 1.15, 6.0
 #: Processing that is concluded from noise alone, of which a block with a spot shows nothing.
 _BY_NOISE = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: The share of spots that stand alone where there is no crowd.
+_MOST_ALONE = 0.5
 #: The variance of rounding to steps of 1, less what it may share with other noise.
 _ROUNDING = 1 / 20
 
@@ -47,16 +49,19 @@ def with_noise_of_few_spots(
 ) -> NoiseModel:
     """Return the noise of a small image as all of its detail, and what fits leave, say.
 
+    In a crowd, no fit says as much as all pixels do, and a slope by these stays.
+
     Parameters
     ----------
     noise : NoiseModel
-        That of the few blocks, without a slope.
+        That of the few blocks or, if it has a slope with an error, of all pixels.
     measured : Measured
         The frames.
     settings : Settings
         Those of corrected frames; ``sigma`` and ``threads`` count.
     """
     frames = measured.recorded
+    by_pixels = noise if noise.slope_error is not None else None
     known = frames[np.isfinite(frames)] if frames.dtype.kind == "f" else frames.ravel()
     if not known.size:
         return noise
@@ -66,8 +71,12 @@ def with_noise_of_few_spots(
         noise = as_white(replace(noise, process=Process.NONE.value))
     level = float(np.median(known))
     dark = _dark_variance(frames, noise, measured.step)
-    noise = replace(noise, intercept=dark, least=min(noise.least, dark), slope=0.0)
+    noise = replace(
+        noise, intercept=dark, least=min(noise.least, dark), slope=0.0, slope_error=None
+    )
     fits = bright_fits(frames, settings, noise, level)
+    if by_pixels is not None and not np.mean(fits.alone) > _MOST_ALONE:
+        return by_pixels
     usable = _usable(fits)
     if not usable.any():
         return noise
