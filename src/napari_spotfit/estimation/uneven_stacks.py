@@ -14,7 +14,7 @@ from ..caller import warn_caller
 from ..engine.backend import Block, Positions
 from ..engine.detection_settings import NO_NOISE
 from ..engine.fit_job import FitJob
-from ..engine.flags import NOT_GOOD, Flag
+from ..engine.flags import NOT_GOOD
 from ..engine.joint_fits import Scale
 from ..engine.select import select_backend
 from ..engine.uneven_planes import bent_volumes, uneven_volumes
@@ -38,20 +38,20 @@ from .detection_noise import for_detection
 _LOOKED_AT, _LEAST_LEFT = 3, 2
 #: How far the background of planes of a thin stack differs, at most, in units of a pixel's noise;
 #: how much less it is from one plane to the next at the brighter end of any, and how far away.
-_RANGE, _FALL = 0.6, 0.4
+_RANGE, _FALL = 0.6, 0.3
 #: By how many planes z would be off, in the root mean square, if light followed the background of
 #: planes, and spots were fitted as if it did not: from here on spots are asked whether it does.
 _OFF = 0.03
 #: How many good fits are asked at least; how many deviations off a line they are, at most.
 _FEWEST, _FARTHEST = 12, 3.0
 #: The slope of the logarithm of spots' light over that of the planes' is 1 or 0. What is above the
-#: first of these by so many standard errors is light, where planes differ little; what is below the
-#: other by as many is none, where they differ much.
+#: first of these by so many standard errors is light, where planes differ little; where they differ
+#: from one to the next, as by a lamp, what is below the second by as many is none.
 _SURELY, _HARDLY, _ERRORS = 0.4, 0.6, 2.0
+#: Elsewhere the likelier one counts, if the slope's error is below this.
+_KNOWN = 1.0
 #: The least light of the darkest plane, of that of the brightest, by which planes are divided.
 _LEAST = 0.03
-#: Good fits have none of these, and are no spots at the ends of a stack.
-_DOUBTFUL = NOT_GOOD | Flag.SIGMA_Z_HELD
 
 
 class _Stack(NamedTuple):
@@ -67,6 +67,12 @@ class _Stack(NamedTuple):
     @property
     def sigma_z(self) -> float:
         return self.settings.known_sigma_z
+
+    @property
+    def block(self) -> tuple[Block, Scale]:
+        """The planes that hold an image, and the noise of their pixels."""
+        pixels = self.pixels[np.newaxis, self.is_image]
+        return Block(pixels, pixels), Scale.of(self.noise)
 
     @property
     def light(self) -> NDArray[np.float64]:
@@ -172,7 +178,10 @@ def _kind(stack: _Stack) -> str:
     if not stack.has_light:
         return BACKGROUND
     slope, error = _follows_light(stack)
-    return BACKGROUND if slope + _ERRORS * error < _HARDLY else LIGHT
+    is_background = slope + _ERRORS * error < _HARDLY
+    if not uneven_volumes(*stack.block).any():
+        is_background = slope < 0.5 and error < _KNOWN
+    return BACKGROUND if is_background else LIGHT
 
 
 def _differs_in_light(stack: _Stack) -> bool:
@@ -188,10 +197,9 @@ def _differs_in_light(stack: _Stack) -> bool:
 
 def _differ(stack: _Stack) -> bool:
     """Whether planes differ so much that false spots are found, or true ones are off."""
-    pixels = stack.pixels[np.newaxis, stack.is_image]
-    if len(pixels[0]) < 2:
+    if stack.is_image.sum() < _LEAST_LEFT:
         return False
-    block, scale = Block(pixels, pixels), Scale.of(stack.noise)
+    block, scale = stack.block
     if uneven_volumes(block, scale).any() or bent_volumes(block, scale, stack.sigma_z).any():
         return True
     level = stack.level[stack.is_image]
@@ -226,7 +234,7 @@ def _follows_light(stack: _Stack) -> tuple[float, float]:
     columns = backend.fit(
         FitJob.of(known, pixels.dtype), block, Positions(found.places(), found.frame)
     )
-    good = (columns["flags"] & int(_DOUBTFUL) == 0) & (columns["photons"] > 0)
+    good = (columns["flags"] & int(NOT_GOOD) == 0) & (columns["photons"] > 0)
     planes = np.flatnonzero(stack.is_image)
     away = (columns["z"][good, np.newaxis] - planes) / stack.sigma_z
     share = np.exp(-(away**2))  # as least squares weights planes, by the square of the profile
