@@ -303,7 +303,9 @@ class CrowdLight : protected CrowdPixels {
     SPOTFIT_NOT_INLINE void choose(int cell, int first) {
         alone([&] {
             const int there = first_of_cell[cell + 1] - first_of_cell[cell] - first;
-            moving = there < TOGETHER ? there : TOGETHER, levels = levels_of_cell();
+            // Of more than move together, others are at the borders between them every second time.
+            const int together_here = is_shifted && first == 0 && there > TOGETHER ? TOGETHER / 2 : TOGETHER;
+            moving = there < together_here ? there : together_here, levels = levels_of_cell();
             together = by_cell + first_of_cell[cell] + first;
         });
         choose_part(part_of(cell));

@@ -123,7 +123,7 @@ class CrowdMoves : protected CrowdInformation {
                 choose(cell, from);
                 each(cell);
                 from += moving;
-            } while (moving == TOGETHER);
+            } while (from < first_of_cell[cell + 1] - first_of_cell[cell]);
         }
     }
     // Moves the spots of one cell after the other, until none of them moves those of others.
@@ -131,6 +131,7 @@ class CrowdMoves : protected CrowdInformation {
         sort();
         if (cells() > 1 || count > TOGETHER || has_psf()) find_mean();
         bool rests = false;
+        const bool at_once = cells() == 1 && count <= TOGETHER;
         ROLLED
         for (int k = 0; k < most_sweeps && !rests; ++k) {
             rests = true;
@@ -139,16 +140,15 @@ class CrowdMoves : protected CrowdInformation {
             over_cells(sweep - 1, [&](int cell) {
                 find_base(cell);
                 const Moved own = move(cell, most_steps, rest);
-                const bool rest_here =
-                    cells() == 1 ? own.rests : own.gained < (has_psf() ? larger(rest, STILL) : STILL);
-                const bool settled = cells() == 1 ? own.rests : own.gained < SLOW;
+                const bool rest_here = at_once ? own.rests : own.gained < (has_psf() ? larger(rest, STILL) : STILL);
+                const bool settled = at_once ? own.rests : own.gained < SLOW;
                 share(moving, [&](int a) {
                     spots[together[a]].rests = settled;
                     if (!rest_here) spots[together[a]].stirred = sweep;
                 });
                 rests &= rest_here;
             });
-            if (cells() == 1) break;
+            if (at_once) break;
         }
         set(is_shifted, false);
     }

@@ -39,6 +39,20 @@ from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.pixel_calibration import PixelCalibration
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_small_crowds_of_more_spots_than_move_together_come_to_rest(seed):
+    rng = np.random.default_rng(seed)
+    truth = 1.75 + 3.6 * np.indices((11, 11)).reshape(2, -1).T
+    truth += rng.uniform(-0.3, 0.3, truth.shape)
+    image = rng.poisson(light_of(truth, 20000.0, 40)).astype(np.uint16)
+    begun = truth + rng.uniform(-0.5, 0.5, truth.shape)
+    fits = fit_at(image, begun, **KNOWN, neighbours="joint")
+    assert fits.good.all()
+    assert set(fits.group_size) == {len(truth)}
+    off = np.hypot((fits.y - truth[:, 0]) / fits.y_stderr, (fits.x - truth[:, 1]) / fits.x_stderr)
+    assert off.max() < 4
+
+
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 @pytest.mark.parametrize("pixel", ["integrated", "sampled"])
 def test_joint_fits_are_scipys_joint_optimum(count, pixel):
