@@ -32,6 +32,9 @@ struct ExcludedPixelFunctions {
     bool (*find_padding)(const void* frames, int pixel_type, long long height, long long width,
                          const long long* corners, int planes, int rows, int columns, double* memory,
                          unsigned char* pixels);
+    // Marks, besides, what is no number.
+    bool (*add_no_numbers)(const void* frames, int pixel_type, long long height, long long width,
+                           const long long* corners, int planes, int rows, int columns, unsigned char* pixels);
 };
 
 }  // namespace spotfit

@@ -121,6 +121,9 @@ class Range {
         if (what & FLAT_GROUND)
             found |= functions.excluded_pixels->find_padding(frames, b.taken_type, height, width, at, rois.depth,
                                                              b.roi.rows, b.roi.columns, numbers, ground);
+        if (what & NO_NUMBERS)
+            found |= functions.excluded_pixels->add_no_numbers(frames, b.taken_type, height, width, at, rois.depth,
+                                                               b.roi.rows, b.roi.columns, ground);
         return found;
     }
 

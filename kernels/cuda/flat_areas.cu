@@ -2,6 +2,7 @@
 //
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block).
 #include "../flat_areas.h"
+#include "../pixels.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -20,8 +21,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int x = 0; x < columns; ++x) use(roi[y * width + x]);
     };
     PIXEL highest = roi[0], lowest = roi[0];
+    bool is_number = true;
     // NaN is no pixel's highest value, nor its lowest.
     each([&](PIXEL pixel) {
+        is_number &= !MAY_BE_BAD<PIXEL> || is_good(float(pixel));
         highest = pixel > highest || highest != highest ? pixel : highest;
         lowest = pixel < lowest || lowest != lowest ? pixel : lowest;
     });
@@ -31,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         return equal;
     });
     const bool ground = has_flat_ground(roi, width, rows, columns, lowest, highest, rule);
-    found[i] = (top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0);
+    found[i] = (top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0) | (is_number ? 0 : NO_NUMBERS);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

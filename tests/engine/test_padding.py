@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from napari_spotfit import Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine.cpu.block_fits import rule_for
-from napari_spotfit.engine.cpu.layouts import FLAT_GROUND
+from napari_spotfit.engine.cpu.layouts import FLAT_GROUND, NO_NUMBERS
 from napari_spotfit.engine.cuda import roi_kernels as there
 
 SHAPE, EDGE = (60, 70), 30
@@ -90,10 +90,13 @@ def in_a_loop(dtype, roi_shape):
     areas, expected = np.zeros(600, bool), np.zeros((600, *roi_shape), bool)
     for number, (frame, y, x) in enumerate(corners):
         roi = frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]
-        if frame < 0 or np.isnan(roi).all():
+        if frame < 0:
+            continue
+        expected[number] = ~np.isfinite(roi)
+        if np.isnan(roi).all():
             continue
         areas[number] = is_area(roi) and is_far_below(roi)
-        expected[number] = no_data(roi.astype(float))
+        expected[number] |= no_data(roi.astype(float))
     return frames, corners, areas, expected
 
 
@@ -104,6 +107,12 @@ def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
     rule = rule_for(frames.dtype)
     suspect = there.find_flat_areas(HOST, HOST.commands(), frames, corners, roi_shape, rule)
     np.testing.assert_array_equal((suspect & FLAT_GROUND) != 0, areas)
+    is_none = [
+        frame >= 0
+        and not np.isfinite(frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]).all()
+        for frame, y, x in corners
+    ]
+    np.testing.assert_array_equal((suspect & NO_NUMBERS) != 0, is_none)
     assert expected.any()
     for look in (excluded, excluded_on_device):
         np.testing.assert_array_equal(look(frames, corners, roi_shape).padding, expected)

@@ -265,11 +265,14 @@ SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int colum
 template <int W, class T>
 unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatAreaRule& rule) {
     using Pixels = T __attribute__((ext_vector_type(W)));
-    Pixels high = LOWEST<T>, low = HIGHEST<T>;
+    Pixels high = LOWEST<T>, low = HIGHEST<T>, none = T(0);
     by_groups<W>(roi, width, rows, columns, [&](Pixels pixels) SPOTFIT_INLINE_LAMBDA {
         high = pixels > high ? pixels : high;
         low = pixels < low ? pixels : low;
+        if constexpr (MAY_BE_BAD<T>) none += pixels * T(0);
     });
+    bool all_numbers = true;
+    for (int j = 0; MAY_BE_BAD<T> && j < W; ++j) all_numbers &= none[j] == T(0);
     T highest = high[0], lowest = low[0];
     for (int j = 1; j < W; ++j) highest = high[j] > highest ? high[j] : highest;
     for (int j = 1; j < W; ++j) lowest = low[j] < lowest ? low[j] : lowest;
@@ -282,10 +285,12 @@ unsigned char flat_areas(const T* roi, long long width, int rows, int columns, c
     });
     int top_count = 0, ground_count = 0;
     for (int j = 0; j < W; ++j) top_count += tops[j], ground_count += grounds[j];
+    if constexpr (MAY_BE_BAD<T>) all_numbers &= bool(is_good(float(highest))) && bool(is_good(float(lowest)));
     const bool top = is_flat_top(highest, rule, [&] { return top_count; });
     const bool ground =
         ground_count >= LEAST_GROUND && has_flat_ground(roi, width, rows, columns, lowest, highest, rule);
-    return static_cast<unsigned char>((top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0));
+    return static_cast<unsigned char>((top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0) |
+                                      (all_numbers ? 0 : NO_NUMBERS));
 }
 
 template <class T>
@@ -432,9 +437,20 @@ bool find_padding(const void* frames, int pixel_type, long long height, long lon
     return true;
 }
 
+bool add_no_numbers(const void* frames, int pixel_type, long long height, long long width, const long long* corners,
+                    int planes, int rows, int columns, unsigned char* pixels) {
+    bool any = false;
+    for (int plane = 0; plane < planes; ++plane, corners += 3, pixels += rows * columns)
+        each_pixel(frames, pixel_type, height, width, corners, rows, columns, [&](int k, double value) {
+            const bool is_none = !is_good(float(value));
+            pixels[k] |= is_none, any |= is_none;
+        });
+    return any;
+}
+
 }  // namespace
 
-const ExcludedPixelFunctions excluded_pixels = {sort,         find_crowded,   mark,        cut_out, find_flat_areas,
-                                                find_highest, find_saturated, find_padding};
+const ExcludedPixelFunctions excluded_pixels = {sort,         find_crowded,   mark,         cut_out,       find_flat_areas,
+                                                find_highest, find_saturated, find_padding, add_no_numbers};
 
 }  // namespace spotfit::SPOTFIT_ISA
