@@ -178,3 +178,11 @@ def test_spots_from_a_file_find_their_image_under_another_name(
     assert image_of(opened, viewer.layers) is image
     assert tie.isHidden()
     assert "are of the image “another name” now" in widget.status.text()
+
+
+def test_an_axis_of_channels_is_named_though_it_is_the_only_one(viewer, widget, make_movie):
+    for label, text in (("c", "channel"), ("t", None)):
+        viewer.add_image(make_movie(2), name=label, axis_labels=(label, "y", "x"))
+        (own,) = widget.settings.frames._labels
+        shown = own.text() if own.parentWidget() is not None else None
+        assert shown == text

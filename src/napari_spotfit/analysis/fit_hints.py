@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..engine.fit_job import step_order
+from ..engine.flags import times
 from ..settings.bounds import bounds_of
 from ..settings.settings import Settings, noise_of
 from .group_sample import is_joint
@@ -134,6 +135,6 @@ def _residual_hint(values: Mapping[str, float], known: Settings, roi: Roi) -> st
         return ""
     advice = "check gain and offset" if known.gain is not None else "give the camera's gain"
     return (
-        f"The residual's variance is {reduced / explained:.2g} times that of the noise: "
+        f"The residual's variance is {times(reduced / explained)} times that of the noise: "
         f"look for a neighbour or another shape in it, or {advice}."
     )

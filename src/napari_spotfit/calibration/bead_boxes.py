@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..engine.flags import times
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..localization.detect_spots import detect_spots
@@ -190,7 +191,7 @@ def _reasons(
             reason = f"overlapping: another bead is {apart[near].min()} px away, within {side} px"
         elif not usual / _RATIO <= photons[i] <= usual * _RATIO:
             kind = "bright" if photons[i] > usual else "dim"
-            reason = f"{kind}: {photons[i] / usual:.2g} times as much light as the usual bead"
+            reason = f"{kind}: {times(photons[i] / usual)} times as much light as the usual bead"
         else:
             reason = ""
         reasons.append(reason)

@@ -347,6 +347,19 @@ def thousands(count: int) -> str:
     return f"{count:,}".replace(",", "\u202f")
 
 
+def times(ratio: float) -> str:
+    """Return a ratio to two digits, without an exponent.
+
+    Examples
+    --------
+    >>> times(223.7), times(1.26), times(0.0123)
+    ('220', '1.3', '0.012')
+    """
+    return (
+        f"{float(f'{ratio:.2g}'):,g}".replace(",", "\u202f") if abs(ratio) < 1e6 else f"{ratio:.1e}"
+    )
+
+
 def flags_of(value: int) -> list[Flag]:
     """Return the flags of one fit, the most informative first."""
     return [flag for flag in RULES if value & flag]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..engine.flags import Flag
+from ..engine.flags import Flag, times
 from ..images.arrays import to_host
 from ..models.calibration import Calibration
 from ..models.columns import STDERR
@@ -206,7 +206,7 @@ class CameraCheck:
             return ""
         gain, over = settings.gain or 1.0, found / noise.slope
         return (
-            f"the light of the fitted spots is {over:.2g} times as noisy as that of a camera of "
+            f"the light of the fitted spots is {times(over)} times as noisy as that of a camera of "
             f"gain {gain:.4g}: the gain is in counts per electron, not electrons per count, the "
             "offset is the counts without light, and the image should be as the camera took it. "
             f"The fits suggest a gain of {max(over, 0) * gain:.3g}; photons and standard errors go "

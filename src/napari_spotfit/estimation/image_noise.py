@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..engine.detection_settings import NO_NOISE
+from ..engine.flags import times
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.channels import Maps, channel_of
@@ -229,7 +230,7 @@ def _warn_of_lines(lines: LineNoise) -> None:
     """Warn the caller of noise that all pixels of a row or a column share."""
     line = lines.line
     warn_caller(
-        f"the image has noise that all pixels of a {line} share: {lines.times:.2g} times the "
+        f"the image has noise that all pixels of a {line} share: {times(lines.times)} times the "
         f"variance of a pixel's own, from one {line} to the next. Standard errors are too small, "
         f"and with a given variance of the camera spots are found in it. Subtract from each {line} "
         "by how much its median differs from the image's"
@@ -361,7 +362,7 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         over_rounded = noise_over_line(sample.blocks, sample.settings, rounded)
     is_more = known and ratio > UNLIKE and over_rounded > UNLIKE
     if ratio < 1 / UNLIKE or is_more:
-        return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
+        return _of_camera(f"{times(ratio)} times the noise that a camera of {names} has", "")
     if not known and not noise.is_filtered and noise.blocks >= _ENOUGH_BLOCKS:
         left = float(noise.variance(middle)) - float(camera.variance(middle))
         electrons = math.sqrt(max(left, 0.0)) / (settings.gain or 1.0)
@@ -374,8 +375,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     if known or noise.gain is None or 1 / UNLIKE < noise.gain / camera.slope < UNLIKE:
         return ""
     return _of_camera(
-        f"noise that grows {noise.gain / camera.slope:.2g} times as fast with the light as that of "
-        f"a camera of {names}",
+        f"noise that grows {times(noise.gain / camera.slope)} times as fast with the light as that "
+        f"of a camera of {names}",
         f": it suggests {noise.gain:.3g} counts per electron",
     )
 
@@ -404,8 +405,8 @@ def _of_process(noise: NoiseModel) -> str:
     missed = "dim spots may be missed"
     if noise.correlation > FILTERED:
         missed = (
-            f"{missed}, as the threshold goes by noise that is {noise.correlation:.2g} times that "
-            "of the finest detail"
+            f"{missed}, as the threshold goes by noise that is {times(noise.correlation)} times "
+            "that of the finest detail"
         )
     return (
         f"the image probably {done}. Photons and standard errors mean little, and {missed}. "
@@ -415,9 +416,9 @@ def _of_process(noise: NoiseModel) -> str:
 
 def _of_parts(noise: NoiseModel) -> str:
     return (
-        f"parts of the image have {noise.uneven:.2g} times the noise of others that are as bright, "
-        "as channels have, and frames that were scaled: false spots and standard errors go by one "
-        "noise for all. Fit them one by one, as image[:, 1], and as the camera took them"
+        f"parts of the image have {times(noise.uneven)} times the noise of others that are as "
+        "bright, as channels have, and frames that were scaled: false spots and standard errors go "
+        "by one noise for all. Fit them one by one, as image[:, 1], and as the camera took them"
     )
 
 

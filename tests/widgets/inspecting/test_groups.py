@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from inspector import docked
 from psfs import crowd_of_psf, light_of, measured_psf
-from qtpy.QtCore import QPoint
 
 from napari_spotfit import localize, simulate_movie, to_points_layer
 from napari_spotfit.analysis.group_region import sample_group
@@ -99,31 +98,3 @@ def test_z_of_a_measured_psf_has_its_error(viewer, until):
     until(lambda: "one of a group" in inspector.panel.title.text())
     assert "±" in inspector.panel.numbers.texts()["z"]
     assert "(given)" not in inspector.panel.numbers.texts()["z"]
-
-
-@pytest.mark.parametrize("made", [None, volumes, of_psf], ids=["plane", "volume", "psf"])
-def test_a_group_is_seen_without_scrolling(viewer, until, crowd, made):
-    """Longer numbers beside the pictures pushed these out of sight."""
-    viewer.window.resize(1280, 800)
-    image, fits = (crowd[0][0], crowd[1]) if made is None else (made()[0], made()[-1])
-    inspector = docked(viewer)
-    layer = viewer.add_layer(to_points_layer(fits, viewer.add_image(image)))
-    joint = (layer.features["group_size"] > 2) & (layer.features["sigma_stderr"].isna()
-             if "sigma_stderr" in layer.features else True)  # fmt: skip
-    layer.selected_data = {int(np.flatnonzero(joint)[0])}
-    panel = inspector.panel
-    until(lambda: "one of a group" in panel.title.text() and panel.pixels.currentIndex() == 0)
-    view = panel._scroll.viewport()
-
-    def whole(part):
-        corner = part.mapTo(view, QPoint(0, 0))
-        return view.rect().contains(part.rect().translated(corner))
-
-    pictures = panel.pictures
-    parts = [pictures.data, pictures.model, pictures.residual, pictures.counts]
-    for part in (*parts, pictures.around_zero, panel.profiles.row, panel.profiles.column):
-        until(lambda part=part: whole(part))
-    for scale in (pictures.counts, pictures.around_zero):
-        until(lambda one=scale.high: one.width() >= one.sizeHint().width())
-    if made is volumes:
-        assert all(cut.data.height() > 60 for cut in panel.cuts)

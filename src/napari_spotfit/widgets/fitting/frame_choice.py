@@ -101,13 +101,14 @@ class FrameChoice(QWidget):
             images.recall_axes(layer, self._viewer.layers)
         lengths = images.leading_shape(layer) if layer is not None else ()
         names = images.leading_names(layer) if layer is not None else ()
+        channels = None if layer is None else images.channels_of(layer)
         self.axes, self._labels = [], []
         for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
             axis = AxisChoice(name, length)
             axis.changed.connect(self.changed)
             self.axes.append(axis)
-            self._labels.append(Label(name))
-            if len(lengths) > 1:
+            self._labels.append(Label("channel" if row == channels else name))
+            if len(lengths) > 1 or row == channels:
                 self._grid.addWidget(self._labels[-1], row, 0)
             self._grid.addWidget(axis, row, 1)
         self._ask_kinds()

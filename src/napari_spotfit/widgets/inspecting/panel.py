@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QPoint, QSize, Qt, Signal
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
@@ -28,7 +28,7 @@ from ..parts.layout import Label, button, explain, fill, scroll_upright, sentenc
 from ..parts.messages import number
 from ..parts.work import delayed
 from .numbers import Comparison, Numbers, Verdict
-from .pictures import EXCLUDED_TIP, NEW_TITLES, NO_LIMIT, DepthCurve, Pictures, Profiles
+from .pictures import EXCLUDED_TIP, NEW_TITLES, DepthCurve, Pictures, Profiles
 from .refit import RefitBar
 from .spot import Spot, frame_words
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 #: Widths in pixels from which on the steps stand beside the title, the numbers beside the rest, and
 #: the profiles beside the pictures, too.
 _IN_LINE, _BESIDE, _WIDE = 700, 560, 880
-#: Height in pixels of profiles, at least.
-_LEAST = 100
 #: Milliseconds in which what has changed finds its place before it is drawn.
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
@@ -93,11 +91,9 @@ class InspectPanel(QWidget):
         self.excluded = _sentence()
         self.excluded.setToolTip(EXCLUDED_TIP)
         self.pixels, self.pages = QStackedWidget(), QStackedWidget()
-        self._spot = QWidget()
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._head = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        self._limit_soon = delayed(self._limit_height, 0, self)
         self._still = delayed(lambda: self.setUpdatesEnabled(True), _SETTLING, self)
         self._lay_out(parent)
 
@@ -172,7 +168,6 @@ class InspectPanel(QWidget):
         words = sample.excluded_in_words
         show_text(self.excluded, f"▨ {words}" if words else "")
         self.pixels.setCurrentIndex(0)
-        self._limit_soon.start()
 
     def show_refit(
         self, old: tuple[Spot, SpotSample], new: tuple[Spot, SpotSample], *, new_is_kept: bool
@@ -210,25 +205,6 @@ class InspectPanel(QWidget):
             box.setDirection(across if self.width() >= least else down)
         for pictures in self._all_pictures:
             pictures.go(below=not wide)
-        self._limit_height()
-
-    def _limit_height(self) -> None:
-        """Let long numbers beside the pictures push nothing out of sight that has room in it."""
-        view, least, most = self._scroll.viewport(), 0, NO_LIMIT
-        assert view is not None
-        whole = view.height()
-        across = QBoxLayout.Direction.LeftToRight
-        if "cuts" in vars(self) and self.cuts[0].isVisibleTo(self):
-            # Three rows of pictures, in the first of which pixels are seen without scrolling.
-            least = 3 * self.pictures.asked_height + self._head.sizeHint().height()
-            least += self.verdict.height()
-        if self._body.direction() == across:
-            most = max(whole, least, self._spot.minimumSizeHint().height())
-        self._spot.setMinimumHeight(least if most < NO_LIMIT else 0)
-        self._spot.setMaximumHeight(most)
-        above = self.profiles.mapTo(self._spot, QPoint(0, 0)).y()
-        beside = self._views.direction() == across and most > whole
-        self.profiles.setMaximumHeight(max(whole - above, _LEAST) if beside else NO_LIMIT)
 
     def _more_pictures(self, titles: tuple[str, str, str]) -> Pictures:
         made = Pictures(titles)
@@ -263,20 +239,19 @@ class InspectPanel(QWidget):
         fill(self._head, (named, 1), self.doubtful)
         self._head.setAlignment(self.doubtful, Qt.AlignmentFlag.AlignLeft)
         self._planes = fill(QVBoxLayout(), (self.pictures, 1))
-        profiles = fill(QVBoxLayout(), (self.profiles, 1), 0)
-        fill(self._views, (self._planes, 3), (profiles, 2))
+        fill(self._views, (self._planes, 3), (self.profiles, 2))
         views = QWidget()
         fill(QVBoxLayout(views), self.changed, self.excluded, (self._views, 1), spacing=4)
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
-        parts = (self._head, self.refit, self.verdict, (self.pixels, 1))
-        fill(QVBoxLayout(self._spot), *parts, spacing=3)
-        content, self._scroll = QWidget(), QScrollArea()
-        column = fill(QVBoxLayout(), (self._spot, 1), 0)
-        content.setLayout(fill(self._body, (column, 1), self.numbers, self.comparison, spacing=16))
-        scroll_upright(self._scroll, content)
-        self._bar = self._scroll.verticalScrollBar()
-        self.pages.addWidget(self._scroll)
+        spot = fill(
+            QVBoxLayout(), self._head, self.refit, self.verdict, (self.pixels, 1), spacing=3
+        )
+        content, scroll = QWidget(), QScrollArea()
+        content.setLayout(fill(self._body, (spot, 1), self.numbers, self.comparison, spacing=16))
+        scroll_upright(scroll, content)
+        self._bar = scroll.verticalScrollBar()
+        self.pages.addWidget(scroll)
         self.pages.addWidget(self.message)
         fill(QVBoxLayout(self), self.pages)
         for part in (self.changed, self.excluded, self.refit, self.comparison):

@@ -61,7 +61,7 @@ _LEAST, _ASKED = 52, 90
 #: Digits of the scales' limits.
 _DIGITS = 3
 #: Qt's largest width, which is no limit.
-NO_LIMIT = 16777215
+_NO_LIMIT = 16777215
 _STEPS = (1, 2, 3, 4, 5, 10, 20, 50)
 #: Width of a digit, and of the gap between two numbers, in pixels of the screen.
 _DIGIT, _DIGIT_GAP = 7, 6
@@ -262,11 +262,6 @@ class Pictures(QWidget):
         self._below = below
         self._fit()
 
-    @property
-    def asked_height(self) -> int:
-        """The height in which pixels can be seen well."""
-        return self._size(_ASKED).height()
-
     def sizeHint(self) -> QSize:
         """Ask for the width in which pixels can be seen well; more height is taken if there."""
         return QSize(self._size(_ASKED).width(), self._size(_LEAST).height())
@@ -286,12 +281,12 @@ class Pictures(QWidget):
         roi, rest = self._roi, self._size(0)
         if self._below:
             side = (self.width() - rest.width()) / 3 * roi.rows / roi.columns
-            self.setMaximumWidth(NO_LIMIT)
+            self.setMaximumWidth(_NO_LIMIT)
             self.setFixedHeight(rest.height() + max(int(side), _LEAST))
         else:
             side = (self.height() - rest.height()) * roi.columns / roi.rows
             self.setMinimumHeight(0)
-            self.setMaximumHeight(NO_LIMIT)
+            self.setMaximumHeight(_NO_LIMIT)
             pictures = rest.width() + 3 * max(int(side), _LEAST)
             scales = sum(one.sizeHint().width() for one in (self.counts, self.around_zero))
             self.setMaximumWidth(max(pictures, scales + _GAP))
