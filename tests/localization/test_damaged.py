@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
+import tifffile
 from same_fits import assert_same
 
-from napari_spotfit import SpotFits, localize, localize_iter, simulate_movie
+from napari_spotfit import (
+    SpotFits,
+    localize,
+    localize_iter,
+    localize_to_folder,
+    open_image,
+    simulate_movie,
+)
 from napari_spotfit.engine.backend import Load
+from napari_spotfit.images.files.image_file import UnreadableImageError
 from napari_spotfit.localization import plan
 
 SHAPE = 40, 44
@@ -121,3 +131,44 @@ def test_memory_that_is_short_is_no_damage(movie, settings):
     with pytest.raises(MemoryError, match="too large"):
         found += localize_iter(Large(movie, 1, (1,)), settings=settings)
     assert found == []
+
+
+@pytest.mark.parametrize("kept", [1, 3, 40])
+def test_a_file_that_was_cut_off_early_keeps_its_frames(movie, kept, tmp_path):
+    path = tmp_path / "movie.tif"
+    tifffile.imwrite(path, movie, photometric="minisblack")
+    with tifffile.TiffFile(path) as file:
+        first = file.pages[0].dataoffsets[0]
+    path.write_bytes(path.read_bytes()[: first + int((kept + 0.5) * movie[0].nbytes)])
+    parts = []
+    with pytest.raises(UnreadableImageError, match=f"frame {kept} is damaged or missing"):
+        parts.extend(localize_iter(path))
+    assert np.array_equal(np.unique(SpotFits.concatenate(parts).frame), np.arange(kept))
+
+
+WAYS = {
+    "a file": lambda path, folder: localize(path),
+    "to a folder": localize_to_folder,
+    "in memory": lambda path, folder: localize(open_image(path)[:]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_chunks_that_were_never_written_are_named(movie, way, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "movie.zarr"
+    there = zarr.create_array(path, shape=movie.shape, chunks=(5, *SHAPE), dtype=movie.dtype)
+    there[:20], there[25:80], there[85:] = movie[:20], movie[25:80], movie[85:]
+    named = r"10 of 90 frames are 0 in all pixels: 20, 21, .* and 2 more\. .* never written"
+    with pytest.warns(UserWarning, match=named) as said:
+        WAYS[way](path, tmp_path / "parts")
+    assert len(said) == 1
+
+
+def test_frames_that_are_all_dark_are_no_damage(movie):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        localize(movie[:10], sigma=1.3)
+        hidden = movie[:10].copy()
+        hidden[4, :20] = 0  # a part of a frame
+        localize(hidden, sigma=1.3)

@@ -249,7 +249,8 @@ def without_damage(
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Read those frames that can be read; return their numbers and pixels.
 
-    If some fail, frames are read one by one into the host's memory. Arguments and errors are those
+    If some fail, frames are read one by one into the host's memory. If all fail, as of a movie that
+    was cut off early, the first frames of the image stand for them. Arguments and errors are those
     of :func:`up_to_damage`; errors are raised only if no frame can be read.
 
     Examples
@@ -260,12 +261,20 @@ def without_damage(
     >>> numbers, pixels = without_damage(read, np.arange(4))
     >>> numbers.tolist(), pixels.tolist()
     ([0, 1, 3], [[5], [6], [8]])
+    >>> without_damage(read, np.array([4, 9]))[0].tolist()
+    [0, 1]
     """
     whole, damage = _tried(read, numbers)
     if damage is None:
         return numbers, whole
     found = [(number, _tried(read, numbers[i : i + 1])) for i, number in enumerate(numbers)]
     readable = {number: pixels for number, (pixels, error) in found if error is None}
+    if not readable:
+        for number in range(min(int(numbers.min()), len(numbers))):
+            pixels, error = _tried(read, np.array([number]))
+            if error is not None:
+                break
+            readable[number] = pixels
     if not readable:
         raise damage
     return np.array(list(readable)), np.concatenate(list(readable.values()))

@@ -382,3 +382,4 @@ def localize_parts(
         fits = fits if channel is None else with_channel(fits, channel)
         yield Part(fits, place * total + int(done), channels * total, plan.backend.ran_on(), share)
     warn_of_orientation(plan.calibration)
+    plan.blank.warn()

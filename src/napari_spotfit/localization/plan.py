@@ -25,6 +25,7 @@ from ..images.pixel_calibration import PixelCalibration
 from ..results.fit_parts import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
+from .blank_frames import BlankFrames
 from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
 from .fit_at import check_counts, checked_reader, collected, leading_indices
 from .orientation_check import offer_rois
@@ -55,6 +56,8 @@ class Plan(NamedTuple):
     mask: Any
     #: Numbers of the chosen frames, in rising order.
     numbers: NDArray[np.int64]
+    #: Those that have no light at all, as far as they were read.
+    blank: BlankFrames
 
     @property
     def settings(self) -> Settings:
@@ -92,7 +95,7 @@ def planned(
     """Return the plan for an image."""
     reader, calibration = measured(image, settings, maps)
     backend = select_backend(calibration.settings, gpu_pays_off(image, reader, frames))
-    return Plan(reader, calibration, backend, maps.mask, reader.select(frames))
+    return Plan(reader, calibration, backend, maps.mask, reader.select(frames), BlankFrames())
 
 
 def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted, None, None]:
@@ -144,6 +147,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
             job, detection = job.by_one_thread(), detection.changed(threads=1)
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
+        plan.blank.add(chunk.block, chunk.pixels)
         block = Block.of(calibration, chunk.block, chunk.pixels)
         block.mask, block.noise_map = chunk.mask, variances
         found = backend.detect(block, detection)

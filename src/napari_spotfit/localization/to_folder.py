@@ -372,6 +372,7 @@ def localize_to_folder(
                 progress(int(done), len(plan.numbers))
     check.warn()
     warn_of_orientation(plan.calibration)
+    plan.blank.warn()
     return written
 
 
