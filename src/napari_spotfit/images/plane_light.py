@@ -27,6 +27,8 @@ _DARK, _BELOW = (0.1, 0.5), 0.5586
 _LEAST_LIGHT, _MOST_LIGHT = 0.02, 50.0
 #: The share of the height of a spot that counts in the noise of its place, about.
 _OF_SPOT = 0.4
+#: How many pixels, or blocks, of a plane are looked at, about.
+_ENOUGH = 4096
 #: Levels of this many volumes are kept.
 _KEPT = 4096
 #: The logarithm of light over z is a polynomial of this degree at most, beside which it flickers,
@@ -75,16 +77,21 @@ def plane_levels(volume: NDArray[Any], noise: NoiseModel) -> Array:
     rows, columns = height // _BLOCK, width // _BLOCK
     if not rows or not columns:
         return np.full(depth, np.nan)
-    found = np.empty(depth)
+    found, step = np.empty(depth), _step(rows * columns)
     for number, plane in enumerate(volume):
-        own = np.asarray(plane[: rows * _BLOCK, : columns * _BLOCK], float)
-        means = own.reshape(rows, _BLOCK, columns, _BLOCK).mean(axis=(1, 3)).ravel()
+        blocks = plane[: rows * _BLOCK, : columns * _BLOCK].reshape(rows, _BLOCK, columns, _BLOCK)
+        means = blocks[::step, :, ::step].mean(axis=(1, 3), dtype=float).ravel()
         means = np.sort(means[np.isfinite(means)])
         first, last = (round(share * len(means)) for share in _DARK)
         found[number] = means[first:last].mean() if last > first else np.nan
     known = np.nan_to_num(found)
     level: Array = found + _BELOW / _BLOCK * np.sqrt(noise.variance(known))
     return level
+
+
+def _step(count: int) -> int:
+    """Return how many pixels, or blocks, apart along each axis are enough of so many."""
+    return max(int((count / _ENOUGH) ** 0.5), 1)
 
 
 class PlaneLight:
@@ -230,10 +237,14 @@ def _brightest(place: NDArray[np.int64], light: Array) -> float:
 
 def empty_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which planes of a volume hold nothing, or one value."""
-    values = volume.reshape(len(volume), -1)
-    lowest, highest = (one.reduce(values, axis=1) for one in (np.fmin, np.fmax))
-    found: NDArray[np.bool_] = ~(highest > lowest)
+    step = _step(volume[0].size)
+    found = np.array([_is_empty(plane[::step, ::step]) for plane in volume])
+    found[found] = [_is_empty(plane) for plane in volume[found]]
     return found
+
+
+def _is_empty(plane: NDArray[Any]) -> bool:
+    return not np.fmax.reduce(plane, axis=None) > np.fmin.reduce(plane, axis=None)
 
 
 def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
@@ -253,14 +264,13 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     found = np.zeros(depth, np.bool_)
     if width < 3 or depth < 3:
         return found
-    variance = np.full(depth, np.nan)
+    variance, level = np.full(depth, np.nan), np.ones(depth)
     for number, plane in enumerate(volume):
-        own = np.diff(np.asarray(plane, float), 2, axis=1)
-        own = np.abs(own[np.isfinite(own)])
-        if own.size:
-            variance[number] = np.square(np.median(own))
-    level = np.array([abs(np.median(one[np.isfinite(one)])) if v > 0 else 1.0
-                      for one, v in zip(volume, variance, strict=True)])  # fmt: skip
+        rows = np.asarray(plane[:: _step(plane.size) ** 2], float)
+        rows = rows[:, np.isfinite(rows).all(axis=0)]
+        if rows.shape[1] > 2:
+            variance[number] = np.square(np.median(np.abs(np.diff(rows, 2, axis=1))))
+            level[number] = abs(np.median(rows))
     for number in range(depth):
         sides = [
             [k for k in (number + step, number + 2 * step) if 0 <= k < depth and variance[k] > 0]
@@ -287,8 +297,11 @@ def copied_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     >>> copied_planes(own[[0, 0, 1, 2, 3, 4, 4]]).tolist()
     [True, False, False, False, False, False, True]
     """
-    kinds: dict[bytes, int] = {}
-    name = np.array([kinds.setdefault(plane.tobytes(), len(kinds)) for plane in volume])
+    step = _step(volume[0].size)
+    name = _names(volume[:, ::step, ::step])
+    if len(set(name.tolist())) == len(name):
+        return np.zeros(len(volume), np.bool_)
+    name = _names(volume)
     there = np.flatnonzero(~empty_planes(volume))
     first, last = 0, len(there)
     while first < last and name[there[first]] in name[there[first + 1 : last]]:
@@ -305,3 +318,9 @@ def copied_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     is_mirrored = is_copy & ~beside & ~np.append(False, beside[:-1])
     found: NDArray[np.bool_] = is_copy & (is_mirrored.sum() <= _MIRRORED * len(there))
     return found
+
+
+def _names(volume: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a number for each plane, the same of those that are alike."""
+    kinds: dict[bytes, int] = {}
+    return np.array([kinds.setdefault(plane.tobytes(), len(kinds)) for plane in volume])
