@@ -98,15 +98,20 @@ class Total {
 
 // The sum of products of `count` numbers, some side by side; of a team, what one has of it.
 inline double part_of_dot(const double* a, const double* b, int count) {
-    using Doubles = double __attribute__((ext_vector_type(8)));
+    constexpr int WIDE = 8;
+    using Doubles = double __attribute__((ext_vector_type(WIDE)));
+    double rest = 0;
+    if (count < WIDE) {
+        for (int k = 0; k < count; ++k) rest += a[k] * b[k];
+        return rest;
+    }
     Doubles sum = 0.0;
     int k = 0;
-    for (; k + 8 <= count; k += 8) {
+    for (; k + WIDE <= count; k += WIDE) {
         Doubles x, y;
         __builtin_memcpy(&x, a + k, sizeof x), __builtin_memcpy(&y, b + k, sizeof y);
         sum += x * y;
     }
-    double rest = 0;
     for (; k < count; ++k) rest += a[k] * b[k];
     const auto half = sum.lo + sum.hi;
     const auto two = half.lo + half.hi;

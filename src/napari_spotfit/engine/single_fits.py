@@ -35,7 +35,7 @@ _READ: Final = {
     **dict.fromkeys((one + more for one in _SINGLE for more in ("", STDERR)), "f4"),
 }  # fmt: skip
 #: Positions of one thread's share: to hand one over takes as long as 4000.
-_SHARE = 1 << 14
+_SHARE = 1 << 13
 
 
 class Singles(NamedTuple):
