@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import PIL.Image
 from common import bar
 from noisy_scenes import Array, hits, kinds
 from scenes import light
@@ -268,6 +269,77 @@ def nearly_raw(seed: int) -> Iterator[Image]:
             yield _image(f"{name}; {spots} on {on}", pixels, places, {"silent": 0})
 
 
+#: Wider spots, for which filters are too narrow.
+WIDER = 1.8
+
+
+def _landweber(image: Array, rounds: int = 10) -> Array:
+    """Return an image that was deconvolved by Landweber's method."""
+    away = image - image.min()
+    guess = away.copy()
+    for _ in range(rounds):
+        left = away - ndimage.gaussian_filter(guess, WIDER)
+        guess = np.maximum(guess + 1.5 * ndimage.gaussian_filter(left, WIDER), 0)
+    return guess
+
+
+def _wavelet_planes(image: Array) -> Array:
+    """Return the second and third plane of a wavelet transform with holes."""
+    kernel, smooth = np.array([1, 4, 6, 4, 1]) / 16, [image]
+    for spread in (1, 2, 4):
+        own = np.zeros(4 * spread + 1)
+        own[::spread] = kernel
+        smooth.append(ndimage.convolve1d(ndimage.convolve1d(smooth[-1], own, 0), own, 1))
+    return smooth[1] - smooth[3]
+
+
+def _by_area(image: Array, sigma: float = 10.0) -> Array:
+    """Return an image whose contrast is the same in all areas."""
+    away = image - ndimage.gaussian_filter(image, sigma)
+    return away / np.sqrt(ndimage.gaussian_filter(away**2, sigma))
+
+
+#: Filters by place, of rank, band-passes and deconvolutions that no rule was made for before.
+BY_PLACE: dict[str, Callable[[Array], Array]] = {
+    "DoG 1, 5": lambda a: ndimage.gaussian_filter(a, 1) - ndimage.gaussian_filter(a, 5),
+    "DoG .7, 10": lambda a: ndimage.gaussian_filter(a, 0.7) - ndimage.gaussian_filter(a, 10),
+    "wavelet planes 2 and 3": _wavelet_planes,
+    "contrast by area": _by_area,
+    "Landweber 10": _landweber,
+    "Landweber 30": lambda a: _landweber(a, 30),
+    "outliers by 2, brighter ones": lambda a: np.minimum(a, _without_outliers(a, 2.0)),
+    "closing 3": lambda a: ndimage.grey_closing(a, 3),
+}
+
+
+def by_place(seed: int) -> Iterator[Image]:
+    """Yield images whose noise light does not explain, and what was made of several images."""
+    for spots, on in itertools.product((60, 300), ("gradient", "cells")):
+        rng = np.random.default_rng([seed, spots, len(on), 7])
+        base = _cells() if on == "cells" else 6 + 100 * np.indices((SIDE, SIDE))[1] / SIDE
+        sigma, places = (SIGMA if on == "cells" else WIDER), rng.uniform(8, SIDE - 9, (spots, 2))
+        local = base[tuple(np.rint(places).astype(int).T)]
+        heights = 7 * np.sqrt(local + 10) * rng.uniform(1, 2.5, spots) + 10
+        lights = light(places, heights * 2 * math.pi * sigma**2, sigma, (SIDE, SIDE))
+        raw = rng.poisson(base + lights) + rng.normal(100, 1.5, base.shape)
+        for name, way in BY_PLACE.items():
+            yield _image(f"{name}; {spots} on {on}", way(raw), places, {"silent": 0}, sigma)
+        planes = [
+            rng.poisson(ndimage.gaussian_filter(base + lights, 0.5 + 0.9 * abs(z - 4)))
+            for z in range(9)
+        ]
+        most = np.max([ndimage.gaussian_filter(one.astype(float), 1) for one in planes], axis=0)
+        name = f"brightest of blurred planes; {spots} on {on}"
+        yield _image(name, most, places, {"silent": 0}, sigma)
+        side = round(0.7 * SIDE)
+        smaller = PIL.Image.fromarray(raw.astype(np.float32)).resize(
+            (side, side), PIL.Image.Resampling.LANCZOS
+        )
+        scale = side / SIDE
+        yield _image(f"Lanczos, .7 times; {spots} on {on}", np.asarray(smaller),
+                     (places + 0.5) * scale - 0.5, {"silent": 0}, sigma * scale)  # fmt: skip
+
+
 def _turned(places: Array, degrees: float = 10.0) -> Array:
     angle, middle = np.radians(degrees), (SIDE - 1) / 2
     y, x = (places - middle).T
@@ -318,7 +390,7 @@ def backgrounds(seed: int) -> Iterator[Image]:
         yield _image(f"{name}; no spots", pixels, None, {"found": all_fits, "false": 15.0})
 
 
-WAYS = (patterns, processed, nearly_raw, backgrounds)
+WAYS = (patterns, processed, nearly_raw, by_place, backgrounds)
 
 
 def print_processed(quick: bool) -> None:

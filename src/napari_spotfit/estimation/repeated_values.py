@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Side of the part of a frame that is looked at.
-_SIDE = 256
+#: Sides of the parts of a frame that are looked at first, and then.
+_GLANCE, _SIDE = 96, 256
 #: Neighbours, and pixels that are compared with these.
 _BESIDE, _APART = 1, 3
 #: The share of neighbours that are equal beyond chance, and how many deviations of chance it is: of
 #: raw images it is 3.7 at most, and 13 where pixels beyond two deviations were replaced.
 _SHARE, _BEYOND_CHANCE = 0.01, 8.0
+#: In the first part, that many show that it may be so.
+_AT_A_GLANCE = 2.0
 #: Where pixels that differ by a step are fewer than this part of those that are equal, steps are
 #: not all alike, as of counts that were multiplied and rounded, and show nothing.
 _LEAST_BY_ONE = 0.25
@@ -47,15 +49,28 @@ def repeats_neighbours(frame: NDArray[Any], step: float) -> bool:
     >>> [repeats_neighbours(one, 1.0) for one in (counts, calm)]
     [False, True]
     """
-    y, x = (max(size - _SIDE, 0) // 2 for size in frame.shape)
-    part = frame[y : y + _SIDE, x : x + _SIDE].astype(np.float32)
+    # A small part shows of most images that it does not.
+    return all(
+        _repeats(_middle(frame, side), step, sure)
+        for side, sure in ((_GLANCE, _AT_A_GLANCE), (_SIDE, _BEYOND_CHANCE))
+    )
+
+
+def _middle(frame: NDArray[Any], side: int) -> NDArray[np.float32]:
+    y, x = (max(size - side, 0) // 2 for size in frame.shape)
+    return frame[y : y + side, x : x + side].astype(np.float32)
+
+
+def _repeats(part: NDArray[np.float32], step: float, sure: float) -> bool:
+    """Whether neighbours are equal more often, by this many deviations of chance."""
     known = np.isfinite(part)
     if not known.any():
         return False
     # What is cut off, or saturated, is equal for another reason.
     part[(part == part[known].min()) | (part == part[known].max())] = np.nan
     equal, *others, pairs = _counts(part, _BESIDE, step)
-    if not equal > _SHARE * pairs:
+    least = _SHARE * pairs * min(sure / _BEYOND_CHANCE, 1.0)
+    if not equal > least:
         return False
     if step == 0:  # hardly any numbers are equal by chance, unless all have few values
         far = _counts(part, _APART, step)[0]
@@ -63,7 +78,7 @@ def repeats_neighbours(frame: NDArray[Any], step: float) -> bool:
     else:
         chance = _by_chance(part, others, step)
     beyond = equal - chance
-    return bool(beyond > max(_SHARE * pairs, _BEYOND_CHANCE * math.sqrt(equal + chance)))
+    return bool(beyond > max(least, sure * math.sqrt(equal + chance)))
 
 
 def _by_chance(part: NDArray[np.float32], beside: list[float], step: float) -> float:
