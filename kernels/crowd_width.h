@@ -41,11 +41,21 @@ class CrowdWidth : protected CrowdCount {
                 return;
             }
         }
-        // What is much wider is something extended rather than more spots.
+        // What is much wider is something extended rather than more spots, unless it takes many of them: then it may
+        // be a few a little wider.
         bool is_new = axes() == Z && square_of(stretch[X] - 1) < square_of(MUCH_WIDER);
+        const bool is_tried_again = axes() == Z && !is_new && stretch[X] > 1 && all - detected >= MANY * detected;
+        if (is_tried_again) {
+            is_new = true;
+            begin_again(false);
+            alone([&] { stretch[X] = stretch[Y] = A_LITTLE; });
+            shape_each(spots, nullptr, count);
+            move_all(ROUGH_STEPS, ROUGH);
+        }
         ROLLED
         for (int k = 0; k < ROUNDS && is_new && !is_stopped(); ++k) is_new = count_again(k);
-        if (count > detected) {
+        if (count > detected && (count < all || !is_tried_again)) {
+            if (is_tried_again) find_stretch();
             settle();
             if (is_likely(0)) return;
         }
@@ -78,6 +88,9 @@ class CrowdWidth : protected CrowdCount {
     static constexpr double UNLIKE_PSF = 0.015, LIKE = 0.0075, SURE_OF_WIDTH = 5.5, DIFFER = 0.005;
     static constexpr double MOST_PARTS = 0.5;
     static constexpr double MUCH_WIDER = 0.2, EXTENDED = 0.3;
+    // By how many hidden spots for each detection those that are few are looked for with another width, and which.
+    static constexpr int MANY = 3;
+    static constexpr double A_LITTLE = 1.1;
 
     Spot* kept;
     int changes = 0;

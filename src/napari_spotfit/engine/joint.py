@@ -17,7 +17,6 @@ from .blobs import find_blobs, unexplained_volumes
 from .cpu.layouts import SpotState
 from .crowd_parts import fit_in_parts, parts_of_crowds
 from .crowds import SPOT, Candidates, Members, by_number, joined, taken
-from .far_light import IS_MOVED, with_far_light
 from .fit_job import FitJob
 from .flags import SAME_SPOT, Flag
 from .joint_columns import columns_of, is_weak, unexplained
@@ -78,8 +77,6 @@ def fit_crowds(
         return columns | alone(job, positions, columns)
     widths = np.array([width for _, width in psf_widths(job)], float)
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
-    singles, is_moved = with_far_light(job, positions, columns, singles, widths, block.frame_shape)
-    may_change |= is_moved
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
         return single | _distances_of(job, positions, singles, widths)
@@ -226,7 +223,6 @@ class _Crowds:
         self._there = singles.state & SpotState.TAKES_PART != 0
         self._may_be_two = singles.state & SpotState.MAY_BE_TWO != 0
         self._is_alone = singles.state & SpotState.OVERLAPS == 0
-        self._is_moved = singles.state & IS_MOVED != 0
         self._distance = singles.distance
         self._adds = not job.one_row_per_position
         self._is_auto = job.settings.neighbours == "auto"
@@ -328,7 +324,6 @@ class _Crowds:
                     # What is no crowd has the fits of single spots.
                     is_none = is_blob | is_long
                     is_none |= unexplained_volumes(self._fitter, len(is_none), fitted)
-                    is_none |= self._are_apart_and_changed(fitted)
                     self._in_crowd = self._in_crowd & ~is_none[self._crowd]
                     again = taken(self._first.points, np.flatnonzero(is_none[self._crowd]))
                     again["crowd"] = self._crowd[again["candidate"]]
@@ -339,20 +334,6 @@ class _Crowds:
                 break
             candidates = Candidates(points, self._frame_of_crowd[points["crowd"]])
         return taken(points, points["pixels"] > 0)
-
-    def _are_apart_and_changed(self, fitted: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return the crowds in which no spots overlap, and that are of more or fewer now."""
-        changed = np.zeros(len(self._frame_of_crowd), np.bool_)
-        if not self._is_moved.any():
-            return changed
-        members = self._members()
-        is_found = fitted["candidate"] >= 0
-        found = np.bincount(fitted["crowd"][is_found], minlength=len(changed))
-        changed[fitted["crowd"][~is_found]] = True
-        changed |= found != members.number(self._there)
-        overlap = (~self._is_alone & ~self._is_moved) | self._may_be_two
-        changed &= (members.number(self._is_moved) > 0) & (members.number(overlap) == 0)
-        return changed
 
     def _without_bad_growth(
         self, before: Candidates, fitted: NDArray[np.void], is_blob: NDArray[np.bool_]

@@ -116,17 +116,6 @@ def overlap_of(job: FitJob) -> float:
     return OVERLAP if job.model.lattice is None else _OVERLAP_OF_PSF
 
 
-def chain_reach(sigma: float) -> float:
-    """Return how far spots of a width may be apart, in pixels, that fits together concern.
-
-    Examples
-    --------
-    >>> chain_reach(1.0)
-    14.0
-    """
-    return _REACH * sigma + _PIXELS
-
-
 def distances(
     positions: Positions,
     sigma: ArrayLike,
