@@ -450,7 +450,7 @@ bool add_no_numbers(const void* frames, int pixel_type, long long height, long l
 
 }  // namespace
 
-const ExcludedPixelFunctions excluded_pixels = {sort,         find_crowded,   mark,         cut_out,       find_flat_areas,
-                                                find_highest, find_saturated, find_padding, add_no_numbers};
+const ExcludedPixelFunctions excluded_pixels = {
+    sort, find_crowded, mark, cut_out, find_flat_areas, find_highest, find_saturated, find_padding, add_no_numbers};
 
 }  // namespace spotfit::SPOTFIT_ISA

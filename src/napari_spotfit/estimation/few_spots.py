@@ -20,9 +20,11 @@ from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from .calm_pixels import clipped_deviation
 from .measured_noise import Measured
-from .noise_line import LEAST_BLOCKS
-from .residual_slope import slope_of_few
+from .noise_line import LEAST_BLOCKS, is_usable
+from .residual_slope import Squares, slope_of, slope_of_few
 from .spot_noise import BrightFits, as_white, bright_fits, squares_of
+
+Numbers = NDArray[np.float64]
 
 #: Sum of the squares of the weights of the finest detail; the least number of its values, and the
 #: share of them that may be 0, as these do not count.
@@ -30,6 +32,11 @@ _OF_FINE, _LEAST_VALUES, _MOST_ZEROS = 36.0, 64, 0.2
 #: That of detail along one axis; and at most how much more of it there is than along both, in noise
 #: of independent pixels, with the chance of one pixel.
 _ALONG_ONE, _WHITE, _CHANCE = 6.0, 1.15, 6.0
+#: So many values of detail along both axes are enough, or else of what is between bad pixels.
+_ENOUGH_VALUES = 500
+#: There are too few blocks with less than this share usable, and bad pixels everywhere where they
+#: are near more than this share of the others.
+_FEW_USABLE, _EVERYWHERE = 0.25, 0.5
 #: Processing that is concluded from noise alone, of which a block with a spot shows nothing.
 _BY_NOISE = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: The share of spots that stand alone where there is no crowd.
@@ -39,9 +46,38 @@ _ROUNDING = 1 / 20
 
 
 def has_few_blocks(measured: Measured, noise: NoiseModel) -> bool:
-    """Whether an image is too small for a line of noise over brightness."""
-    is_small = measured.blocks.size < LEAST_BLOCKS
-    return noise.is_known and is_small and noise.process in _BY_NOISE
+    """Whether there are too few blocks for a line: of a small image, or between bad pixels."""
+    if not noise.is_known or noise.process not in _BY_NOISE:
+        return False
+    return measured.blocks.size < LEAST_BLOCKS or _has_scattered_holes(measured)
+
+
+def _has_scattered_holes(measured: Measured) -> bool:
+    """Whether most blocks have too many bad pixels, which lie everywhere."""
+    frames = measured.recorded
+    usable = np.count_nonzero(is_usable(measured.blocks))
+    if frames.dtype.kind != "f" or usable > _FEW_USABLE * measured.blocks.size:
+        return False
+    bad = np.isnan(frames[len(frames) // 2])
+    return not bad.all() and share_beside(bad) > _EVERYWHERE
+
+
+def share_beside(bad: NDArray[np.bool_], reach: int = 2) -> float:
+    """Return the share of the pixels that count with bad ones within a reach along each axis.
+
+    Examples
+    --------
+    >>> bad = np.zeros((20, 20), bool)
+    >>> bad[:, :10] = True
+    >>> share_beside(bad)
+    0.2
+    """
+    padded, near = np.pad(bad, reach), np.zeros(bad.shape, bool)
+    rows, columns = bad.shape
+    for y in range(2 * reach + 1):
+        for x in range(2 * reach + 1):
+            near |= padded[y : y + rows, x : x + columns]
+    return float(np.mean(near[~bad])) if not bad.all() else 0.0
 
 
 def with_noise_of_few_spots(
@@ -66,7 +102,7 @@ def with_noise_of_few_spots(
     if not known.size:
         return noise
     if noise.correlation > 1 or noise.process:
-        if not _is_white(frames):
+        if noise.blocks and not _is_white(frames):
             return noise
         noise = as_white(replace(noise, process=Process.NONE.value))
     level = float(np.median(known))
@@ -81,7 +117,9 @@ def with_noise_of_few_spots(
     if not usable.any():
         return noise
     fits = fits._replace(usable=usable)
-    slope = slope_of_few(squares_of(fits, level, dark)).value * fits.share_of_noise(measured.step)
+    squares = _of_what_counts(squares_of(fits, level, dark), fits)
+    slope = slope_of(squares, noise.blocks).value_if_sure
+    slope = slope or slope_of_few(squares).value * fits.share_of_noise(measured.step)
     return replace(noise, slope=slope, intercept=dark - slope * level)
 
 
@@ -98,13 +136,40 @@ def _is_white(frames: NDArray[Any]) -> bool:
 def _dark_variance(frames: NDArray[Any], noise: NoiseModel, step: float) -> float:
     """Return the variance of most pixels: that of the middle of all of their finest detail."""
     own = float(noise.variance(0.0)) / noise.correlation**2
-    fine = np.diff(np.diff(frames.astype(np.float64), 2, axis=1), 2, axis=2)
-    fine = fine[np.isfinite(fine)]
+    fine, of_fine = _fine_values(frames.astype(np.float64))
     zeros = np.count_nonzero(fine == 0)
     if fine.size - zeros < _LEAST_VALUES:
         return own
-    found = max(clipped_deviation(fine) ** 2 / _OF_FINE, _ROUNDING * step**2)
+    found = max(clipped_deviation(fine) ** 2 / of_fine, _ROUNDING * step**2)
     return found if zeros < _MOST_ZEROS * fine.size else min(found, own)
+
+
+def _fine_values(frames: Numbers) -> tuple[Numbers, float]:
+    """Return the finest detail that there is between bad pixels, and the sum of squared weights."""
+    fine, least = np.empty(0), min(_ENOUGH_VALUES, frames.size // 2)
+    for down, right in ((1, 1), (0, 1), (1, 0), (2, 2)):
+        detail = frames
+        for axis, step in ((1, down), (2, right)):
+            if step and detail.shape[axis] > 2 * step:
+                lines = np.moveaxis(detail, axis, 0)
+                second = lines[: -2 * step] - 2 * lines[step:-step] + lines[2 * step :]
+                detail = np.moveaxis(second, 0, axis)
+        found = detail[np.isfinite(detail)]
+        if len(found) >= least:
+            return found, _ALONG_ONE ** ((down > 0) + (right > 0))
+        if (down, right) == (1, 1):
+            fine = found
+    return fine, _OF_FINE
+
+
+def _of_what_counts(squares: Squares, fits: BrightFits) -> Squares:
+    """Return squares of ROIs in which some pixels are bad, whose light is in none of them."""
+    parameters = len(fits.settings.profile.shape) + 2
+    share = (squares.degrees + parameters) / math.prod(fits.settings.roi_shape)
+    own = squares.own * share
+    return squares._replace(
+        own=own, rise=squares.rise - squares.own + own, overlap=squares.overlap * share
+    )
 
 
 def _usable(fits: BrightFits) -> NDArray[np.bool_]:

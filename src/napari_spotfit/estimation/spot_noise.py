@@ -49,6 +49,8 @@ Numbers = NDArray[np.float64]
 _PIXELS, _PRECISE = (1 << 18, 1 << 20), 0.1
 #: What speaks against a spot. A poor fit is one by the noise that is asked for.
 _DOUBTFUL = (NOT_GOOD & ~Flag.POOR_FIT) | Flag.EDGE
+#: With more than this share of bad pixels, spots count that have some beside their highest one.
+_MANY_BAD = 0.2
 #: Least height of spots in deviations of a pixel; most bright pixels that are looked at.
 _BRIGHT, _MOST_BRIGHT = 6.0, 1 << 15
 #: How many σ the light of a spot reaches: that of a neighbour must not reach the ROI.
@@ -374,6 +376,8 @@ def _bright_spots(
         ends = np.iinfo(frames.dtype)
         least = frames.dtype.type(min(max(math.floor(least), ends.min), ends.max))
     flat = frames.reshape(-1)
+    if frames.dtype.kind == "f" and np.mean(np.isnan(flat)) > _MANY_BAD:
+        flat = np.where(np.isnan(flat), -math.inf, flat)  # few spots have no bad pixel beside them
     at = np.flatnonzero(flat > least)[:_MOST_BRIGHT]
     y, x = at // columns % rows, at % columns
     at = at[(y > 0) & (y < rows - 1) & (x > 0) & (x < columns - 1)]

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..estimation.camera_check import CameraCheck, warn_of_camera
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: From which share of bad pixels on their map is likely to be one of good pixels.
 _MOST_BAD = 0.9
+#: Bad pixels lie between others if there are so many, and nearly all others have so many of eight
+#: neighbours bad.
+_MANY_BAD, _BESIDE, _NEARLY_ALL = 0.4, 4, 0.9
 
 
 class Part(NamedTuple):
@@ -327,6 +331,27 @@ def _warn_of_bad_pixels(channels: Sequence[Channel]) -> None:
             f"bad_pixels is True for {share:.0%} of the pixels, which are not used: if it is True "
             "for good pixels, give ~bad_pixels; to search a part of the image, give mask"
         )
+    elif isinstance(marked, np.ndarray) and marked.dtype == bool and _are_in_between(marked):
+        warn_caller(
+            f"bad_pixels is True for {share:.0%} of the pixels, with some beside nearly each of the "
+            "others: spots are missed, and noise makes false ones, as detection needs pixels side "
+            "by side. Fit what is left by itself, as image[..., ::2, :] with "
+            'model="gaussian_elliptical" where every other row is bad; or give places to fit_at'
+        )
+
+
+def _are_in_between(bad: NDArray[np.bool_]) -> bool:
+    """Whether a third of the pixels or more are bad, and lie between most others."""
+    frame = bad.reshape(-1, *bad.shape[-2:])[0]
+    inner = ~frame[1:-1, 1:-1]
+    count = int(inner.sum())
+    if not count or frame.mean() < _MANY_BAD:
+        return False
+    rows, columns = inner.shape
+    beside = sum(
+        frame[y : y + rows, x : x + columns].astype(np.int64) for y in range(3) for x in range(3)
+    )
+    return bool(np.mean(beside[inner] >= _BESIDE) > _NEARLY_ALL)
 
 
 def _warn_of_planes(image: Any, settings: Settings) -> None:
