@@ -333,9 +333,9 @@ def _warn_of_bad_pixels(channels: Sequence[Channel]) -> None:
         )
     elif isinstance(marked, np.ndarray) and marked.dtype == bool and _are_in_between(marked):
         warn_caller(
-            f"bad_pixels is True for {share:.0%} of the pixels, with some beside nearly each of the "
-            "others: spots are missed, and noise makes false ones, as detection needs pixels side "
-            "by side. Fit what is left by itself, as image[..., ::2, :] with "
+            f"bad_pixels is True for {share:.0%} of the pixels, with some beside nearly each "
+            "of the others: spots are missed, and noise makes false ones, as detection needs "
+            "pixels side by side. Fit what is left by itself, as image[..., ::2, :] with "
             'model="gaussian_elliptical" where every other row is bad; or give places to fit_at'
         )
 
