@@ -71,6 +71,8 @@ BLOCK, _REACH = 16, 6
 _FEW_BLOCKS = 32
 #: Steps between values that are surely no rounding of smooth noise.
 _ABOVE_ROUNDING = 2.0
+#: With less than this part of a step's square nearly all pixels of the dark have one value.
+_ROUNDED_AWAY = 0.01
 #: Noise that is stronger in coarse detail is looked at again: that may be the light of spots.
 _COARSE = 1.03
 #: Side of the part of a frame in which noise that looks white is compared with that of the band.
@@ -193,7 +195,8 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and frames.shape[1:] != shape:
         return model, None
-    if model.blocks:
+    # Noise that rounding has taken away is on no line.
+    if model.blocks and float(model.variance(measured.level)) > _ROUNDED_AWAY * step**2:
         model = with_line_of_pixels(model, frames, settings.known_sigma)
     detail = fine_detail(blocks, model, step)
     if is_surely_blue(detail) and has_checkerboard(frames):

@@ -39,6 +39,8 @@ _MOST_DEGREE, _KNOWN = 3, 0.01
 _NOISIER = 30.0
 #: The share of planes that are the mirror images of others where padding is, at most.
 _MIRRORED = 0.4
+#: The share of neighbouring pixels that differ where there is noise, at least.
+_NOISY = 0.1
 
 Array = NDArray[np.float64]
 
@@ -302,6 +304,9 @@ def copied_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     if len(set(name.tolist())) == len(name):
         return np.zeros(len(volume), np.bool_)
     name = _names(volume)
+    # Without noise, planes that are as far from a spot look alike.
+    if np.mean(np.diff(volume[:, ::step], axis=-1) != 0) < _NOISY:
+        return np.zeros(len(volume), np.bool_)
     there = np.flatnonzero(~empty_planes(volume))
     first, last = 0, len(there)
     while first < last and name[there[first]] in name[there[first + 1 : last]]:
