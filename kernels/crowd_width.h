@@ -41,10 +41,12 @@ class CrowdWidth : protected CrowdCount {
                 return;
             }
         }
-        // What is much wider is something extended rather than more spots, unless it takes many of them: then it may
-        // be a few a little wider.
+        // What is much wider is something extended rather than more spots, unless it takes three or four hidden ones for
+        // each detection: then it may be a few a little wider. Foci have more.
         bool is_new = axes() == Z && square_of(stretch[X] - 1) < square_of(MUCH_WIDER);
-        const bool is_tried_again = axes() == Z && !is_new && stretch[X] > 1 && all - detected >= MANY * detected;
+        const int hidden = all - detected;
+        const bool is_tried_again =
+            axes() == Z && !is_new && stretch[X] > 1 && hidden >= MANY * detected && hidden <= MOST * detected;
         if (is_tried_again) {
             is_new = true;
             begin_again(false);
@@ -89,7 +91,7 @@ class CrowdWidth : protected CrowdCount {
     static constexpr double MOST_PARTS = 0.5;
     static constexpr double MUCH_WIDER = 0.2, EXTENDED = 0.3;
     // By how many hidden spots for each detection those that are few are looked for with another width, and which.
-    static constexpr int MANY = 3;
+    static constexpr int MANY = 3, MOST = 4;
     static constexpr double A_LITTLE = 1.1;
 
     Spot* kept;
