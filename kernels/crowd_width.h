@@ -41,8 +41,8 @@ class CrowdWidth : protected CrowdCount {
                 return;
             }
         }
-        // What is much wider is something extended rather than more spots, unless it takes three or four hidden ones for
-        // each detection: then it may be a few a little wider. Foci have more.
+        // What is much wider is something extended rather than more spots, unless it takes three or four hidden ones
+        // for each detection: then it may be a few a little wider. Foci have more.
         bool is_new = axes() == Z && square_of(stretch[X] - 1) < square_of(MUCH_WIDER);
         const int hidden = all - detected;
         const bool is_tried_again =
