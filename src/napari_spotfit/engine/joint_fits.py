@@ -35,6 +35,8 @@ _REACH_OF_PSF, _LINKED_BY_PSF = 6.5, 8.0
 _BY_CHANCE = 1.0
 #: Of white noise, a pixel's mean over its deviation.
 _WHITE = 1000.0
+#: Fewer blocks of an image than this show no line of noise over light.
+_FEW_BLOCKS = 8
 
 
 class Scale(NamedTuple):
@@ -81,8 +83,11 @@ def joint_noise(job: FitJob) -> NoiseModel | None:
     noise, camera = job.noise, noise_of(job.settings)
     if noise is None or not noise.blocks:
         return camera
-    # Of a flat image it is known only where it is as bright as most, and spots are not.
-    return noise.contradicting(camera) if noise.is_flat and camera is not None else noise
+    if camera is None or not (noise.is_flat or noise.blocks < _FEW_BLOCKS):
+        return noise
+    # Of a flat image it is known only where it is as bright as most, and spots are not; of a small
+    # one, a crowd is most of it.
+    return noise.contradicting(camera)
 
 
 def reaches(job: FitJob) -> tuple[float, float]:

@@ -28,6 +28,8 @@ from .width_check import WidthCheck
 #: The share of good fits whose background may lie below 0; by how many standard errors a background
 #: must do so to count; and the least number of such fits.
 _DARK, _DARK_ERRORS, _LEAST_DARK = 0.05, 3.0, 3
+#: Spots that are fitted together and show their background, at most.
+_MOST_TOGETHER = 5
 #: Fits that show whether spots look like their PSF, at least; and how many of its standard errors
 #: the photon noise must be off.
 _LEAST_FITS, _SURE = 10, 3.0
@@ -256,7 +258,9 @@ def _is_below_0(good: SpotFits, settings: Settings) -> NDArray[np.bool_]:
     error = np.nan_to_num(columns.get(f"background{STDERR}", np.zeros(len(good))))
     unsure = _DARK_ERRORS * error
     usable = np.ones(len(good), bool)
-    if settings.neighbours == "ignore":
+    if "group_size" in columns:  # a large crowd has hardly any pixels without light
+        usable = columns["group_size"] <= _MOST_TOGETHER
+    elif settings.neighbours == "ignore":
         usable = (columns["flags"] & np.uint32(Flag.NEIGHBOUR)) == 0
     noise = noise_of(settings) or settings.noise
     if settings.estimator == "lse" and noise is not None:

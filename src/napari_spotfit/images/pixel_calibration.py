@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.calibration import Calibration
-from ..models.estimators import ESTIMATORS, Estimator
-from ..models.number_checks import accepted, is_wrong
+from ..models.number_checks import is_wrong
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, electrons_of, noise_of
 from .arrays import is_on_device, to_host
 from .bright_rois import BrightRois
 from .camera import Camera, PerPixel
 from .frames import Part
+from .pixel_checks import check_counts_of, check_map, check_together
 from .plane_light import PlaneLight
 
 _NO_CAMERA = Camera()
@@ -83,7 +83,7 @@ class PixelCalibration:
         if not (camera is None or isinstance(camera, Camera)):
             raise TypeError(f"camera must be a Camera(offset, gain, variance); got {camera!r}")
         camera = camera or _NO_CAMERA
-        _check_together(settings, weights is not None, camera)
+        check_together(settings, weights is not None, camera)
         if settings.variance is not None:
             camera = replace(camera, variance=settings.variance)
         spatial = settings.dimensions
@@ -368,14 +368,14 @@ class PixelCalibration:
                 pixels[(one[0], *map(slice, one[1:], one[1:] + sides))] for one in corners[::step]
             ]
             counts = np.stack([to_host(roi) for roi in rois])
-        _check_counts(counts, self.fitted.offset, self._estimator)
+        check_counts_of(counts, self.fitted.offset, self._estimator)
 
     def _values(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
         """Return weights or, for maximum likelihood, variances in photo-electrons²."""
         bad = self._bad(block, numbers) if self._has_bad else None
         for name in self._maps:
             if name != "bad_pixels":
-                _check(name, self._read(name, block, numbers), bad, len(self._shape))
+                check_map(name, self._read(name, block, numbers), bad, len(self._shape))
         with np.errstate(all="ignore"):  # bad pixels may have any values
             values = self._known(block, numbers)
         if values is None and bad is None:
@@ -442,55 +442,6 @@ def detection_calibration(
         settings = settings.changed(model="gaussian", fixed={}, bounds={})
     plain = settings.changed(estimator="lse")
     return PixelCalibration(shape, plain, bad_pixels=bad_pixels, camera=camera)
-
-
-def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
-    """Check that the estimator accepts weights and camera, and that nothing is given twice."""
-    given = {
-        "offset": settings.offset != 0,
-        "gain": settings.gain is not None,
-        "variance": settings.variance is not None,
-    }
-    for name, is_given in given.items():
-        if is_given and getattr(camera, name) is not None:
-            raise ValueError(f"the {name} is given twice: pass it in the camera, or as {name}=…")
-    estimator = settings.estimator_kind
-    if weights and not estimator.needs_weights:
-        weighted = " or ".join(repr(one.name) for one in ESTIMATORS.values() if one.needs_weights)
-        raise ValueError(
-            f"weights are for estimator={weighted}; got estimator={estimator.name!r}. To exclude "
-            "pixels, pass bad_pixels"
-        )
-    known = camera.variance is not None or settings.variance is not None
-    if estimator.needs_weights and not (weights or known):
-        raise ValueError(f"estimator={estimator.name!r} needs {estimator.needs}")
-
-
-def _check(name: str, values: Any, bad: Any, spatial: int) -> None:
-    """Check the values of a map, except at bad pixels."""
-    wrong = is_wrong(name, values)
-    if bad is not None:
-        wrong = wrong & ~bad
-    count = int(wrong.sum())
-    if count:
-        what = name if name == "weights" else f"the camera's {name}"
-        place = tuple(int(axis[0]) for axis in to_host(wrong).nonzero()[-spatial:])
-        raise ValueError(
-            f"{what} must be {accepted(name)} in every pixel that is used; {count} of {wrong.size} "
-            f"are not, the first at {place}. Exclude them by bad_pixels"
-        )
-
-
-def _check_counts(counts: NDArray[Any], offset: float, estimator: Estimator) -> None:
-    known = counts[np.isfinite(counts)]
-    dark = float(np.mean(known < offset)) if known.size else 0.0
-    if dark > 0.5:
-        raise ValueError(
-            f"estimator={estimator.name!r} needs counts of photons, but {dark:.0%} of the pixels "
-            f"of the spots lie below the camera's offset ({offset:g} counts). The offset is too "
-            "high, or it or a background has been subtracted from the image before: pass the raw "
-            "image and the camera's own offset, or use estimator='lse'"
-        )
 
 
 def _mean(name: str, values: Any) -> float:
