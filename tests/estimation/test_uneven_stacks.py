@@ -116,7 +116,8 @@ def test_a_background_that_differs_alone_leaves_the_light_of_spots(kind: str) ->
 def test_a_camera_that_nothing_is_known_of() -> None:
     own, places = spots(20)
     electrons = stack(by_plane(np.exp(-np.arange(20) / 10)) * (own + 40))
-    fits = localize(100 + 2 * electrons, model="gaussian_3d", backend="cpu")
+    with pytest.warns(UserWarning, match=r"differ in light, which counts from .* set offset"):
+        fits = localize(100 + 2 * electrons, model="gaussian_3d", backend="cpu")
     assert fits.settings.noise.planes == "light"
     own_fits, is_found, others = compared(fits, places)
     assert is_found.mean() > 0.95
@@ -130,11 +131,62 @@ def test_planes_that_are_alike_stay_as_they_are(background: float) -> None:
     assert fits.settings.noise.planes == ""
 
 
-def test_a_slope_along_z_that_spots_do_not_follow_stays_as_it_is() -> None:
+@pytest.mark.parametrize("ends", [(30, 60), (10, 29), (50, 69), (100, 140)])
+def test_a_slope_along_z_that_spots_do_not_follow_is_corrected(ends: tuple[int, int]) -> None:
     own, places = spots(20)
-    fits = localize(stack(own + by_plane(np.linspace(30, 60, 20))), **KNOWN, neighbours="exclude")
-    assert fits.settings.noise.planes == ""
+    fits = localize(stack(own + by_plane(np.linspace(*ends, 20))), **KNOWN, neighbours="exclude")
+    assert fits.settings.noise.planes == "background"
     check(fits, places)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.5, 3.0])
+def test_a_plane_of_its_own_light_is_corrected(factor: float) -> None:
+    own, places = spots(20)
+    light = np.where(np.arange(20) == 9, factor, 1.0)
+    fits = localize(stack(by_plane(light) * (own + 10)), **KNOWN, neighbours="exclude")
+    assert fits.settings.noise.planes == "light"
+    own_fits, is_found, _ = compared(fits, places)
+    error = (fits.z[own_fits] - places[:, 0])[is_found]
+    assert is_found.mean() > 0.95
+    assert np.sqrt(np.mean(np.clip(error / fits.z_stderr[own_fits[is_found]], -9, 9) ** 2)) < 1.3
+
+
+def crowd(
+    depth: int, count: int, side: int, ends: tuple[float, float], seed: int = 5
+) -> np.ndarray:
+    """Return the light of bright spots at random places, between planes."""
+    rng = np.random.default_rng(seed)
+    light = np.full((depth, side, side), 10.0)
+    z, across = np.arange(depth), np.arange(side)
+    for place in rng.uniform((ends[0], 3, 3), (ends[1], side - 4, side - 4), (count, 3)):
+        lines = [
+            np.exp(-((axis - at) ** 2) / 2 / width**2) / width / np.sqrt(2 * np.pi)
+            for axis, at, width in zip((z, across, across), place, (1.5, 1.3, 1.3), strict=True)
+        ]
+        light += 20000 * np.einsum("z,y,x->zyx", *lines)
+    return light
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("depth", "count", "side", "ends"),
+    [(3, 35, 48, (0, 2)), (5, 40, 48, (1, 2)), (7, 96, 64, (2.8, 4.2)), (20, 60, 64, (6, 7))],
+    ids=["thin", "layer", "crowd", "deep"],
+)
+def test_dense_spots_are_no_light_of_planes(
+    depth: int, count: int, side: int, ends: tuple[float, float], seed: int
+) -> None:
+    image = stack(crowd(depth, count, side, ends, seed), seed)
+    fits = localize(image, **KNOWN, neighbours="exclude")
+    assert fits.settings.noise.planes == ""
+
+
+def test_a_crowd_in_light_that_flickers_stays_as_it_is_and_is_warned_of() -> None:
+    light = np.random.default_rng(3).uniform(0.5, 1.5, 20)
+    image = stack(by_plane(light) * (crowd(20, 260, 64, (0, 19)) + 30))
+    with pytest.warns(UserWarning, match="planes of the stack seem to differ"):
+        fits = localize(image, **KNOWN, neighbours="exclude")
+    assert fits.settings.noise.planes == ""
 
 
 def test_all_ways_to_the_fits_give_the_same() -> None:

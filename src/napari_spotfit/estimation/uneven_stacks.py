@@ -27,6 +27,7 @@ from ..images.plane_light import (
     empty_planes,
     middle,
     noisy_planes,
+    plane_clutter,
     plane_levels,
 )
 from ..images.reading import without_damage
@@ -54,6 +55,27 @@ _KNOWN = 1.0
 _LEAST = 0.03
 
 
+#: What dark blocks of a plane differ from those beside them beyond noise, at least, of the range
+#: that the background of planes has, where the light of spots may explain it: up to 0.02 where
+#: planes differ, and from 0.6 where dense spots do.
+_CLUTTER = 0.15
+#: How far the darkest parts of planes differ, of how far the dark ones do, at least, if dense spots
+#: are not the reason: of these it is 0.3 at most.
+_AS_DARK = 0.5
+#: How much a background rises a plane, and in all, at least, in units of a pixel's noise, to shift
+#: spots that have light of their own.
+_RISE, _IN_ALL = 0.03, 0.4
+#: How far a plane is off those beside it, of how far it is off those behind them, at least, if the
+#: lamp is the reason: a background that is in focus in one plane is off by 0.3 of that. Of how many
+#: planes that can be seen.
+_SHARP, _LEAST_SPIKE = 0.7, 5
+_MAY_DIFFER = (
+    "the planes of the stack seem to differ in background, as where a lamp flickers, and spots lie "
+    "so close that it cannot be measured between them: planes are left as they are, and light and "
+    "z of spots may be off by more than their errors. Divide each plane by its own light first"
+)
+
+
 class _Stack(NamedTuple):
     """The middle of a stack, corrected for the camera, and its planes that hold an image."""
 
@@ -78,6 +100,24 @@ class _Stack(NamedTuple):
     def light(self) -> NDArray[np.float64]:
         """The background of planes that hold an image, less what there is without light."""
         return self.level[self.is_image] - self.dark
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the light of spots may explain how planes differ, as it is everywhere."""
+        clutter = plane_clutter(self.pixels[self.is_image], self.own_level, self.noise)
+        return bool(clutter.max() > _CLUTTER * np.ptp(self.own_level))
+
+    @property
+    def differs_in_the_dark(self) -> bool:
+        """Whether the darkest parts of planes, which have less light of spots, differ as well."""
+        darkest = plane_levels(self.pixels[self.is_image], self.noise, darkest=True)
+        noise = np.sqrt(np.maximum(self.noise.variance(darkest), 0.0)).mean()
+        return bool(np.ptp(darkest) > max(_AS_DARK * np.ptp(self.own_level), _RANGE * noise))
+
+    @property
+    def own_level(self) -> NDArray[np.float64]:
+        """The background of planes that hold an image."""
+        return self.level[self.is_image]
 
     @property
     def has_light(self) -> bool:
@@ -160,9 +200,14 @@ def with_plane_light(
     )  # fmt: skip
     if calibration.settings.sigma_z is None:  # of one or two positions
         return calibration
+    if stack.is_crowded:
+        if stack.differs_in_the_dark and uneven_volumes(*stack.block).any():
+            warn_caller(_MAY_DIFFER)
+        return calibration
     if not _differ(stack):
-        is_light = _differs_in_light(stack)
-        return corrected_by(LIGHT, calibration) if is_light else calibration
+        kind = _kind_of_slope(stack)
+        _warn_without_offset(kind, given)
+        return corrected_by(kind, calibration) if kind else calibration
     if given.settings.sigma is None or given.settings.sigma_z is None:
         # Light that changes smoothly shifts spots, and leaves them as wide.
         widths = with_widths(corrected_by(BACKGROUND, given)).settings
@@ -170,7 +215,20 @@ def with_plane_light(
             sigma=widths.sigma, sigma_z=widths.sigma_z, roi_size=widths.roi_size
         )
         stack = stack._replace(settings=calibration.settings)
-    return corrected_by(_kind(stack), calibration)
+    kind = _kind(stack)
+    _warn_without_offset(kind, given)
+    return corrected_by(kind, calibration)
+
+
+def _warn_without_offset(kind: str, given: PixelCalibration) -> None:
+    """Warn the caller of light that counts from where nobody knows."""
+    is_known = given.settings.offset != 0 or given.settings.gain is not None
+    if kind == LIGHT and not is_known and not given.knows_variance:
+        warn_caller(
+            "the planes of the stack differ in light, which counts from the camera's offset. It is "
+            "taken from the noise, so that z and light of spots may be off where there is little "
+            "light: set offset, in counts"
+        )
 
 
 def _kind(stack: _Stack) -> str:
@@ -179,20 +237,41 @@ def _kind(stack: _Stack) -> str:
         return BACKGROUND
     slope, error = _follows_light(stack)
     is_background = slope + _ERRORS * error < _HARDLY
-    if not uneven_volumes(*stack.block).any():
+    if not (uneven_volumes(*stack.block).any() or _has_spike(stack)):
         is_background = slope < 0.5 and error < _KNOWN
     return BACKGROUND if is_background else LIGHT
 
 
-def _differs_in_light(stack: _Stack) -> bool:
-    """Whether the light of spots changes with the background of planes, which differ little."""
-    if not stack.has_light or stack.is_image.sum() < _LEAST_LEFT:
+def _has_spike(stack: _Stack) -> bool:
+    """Whether a plane differs from those beside it as no background does, which is out of focus."""
+    level = stack.own_level
+    if len(level) < _LEAST_SPIKE:
         return False
+    noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30))[2:-2]
+    inner = level[2:-2]
+    beside = np.array([inner - level[1:-3], inner - level[3:-1]])
+    farther = np.array([inner - level[:-4], inner - level[4:]])
+    sign = np.sign(beside[0])
+    is_spike = (sign * beside > np.maximum(_FALL * noise, _SHARP * sign * farther)).all(axis=0)
+    return bool(is_spike.any())
+
+
+def _kind_of_slope(stack: _Stack) -> str:
+    """Return what of a stack's planes differs that differ little from those beside them."""
+    level = stack.own_level
+    if not stack.has_light or len(level) < _LEAST_LEFT:
+        return ""
     off = stack.sigma_z**2 * np.gradient(np.log(stack.light))
-    if np.sqrt(np.mean(off**2)) < _OFF:
-        return False
+    is_off = np.sqrt(np.mean(off**2)) >= _OFF
+    noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30)).mean()
+    rise = abs(np.polyfit(np.arange(len(level)), level, 1)[0]) / noise
+    rises = rise > _RISE and rise * (len(level) - 1) > _IN_ALL
+    if not is_off and not rises:
+        return ""
     slope, error = _follows_light(stack)
-    return bool(slope - _ERRORS * error > _SURELY)
+    if is_off and slope - _ERRORS * error > _SURELY:
+        return LIGHT
+    return BACKGROUND if rises and slope < 0.5 and error < _KNOWN else ""
 
 
 def _differ(stack: _Stack) -> bool:

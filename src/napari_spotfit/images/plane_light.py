@@ -20,9 +20,10 @@ from .frames import Part
 
 #: Levels are those of the middle of planes, of at most this side, in blocks of so many pixels.
 SIDE, _BLOCK = 512, 4
-#: Which blocks count, by their order: the dark ones, which have no spots; and how many of their
-#: deviations the mean of these lies below that of all, if they differ by noise.
+#: Which blocks count, by their order: the dark ones, which have no spots, or the darkest; and how
+#: many of their deviations the mean of these lies below that of all, if they differ by noise.
 _DARK, _BELOW = (0.1, 0.5), 0.5586
+_DARKEST, _FAR_BELOW = (0.0, 0.1), 1.755
 #: The least light of a plane, of that of the reference, and the most.
 _LEAST_LIGHT, _MOST_LIGHT = 0.02, 50.0
 #: The share of the height of a spot that counts in the noise of its place, about.
@@ -65,8 +66,10 @@ def middle(shape: tuple[int, ...]) -> Part:
     return slice(0, depth), *across
 
 
-def plane_levels(volume: NDArray[Any], noise: NoiseModel) -> Array:
+def plane_levels(volume: NDArray[Any], noise: NoiseModel, darkest: bool = False) -> Array:
     """Return the background of each plane of a volume, NaN where it has no pixels.
+
+    By the dark blocks, or by the darkest alone, which have less of the light of dense spots.
 
     Examples
     --------
@@ -75,20 +78,55 @@ def plane_levels(volume: NDArray[Any], noise: NoiseModel) -> Array:
     >>> plane_levels(volume, NoiseModel(1.0, 0.0, 0.0)).round().tolist()
     [50.0, 100.0]
     """
-    depth, height, width = volume.shape
-    rows, columns = height // _BLOCK, width // _BLOCK
-    if not rows or not columns:
-        return np.full(depth, np.nan)
-    found, step = np.empty(depth), _step(rows * columns)
+    found = np.empty(len(volume))
+    shares, below = (_DARKEST, _FAR_BELOW) if darkest else (_DARK, _BELOW)
     for number, plane in enumerate(volume):
-        blocks = plane[: rows * _BLOCK, : columns * _BLOCK].reshape(rows, _BLOCK, columns, _BLOCK)
-        means = blocks[::step, :, ::step].mean(axis=(1, 3), dtype=float).ravel()
+        means = _block_means(plane).ravel()
         means = np.sort(means[np.isfinite(means)])
-        first, last = (round(share * len(means)) for share in _DARK)
+        first, last = (round(share * len(means)) for share in shares)
         found[number] = means[first:last].mean() if last > first else np.nan
     known = np.nan_to_num(found)
-    level: Array = found + _BELOW / _BLOCK * np.sqrt(noise.variance(known))
+    level: Array = found + below / _BLOCK * np.sqrt(noise.variance(known))
     return level
+
+
+def plane_clutter(volume: NDArray[Any], level: Array, noise: NoiseModel) -> Array:
+    """Return by how much dark blocks of each plane differ from those beside them, beyond noise.
+
+    In counts, of planes with such a level: 0 where there is noise alone, or a background that
+    changes slowly, and more where the light of spots is everywhere.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(1).poisson(50, (2, 80, 80))
+    >>> noise[1] += np.random.default_rng(2).poisson(20, (20, 20)).repeat(4, 0).repeat(4, 1)
+    >>> found = plane_clutter(noise, np.array([50.0, 70.0]), NoiseModel(1.0, 0.0, 0.0))
+    >>> (found > 1).tolist()
+    [False, True]
+    """
+    found = np.zeros(len(volume))
+    of_noise = noise.correlation**2 * noise.variance(np.nan_to_num(level)) / _BLOCK**2
+    for number, plane in enumerate(volume):
+        means = _block_means(plane)
+        known = np.isfinite(means)
+        if not known.any():
+            continue
+        dark = np.where(known & (means <= np.median(means[known])), means, np.nan)
+        off = np.concatenate([np.diff(dark, axis=axis).ravel() for axis in (0, 1)])
+        off = off[np.isfinite(off)]
+        if len(off):
+            found[number] = np.sqrt(max(np.mean(off**2) / 2 - of_noise[number], 0.0))
+    return found
+
+
+def _block_means(plane: NDArray[Any]) -> Array:
+    """Return the means of the blocks of a plane that are looked at, as they lie."""
+    height, width = plane.shape
+    rows, columns = height // _BLOCK, width // _BLOCK
+    step = _step(rows * columns)
+    blocks = plane[: rows * _BLOCK, : columns * _BLOCK].reshape(rows, _BLOCK, columns, _BLOCK)
+    means: Array = blocks[::step, :, ::step].mean(axis=(1, 3), dtype=float)
+    return means
 
 
 def _step(count: int) -> int:
