@@ -147,3 +147,34 @@ def test_small_images_that_were_filtered_are_named():
     for image, _ in small_images(32, 5000):
         filtered = gaussian_filter(image.astype(np.float32), (0, 1, 1))
         assert spotfit.noise_model(filtered).is_filtered
+
+
+def small_movies(photons, sigma, side=16, frames=8):
+    """Yield movies of one wide spot in each small frame, and its places."""
+    rng = np.random.default_rng(round(photons))
+    for _ in range(8):
+        places = rng.uniform(4, side - 5, (frames, 1, 2))
+        clean = np.stack([light(own, photons, sigma, (side, side)) for own in places]) + 10
+        counts = 2.0 * rng.poisson(clean) + OFFSET + rng.normal(0, 4, clean.shape)
+        yield np.rint(counts), places
+
+
+@pytest.mark.parametrize("photons", [20_000, 100_000])
+def test_wide_spots_in_small_movies_are_no_filter(photons, recwarn):
+    """Most were called filtered, with errors twice as large as they should be."""
+    movies = [(movie.astype(np.uint16), places) for movie, places in small_movies(photons, 2.5)]
+    fit = lambda movie, _: spotfit.localize(movie, sigma=2.52)  # noqa: E731
+    places, _, bad = spreads_of(movies, 2 * photons, fit)
+    assert bad == 0
+    assert 0.8 < places < 1.25
+    assert not recwarn
+
+
+@pytest.mark.parametrize("blur", [0.8, 1.0, 1.5])
+def test_wide_spots_in_small_movies_that_were_blurred_are_filtered(blur):
+    from scipy.ndimage import gaussian_filter
+
+    for movie, _ in small_movies(100_000, 2.5):
+        blurred = np.rint(gaussian_filter(movie, (0, blur, blur))).astype(np.uint16)
+        with pytest.warns(UserWarning, match="was filtered"):
+            spotfit.localize(blurred, sigma=float(np.hypot(2.52, blur)))

@@ -226,3 +226,19 @@ def test_dead_pixels_and_holes_are_no_dark_spots(electrons):
     movie, rng = taken(electrons + 30), np.random.default_rng(1)
     movie[:, rng.random(SHAPE) < 2e-3] = 100
     assert not any("dark spots" in said for said in doubts(movie))
+
+
+@pytest.mark.parametrize("known", [{}, {"variance": 4.0}], ids=str)
+@pytest.mark.parametrize("photons", [5e4, 3e5])
+@pytest.mark.parametrize("shape", [(20, 15, 15), (8, 16, 16), (20, 20, 20), (1, 20, 20)], ids=str)
+def test_the_right_camera_is_not_doubted_beside_a_bright_spot(shape, photons, known):
+    """Blocks that are mostly spot have less noise than as bright ones, or more detail."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        places = rng.uniform(4, shape[1] - 5, (shape[0], 1, 2))
+        clean = np.stack([light(own, photons, 1.3, shape[1:]) for own in places]) + 10
+        counts = rng.poisson(clean) + 100 + rng.normal(0, 2, shape)
+        assert not doubts(counts.astype(np.float32), gain=1.0, offset=100.0, **known)
+        # A wrong one is.
+        said = doubts(counts.astype(np.float32), gain=1.0, offset=100.0, variance=1e5)
+        assert any("times the noise" in one for one in said)

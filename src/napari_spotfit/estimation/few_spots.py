@@ -29,9 +29,12 @@ Numbers = NDArray[np.float64]
 #: Sum of the squares of the weights of the finest detail; the least number of its values, and the
 #: share of them that may be 0, as these do not count.
 _OF_FINE, _LEAST_VALUES, _MOST_ZEROS = 36.0, 64, 0.2
-#: That of detail along one axis; and at most how much more of it there is than along both, in noise
-#: of independent pixels, with the chance of one pixel.
-_ALONG_ONE, _WHITE, _CHANCE = 6.0, 1.15, 6.0
+#: That of detail along one axis, and of the finest; and at most how much more of it there is than
+#: along both, and along both than of the finest, in noise of independent pixels, with the chance
+#: of one pixel. The second is 1.8 to 2.2 where bright wide spots, and their noise, are blurred.
+_ALONG_ONE, _FINEST_ALONG_ONE, _WHITE, _NO_BLUR, _CHANCE = 6.0, 70.0, 1.15, 1.6, 6.0
+#: What fits leave of noise has less fine detail than this share where it was blurred.
+_SMOOTH = 0.35
 #: So many values of detail along both axes are enough, or else of what is between bad pixels.
 _ENOUGH_VALUES = 500
 #: There are too few blocks with less than this share usable, and bad pixels everywhere where they
@@ -49,7 +52,8 @@ def has_few_blocks(measured: Measured, noise: NoiseModel) -> bool:
     """Whether there are too few blocks for a line: of a small image, or between bad pixels."""
     if not noise.is_known or noise.process not in _BY_NOISE:
         return False
-    return measured.blocks.size < LEAST_BLOCKS or _has_scattered_holes(measured)
+    is_small = measured.blocks[0].size == 1 or measured.blocks.size < LEAST_BLOCKS
+    return is_small or _has_scattered_holes(measured)
 
 
 def _has_scattered_holes(measured: Measured) -> bool:
@@ -101,7 +105,8 @@ def with_noise_of_few_spots(
     known = frames[np.isfinite(frames)] if frames.dtype.kind == "f" else frames.ravel()
     if not known.size:
         return noise
-    if noise.correlation > 1 or noise.process:
+    seems_filtered = noise if noise.correlation > 1 or noise.process else None
+    if seems_filtered is not None:
         if noise.blocks and not _is_white(frames):
             return noise
         noise = as_white(replace(noise, process=Process.NONE.value))
@@ -117,6 +122,8 @@ def with_noise_of_few_spots(
     if not usable.any():
         return noise
     fits = fits._replace(usable=usable)
+    if seems_filtered is not None and (fits.finest_detail(measured.step) or 1) < _SMOOTH:
+        return seems_filtered
     squares = _of_what_counts(squares_of(fits, level, dark), fits)
     slope = slope_of(squares, noise.blocks).value_if_sure
     slope = slope or slope_of_few(squares).value * fits.share_of_noise(measured.step)
@@ -124,13 +131,20 @@ def with_noise_of_few_spots(
 
 
 def _is_white(frames: NDArray[Any]) -> bool:
-    """Whether calm pixels have as much detail along each axis as along both."""
+    """Whether calm pixels have as much detail along each axis as along both.
+
+    And in the finest along each no less, as blurred noise has beside the light of bright spots.
+    """
     pixels = frames.astype(np.float64)
     both = clipped_deviation(np.diff(np.diff(pixels, 2, axis=1), 2, axis=2)) / math.sqrt(_OF_FINE)
-    along = [
-        clipped_deviation(np.diff(pixels, 2, axis=axis)) / math.sqrt(_ALONG_ONE) for axis in (1, 2)
-    ]
-    return math.sqrt(along[0] * along[1]) < (_WHITE + _CHANCE / math.sqrt(frames.size)) * both
+    along, finest = (
+        math.sqrt(
+            math.prod(clipped_deviation(np.diff(pixels, order, axis=axis)) for axis in (1, 2)) / of
+        )
+        for order, of in ((2, _ALONG_ONE), (4, _FINEST_ALONG_ONE))
+    )
+    chance = _CHANCE / math.sqrt(frames.size)
+    return along < (_WHITE + chance) * both and both < (_NO_BLUR + chance) * finest
 
 
 def _dark_variance(frames: NDArray[Any], noise: NoiseModel, step: float) -> float:

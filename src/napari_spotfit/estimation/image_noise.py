@@ -26,6 +26,7 @@ from ..settings.noise_model import FILTERED, UNLIKE, NoiseModel, Process
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from . import lone_pixels
+from .constant_areas import without_constant_areas
 from .content import dark_spots, depth_correlation, hides_light, stripes, with_stripes
 from .few_spots import has_few_blocks, with_noise_of_few_spots
 from .frame_sample import frames_of_each_kind
@@ -33,6 +34,7 @@ from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .noise_line import is_usable, median, quantiles
 from .one_axis import LineNoise, is_one_sided, lines_of_noise
 from .psf_width import FALLBACK_SIGMA, with_psf
+from .small_frames import detail_over_noise
 from .spot_noise import with_noise_of_spots
 
 #: Noise is measured in frames with this many pixels in all; their least and largest number.
@@ -159,9 +161,11 @@ def _of_sample(
     if settings.gain is None and (hot := _hot_pixels(measured, fixed=True)):
         warn_caller(lone_pixels.in_words(hot))
     has_gain = settings.gain is not None
-    is_small = not has_gain and not period and has_few_blocks(measured, noise)
-    if is_small:
+    is_small = not period and has_few_blocks(measured, noise)
+    # By the camera that is known, it counts only whether the image was filtered.
+    if is_small and (noise.process or noise.correlation > 1 or not has_gain):
         noise = with_noise_of_few_spots(noise, measured, settings)
+    is_small = is_small and not has_gain
     if len(reader.frame_shape) > 2:
         deep = depth_correlation(reader, calibration, sample_frames(reader), settings.known_sigma)
         noise = replace(noise, correlation=noise.correlation * deep)
@@ -361,7 +365,7 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         )  # fmt: skip
         over_rounded = noise_over_line(sample.blocks, sample.settings, rounded)
     is_more = known and ratio > UNLIKE and over_rounded > UNLIKE
-    if ratio < 1 / UNLIKE or is_more:
+    if (ratio < 1 / UNLIKE or is_more) and _is_in_all_pixels(reader, calibration, ratio):
         return _of_camera(f"{times(ratio)} times the noise that a camera of {names} has", "")
     if not known and not noise.is_filtered and noise.blocks >= _ENOUGH_BLOCKS:
         left = float(noise.variance(middle)) - float(camera.variance(middle))
@@ -381,6 +385,20 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     )
 
 
+def _is_in_all_pixels(reader: FrameReader, calibration: PixelCalibration, ratio: float) -> bool:
+    """Whether pixels have more, or less, noise than a camera has, as blocks say.
+
+    Those of a bright spot are no measure of it: it is in a few of their pixels.
+    """
+    camera, pixels = calibration.camera_noise, _sample(reader, calibration)[0]
+    if camera is None:
+        return True
+    found = detail_over_noise(without_constant_areas(pixels), camera)
+    return not (found > 1 / _CONFIRMED if ratio < 1 else found < _CONFIRMED)
+
+
+#: All pixels have at least so many times more noise than a camera, or less, where blocks do.
+_CONFIRMED = 1.25
 #: The image may be darker than its offset by this many counts, as the median of counts is a whole
 #: number, and by this fraction of its noise.
 _ROUNDING, _OF_NOISE = 0.5, 0.2

@@ -31,6 +31,8 @@ _LEAST_SIGMA, _LEAST_PIXELS = 1.1, 250
 _FILLED, _FEW = 6, 0.08
 #: What is more times as large as its mean is left out: hot pixels.
 _FAR, _ROUNDS = 12.0, 8
+#: In so many frames, and in the middle of this side, all detail is held against a given noise.
+_FRAMES, _MIDDLE = 16, 128
 #: The median of squares of normal deviates.
 _OF_MEDIAN = 0.4549
 #: By how many of its errors the slope must be more than 0: without one, bright pixels are said to
@@ -98,6 +100,37 @@ def with_line_of_pixels(noise: NoiseModel, frames: NDArray[Any], sigma: float) -
     intercept = middle - slope * level
     least = max(_OF_DARK * (slope * dark + intercept), _LEAST * middle)
     return replace(noise, slope=slope, intercept=intercept, least=least, slope_error=error)
+
+
+def detail_over_noise(frames: NDArray[Any], noise: NoiseModel) -> float:
+    """Return how many times the variance that noise says pixels have, most of them.
+
+    It goes by the light at each, and not by that of a block, of which a spot may be most. It is NaN
+    where frames are too small.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        Pixels; NaN where they are bad. Of large frames the middle counts.
+    noise : NoiseModel
+        What a camera has.
+
+    Examples
+    --------
+    >>> frames = np.random.default_rng(1).poisson(50.0, (1, 32, 32)).astype(float)
+    >>> 0.8 < detail_over_noise(frames, NoiseModel(1.0, 0.0, 1.0)) < 1.25
+    True
+    """
+    count, *shape = frames.shape
+    if min(shape) <= 2 * _REACH:
+        return math.nan
+    y, x = (max(size - _MIDDLE, 0) // 2 for size in shape)
+    middle = frames[:: -(-count // _FRAMES), y : y + _MIDDLE, x : x + _MIDDLE].astype(np.float64)
+    square, light = (part.ravel() for part in _passed(middle))
+    known = np.isfinite(square) & np.isfinite(light)
+    if not known.any():
+        return math.nan
+    return median(square[known] / noise.variance(light[known])) / _OF_MEDIAN
 
 
 @lru_cache(maxsize=1)
