@@ -16,6 +16,9 @@ from napari_spotfit.engine.cuda.roi_kernels import flags_by_surroundings
 from napari_spotfit.engine.flags import NOT_GOOD
 from napari_spotfit.engine.verdicts import verdict_settings
 
+#: Images of lines alone are warned of, which is not what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:only .* fits are good, as")
+
 SIZE, BACKGROUND, SIGMA = 256, 20.0, 1.3
 Y, X = np.indices((SIZE, SIZE))
 OTHERS = int(NOT_GOOD) & ~int(Flag.ELONGATED)

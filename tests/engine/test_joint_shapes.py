@@ -13,6 +13,9 @@ from scipy.special import ndtr
 from napari_spotfit import Flag, localize
 from napari_spotfit.engine.cpu import crowd_fits
 
+#: Images of lines alone are warned of, which is not what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:only .* fits are good, as")
+
 
 def test_sloping_background_is_no_spots():
     rng, x = np.random.default_rng(16), np.arange(96)

@@ -10,6 +10,9 @@ from scipy.ndimage import gaussian_filter
 from napari_spotfit import localize
 from napari_spotfit.engine.regular_crowds import regular_crowds
 
+#: Images of lines alone are warned of, which is not what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:only .* fits are good, as")
+
 SIDE = 128
 Y, X = np.indices((SIDE, SIDE), float)
 

@@ -120,7 +120,7 @@ def test_it_names_the_image_that_is_fitted_where_another_is_chosen(
 def test_pixels_that_are_no_numbers_are_named(viewer, widget, fit, make_movie, spots):
     movie = make_movie(2).astype(np.float32)
     y, x = np.rint(spots[0]).astype(int)
-    movie[:, y + 3, x] = np.nan
+    movie[:, y - 1 : y + 2, x - 1 : x + 2] = np.nan
     viewer.add_image(movie, name="movie", contrast_limits=(90, 600))
     text = fit(widget)
     assert "none doubtful; 2 could not be fitted and are not drawn: there are pixels" in text

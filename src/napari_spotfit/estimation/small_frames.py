@@ -75,9 +75,9 @@ def with_line_of_pixels(noise: NoiseModel, frames: NDArray[Any], sigma: float) -
         return noise
     # What is filled in takes a part of the detail away.
     square, light = square[known] / (1 - _shared() * filled), light[known]
-    lowest, dark = np.nanquantile(pixels, [0, _DARK]).tolist()
+    lowest, dark, highest = np.nanquantile(pixels, [0, _DARK, 1]).tolist()
     usual = median(square) / _OF_MEDIAN
-    if not usual > (_PRECISION * float(np.nanmax(abs(pixels)))) ** 2:
+    if lowest == highest or not usual > (_PRECISION * max(highest, -lowest)) ** 2:
         return noise
     expected = np.full(len(square), usual)
     slope = error = middle = level = 0.0
@@ -127,10 +127,11 @@ def detail_over_noise(frames: NDArray[Any], noise: NoiseModel) -> float:
     y, x = (max(size - _MIDDLE, 0) // 2 for size in shape)
     middle = frames[:: -(-count // _FRAMES), y : y + _MIDDLE, x : x + _MIDDLE].astype(np.float64)
     square, light = (part.ravel() for part in _passed(middle))
-    known = np.isfinite(square) & np.isfinite(light)
+    variance = noise.variance(light)
+    known = np.isfinite(square) & (variance > 0)
     if not known.any():
         return math.nan
-    return median(square[known] / noise.variance(light[known])) / _OF_MEDIAN
+    return median(square[known] / variance[known]) / _OF_MEDIAN
 
 
 @lru_cache(maxsize=1)
