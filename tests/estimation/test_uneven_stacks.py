@@ -91,6 +91,19 @@ def test_light_is_corrected_for_all_estimators(known: dict[str, object], estimat
     check(localize(image, **known, estimator=estimator, neighbours="exclude"), places)
 
 
+@pytest.mark.parametrize("neighbours", ["exclude", "auto"])
+def test_widths_are_those_in_light_that_is_corrected(neighbours: str) -> None:
+    own, places = spots(20)
+    light = np.clip(1 + 0.3 * np.random.default_rng(804).normal(size=20), 0.2, 3)
+    fits = localize(stack(by_plane(light) * (own + 10)), **OPEN, neighbours=neighbours)
+    assert fits.settings.sigma_z == pytest.approx(SIGMA_Z, rel=0.05)
+    own_fits, is_found, others = compared(fits, places)
+    assert is_found.mean() > 0.95
+    assert others <= 2
+    error = (fits.z[own_fits] - places[:, 0])[is_found] / fits.z_stderr[own_fits[is_found]]
+    assert np.sqrt(np.mean(np.clip(error, -9, 9) ** 2)) < 1.4
+
+
 BACKGROUNDS = {
     "falls": 10 + 30 * np.exp(-np.arange(20) / 5),
     "ends": np.where(np.arange(20) < 9, 10.0, 20.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -47,8 +48,9 @@ _OFF = 0.03
 _FEWEST, _FARTHEST = 12, 3.0
 #: The slope of the logarithm of spots' light over that of the planes' is 1 or 0. What is above the
 #: first of these by so many standard errors is light, where planes differ little; where they differ
-#: from one to the next, as by a lamp, what is below the second by as many is none.
-_SURELY, _HARDLY, _ERRORS = 0.4, 0.6, 2.0
+#: from one to the next, as by a lamp, what is below the second by as many is none, if it is below
+#: the third: spots in a plane of its own light show 0.3 to 1.
+_SURELY, _HARDLY, _ERRORS, _LITTLE = 0.4, 0.6, 2.0, 0.2
 #: Elsewhere the likelier one counts, if the slope's error is below this.
 _KNOWN = 1.0
 #: The least light of the darkest plane, of that of the brightest, by which planes are divided.
@@ -69,6 +71,9 @@ _RISE, _IN_ALL = 0.03, 0.4
 #: lamp is the reason: a background that is in focus in one plane is off by 0.3 of that. Of how many
 #: planes that can be seen.
 _SHARP, _LEAST_SPIKE = 0.7, 5
+#: By how much the width of spots in planes changes, at most, where their light is corrected: where
+#: the noise of dark planes is taken for spots it falls to half.
+_AS_WIDE = 0.15
 _MAY_DIFFER = (
     "the planes of the stack seem to differ in background, as where a lamp flickers, and spots lie "
     "so close that it cannot be measured between them: planes are left as they are, and light and "
@@ -208,16 +213,30 @@ def with_plane_light(
         kind = _kind_of_slope(stack)
         _warn_without_offset(kind, given)
         return corrected_by(kind, calibration) if kind else calibration
-    if given.settings.sigma is None or given.settings.sigma_z is None:
-        # Light that changes smoothly shifts spots, and leaves them as wide.
-        widths = with_widths(corrected_by(BACKGROUND, given)).settings
-        calibration = calibration.with_settings(
-            sigma=widths.sigma, sigma_z=widths.sigma_z, roi_size=widths.roi_size
-        )
-        stack = stack._replace(settings=calibration.settings)
-    kind = _kind(stack)
+    calibration = _with_widths_of(corrected_by(BACKGROUND, given), calibration, with_widths)
+    kind = _kind(stack._replace(settings=calibration.settings))
+    # Light that changes smoothly shifts spots, and leaves them as wide.
+    if kind == LIGHT and _is_abrupt(stack):
+        calibration = _with_widths_of(corrected_by(LIGHT, given), calibration, with_widths)
     _warn_without_offset(kind, given)
     return corrected_by(kind, calibration)
+
+
+def _with_widths_of(
+    corrected: PixelCalibration, calibration: PixelCalibration,
+    with_widths: Callable[[PixelCalibration], PixelCalibration],
+) -> PixelCalibration:  # fmt: skip
+    """Return a calibration with the PSF's widths that corrected planes show, unless given.
+
+    Light of planes leaves spots as wide in them, but the noise of dark ones may be taken for spots.
+    """
+    if corrected.settings.sigma is not None and corrected.settings.sigma_z is not None:
+        return calibration
+    own, before = with_widths(corrected).settings, calibration.settings
+    is_light = corrected.light is not None and corrected.light.dark is not None
+    if is_light and not math.isclose(own.known_sigma, before.known_sigma, rel_tol=_AS_WIDE):
+        return calibration
+    return calibration.with_settings(sigma=own.sigma, sigma_z=own.sigma_z, roi_size=own.roi_size)
 
 
 def _warn_without_offset(kind: str, given: PixelCalibration) -> None:
@@ -236,10 +255,15 @@ def _kind(stack: _Stack) -> str:
     if not stack.has_light:
         return BACKGROUND
     slope, error = _follows_light(stack)
-    is_background = slope + _ERRORS * error < _HARDLY
-    if not (uneven_volumes(*stack.block).any() or _has_spike(stack)):
+    is_background = slope < _LITTLE and slope + _ERRORS * error < _HARDLY
+    if not _is_abrupt(stack):
         is_background = slope < 0.5 and error < _KNOWN
     return BACKGROUND if is_background else LIGHT
+
+
+def _is_abrupt(stack: _Stack) -> bool:
+    """Whether planes differ from one to the next, or one does from those on both sides."""
+    return bool(uneven_volumes(*stack.block).any()) or _has_spike(stack)
 
 
 def _has_spike(stack: _Stack) -> bool:
