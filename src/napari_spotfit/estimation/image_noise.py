@@ -33,6 +33,7 @@ from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .noise_line import is_usable, median, quantiles
 from .one_axis import LineNoise, is_one_sided, lines_of_noise
+from .pixel_values import has_copied_lines
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .small_frames import detail_over_noise
 from .spot_noise import with_noise_of_spots
@@ -341,6 +342,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     if sample is None or not calibration.has_pixels_of(sample.calibration):
         measured, own, period = _measured(reader, calibration)
         if measured is not None:
+            if has_copied_lines(measured.recorded[len(measured.recorded) // 2]):
+                return _of_process(replace(camera, process=Process.ENLARGED.value))
             _warn_of_dark_spots(measured, camera, own)
             if not period and (lines := lines_of_noise(measured, camera)):
                 _warn_of_lines(lines)

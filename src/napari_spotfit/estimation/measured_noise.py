@@ -49,6 +49,7 @@ from .photon_transfer import (
 from .pixel_values import (
     SENSELESS,
     check_scale,
+    has_copied_lines,
     has_jpeg_blocks,
     is_rounded_away,
     is_thresholded,
@@ -81,6 +82,8 @@ _MIDDLE = 128
 _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
 #: Compression and crowds of spots look like these, too.
 _MAY_BE_OTHERS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: Copies of lines look like these, too.
+_BY_DETAIL = (*_MAY_BE_OTHERS, Process.LEVELLED, Process.CUT, Process.MOSAIC)
 #: Noise that is more times as strong leaves so little fine detail that rounded values are equal.
 _SMOOTH = 8.0
 #: From here on it is looked whether noise goes by light at all.
@@ -133,6 +136,9 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     noise = _with_process(measured, settings)
+    middle = measured.recorded[len(measured.recorded) // 2]
+    if noise.process in _BY_DETAIL and has_copied_lines(middle):
+        return replace(noise, process=Process.ENLARGED.value)
     if noise.process or noise.is_uneven:
         return noise
     if noise.is_filtered:
