@@ -35,12 +35,30 @@ def said_of(frames, **options):
 @pytest.mark.parametrize("known", [{}, {"gain": 1.0, "offset": 100.0}, CAMERA])
 def test_noise_of_lines_is_named(known):
     frames = taken(1, (6, 128, 1))
-    assert "all pixels of a row share: 2." in said_of(frames, **known)
-    assert "all pixels of a column share: 2." in said_of(frames.swapaxes(1, 2), **known)
+    for own, line in ((frames, "row"), (frames.swapaxes(1, 2), "column")):
+        said = re.search(
+            rf"a {line} share: its standard deviation is (\S+) times", said_of(own, **known)
+        )
+        assert said
+        assert 0.35 < float(said[1]) < 0.53  # 2 / √21
     assert not said_of(taken(1), **known)
     # What the warning says to do.
     usual = np.median(frames, axis=2, keepdims=True) - np.median(frames)
     assert not said_of(frames - usual, **known)
+
+
+@pytest.mark.parametrize("deviation", [4, 6])
+@pytest.mark.parametrize("frames", [1, 6])
+def test_strong_noise_of_lines_is_no_filter(frames, deviation):
+    for seed in range(4):
+        rng = np.random.default_rng([seed, deviation])
+        rows = taken(seed)[:frames] + rng.normal(0, deviation, (frames, 128, 1))
+        for own, line in ((rows, "row"), (rows.swapaxes(1, 2), "column")):
+            said = re.search(
+                rf"a {line} share: its standard deviation is (\S+) times", said_of(own)
+            )
+            assert said
+            assert 0.75 < float(said[1]) / (deviation / 21**0.5) < 1.33
 
 
 def deinterlaced(frames):
