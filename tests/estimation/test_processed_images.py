@@ -394,3 +394,21 @@ def test_jpeg_is_known_by_its_blocks(quality, corner):
     assert noise.process == Process.COMPRESSED
     assert any("as JPEG is" in one for one in said)
     assert looked_at(counts[y:, x:])[1].process != Process.COMPRESSED
+
+
+@pytest.mark.parametrize("width", [3, 5, 8])
+@pytest.mark.parametrize("side", [64, 128])
+def test_a_constant_border_is_no_edge_of_jpeg(side, width):
+    for seed in range(4):
+        rng = np.random.default_rng([seed, side])
+        places = rng.uniform(8, side - 8, (side * side // 300, 2))
+        inner = rng.poisson(10 + light(places, 1500, SIGMA, (side, side))) + 100
+        padded = np.pad(inner[width:-width, width:-width], width).astype(np.uint16)
+        assert noise_model(padded).process != Process.COMPRESSED
+        assert noise_model(padded[width:]).process != Process.COMPRESSED
+
+
+def test_jpeg_with_a_constant_border_is_known_by_its_blocks():
+    counts, _ = with_spots(100)
+    padded = np.pad(np.clip(counts, 0, 255)[16:-16, 16:-16], 16).astype(np.uint8)
+    assert noise_model(compressed(padded, 60)).process == Process.COMPRESSED

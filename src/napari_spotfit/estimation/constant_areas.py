@@ -27,6 +27,7 @@ def without_constant_areas(frames: NDArray[Any]) -> NDArray[Any]:
     areas, copied = constant_areas(frames), copied_borders(frames)
     if copied is not None:
         areas = copied if areas is None else areas | copied
+    areas = _with_borders(areas, frames)
     if areas is None or areas.all():
         return frames
     changed = frames.astype(np.promote_types(frames.dtype, np.float32))
@@ -94,6 +95,39 @@ def copied_borders(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
             copied = np.zeros(frames.shape, bool) if copied is None else copied
             np.moveaxis(copied, axis, 0)[::order][:count] = True
     return copied
+
+
+def inside_borders(frames: NDArray[Any]) -> tuple[slice, slice]:
+    """Return which rows and columns lie inside of those at the borders that have one value.
+
+    Examples
+    --------
+    >>> inside_borders(np.pad([[[1, 2, 3], [3, 4, 5]]], [(0, 0), (2, 0), (3, 1)]))
+    (slice(2, 4, None), slice(3, 6, None))
+    """
+    found = [slice(0, side) for side in frames.shape[1:]]
+    for axis in (0, 1, 0):  # a column differs in the rows of a border
+        lines = np.moveaxis(frames[:, found[0], found[1]], axis + 1, 0)
+        first, last = (
+            next((i for i, line in enumerate(own) if (line != line.flat[0]).any()), len(lines))
+            for own in (lines, lines[::-1])
+        )
+        if first < len(lines):
+            begin = found[axis].start
+            found[axis] = slice(begin + first, begin + len(lines) - last)
+    return found[0], found[1]
+
+
+def _with_borders(
+    areas: NDArray[np.bool_] | None, frames: NDArray[Any]
+) -> NDArray[np.bool_] | None:
+    """Return areas and, where they are no rows of sparse counts, borders that have one value."""
+    inside = inside_borders(frames)
+    border = np.ones(frames.shape, bool)
+    border[:, inside[0], inside[1]] = False
+    if not border.any() or np.isin(frames[:, inside[0], inside[1]], frames[border][:1]).any():
+        return areas
+    return border if areas is None else areas | border
 
 
 def _may_have_areas(frames: NDArray[Any]) -> bool:

@@ -32,10 +32,11 @@ from .few_spots import has_few_blocks, with_noise_of_few_spots
 from .frame_sample import frames_of_each_kind
 from .measured_noise import Measured, measured_blocks, noise_of, noise_over_line
 from .noise_line import is_usable, median, quantiles
-from .one_axis import LineNoise, is_one_sided, lines_of_noise
+from .one_axis import LineNoise, is_one_sided, lines_of_noise, only_lines_of_noise
+from .pixel_values import has_copied_lines
 from .psf_width import FALLBACK_SIGMA, with_psf
 from .small_frames import detail_over_noise
-from .spot_noise import with_noise_of_spots
+from .spot_noise import as_white, with_noise_of_spots
 
 #: Noise is measured in frames with this many pixels in all; their least and largest number.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
@@ -129,6 +130,10 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if measured is None:
         return NO_NOISE
     noise = _of_sample(measured, settings, period, reader, calibration)
+    seems_filtered = noise.process == Process.FILTERED or (noise.is_filtered and not noise.process)
+    if seems_filtered and not period and (lines := only_lines_of_noise(measured.frames)):
+        _warn_of_lines(lines)
+        return as_white(replace(noise, process=Process.NONE.value))
     if noise.process:
         return noise
     if noise.is_filtered:
@@ -234,10 +239,10 @@ def _warn_of_lines(lines: LineNoise) -> None:
     """Warn the caller of noise that all pixels of a row or a column share."""
     line = lines.line
     warn_caller(
-        f"the image has noise that all pixels of a {line} share: {times(lines.times)} times the "
-        f"variance of a pixel's own, from one {line} to the next. Standard errors are too small, "
-        f"and with a given variance of the camera spots are found in it. Subtract from each {line} "
-        "by how much its median differs from the image's"
+        f"the image has noise that all pixels of a {line} share: its standard deviation is "
+        f"{times(lines.share)} times that of a pixel's own. Standard errors are too small, and "
+        f"with a given variance of the camera spots are found in it. Subtract from each {line} by "
+        "how much its median differs from the image's"
     )
 
 
@@ -341,6 +346,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     if sample is None or not calibration.has_pixels_of(sample.calibration):
         measured, own, period = _measured(reader, calibration)
         if measured is not None:
+            if has_copied_lines(measured.recorded[len(measured.recorded) // 2]):
+                return _of_process(replace(camera, process=Process.ENLARGED.value))
             _warn_of_dark_spots(measured, camera, own)
             if not period and (lines := lines_of_noise(measured, camera)):
                 _warn_of_lines(lines)

@@ -33,6 +33,7 @@ from .calm_pixels import calm_noise
 from .constant_areas import without_constant_areas
 from .cut_alike import is_cut_alike
 from .dark_maxima import times_as_strong
+from .few_values import has_few_independent_values
 from .levelled import is_levelled
 from .noise_by_place import is_filtered_by_place
 from .noise_choice import chosen_noise
@@ -49,6 +50,7 @@ from .photon_transfer import (
 from .pixel_values import (
     SENSELESS,
     check_scale,
+    has_copied_lines,
     has_jpeg_blocks,
     is_rounded_away,
     is_thresholded,
@@ -83,6 +85,10 @@ _MIDDLE = 128
 _FEW, _DEEP, _OVER_HIGH, _HIGH, _MANY = 6e-4, 4.0, 2.0, 8.0, 0.12
 #: Compression and crowds of spots look like these, too.
 _MAY_BE_OTHERS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
+#: Copies of lines look like these, too.
+_BY_DETAIL = (*_MAY_BE_OTHERS, Process.LEVELLED, Process.CUT, Process.MOSAIC)
+#: And single points, as which noise far below a step between values is left, like these.
+_OF_POINTS = (Process.FILTERED, Process.DENOISED, Process.DECONVOLVED, Process.COMPRESSED)
 #: Noise that is more times as strong leaves so little fine detail that rounded values are equal.
 _SMOOTH = 8.0
 #: From here on it is looked whether noise goes by light at all.
@@ -135,6 +141,14 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     """Return the noise model of what was measured in frames."""
     noise = _with_process(measured, settings)
+    middle = measured.recorded[len(measured.recorded) // 2]
+    if noise.process in _BY_DETAIL and has_copied_lines(middle):
+        return replace(noise, process=Process.ENLARGED.value)
+    seems_filtered = noise.process in _OF_POINTS or (noise.correlation > 1 and not noise.process)
+    if seems_filtered and has_few_independent_values(middle, measured.step):
+        return replace(
+            noise, process=Process.NONE.value, correlation=1.0, blur=0.0, unfiltered=1.0, uneven=1.0
+        )
     if noise.process or noise.is_uneven:
         return noise
     if noise.is_filtered:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .constant_areas import inside_borders
+
 #: Values from here on say nothing, as NaN: the sum of their squares has no number in single
 #: precision.
 SENSELESS = 1e15
@@ -29,6 +31,8 @@ _SMALL = 10.0
 _EXACT = 2.0**53
 #: Where a cut was made, at least this share of the pixels has the lowest value, more than this many
 #: times as many as have the next one; and that one has no more than this many times as many as the
+#: Side of the part in which it is looked for copies of lines.
+_GLANCE = 128
 #: one above. Sparse counts do not pile up in this way.
 _PILED_UP, _TIMES_THE_NEXT, _ALIKE = 0.1, 3.0, 4.0
 #: Of what is symmetric around the cut, half of the pixels have the lowest value, or nearly so.
@@ -45,8 +49,9 @@ _CLEARLY = 1.5
 _MOSTLY, _NEAR, _FAR, _GAPS = 0.5, 0.5, 0.1, 3.0
 #: Height of spots in steps of the pixel values, where noise is less than one.
 _MANY_STEPS = 8
-#: Factors by which images are enlarged; the share of equal neighbours inside and between copies.
-_TIMES, _INSIDE, _BETWEEN = range(2, 9), 0.98, 0.9
+#: Factors by which images are enlarged; the share of equal neighbours inside and between copies;
+#: and of places that show the second.
+_TIMES, _INSIDE, _BETWEEN, _SOME = range(2, 9), 0.98, 0.9, 0.25
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
 _PERIODS, _OVER_NOISE, _OVER_CHANCE = (2, 3, 4, 6), 0.6, 8.0
 #: How often they repeat along each axis at least.
@@ -252,6 +257,20 @@ def times_enlarged(frame: NDArray[Any]) -> int:
     return min(along)
 
 
+def has_copied_lines(frame: NDArray[Any]) -> bool:
+    """Whether rows or columns are copies of those beside them, as of one field of two.
+
+    Examples
+    --------
+    >>> counts = np.random.default_rng(1).poisson(100.0, (60, 60))
+    >>> has_copied_lines(counts), has_copied_lines(np.repeat(counts[::2], 2, axis=0))
+    (False, True)
+    """
+    y, x = (max(size - _GLANCE, 0) // 2 for size in frame.shape)
+    middle = frame[y : y + _GLANCE, x : x + _GLANCE]
+    return max(_repeated(middle), _repeated(middle.T)) > 1
+
+
 def _repeated(frame: NDArray[Any]) -> int:
     """Return how many pixels of a row in succession are copies of one."""
     equal = (frame[:, 1:] == frame[:, :-1]).mean(axis=0)
@@ -259,8 +278,12 @@ def _repeated(frame: NDArray[Any]) -> int:
         columns = len(equal) // times * times
         if not columns:
             break
-        by_place = np.sort(equal[:columns].reshape(-1, times).mean(axis=0))
-        if by_place[0] < _BETWEEN and by_place[1] > _INSIDE:
+        each = equal[:columns].reshape(-1, times)
+        by_place = each.mean(axis=0)
+        between, inside = np.argsort(by_place)[:2]
+        # One edge in what has one value makes no copies.
+        differ = np.quantile(each[:, between], _SOME) < _INSIDE
+        if by_place[between] < _BETWEEN and by_place[inside] > _INSIDE and differ:
             return times
     return 1
 
@@ -345,7 +368,8 @@ def has_jpeg_blocks(frame: NDArray[Any]) -> bool:
     >>> has_jpeg_blocks(smooth + noise), has_jpeg_blocks(noise)
     (True, False)
     """
-    return all(_has_edges(one) for one in (frame, frame.T))
+    inner = frame[inside_borders(frame[np.newaxis])]  # theirs are no edges of blocks
+    return all(_has_edges(one) for one in (inner, inner.T))
 
 
 def _has_edges(frame: NDArray[Any]) -> bool:

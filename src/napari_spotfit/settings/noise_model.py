@@ -77,8 +77,10 @@ _PROCESSES = {
         "Fit each of them by itself, as image[..., ::2, ::2], or add up each 2×2 pixels",
     ),
     Process.ENLARGED: (
-        "was enlarged without interpolation: neighbouring pixels are copies of one",
-        "Give the image as it was, as image[..., ::2, ::2] for twice the size",
+        "was enlarged without interpolation, or has copied rows or columns: neighbouring pixels "
+        "are copies of one",
+        "Give the image as it was, as image[..., ::2, ::2] for twice the size, or "
+        "image[..., ::2, :] where rows are doubled",
     ),
     Process.THRESHOLDED: (
         "keeps only what is above a threshold: nearly all other pixels have one value, so that no "
