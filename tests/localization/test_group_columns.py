@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from named_axes import Named
@@ -18,16 +20,16 @@ from napari_spotfit import (
 from napari_spotfit.images import frames as frames_module
 
 SHAPE = (3, 40, 48)
-KNOWN = {"sigma": 1.3, "roi_size": 9, "backend": "cpu"}
+KNOWN: dict[str, Any] = {"sigma": 1.3, "roi_size": 9, "backend": "cpu"}
 GROUPS = ["group", "group_size", "neighbour_distance", "evidence"]
 ALL = pytest.mark.parametrize("neighbours", ["auto", "joint", "exclude"])
 
 
 def movie():
     """Return frames with one spot each."""
-    frames = np.random.default_rng(0).poisson(10, SHAPE)
-    frames[:, 20:23, 20:23] += 60
-    return frames.astype(np.uint16)
+    y, x = np.indices(SHAPE[1:]) - 21.0
+    light = 60 * np.exp(-(y**2 + x**2) / (2 * KNOWN["sigma"] ** 2))
+    return np.random.default_rng(0).poisson(10 + light, SHAPE).astype(np.uint16)
 
 
 NOTHING = {

@@ -65,8 +65,10 @@ def variation(ratios: NDArray[Any]) -> Variation:
     logarithm = np.log(np.where(known, ratios, 1.0))
     low, middle, high = (float(own) for own in quantiles(logarithm[known], 0.16, 0.5, 0.84))
     most = _FAR * (high - low) / 2
-    away = np.clip(logarithm - middle, -most, most)
-    away = np.where(known, away - away[known].mean(), 0.0)
+    away = np.where(known, np.clip(logarithm - middle, -most, most), 0.0)
+    # Some frames, or planes, have more spots than others.
+    places = np.maximum(known.sum(axis=(-2, -1), keepdims=True), 1)
+    away = np.where(known, away - away.sum(axis=(-2, -1), keepdims=True) / places, 0.0)
     pairs = np.count_nonzero(known[..., 1:] & known[..., :-1]) + np.count_nonzero(
         known[..., 1:, :] & known[..., :-1, :]
     )
