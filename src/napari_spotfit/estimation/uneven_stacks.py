@@ -51,6 +51,9 @@ _FEWEST, _FARTHEST = 12, 3.0
 #: from one to the next, as by a lamp, what is below the second by as many is none, if it is below
 #: the third: spots in a plane of its own light show 0.3 to 1.
 _SURELY, _HARDLY, _ERRORS, _LITTLE = 0.4, 0.6, 2.0, 0.2
+#: By how many errors the slope is more than 0 where planes differ little: most such stacks are raw,
+#: and chance must not change them.
+_BEYOND_DOUBT = 4.0
 #: Elsewhere the likelier one counts, if the slope's error is below this.
 _KNOWN = 1.0
 #: The least light of the darkest plane, of that of the brightest, by which planes are divided.
@@ -293,7 +296,7 @@ def _kind_of_slope(stack: _Stack) -> str:
     if not is_off and not rises:
         return ""
     slope, error = _follows_light(stack)
-    if is_off and slope - _ERRORS * error > _SURELY:
+    if is_off and slope - _ERRORS * error > _SURELY and slope > _BEYOND_DOUBT * error:
         return LIGHT
     return BACKGROUND if rises and slope < 0.5 and error < _KNOWN else ""
 
