@@ -68,7 +68,8 @@ _CLUTTER = 0.15
 #: are not the reason: of these it is 0.3 at most.
 _AS_DARK = 0.5
 #: How much a background rises a plane, and in all, at least, in units of a pixel's noise, to shift
-#: spots that have light of their own.
+#: spots that have light of their own; planes that differ by less in all are left as they are, as
+#: the tails of bright spots are up to 0.2.
 _RISE, _IN_ALL = 0.03, 0.4
 #: How far a plane is off those beside it, of how far it is off those behind them, at least, if the
 #: lamp is the reason: a background that is in focus in one plane is off by 0.3 of that. Of how many
@@ -288,9 +289,11 @@ def _kind_of_slope(stack: _Stack) -> str:
     level = stack.own_level
     if not stack.has_light or len(level) < _LEAST_LEFT:
         return ""
+    noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30)).mean()
+    if np.ptp(level) < _IN_ALL * noise:
+        return ""
     off = stack.sigma_z**2 * np.gradient(np.log(stack.light))
     is_off = np.sqrt(np.mean(off**2)) >= _OFF
-    noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30)).mean()
     rise = abs(np.polyfit(np.arange(len(level)), level, 1)[0]) / noise
     rises = rise > _RISE and rise * (len(level) - 1) > _IN_ALL
     if not is_off and not rises:
