@@ -116,7 +116,8 @@ def with_noise_of_few_spots(
         noise, intercept=dark, least=min(noise.least, dark), slope=0.0, slope_error=None
     )
     fits = bright_fits(frames, settings, noise, level)
-    if by_pixels is not None and not np.mean(fits.alone) > _MOST_ALONE:
+    are_alone = np.count_nonzero(fits.alone) > _MOST_ALONE * len(fits.alone)
+    if by_pixels is not None and not are_alone:
         return by_pixels
     usable = _usable(fits)
     if not usable.any():
