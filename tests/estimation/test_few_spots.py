@@ -178,3 +178,12 @@ def test_wide_spots_in_small_movies_that_were_blurred_are_filtered(blur):
         blurred = np.rint(gaussian_filter(movie, (0, blur, blur))).astype(np.uint16)
         with pytest.warns(UserWarning, match="was filtered"):
             spotfit.localize(blurred, sigma=float(np.hypot(2.52, blur)))
+
+
+def test_a_small_image_whose_only_spot_is_at_its_border(recwarn):
+    """Nothing is fitted there, and of nothing there is no mean."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        lit = light(np.array([[-0.5, rng.uniform(4, 27)]]), 280_000, 1.8, (32, 32))
+        spotfit.noise_model((rng.poisson(lit + 0.2) + OFFSET).astype(np.float32))
+    assert not [one for one in recwarn if issubclass(one.category, RuntimeWarning)]

@@ -30,6 +30,8 @@ _CHANCE = 1.5
 #: neighbours of a filtered image are alike along one axis than along the other.
 _SHARED, _ONE_SIDED = 0.5, 0.2
 
+#: The least that counts: a bright spot makes some.
+_LEAST_SHARE = 0.3
 #: Of noise that lines share and that is all there is, far pixels have more in common than the first
 #: number. Beside that, near ones are alike by spots alone: no more than those across, by chance,
 #: which have no more than the last.
@@ -56,7 +58,8 @@ def lines_of_noise(measured: Measured, noise: NoiseModel) -> LineNoise | None:
         # Structures are smooth along both axes.
         if most < own < math.inf and own > most * other:
             near, far = _alike(measured.frames, axis)
-            return _line_noise(line, measured.frames, axis) if far > _SHARED * near else None
+            lines = _line_noise(line, measured.frames, axis)
+            return lines if far > _SHARED * near and lines.share > _LEAST_SHARE else None
     return None
 
 
