@@ -141,7 +141,7 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
         is_filter = one_sided or hides_light(measured.frames, noise)
     elif period:
         is_filter = False
-    elif lines := lines_of_noise(measured, noise):
+    elif lines := lines_of_noise(measured):
         _warn_of_lines(lines)
         is_filter = False
     else:
@@ -349,7 +349,7 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
             if has_copied_lines(measured.recorded[len(measured.recorded) // 2]):
                 return _of_process(replace(camera, process=Process.ENLARGED.value))
             _warn_of_dark_spots(measured, camera, own)
-            if not period and (lines := lines_of_noise(measured, camera)):
+            if not period and (lines := lines_of_noise(measured)):
                 _warn_of_lines(lines)
         sample = _SAMPLES[reader]
     if sample.hot:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..settings.noise_model import UNLIKE, NoiseModel
+from ..settings.noise_model import UNLIKE
 from .measured_noise import Measured
 from .noise_line import SIGMA_PER_MAD
-from .photon_transfer import fine_detail
+from .photon_transfer import detail_along
 
 #: Pixels that are looked at.
 _PIXELS = 1 << 18
@@ -47,11 +47,10 @@ class LineNoise(NamedTuple):
     share: float
 
 
-def lines_of_noise(measured: Measured, noise: NoiseModel) -> LineNoise | None:
+def lines_of_noise(measured: Measured) -> LineNoise | None:
     """Return the noise that rows, or columns, have in common; None without."""
-    detail = fine_detail(measured.blocks, noise, measured.step)
-    of_rows, of_columns = detail.along
-    most = UNLIKE + _CHANCE / math.sqrt(max(detail.blocks, 1))
+    of_rows, of_columns = detail_along(measured.blocks, measured.step)
+    most = UNLIKE + _CHANCE / math.sqrt(max(measured.blocks.size, 1))
     for line, own, other, axis in (
         ("row", of_rows, of_columns, 2), ("column", of_columns, of_rows, 1),
     ):  # fmt: skip

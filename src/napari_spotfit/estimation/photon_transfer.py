@@ -83,6 +83,18 @@ class FineDetail(NamedTuple):
     lower: tuple[float, float] = (0.0, math.inf)
 
 
+def detail_along(blocks: NDArray[np.void], step: float) -> tuple[float, float]:
+    """Return the variance of detail fine along y, and along x, over that of detail fine along both.
+
+    Where there is none, both are 1, where it is rounding alone, infinite.
+    """
+    usable = blocks[is_usable(blocks)]
+    if not len(usable):
+        return 1.0, 1.0
+    both, along_y, along_x = _without_rounding(usable, step)
+    return (along_y / both, along_x / both) if both > 0 else (math.inf, math.inf)
+
+
 def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> FineDetail:
     """Return what the fine detail of an image looks like beside a line of its noise."""
     usable = blocks[is_usable(blocks)]
