@@ -1,4 +1,4 @@
-"""Tell hot pixels that are so many that they are taken for noise: no spot stands out of them.
+"""Find hot pixels where they are taken for noise, so that no spot stands out of them.
 
 A hot pixel is bright by itself: those beside it are as dark as others, which even the sharpest spot
 lights. Amplified single photons are such pixels, too, but at other places in each frame.
