@@ -253,7 +253,8 @@ class WidthSearch:
         as filtered noise may look like theirs where they have most light.
         """
         is_bare = self.noise is None or not self.noise.blocks
-        if is_bare or not refines_in_crowds(self._known):
+        is_other = not refines_in_crowds(self._known)
+        if is_bare or is_other or not self._crowd_of(_accepted(WIDTHS[0])):
             return None
         floor = white_floor(self._sample.pixels)
         if floor is None or not floor.is_white:
@@ -261,12 +262,17 @@ class WidthSearch:
         spectral = self._spectral(_accepted(floor.sigma))
         if spectral is None or spectral.error > _PRECISE_SPECTRUM:
             return None
-        calibration, block = self._prepared(spectral.sigma, None)
-        found, real = self._spots(block, calibration.settings)
-        shape, count = self._sample.pixels.shape[1:], int(real.sum())
-        if count < TOO_FEW or not is_crowded(found, shape, spectral.sigma, self._known.threads):
+        if not (count := self._crowd_of(spectral.sigma)):
             return None
         return PsfWidth(spectral.sigma, spectral.error * spectral.sigma, count)
+
+    def _crowd_of(self, sigma: float) -> int:
+        """Return how many spots of a width are detected, if these are a crowd; otherwise 0."""
+        calibration, block = self._prepared(sigma, None)
+        found, real = self._spots(block, calibration.settings)
+        shape, count = self._sample.pixels.shape[1:], int(real.sum())
+        crowded = count >= TOO_FEW and is_crowded(found, shape, sigma, self._known.threads)
+        return count if crowded else 0
 
     def _width_by_fits(self, width: PsfWidth, sigma: float) -> JointWidth | None:
         """Return the width by joint fits that begin with σ; None if they show none."""
