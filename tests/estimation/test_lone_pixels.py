@@ -1,4 +1,4 @@
-"""Hot pixels that are so many that they are taken for noise are named."""
+"""Hot pixels are named where they are taken for noise."""
 
 from __future__ import annotations
 

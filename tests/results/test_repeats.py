@@ -171,7 +171,7 @@ def test_other_frames_are_not_named() -> None:
         warnings.simplefilter("error")
         localize(movie[[0, 2, 3, 4, 7, 8, 0]], **known)
         localize(np.zeros((5, 64, 64), np.uint16) + 100, **known)
-        # Positions beside each other, of which some are the same.
+        # Positions beside each other, some of them the same.
         localize(movie[[0, 2, 3, 3]].reshape(4, 1, 64, 64), **known)
 
 

@@ -35,12 +35,12 @@ _OF_FINE, _LEAST_VALUES, _MOST_ZEROS = 36.0, 64, 0.2
 _ALONG_ONE, _FINEST_ALONG_ONE, _WHITE, _NO_BLUR, _CHANCE = 6.0, 70.0, 1.15, 1.6, 6.0
 #: What fits leave of noise has less fine detail than this share where it was blurred.
 _SMOOTH = 0.35
-#: So many values of detail along both axes are enough, or else of what is between bad pixels.
+#: How many values of detail along both axes are enough, or else of what is between bad pixels.
 _ENOUGH_VALUES = 500
 #: There are too few blocks with less than this share usable, and bad pixels everywhere where they
 #: are near more than this share of the others.
 _FEW_USABLE, _EVERYWHERE = 0.25, 0.5
-#: Processing that is concluded from noise alone, of which a block with a spot shows nothing.
+#: Processing that is concluded from noise alone, which a block with a spot does not show.
 _BY_NOISE = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECONVOLVED)
 #: The share of spots that stand alone where there is no crowd.
 _MOST_ALONE = 0.5

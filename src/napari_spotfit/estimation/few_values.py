@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: So many steps between values lie between the lowest and the highest of nearly all pixels.
+#: How many steps the values of nearly all pixels span, at most, and what share these are.
 _STEPS, _NEARLY_ALL = 3.5, (5e-4, 1 - 5e-4)
 #: How far apart pixels are compared, and how many deviations of chance they may have in common.
 _APART, _CHANCE = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)), 3.5

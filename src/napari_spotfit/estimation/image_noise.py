@@ -404,7 +404,7 @@ def _is_in_all_pixels(reader: FrameReader, calibration: PixelCalibration, ratio:
     return not (found > 1 / _CONFIRMED if ratio < 1 else found < _CONFIRMED)
 
 
-#: All pixels have at least so many times more noise than a camera, or less, where blocks do.
+#: By this factor at least, all pixels must have more noise than a camera, or less, if blocks do.
 _CONFIRMED = 1.25
 #: The image may be darker than its offset by this many counts, as the median of counts is a whole
 #: number, and by this fraction of its noise.

@@ -20,7 +20,7 @@ from .photon_transfer import detail_along
 
 #: Pixels that are looked at.
 _PIXELS = 1 << 18
-#: Detail is cut off at so many deviations: beyond are spots.
+#: Detail is cut off at this many deviations: beyond are spots.
 _USUAL = 3.0
 #: How far apart pixels of a line are that a filter leaves alone, and spots do not reach.
 _FAR = (16, 24, 31)

@@ -91,8 +91,13 @@ def detail_along(blocks: NDArray[np.void], step: float) -> tuple[float, float]:
     usable = blocks[is_usable(blocks)]
     if not len(usable):
         return 1.0, 1.0
+    return _along(usable, step)[0]
+
+
+def _along(usable: NDArray[np.void], step: float) -> tuple[tuple[float, float], float]:
+    """Return the ratios of detail along each axis, and the variance of that along both."""
     both, along_y, along_x = _without_rounding(usable, step)
-    return (along_y / both, along_x / both) if both > 0 else (math.inf, math.inf)
+    return ((along_y / both, along_x / both) if both > 0 else (math.inf, math.inf)), both
 
 
 def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> FineDetail:
@@ -101,16 +106,15 @@ def fine_detail(blocks: NDArray[np.void], noise: NoiseModel, step: float) -> Fin
     if not len(usable):
         return FineDetail((1.0, 1.0), 0.0, step, 0.0, 0)
     lowest = float(usable["lowest"].min())
-    both, along_y, along_x = _without_rounding(usable, step)
+    along, both = _along(usable, step)
     if not both > 0:
-        return FineDetail((math.inf, math.inf), 0.0, step, lowest, len(usable))
+        return FineDetail(along, 0.0, step, lowest, len(usable))
     ratios = _over_line(blocks, noise)
     scatter = _scatter(ratios)
     if scatter > MOST_SCATTER and len(blocks) > 1:
         # Frames may have gains of their own.
         scatter = _scatter(np.concatenate([own / _middle(own) for own in ratios]))
     skewness = median(usable["cube"]) / median(usable["both"]) ** 1.5
-    along = (along_y / both, along_x / both)
     # Most images show at a glance that they have no less of it.
     lower = along_over_both(blocks) if min(along) < _MAY_BE_LESS else (0.0, math.inf)
     return FineDetail(along, scatter, step, lowest, len(usable), skewness, both, lower)

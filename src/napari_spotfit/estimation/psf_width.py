@@ -22,11 +22,11 @@ from ..settings.noise_model import NoiseModel
 from ..settings.options import Options, in_dimensions, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN
+from .single_widths import TOO_FEW
 from .width_samples import Sample, samples
 from .width_search import (
     ACCEPTED,
     ENOUGH,
-    TOO_FEW,
     WIDTHS,
     NoWidthError,
     PsfWidth,

@@ -31,7 +31,7 @@ _LEAST_SIGMA, _LEAST_PIXELS = 1.1, 250
 _FILLED, _FEW = 6, 0.08
 #: What is more times as large as its mean is left out: hot pixels.
 _FAR, _ROUNDS = 12.0, 8
-#: In so many frames, and in the middle of this side, all detail is held against a given noise.
+#: All detail is compared with a given noise in this many frames, in the middle of this side.
 _FRAMES, _MIDDLE = 16, 128
 #: The median of squares of normal deviates.
 _OF_MEDIAN = 0.4549
@@ -105,7 +105,7 @@ def with_line_of_pixels(noise: NoiseModel, frames: NDArray[Any], sigma: float) -
 def detail_over_noise(frames: NDArray[Any], noise: NoiseModel) -> float:
     """Return how many times the variance that noise says pixels have, most of them.
 
-    It goes by the light at each, and not by that of a block, of which a spot may be most. It is NaN
+    It goes by the light at each, and not by that of a block, which may be mostly spot. It is NaN
     where frames are too small.
 
     Parameters

@@ -61,8 +61,8 @@ _WIDTH = 1.3
 _LIMIT = 2.0
 #: What a few spots leave is their shape, and no noise, where its finest detail has less than this
 #: part of all of it: of one spot's noise it is 0.5 to 2, of spots of 20,000 photons that are 1.2
-#: times as long as wide 0.1 to 0.2. They count if they show so many errors more than skewness.
-#: In images of so many blocks skewness is known better than the shape of spots.
+#: times as long as wide 0.1 to 0.2. They count if they show more than skewness by this many
+#: errors. In images of this many blocks skewness is known better than the shape of spots.
 _OF_SHAPE, _SURELY_MORE, _MANY_BLOCKS = 0.35, 2.0, 32
 #: The variance of places in a pixel, along one axis.
 _OF_PIXEL = 1 / 12

@@ -47,9 +47,9 @@ _OFF = 0.03
 #: How many good fits are asked at least; how many deviations off a line they are, at most.
 _FEWEST, _FARTHEST = 12, 3.0
 #: The slope of the logarithm of spots' light over that of the planes' is 1 or 0. What is above the
-#: first of these by so many standard errors is light, where planes differ little; where they differ
-#: from one to the next, as by a lamp, what is below the second by as many is none, if it is below
-#: the third: spots in a plane of its own light show 0.3 to 1.
+#: first of these by this many standard errors is light, where planes differ little; where they
+#: differ from one to the next, as by a lamp, what is below the second by as many is none, if it is
+#: below the third: spots in a plane of its own light show 0.3 to 1.
 _SURELY, _HARDLY, _ERRORS, _LITTLE = 0.4, 0.6, 2.0, 0.2
 #: By how many errors the slope is more than 0 where planes differ little: most such stacks are raw,
 #: and chance must not change them.

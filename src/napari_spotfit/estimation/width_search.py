@@ -24,13 +24,14 @@ from ..settings.validation import ROI_MAX, ROI_MIN
 from .joint_width import JointWidth, is_crowded, joint_width
 from .measured_noise import Measured, measured_blocks, noise_by_detail, noise_of
 from .noise_line import SIGMA_PER_MAD
+from .single_widths import TOO_FEW, of_one_width, of_single_spots
 from .spectral_width import SpectralWidth, spectral_width
 from .spot_noise import between_is_no_noise, with_noise_of_spots
 from .white_floor import white_floor
 from .width_samples import Sample
 
-#: How many spots are enough for the width, and how many are the least.
-ENOUGH, TOO_FEW = 30, 3
+#: How many spots are enough for the width.
+ENOUGH = 30
 #: The largest standard error, as a fraction of the width, with which a glance is all it takes; that
 #: of a median, over that of a mean.
 _PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
@@ -51,7 +52,7 @@ _WIDER_ALONE, _CROWDED = 1.4, 1.25
 _WIDER_IN_CROWDS, _WIDER_IN_FEW, _OVERLAPPING = 1.8, 2.5, 1.25
 #: The largest standard error of a width by the spectrum that counts, and by how many of them joint
 #: fits are wider that are of pairs, too. With one up to the third, joint fits begin with it, and
-#: count if they are within so many errors of it.
+#: count if they are within the fourth number of errors of it.
 _PRECISE_SPECTRUM, _TOO_WIDE, _GUESSED, _OFF = 0.05, 1.5, 0.12, 3.0
 #: This many spots are fitted, those around the middle.
 _FITTED = 2000
@@ -60,13 +61,6 @@ _JOINTLY_FITTED, _REFINED = 150, 0.02
 #: Spots count whose errors are at most this many times those of this share, the brightest.
 #: Brightness itself would choose the spots that are two.
 _BRIGHT, _BRIGHTEST = 2.0, 0.2
-#: Fits that are this many standard errors wider or narrower than most are of several spots, or of
-#: none; fits of spots with one width differ by this fraction besides.
-_FARTHEST, _DIFFER = 2.0, 0.03
-#: Two spots above each other that are taken for one are wider than each by this factor at most.
-#: Single ones are known from these if they are this share of as many at least, and their least
-#: number.
-_TWO, _OFTEN, _GROUP = 1.8, 0.4, 6
 #: The largest standard error of a width that counts, as a fraction of it.
 _WORST = 0.5
 #: Fits of dim spots are narrow, wherever they begin: by this many times the square of their error
@@ -423,9 +417,9 @@ class WidthSearch:
                 break
         if len(rows) > ENOUGH:
             rows = rows[error[rows] <= _BRIGHT * np.quantile(error[rows], _BRIGHTEST)]
-        near = _of_one_width(sigma[rows], error[rows])
+        near = of_one_width(sigma[rows], error[rows])
         if name == "sigma_z":
-            near = _of_single_spots(near, sigma[rows], error[rows])
+            near = of_single_spots(near, sigma[rows], error[rows])
         if len(near) < TOO_FEW:
             self.why = f"the widths of {count} differ"
             return None
@@ -471,39 +465,6 @@ def standing_out(
         if false < _FALSE * rank and surprise > _SURPRISE:
             return score
     return math.inf
-
-
-def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return those widths that noise explains around what is most frequent.
-
-    Two spots that were taken for one are wider, so that the median of all is too high.
-    """
-    ordered = np.sort(sigma)
-    half = len(ordered) // 2
-    first = int(np.argmin(ordered[half:] - ordered[: len(ordered) - half]))
-    near = ordered[first : first + half + 1]
-    reach = _FARTHEST * math.hypot(float(np.median(error)), _DIFFER)
-    for _ in range(_ROUNDS):
-        if len(near):  # of two widths, that between them may be none
-            near = ordered[abs(ordered / np.median(near) - 1) <= reach]
-    return near
-
-
-def _of_single_spots(
-    near: NDArray[np.float64], sigma: NDArray[np.float64], error: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the most frequent widths or, if they are those of pairs, the widths of single spots.
-
-    Of two spots above each other nothing but their width along z shows that they are two.
-    """
-    if len(near) < TOO_FEW:
-        return near
-    middle = float(np.median(near))
-    rows = (sigma < near.min()) & (sigma > middle / _TWO)
-    narrow = _of_one_width(sigma[rows], error[rows]) if rows.sum() >= TOO_FEW else near[:0]
-    apart = _FARTHEST * math.hypot(float(np.median(error)), _DIFFER)
-    is_group = len(narrow) >= max(_OFTEN * len(near), _GROUP)
-    return narrow if is_group and np.median(narrow) < middle * (1 - 1.5 * apart) else near
 
 
 def agree(one: float, other: float) -> bool:

@@ -18,7 +18,7 @@ from ..settings.noise_model import NoiseModel
 from .arrays import to_host
 from .frames import Part
 
-#: Levels are those of the middle of planes, of at most this side, in blocks of so many pixels.
+#: Levels are those of the middle of planes, of at most this side, in blocks of this side.
 SIDE, _BLOCK = 512, 4
 #: Which blocks count, by their order: the dark ones, which have no spots, or the darkest; and how
 #: many of their deviations the mean of these lies below that of all, if they differ by noise.
@@ -130,7 +130,7 @@ def _block_means(plane: NDArray[Any]) -> Array:
 
 
 def _step(count: int) -> int:
-    """Return how many pixels, or blocks, apart along each axis are enough of so many."""
+    """Return every how many pixels, or blocks, along each axis are enough of all."""
     return max(int((count / _ENOUGH) ** 0.5), 1)
 
 

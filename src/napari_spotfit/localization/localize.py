@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: From which share of bad pixels on their map is likely to be one of good pixels.
 _MOST_BAD = 0.9
-#: Bad pixels lie between others if there are so many, and nearly all others have so many of eight
-#: neighbours bad.
+#: Bad pixels lie between others if they have this share, and if nearly all others have at least
+#: this many bad ones among their eight neighbours.
 _MANY_BAD, _BESIDE, _NEARLY_ALL = 0.4, 4, 0.9
 
 

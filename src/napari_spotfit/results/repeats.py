@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 #: Columns that make a measurement, with the first of the next that there is.
 _PLACE, _WITH = (*IN_PLANE, "z"), ("photons", "y" + STDERR, "sigma")
-#: Odd numbers of which multiples mix bits (of the splitmix64 generator).
+#: Odd factors that mix bits, those of the splitmix64 generator.
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
 #: Frames that a warning names, at most.
@@ -106,7 +106,7 @@ class FrameRepeats:
     _sums: list[Keys] = field(default_factory=list)
 
     def add(self, fits: SpotFits) -> None:
-        """Look at some fits, of which those of a frame follow each other."""
+        """Look at some fits; those of a frame follow each other."""
         names = fits.index_names
         if "frame" not in names or not len(fits):
             return
@@ -185,7 +185,7 @@ def _bits(values: NDArray[np.generic]) -> Keys:
 
 
 def _mixed(keys: Keys) -> Keys:
-    """Return keys each bit of which depends on all that there are."""
+    """Return keys whose every bit depends on all bits of the given ones."""
     keys ^= keys >> _HALF
     keys *= _SECOND
     keys ^= keys >> _HALF
