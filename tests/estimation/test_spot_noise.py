@@ -8,6 +8,7 @@ from scenes import light
 from scipy.spatial import cKDTree
 
 import napari_spotfit as spotfit
+from napari_spotfit.models.profiles import GAUSSIAN_ROTATED
 
 SIDE, FRAMES, APART, OFFSET = 256, 8, 22, 1000
 
@@ -168,3 +169,26 @@ def test_single_electrons_that_were_multiplied_are_not_denoised(recwarn):
     image = np.rint(counts + rng.normal(100, 5, counts.shape)).astype(np.uint16)
     assert spotfit.localize(image, sigma=1.3).settings.noise.process == ""
     assert not recwarn
+
+
+@pytest.mark.parametrize("angle", [0, 30])
+@pytest.mark.parametrize(("ratio", "photons"), [(1.15, 2000), (1.35, 2000), (1.1, 20_000)])
+def test_the_shape_of_elongated_spots_is_no_noise(angle, ratio, photons):
+    """Round fits of them leave a shape that is up to half of the noise."""
+    slopes = []
+    for seed in range(3):
+        rng = np.random.default_rng([seed, angle, round(100 * ratio)])
+        grid = np.mgrid[12:190:20, 12:190:20].reshape(2, -1).T
+        y, x = np.indices((200, 200))
+        height = photons / (2 * np.pi * 1.3**2 * ratio)
+        shape = {"sigma_x": 1.3 * ratio, "sigma_y": 1.3, "angle": angle, "amplitude": height}
+        frames = np.full((3, 200, 200), 10.0)
+        for frame in frames:
+            for down, right in grid + rng.uniform(-1, 1, grid.shape):
+                part = np.s_[int(down) - 10 : int(down) + 11, int(right) - 10 : int(right) + 11]
+                own = shape | {"y": down, "x": right, "background": 0}
+                frame[part] += GAUSSIAN_ROTATED.evaluate((y[part], x[part]), own)
+        movie = rng.poisson(frames) + rng.normal(100, 1.5, frames.shape)
+        slopes.append(spotfit.localize(np.rint(movie).astype(np.uint16)).settings.noise.slope)
+    assert np.mean(slopes) == pytest.approx(1, abs=0.12)
+    assert np.ptp(slopes) < 0.4

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from ..engine.flags import NOT_GOOD, Flag
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
+from .bright_fits import BrightFits, bright_fits, squares_of
 from .calm_pixels import clipped_deviation
 from .measured_noise import Measured
 from .noise_line import LEAST_BLOCKS, is_usable
 from .residual_slope import Squares, slope_of, slope_of_few
-from .spot_noise import BrightFits, as_white, bright_fits, squares_of
+from .spot_noise import as_white
 
 Numbers = NDArray[np.float64]
 

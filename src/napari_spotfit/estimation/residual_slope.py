@@ -169,10 +169,13 @@ def _variance(own: Squares, slope: float) -> Numbers:
 
 
 @lru_cache(maxsize=64)
-def light_left(sigma: float, roi_shape: tuple[int, ...]) -> tuple[float, float]:
+def light_left(
+    sigma: float, roi_shape: tuple[int, ...], model: str = "gaussian"
+) -> tuple[float, float]:
     """Return which share of the noise of a spot's own light a fit leaves in the residual.
 
-    And the sum of the squares of the spot's counts, over its height and its light.
+    And the sum of the squares of the spot's counts, over its height and its light. A fit of a
+    spot that may be elongated leaves less.
 
     Examples
     --------
@@ -184,9 +187,11 @@ def light_left(sigma: float, roi_shape: tuple[int, ...]) -> tuple[float, float]:
     y, x = np.indices(roi_shape) - np.array([(rows - 1) / 2, (columns - 1) / 2])[:, None, None]
     profile = np.exp(-(y**2 + x**2) / (2 * sigma**2)).ravel()
     y, x = y.ravel(), x.ravel()
-    slopes = np.stack([profile, np.ones(rows * columns), profile * y, profile * x,
-                       profile * (y**2 + x**2)], axis=1)  # fmt: skip
-    basis, _ = np.linalg.qr(slopes)
+    squares = [y**2 + x**2] if model == "gaussian" else [y**2, x**2]
+    squares += [y * x] if model == "gaussian_rotated" else []
+    slopes = [profile, np.ones(rows * columns), profile * y, profile * x]
+    slopes += [profile * square for square in squares]
+    basis, _ = np.linalg.qr(np.stack(slopes, axis=1))
     leverage = (basis**2).sum(axis=1)
     light = float(np.sum(profile))
     return float(np.sum(profile * (1 - leverage))) / light, float(np.sum(profile**2)) / light

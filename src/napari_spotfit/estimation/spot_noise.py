@@ -10,34 +10,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Block, Columns, Positions
-from ..engine.fit_job import FitJob
-from ..engine.flags import NOT_GOOD, Flag
-from ..engine.positions import link_positions
-from ..engine.select import select_backend
-from ..images.pixel_calibration import PixelCalibration
 from ..images.reading import evenly_spread
-from ..settings.bounds import roi_for
 from ..settings.noise_model import NoiseModel, Process
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
+from .bright_fits import BrightFits, bright_fits, dark_variance, squares_of
 from .measured_noise import Measured
-from .noise_line import is_usable, line_through, median, quantiles
+from .noise_line import is_usable, line_through, median
 from .photon_transfer import MOST_SCATTER, fine_detail, slope_by_columns
 from .pixel_values import usual_is_lowest
 from .residual_slope import (
-    LEAST_ELECTRONS,
     LEAST_SPOTS,
     NO_SLOPE,
     SHAPE_OFF,
     Slope,
     Squares,
-    light_left,
     slope_of,
     slope_of_few,
 )
@@ -47,33 +39,17 @@ Numbers = NDArray[np.float64]
 #: Spots are looked for in this many pixels, and in more where chance limits the slope, or as long
 #: as it is off by more than this fraction.
 _PIXELS, _PRECISE = (1 << 18, 1 << 20), 0.1
-#: What speaks against a spot. A poor fit is one by the noise that is asked for.
-_DOUBTFUL = (NOT_GOOD & ~Flag.POOR_FIT) | Flag.EDGE
-#: With more than this share of bad pixels, spots count that have some beside their highest one.
-_MANY_BAD = 0.2
-#: Least height of spots in deviations of a pixel; most bright pixels that are looked at.
-_BRIGHT, _MOST_BRIGHT = 6.0, 1 << 15
-#: How many σ the light of a spot reaches: that of a neighbour must not reach the ROI.
-_REACH = 3.0
-#: The usual σ, in pixels.
-_WIDTH = 1.3
 #: Of slopes that do not count by themselves, this many errors limit what skewness says.
 _LIMIT = 2.0
-#: What a few spots leave is their shape, and no noise, where its finest detail has less than this
-#: part of all of it: of one spot's noise it is 0.5 to 2, of spots of 20,000 photons that are 1.2
-#: times as long as wide 0.1 to 0.2. They count if they show more than skewness by this many
-#: errors. In images of this many blocks skewness is known better than the shape of spots.
-_OF_SHAPE, _SURELY_MORE, _MANY_BLOCKS = 0.35, 2.0, 32
-#: The variance of places in a pixel, along one axis.
-_OF_PIXEL = 1 / 12
-#: Of how many spots residuals are looked at; the sum of the squares of the weights of their finest
-#: detail; its least share of all of the residual, of photons and of white noise; and the variance,
-#: in squared steps of values, below which noise is rounding.
-_LOOKED_AT, _OF_FINE, _RAW, _WHITE, _STEPS = 500, 36.0, 0.5, 1.0, 0.25
+#: A few spots count if they show more than skewness by this many errors. In images of this many
+#: blocks skewness is known better than the shape of spots.
+_SURELY_MORE, _MANY_BLOCKS = 2.0, 32
+#: The least share of the finest detail in all of the residual, of photons and of white noise; and
+#: the variance, in squared steps of values, below which noise is rounding.
+_RAW, _WHITE, _STEPS = 0.5, 1.0, 0.25
 #: Between bare spots noise is this many times the mean square of the calmest squares of this side,
-#: at this quantile, or as that of this many photons at least; and spots are as high as this part of
-#: this quantile of bright pixels.
-_OF_CALM, _SIDE, _CALM, _FEW_PHOTONS, _OF_BRIGHT, _MOST = 4.0, 8, 0.05, 0.05, 0.1, 0.99
+#: at this quantile, or as that of this many photons at least.
+_OF_CALM, _SIDE, _CALM, _FEW_PHOTONS = 4.0, 8, 0.05, 0.05
 #: By how many times its error the line of blocks is off; where the slope of spots differs by so
 #: many errors, it counts if it is less, and known to within this fraction.
 _LINE_OFF, _DIFFERS, _SURE = 1.5, 3.0, 0.1
@@ -125,13 +101,13 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
     for pixels in _PIXELS:
         part = _part(frames, pixels)
         fits = bright_fits(part, settings, noise, level)
-        squares = squares_of(fits, level, _dark(noise, level))
+        squares = squares_of(fits, level, dark_variance(noise, level))
         slope = slope_of(squares, noise.blocks)
         wanted = max(_PRECISE * slope.value, slope.error / 2)
         if slope.chance < wanted < math.inf or part.size >= frames.size:
             break
     if noise.correlation > 1:
-        is_rounding = _dark(noise, level) < _STEPS * measured.step**2
+        is_rounding = dark_variance(noise, level) < _STEPS * measured.step**2
         is_white = not is_rounding and fits.finest_detail(measured.step) > _WHITE
         if is_white or (_is_same(white, slope) and not noise.is_filtered):
             noise = as_white(noise)
@@ -145,7 +121,7 @@ def with_noise_of_spots(noise: NoiseModel, measured: Measured, settings: Setting
     spots, count = np.count_nonzero(fits.usable), len(fits.usable)
     if white.slope_error is None and 0 < spots < LEAST_SPOTS and 2 * spots >= count:
         steep = _of_few(fits, squares, steep, noise.blocks, measured.step)
-    return replace(noise, slope=steep, intercept=_dark(noise, level) - steep * level)
+    return replace(noise, slope=steep, intercept=dark_variance(noise, level) - steep * level)
 
 
 def _of_bare_spots(
@@ -271,129 +247,3 @@ def _part(frames: NDArray[Any], pixels: int) -> NDArray[Any]:
     y, x = (rows - height) // 2, (columns - width) // 2
     middle = count // 2
     return np.ascontiguousarray(frames[middle : middle + 1, y : y + height, x : x + width])
-
-
-def _dark(noise: NoiseModel, level: float) -> float:
-    """Return the variance at a brightness."""
-    return max(noise.slope * level + noise.intercept, noise.least)
-
-
-class BrightFits(NamedTuple):
-    """Fits of bright spots in frames, which count, and which have no other in reach."""
-
-    frames: NDArray[Any]
-    positions: Positions
-    columns: Columns
-    usable: NDArray[np.bool_]
-    alone: NDArray[np.bool_]
-    settings: Settings
-
-    def finest_detail(self, step: float) -> float:
-        """Return the variance of the finest detail of residuals over that of all of it.
-
-        It is 1 of independent pixels. That of rounding to steps does not count.
-        """
-        sides, shape = np.array(self.settings.roi_shape), np.array(self.frames.shape[1:])
-        at = self.positions.places.astype(int)
-        inside = np.all((at >= sides // 2) & (at < shape - sides // 2), axis=1)
-        own = np.flatnonzero(self.usable & inside)[:_LOOKED_AT]
-        roi = (
-            np.indices(self.settings.roi_shape)[:, np.newaxis]
-            - (sides // 2)[:, np.newaxis, np.newaxis, np.newaxis]
-        )
-        y, x = at[own].T[..., np.newaxis, np.newaxis] + roi
-        of = {name: column[own].astype(float)[:, np.newaxis, np.newaxis]
-              for name, column in self.columns.items()}  # fmt: skip
-        square = of["sigma"] ** 2 + _OF_PIXEL
-        profile = np.exp(-((y - of["y"]) ** 2 + (x - of["x"]) ** 2) / (2 * square))
-        model = of["photons"] / (2 * math.pi * square) * profile + of["background"]
-        left = self.frames[self.positions.frames[own][:, np.newaxis, np.newaxis], y, x] - model
-        fine = np.diff(np.diff(left, 2, axis=1), 2, axis=2)
-        rounded = step**2 / 12
-        white = np.mean(fine**2, (1, 2)) / _OF_FINE - rounded
-        every = np.maximum(np.mean(left[:, 1:-1, 1:-1] ** 2, (1, 2)) - rounded, rounded)
-        return median(white / every) if len(own) else 0.0
-
-    def share_of_noise(self, step: float) -> float:
-        """Return how much of the residuals of a few spots alone is noise, and not their shape."""
-        white = self.finest_detail(step) if self.alone[self.usable].all() else 0.0
-        return white if 0 < white < _OF_SHAPE else 1.0
-
-
-def bright_fits(
-    frames: NDArray[Any], settings: Settings, noise: NoiseModel | None, level: float
-) -> BrightFits:
-    """Return fits of the spots in frames."""
-    shape, sigma = (frames.shape[1], frames.shape[2]), _usual_width(settings.known_sigma)
-    own = Settings(
-        sigma=sigma, roi_size=roi_for(sigma, shape),
-        pixel="integrated", noise=noise, threads=settings.threads, backend="cpu",
-    )  # fmt: skip
-    calibration = PixelCalibration(frames.shape, own)
-    if noise is None:
-        above = frames[frames > level]
-        height = _OF_BRIGHT * (float(quantiles(above, _MOST)[0]) - level) if above.size else 0.0
-    else:
-        height = max(_BRIGHT * math.sqrt(_dark(noise, level)), LEAST_ELECTRONS * noise.slope)
-    positions, alone = _bright_spots(frames, level + height, own)
-    columns = select_backend(own).fit(
-        FitJob.of(calibration, frames.dtype),
-        Block.of(calibration, np.arange(len(frames)), frames),
-        positions,
-    )
-    with np.errstate(invalid="ignore"):
-        usable = (columns["flags"] & int(_DOUBTFUL)) == 0
-        usable &= alone & (columns["reduced_chi_square"] > 0)
-    return BrightFits(frames, positions, columns, usable, alone, own)
-
-
-def squares_of(fits: BrightFits, level: float, dark: float) -> Squares:
-    """Return what fits leave."""
-    names = ("chi_square", "reduced_chi_square", "photons", "amplitude", "background")
-    chi_square, reduced, light, height, below = (
-        fits.columns[name][fits.usable].astype(np.float64) for name in names
-    )
-    left, overlap = light_left(fits.settings.known_sigma, fits.settings.roi_shape)
-    degrees = chi_square / reduced
-    return Squares(
-        chi_square - degrees * dark,
-        left * light + degrees * (below - level), left * light, degrees, dark,
-        overlap * height * light, height,
-    )  # fmt: skip
-
-
-def _usual_width(sigma: float) -> float:
-    """Return the nearest of a few widths: σ as given or as estimated then has the same noise."""
-    return float(np.clip(_WIDTH * 2 ** (round(4 * math.log2(sigma / _WIDTH)) / 4), 0.5, 10))
-
-
-def _bright_spots(
-    frames: NDArray[Any], least: float, settings: Settings
-) -> tuple[Positions, NDArray[np.bool_]]:
-    """Return the highest pixels of what is brighter than a value, and which stand alone."""
-    rows, columns = frames.shape[1:]
-    if frames.dtype.kind in "iu":
-        ends = np.iinfo(frames.dtype)
-        least = frames.dtype.type(min(max(math.floor(least), ends.min), ends.max))
-    flat = frames.reshape(-1)
-    if frames.dtype.kind == "f" and np.mean(np.isnan(flat)) > _MANY_BAD:
-        flat = np.where(np.isnan(flat), -math.inf, flat)  # few spots have no bad pixel beside them
-    at = np.flatnonzero(flat > least)[:_MOST_BRIGHT]
-    y, x = at // columns % rows, at % columns
-    at = at[(y > 0) & (y < rows - 1) & (x > 0) & (x < columns - 1)]
-    for beside in (1, columns - 1, columns, columns + 1):
-        at = at[(flat[at] > flat[at - beside]) & (flat[at] >= flat[at + beside])]
-    # Noise makes several maxima of wide spots.
-    of_one = link_positions(_positions(at, frames.shape), 2 * settings.known_sigma, (rows, columns))
-    order = np.lexsort((-flat[at].astype(np.float64), of_one))
-    first = np.ones(len(at), bool)
-    first[1:] = np.diff(of_one[order]) > 0
-    found = _positions(np.sort(at[order[first]]), frames.shape)
-    reach = np.array(settings.roi_shape) / 2 + _REACH * settings.known_sigma
-    group = link_positions(found, reach, (rows, columns))
-    return found, np.bincount(group)[group] == 1
-
-
-def _positions(at: NDArray[np.int64], shape: tuple[int, ...]) -> Positions:
-    frame, y, x = np.unravel_index(at, shape)
-    return Positions(np.column_stack([y, x]).astype(np.float64), frame)
