@@ -5,6 +5,8 @@ Points one above the other explain such planes better than a background with slo
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,8 @@ _BENT = 0.36
 _MIDDLE, _DARK = (0.25, 0.75), (0.05, 0.25)
 #: How many pixels a plane has at least, and how many are looked at, about, at most.
 _FEWEST, _MOST = 1000, 10000
+#: Bytes of whole numbers that are counted rather than sorted.
+_COUNTED_BYTES = 2
 
 
 def uneven_volumes(block: Block, scale: Scale) -> NDArray[np.bool_]:
@@ -67,14 +71,35 @@ def _off_the_mean(
     step = max(int((np.prod(plane) / _MOST) ** 0.5), 1)
     for number in range(count):
         some = to_host(block.pixels[number, :, ::step, ::step]).reshape(depth, -1)
-        there = np.isfinite(some).all(axis=0)
-        if there.sum() < _FEWEST / step**2:
+        if some.dtype.kind == "f":
+            some = some[:, np.isfinite(some).all(axis=0)]
+        if some.shape[1] < _FEWEST / step**2:
             continue
-        ordered = np.sort(some[:, there], axis=1)
-        first, last = (int(share * ordered.shape[1]) for share in part)
-        level = ordered[:, first:last].mean(axis=1, dtype=float)
+        first, last = (int(share * some.shape[1]) for share in part)
+        level = _means_in_order(some, first, last)
         noise = scale.unit * np.sqrt(np.maximum(level / scale.unit + scale.shift, scale.least))
         inner = slice(away, -away)
         off = abs(level[inner] - (level[: -2 * away] + level[2 * away :]) / 2)
         found[number] = off / np.maximum(noise[inner], 1e-30)
+    return found
+
+
+def _means_in_order(planes: NDArray[Any], first: int, last: int) -> NDArray[np.float64]:
+    """Return the mean of the pixels of each plane from one to another place in their order.
+
+    Examples
+    --------
+    >>> planes = np.array([[5, 1, 4, 2, 3], [9, 7, 9, 7, 0]], np.uint16)
+    >>> [_means_in_order(own, 1, 4).round(2).tolist() for own in (planes, planes / 2)]
+    [[3.0, 7.67], [1.5, 3.83]]
+    """
+    if planes.dtype.kind not in "iu" or planes.dtype.itemsize > _COUNTED_BYTES:
+        return np.sort(planes, axis=1)[:, first:last].mean(axis=1, dtype=float)
+    # Few values differ, so that to count them takes a tenth of the time.
+    found, lowest = np.empty(len(planes)), int(planes.min())
+    for number, plane in enumerate(planes):
+        counts = np.bincount(plane.astype(np.int64) - lowest)
+        inside = np.diff(np.clip(np.cumsum(counts), first, last), prepend=first)
+        total = int(inside @ np.arange(len(inside))) + lowest * (last - first)
+        found[number] = total / max(last - first, 1)
     return found
