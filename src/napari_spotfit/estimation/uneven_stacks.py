@@ -18,7 +18,7 @@ from ..engine.fit_job import FitJob
 from ..engine.flags import NOT_GOOD
 from ..engine.joint_fits import Scale
 from ..engine.select import select_backend
-from ..engine.uneven_planes import bent_volumes, uneven_volumes
+from ..engine.uneven_planes import differing_volumes, uneven_volumes
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
@@ -102,7 +102,9 @@ class _Stack(NamedTuple):
     @property
     def block(self) -> tuple[Block, Scale]:
         """The planes that hold an image, and the noise of their pixels."""
-        pixels = self.pixels[np.newaxis, self.is_image]
+        pixels = self.pixels[np.newaxis]
+        if not self.is_image.all():
+            pixels = pixels[:, self.is_image]
         return Block(pixels, pixels), Scale.of(self.noise)
 
     @property
@@ -309,8 +311,7 @@ def _differ(stack: _Stack) -> bool:
     """Whether planes differ so much that false spots are found, or true ones are off."""
     if stack.is_image.sum() < _LEAST_LEFT:
         return False
-    block, scale = stack.block
-    if uneven_volumes(block, scale).any() or bent_volumes(block, scale, stack.sigma_z).any():
+    if differing_volumes(*stack.block, stack.sigma_z).any():
         return True
     level = stack.level[stack.is_image]
     noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30))

@@ -162,7 +162,10 @@ def _block_means(volume: NDArray[Any]) -> Array:
     lines = blocks[..., 0].astype(float)
     for number in range(1, _BLOCK):
         lines += blocks[..., number]
-    means: Array = sum(lines[:, :, number] for number in range(_BLOCK)) / _BLOCK**2
+    sums = lines[:, :, 0].copy()
+    for number in range(1, _BLOCK):
+        sums += lines[:, :, number]
+    means: Array = sums / _BLOCK**2
     return means
 
 
