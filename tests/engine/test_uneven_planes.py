@@ -8,7 +8,7 @@ import pytest
 from napari_spotfit import localize
 from napari_spotfit.engine.backend import Block
 from napari_spotfit.engine.joint_fits import Scale
-from napari_spotfit.engine.uneven_planes import bent_volumes, uneven_volumes
+from napari_spotfit.engine.uneven_planes import differing_volumes, uneven_volumes
 
 KNOWN = {"model": "gaussian_3d", "sigma": 1.3, "sigma_z": 1.5, "gain": 1.0, "backend": "cpu"}
 PHOTO_ELECTRONS = Scale(1.0, 0.0, 0.0)
@@ -60,7 +60,7 @@ def test_planes_are_uneven_that_differ_from_both_beside_them(
 def test_planes_are_bent_that_no_slope_explains(background: np.ndarray, is_bent: bool) -> None:
     image = noise(background)
     stacks = np.stack([image, noise(50 + 0 * DEPTH)])
-    found = bent_volumes(Block(stacks, stacks), PHOTO_ELECTRONS, 1.5)
+    found = differing_volumes(Block(stacks, stacks), PHOTO_ELECTRONS, 1.5)
     assert found.tolist() == [is_bent, False]
     fits = localize(image, **KNOWN)
     assert fits.settings.noise.planes or not is_bent

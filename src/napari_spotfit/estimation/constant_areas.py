@@ -87,13 +87,13 @@ def copied_borders(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
     """
     copied = None
     for axis, order in itertools.product((1, 2), (1, -1)):
-        lines, count = np.moveaxis(frames, axis, 0)[::order], 0
+        lines, count = frames.swapaxes(0, axis)[::order], 0
         while count + 1 < len(lines) and np.array_equal(lines[count], lines[count + 1]):
             count += 1
         # What has one value is no copy of an edge.
         if _LEAST_SIDE <= count < len(lines) - 1 and (lines[0] != lines[0].flat[0]).any():
             copied = np.zeros(frames.shape, bool) if copied is None else copied
-            np.moveaxis(copied, axis, 0)[::order][:count] = True
+            copied.swapaxes(0, axis)[::order][:count] = True
     return copied
 
 
@@ -107,7 +107,7 @@ def inside_borders(frames: NDArray[Any]) -> tuple[slice, slice]:
     """
     found = [slice(0, side) for side in frames.shape[1:]]
     for axis in (0, 1, 0):  # a column differs in the rows of a border
-        lines = np.moveaxis(frames[:, found[0], found[1]], axis + 1, 0)
+        lines = frames[:, found[0], found[1]].swapaxes(0, axis + 1)
         first, last = (
             next((i for i, line in enumerate(own) if (line != line.flat[0]).any()), len(lines))
             for own in (lines, lines[::-1])
@@ -123,9 +123,11 @@ def _with_borders(
 ) -> NDArray[np.bool_] | None:
     """Return areas and, where they are no rows of sparse counts, borders that have one value."""
     inside = inside_borders(frames)
+    if frames[:, inside[0], inside[1]].shape == frames.shape:
+        return areas
     border = np.ones(frames.shape, bool)
     border[:, inside[0], inside[1]] = False
-    if not border.any() or np.isin(frames[:, inside[0], inside[1]], frames[border][:1]).any():
+    if np.isin(frames[:, inside[0], inside[1]], frames[border][:1]).any():
         return areas
     return border if areas is None else areas | border
 

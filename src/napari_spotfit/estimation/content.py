@@ -92,12 +92,13 @@ def stripes(frames: NDArray[Any]) -> float:
             ** 2
         )
         highest = int(np.argmax(power))
-        amplitude = 4 * math.sqrt(power[highest]) / size
-        noise = float(np.mean(abs(np.diff(across[0].astype(float)))))
         near = power[max(highest - 4 * _BESIDE, 0) : highest + 4 * _BESIDE + 1].copy()
         middle = min(highest, 4 * _BESIDE)
         near[max(middle - _BESIDE + 1, 0) : middle + _BESIDE] = 0
-        if power[highest] > _OVER_OTHERS * near.max() and amplitude > _CLEAR * noise:
+        if not power[highest] > _OVER_OTHERS * near.max():
+            continue
+        amplitude = 4 * math.sqrt(power[highest]) / size
+        if amplitude > _CLEAR * float(np.mean(abs(np.diff(across[0].astype(float))))):
             wave = np.exp(-2j * math.pi * np.arange(size) * (highest + first) / size)
             usual = abs(_usual_profile(across) @ (wave * np.hanning(size))) * 4 / size
             if usual > _OF_MOST * amplitude:

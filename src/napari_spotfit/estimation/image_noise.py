@@ -363,15 +363,15 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         )
     known = calibration.knows_variance
     names = _in_words(calibration.fitted, camera.least if known else 0.0)
-    ratio = over_rounded = math.nan
+    ratio, is_more = math.nan, False
     if sample.blocks is not None:
         ratio = noise_over_line(sample.blocks, sample.settings, camera)
-        rounded = replace(
-            camera,
-            intercept=camera.intercept + sample.rounding, least=camera.least + sample.rounding,
-        )  # fmt: skip
-        over_rounded = noise_over_line(sample.blocks, sample.settings, rounded)
-    is_more = known and ratio > UNLIKE and over_rounded > UNLIKE
+        if known and ratio > UNLIKE:
+            rounded = replace(
+                camera,
+                intercept=camera.intercept + sample.rounding, least=camera.least + sample.rounding,
+            )  # fmt: skip
+            is_more = noise_over_line(sample.blocks, sample.settings, rounded) > UNLIKE
     if (ratio < 1 / UNLIKE or is_more) and _is_in_all_pixels(reader, calibration, ratio):
         return _of_camera(f"{times(ratio)} times the noise that a camera of {names} has", "")
     if not known and not noise.is_filtered and noise.blocks >= _ENOUGH_BLOCKS:

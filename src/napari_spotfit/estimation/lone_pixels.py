@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .noise_line import SIGMA_PER_MAD
+from .noise_line import SIGMA_PER_MAD, median
 
 #: Sides of the parts of a frame: the first shows whether pixels scatter less than their noise.
 _GLANCE, _PART = 128, 512
@@ -75,10 +75,10 @@ def _is_calm(frame: NDArray[Any], variance: float) -> bool:
     """Whether most pixels scatter by much less than what the noise is taken for."""
     part = _middle(frame, _GLANCE)[::4].astype(np.float64)
     steps = abs(part[:, 1:] - part[:, :-1])
-    known = steps[np.isfinite(steps)]
+    known = steps.ravel() if frame.dtype.kind in "iu" else steps[np.isfinite(steps)]
     if not known.size:
         return False
-    scatter = SIGMA_PER_MAD * float(np.median(known)) / math.sqrt(2)
+    scatter = SIGMA_PER_MAD * median(known) / math.sqrt(2)
     return 0 < scatter < _LESS * math.sqrt(variance)
 
 

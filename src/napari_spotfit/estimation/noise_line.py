@@ -154,8 +154,10 @@ def line_through(blocks: NDArray[np.void], skewness: float) -> Line | None:
 
 def is_usable(blocks: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which blocks have noise and no bad pixels; outside of a mask there is no noise."""
-    finite = np.all([np.isfinite(blocks[name]) for name in blocks.dtype.names or ()], axis=0)
-    usable: NDArray[np.bool_] = finite & (blocks["both"] > 0)
+    numbers = blocks.view(np.float64).reshape(*blocks.shape, -1)
+    with np.errstate(invalid="ignore"):
+        total = numbers @ np.ones(numbers.shape[-1])  # faster than to look at each
+    usable: NDArray[np.bool_] = np.isfinite(total) & (blocks["both"] > 0)
     return usable
 
 

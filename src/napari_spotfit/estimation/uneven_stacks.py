@@ -18,18 +18,17 @@ from ..engine.fit_job import FitJob
 from ..engine.flags import NOT_GOOD
 from ..engine.joint_fits import Scale
 from ..engine.select import select_backend
-from ..engine.uneven_planes import bent_volumes, uneven_volumes
+from ..engine.uneven_planes import differing_volumes, uneven_volumes
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..images.plane_light import (
+    PlaneBlocks,
     PlaneLight,
     copied_planes,
     empty_planes,
     middle,
     noisy_planes,
-    plane_clutter,
-    plane_levels,
 )
 from ..images.reading import without_damage
 from ..settings.noise_model import BACKGROUND, LIGHT, NoiseModel
@@ -90,6 +89,7 @@ class _Stack(NamedTuple):
 
     pixels: NDArray[Any]
     is_image: NDArray[np.bool_]
+    blocks: PlaneBlocks
     level: NDArray[np.float64]
     noise: NoiseModel
     dark: float
@@ -102,7 +102,9 @@ class _Stack(NamedTuple):
     @property
     def block(self) -> tuple[Block, Scale]:
         """The planes that hold an image, and the noise of their pixels."""
-        pixels = self.pixels[np.newaxis, self.is_image]
+        pixels = self.pixels[np.newaxis]
+        if not self.is_image.all():
+            pixels = pixels[:, self.is_image]
         return Block(pixels, pixels), Scale.of(self.noise)
 
     @property
@@ -113,13 +115,13 @@ class _Stack(NamedTuple):
     @property
     def is_crowded(self) -> bool:
         """Whether the light of spots may explain how planes differ, as it is everywhere."""
-        clutter = plane_clutter(self.pixels[self.is_image], self.own_level, self.noise)
+        clutter = self.blocks.of(self.is_image).clutter(self.own_level, self.noise)
         return bool(clutter.max() > _CLUTTER * np.ptp(self.own_level))
 
     @property
     def differs_in_the_dark(self) -> bool:
         """Whether the darkest parts of planes, which have less light of spots, differ as well."""
-        darkest = plane_levels(self.pixels[self.is_image], self.noise, darkest=True)
+        darkest = self.blocks.of(self.is_image).levels(self.noise, darkest=True)
         noise = np.sqrt(np.maximum(self.noise.variance(darkest), 0.0)).mean()
         return bool(np.ptp(darkest) > max(_AS_DARK * np.ptp(self.own_level), _RANGE * noise))
 
@@ -203,8 +205,9 @@ def with_plane_light(
     if recorded is not None:
         return corrected_by(recorded.planes, calibration)
     pixels = read(int(numbers[0]))
+    blocks = PlaneBlocks(pixels)
     stack = _Stack(
-        pixels, ~left_out, plane_levels(pixels, noise), noise,
+        pixels, ~left_out, blocks, blocks.levels(noise), noise,
         electrons_of(calibration.fitted).dark, calibration.settings,
     )  # fmt: skip
     if calibration.settings.sigma_z is None:  # of one or two positions
@@ -308,8 +311,7 @@ def _differ(stack: _Stack) -> bool:
     """Whether planes differ so much that false spots are found, or true ones are off."""
     if stack.is_image.sum() < _LEAST_LEFT:
         return False
-    block, scale = stack.block
-    if uneven_volumes(block, scale).any() or bent_volumes(block, scale, stack.sigma_z).any():
+    if differing_volumes(*stack.block, stack.sigma_z).any():
         return True
     level = stack.level[stack.is_image]
     noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30))

@@ -198,7 +198,12 @@ class PixelCalibration:
     def camera_noise(self) -> NoiseModel | None:
         """The noise of corrected frames by the camera's calibration; None without a gain."""
         settings = self.fitted
-        return noise_of(settings.changed(noise=None, variance=self._usual_variance()))
+        if settings.gain is None:
+            return None
+        variance = self._usual_variance()
+        if variance == settings.variance:
+            return noise_of(settings)
+        return noise_of(settings.changed(variance=variance))
 
     @property
     def knows_variance(self) -> bool:

@@ -6,6 +6,7 @@ noise is then beyond that of other planes is added to the variances of its pixel
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -78,54 +79,93 @@ def plane_levels(volume: NDArray[Any], noise: NoiseModel, darkest: bool = False)
     >>> plane_levels(volume, NoiseModel(1.0, 0.0, 0.0)).round().tolist()
     [50.0, 100.0]
     """
-    found = np.empty(len(volume))
-    shares, below = (_DARKEST, _FAR_BELOW) if darkest else (_DARK, _BELOW)
-    for number, plane in enumerate(volume):
-        means = _block_means(plane).ravel()
-        means = np.sort(means[np.isfinite(means)])
-        first, last = (round(share * len(means)) for share in shares)
-        found[number] = means[first:last].mean() if last > first else np.nan
-    known = np.nan_to_num(found)
-    level: Array = found + below / _BLOCK * np.sqrt(noise.variance(known))
-    return level
+    return PlaneBlocks(volume).levels(noise, darkest)
 
 
-def plane_clutter(volume: NDArray[Any], level: Array, noise: NoiseModel) -> Array:
-    """Return by how much dark blocks of each plane differ from those beside them, beyond noise.
+class PlaneBlocks:
+    """The dark blocks of the planes of a volume, which show their background.
 
-    In counts, of planes with such a level: 0 where there is noise alone, or a background that
-    changes slowly, and more where the light of spots is everywhere.
+    Parameters
+    ----------
+    volume : ndarray, shape (Z, Y, X)
+        Pixels; NaN where they are bad.
 
     Examples
     --------
+    Light of spots that is everywhere makes dark blocks differ from those beside them:
+
     >>> noise = np.random.default_rng(1).poisson(50, (2, 80, 80))
     >>> noise[1] += np.random.default_rng(2).poisson(20, (20, 20)).repeat(4, 0).repeat(4, 1)
-    >>> found = plane_clutter(noise, np.array([50.0, 70.0]), NoiseModel(1.0, 0.0, 0.0))
+    >>> found = PlaneBlocks(noise).clutter(np.array([50.0, 70.0]), NoiseModel(1.0, 0.0, 0.0))
     >>> (found > 1).tolist()
     [False, True]
     """
-    found = np.zeros(len(volume))
-    of_noise = noise.correlation**2 * noise.variance(np.nan_to_num(level)) / _BLOCK**2
-    for number, plane in enumerate(volume):
-        means = _block_means(plane)
-        known = np.isfinite(means)
-        if not known.any():
-            continue
-        dark = np.where(known & (means <= np.median(means[known])), means, np.nan)
-        off = np.concatenate([np.diff(dark, axis=axis).ravel() for axis in (0, 1)])
-        off = off[np.isfinite(off)]
-        if len(off):
-            found[number] = np.sqrt(max(np.mean(off**2) / 2 - of_noise[number], 0.0))
-    return found
+
+    def __init__(self, volume: NDArray[Any]) -> None:
+        self._means = _block_means(volume)
+        known = np.isfinite(self._means)
+        self._known: list[Array] = [
+            np.sort(means[own]) for means, own in zip(self._means, known, strict=True)
+        ]
+
+    def levels(self, noise: NoiseModel, darkest: bool = False) -> Array:
+        """Return the background of each plane, as :func:`plane_levels` does."""
+        found = np.empty(len(self._known))
+        shares, below = (_DARKEST, _FAR_BELOW) if darkest else (_DARK, _BELOW)
+        for number, means in enumerate(self._known):
+            first, last = (round(share * len(means)) for share in shares)
+            found[number] = means[first:last].mean() if last > first else np.nan
+        known = np.nan_to_num(found)
+        level: Array = found + below / _BLOCK * np.sqrt(noise.variance(known))
+        return level
+
+    def clutter(self, level: Array, noise: NoiseModel) -> Array:
+        """Return by how much dark blocks of each plane differ from those beside them, beyond noise.
+
+        In counts, of planes with such a level: 0 where there is noise alone, or a background that
+        changes slowly, and more where the light of spots is everywhere.
+        """
+        found = np.zeros(len(self._known))
+        of_noise = noise.correlation**2 * noise.variance(np.nan_to_num(level)) / _BLOCK**2
+        for number, (means, known) in enumerate(zip(self._means, self._known, strict=True)):
+            if not len(known):
+                continue
+            dark = np.where(means <= _median(known), means, np.nan)
+            off = np.concatenate([np.diff(dark, axis=axis).ravel() for axis in (0, 1)])
+            off = off[np.isfinite(off)]
+            if len(off):
+                found[number] = np.sqrt(max(np.mean(off**2) / 2 - of_noise[number], 0.0))
+        return found
+
+    def of(self, planes: NDArray[np.bool_]) -> PlaneBlocks:
+        """Return those of some planes."""
+        some = copy.copy(self)
+        some._means = self._means[planes]
+        some._known = [known for known, own in zip(self._known, planes, strict=True) if own]
+        return some
 
 
-def _block_means(plane: NDArray[Any]) -> Array:
-    """Return the means of the blocks of a plane that are looked at, as they lie."""
-    height, width = plane.shape
+def _median(ordered: Array) -> float:
+    """Return the median of numbers in order."""
+    middle = len(ordered) // 2
+    return float(ordered[middle - 1 + len(ordered) % 2 : middle + 1].mean())
+
+
+def _block_means(volume: NDArray[Any]) -> Array:
+    """Return the means of the blocks of planes that are looked at, as they lie."""
+    height, width = volume.shape[1:]
     rows, columns = height // _BLOCK, width // _BLOCK
     step = _step(rows * columns)
-    blocks = plane[: rows * _BLOCK, : columns * _BLOCK].reshape(rows, _BLOCK, columns, _BLOCK)
-    means: Array = blocks[::step, :, ::step].mean(axis=(1, 3), dtype=float)
+    blocks = volume[:, : rows * _BLOCK, : columns * _BLOCK]
+    blocks = blocks.reshape(-1, rows, _BLOCK, columns, _BLOCK)[:, ::step, :, ::step]
+    # Sums of a few numbers along the last axes take several times as long.
+    lines = blocks[..., 0].astype(float)
+    for number in range(1, _BLOCK):
+        lines += blocks[..., number]
+    sums = lines[:, :, 0].copy()
+    for number in range(1, _BLOCK):
+        sums += lines[:, :, number]
+    means: Array = sums / _BLOCK**2
     return means
 
 
@@ -304,13 +344,18 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     found = np.zeros(depth, np.bool_)
     if width < 3 or depth < 3:
         return found
-    variance, level = np.full(depth, np.nan), np.ones(depth)
-    for number, plane in enumerate(volume):
-        rows = np.asarray(plane[:: _step(plane.size) ** 2], float)
-        rows = rows[:, np.isfinite(rows).all(axis=0)]
-        if rows.shape[1] > 2:
-            variance[number] = np.square(np.median(np.abs(np.diff(rows, 2, axis=1))))
-            level[number] = abs(np.median(rows))
+    rows = np.asarray(volume[:, :: _step(volume[0].size) ** 2], float)
+    finite = np.isfinite(rows)
+    if finite.all():
+        variance = np.square(_medians(np.abs(np.diff(rows, 2, axis=2))))
+        level = np.abs(_medians(rows))
+    else:
+        variance, level = np.full(depth, np.nan), np.ones(depth)
+        for number, (plane, known) in enumerate(zip(rows, finite, strict=True)):
+            own = plane[:, known.all(axis=0)]
+            if own.shape[1] > 2:
+                variance[number] = np.square(np.median(np.abs(np.diff(own, 2, axis=1))))
+                level[number] = abs(np.median(own))
     for number in range(depth):
         sides = [
             [k for k in (number + step, number + 2 * step) if 0 <= k < depth and variance[k] > 0]
@@ -322,6 +367,12 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
             if side
         ]
         found[number] = bool(beside) and bool(variance[number] > _NOISIER * max(beside))
+    return found
+
+
+def _medians(planes: Array) -> Array:
+    """Return the median of each plane."""
+    found: Array = np.median(planes.reshape(len(planes), -1), axis=1)
     return found
 
 

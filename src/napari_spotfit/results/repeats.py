@@ -122,12 +122,12 @@ class FrameRepeats:
 
     def frames(self) -> Integers:
         """Return the frames that are repeats, rising."""
-        if not self._indices:
+        if sum(map(len, self._indices)) < 2:
             return np.zeros(0, np.int64)
         # Large frames come in parts of some rows.
-        index, place = np.unique(np.concatenate(self._indices), axis=0, return_inverse=True)
+        index, place = _unique_rows(np.concatenate(self._indices))
         sums = np.zeros(len(index), np.uint64)
-        np.add.at(sums, place.ravel(), np.concatenate(self._sums))
+        np.add.at(sums, place, np.concatenate(self._sums))
         steps = np.diff(index, axis=0)
         follows = (steps[:, :-1] == 0).all(axis=1) & (steps[:, -1] == 1)
         same = np.append(False, follows & (np.diff(sums) == 0) & (sums[1:] != 0))
@@ -149,6 +149,15 @@ class FrameRepeats:
             "with the last one: nena and merge_blinks count them once; for drift, tracks and "
             "numbers of spots leave them out, frames=…"
         )
+
+
+def _unique_rows(index: Integers) -> tuple[Integers, Integers]:
+    """Return different rows in order, and the number of each row among these."""
+    if index.shape[1] > 1:
+        rows, place = np.unique(index, axis=0, return_inverse=True)
+        return rows, place.ravel()
+    numbers, place = np.unique(index[:, 0], return_inverse=True)
+    return numbers[:, np.newaxis], place
 
 
 def _places(fits: SpotFits) -> Sequence[str]:

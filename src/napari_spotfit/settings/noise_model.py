@@ -94,6 +94,14 @@ _PROCESSES = {
 }
 
 
+#: Names of processes; and the least value of each number.
+_NAMES = [one.value for one in Process]
+_LOWEST = (
+    ("slope", 0.0), ("intercept", -math.inf), ("least", 0.0), ("correlation", 0.0), ("blocks", 0),
+    ("blur", 0.0), ("unfiltered", 0.0), ("uneven", 1.0),
+)  # fmt: skip
+
+
 def excess_of(emccd: bool) -> float:
     """Return how many times the variance of shot noise is that of photo-electrons.
 
@@ -151,11 +159,9 @@ class NoiseModel:
 
     def __post_init__(self) -> None:
         one_of("what differs in planes", self.planes, ["", LIGHT, BACKGROUND])
-        one_of("the noise's process", self.process, [one.value for one in Process])
+        one_of("the noise's process", self.process, _NAMES)
         object.__setattr__(self, "process", Process(self.process).value)
-        for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
-                          ("correlation", 0.0), ("blocks", 0), ("blur", 0.0),
-                          ("unfiltered", 0.0), ("uneven", 1.0)):  # fmt: skip
+        for name, low in _LOWEST:
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and low <= value < math.inf):
                 raise ValueError(f"the noise's {name} must be a number from {low:g}; got {value!r}")

@@ -10,7 +10,7 @@ import math
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -285,10 +285,14 @@ def noise_of(settings: Settings) -> NoiseModel | None:
     100.0
     """
     if settings.gain is not None:
-        return NoiseModel.of_camera(
-            settings.gain, settings.offset, settings.variance or 0.0, emccd=settings.emccd
-        )
+        return _of_camera(settings.gain, settings.offset, settings.variance or 0.0, settings.emccd)
     return settings.noise if settings.noise is not None and settings.noise.is_known else None
+
+
+@lru_cache(maxsize=64)
+def _of_camera(gain: float, offset: float, variance: float, emccd: bool) -> NoiseModel:
+    """Return the noise of a camera, which is asked for several times in each call."""
+    return NoiseModel.of_camera(gain, offset, variance, emccd=emccd)
 
 
 def electrons_of(settings: Settings) -> Electrons:
