@@ -91,6 +91,30 @@ def test_light_is_corrected_for_all_estimators(known: dict[str, object], estimat
     check(localize(image, **known, estimator=estimator, neighbours="exclude"), places)
 
 
+@pytest.mark.parametrize("kind", ["fades", "flickers", "3 planes"])
+def test_the_model_of_a_plane_has_its_light(kind: str) -> None:
+    depth, light = LIGHTS[kind]
+    own, _ = spots(depth)
+    # Two stacks of the same spots, which fade into other directions.
+    true = np.stack([by_plane(light) * own, by_plane(light)[::-1] * own])
+    image = stack(true + 40 * np.stack([by_plane(light), by_plane(light)[::-1]]))
+    image[:, :, :5] = 30
+    fits = localize(image, **KNOWN)
+    fits = fits[fits.good]
+    model = fits.model_image(image.shape, image=image)
+    for number in range(2):
+        for plane in range(depth):
+            there = true[number, plane] > 0.3 * true[number, plane].max()
+            shown = model[number, plane][there].sum() / true[number, plane][there].sum()
+            assert shown == pytest.approx(1, abs=0.1)
+    np.testing.assert_allclose(fits.residual_image(image), image - model)
+    with pytest.warns(UserWarning, match="brightest planes: pass image"):
+        undimmed = fits.model_image(image.shape)
+    assert abs(undimmed - model).max() > 0.1 * model.max()
+    with pytest.raises(ValueError, match="the image must have the shape"):
+        fits.model_image(image.shape, image=image[0])
+
+
 @pytest.mark.parametrize("neighbours", ["exclude", "auto"])
 def test_widths_are_those_in_light_that_is_corrected(neighbours: str) -> None:
     own, places = spots(20)

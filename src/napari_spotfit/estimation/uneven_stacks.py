@@ -23,20 +23,18 @@ from ..images.arrays import to_host
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..images.plane_light import (
+    LEAST_LEFT,
+    LOOKED_AT,
     PlaneBlocks,
     PlaneLight,
-    copied_planes,
-    empty_planes,
     middle,
-    noisy_planes,
+    planes_without_image,
 )
 from ..images.reading import without_damage
 from ..settings.noise_model import BACKGROUND, LIGHT, NoiseModel
 from ..settings.settings import Settings, electrons_of, noise_of
 from .detection_noise import for_detection
 
-#: How many stacks are looked at for planes without an image, and how many must be left of these.
-_LOOKED_AT, _LEAST_LEFT = 3, 2
 #: How far the background of planes of a thin stack differs, at most, in units of a pixel's noise;
 #: how much less it is from one plane to the next at the brighter end of any, and how far away.
 _RANGE, _FALL = 0.6, 0.3
@@ -145,14 +143,11 @@ def without_copies(
     They are empty, have one value, are copies of others or noise, in each of a few stacks.
     """
     read = partial(reader.read_part, part=middle(reader.frame_shape))
-    left_out = is_copy = is_noise = np.ones(reader.frame_shape[0], np.bool_)
-    for number in range(min(len(numbers), _LOOKED_AT)):
-        volume = to_host(without_damage(read, numbers[number : number + 1])[1])[0]
-        is_copy, is_noise = is_copy & copied_planes(volume), is_noise & noisy_planes(volume)
-        left_out = left_out & (is_copy | is_noise | empty_planes(volume))
-        if not left_out.any():
-            return calibration
-    if (~left_out).sum() < _LEAST_LEFT:
+    left_out, is_copy, is_noise = planes_without_image(
+        to_host(without_damage(read, numbers[number : number + 1])[1])[0]
+        for number in range(min(len(numbers), LOOKED_AT))
+    )
+    if not left_out.any() or (~left_out).sum() < LEAST_LEFT:
         return calibration
     for which, what in (
         (is_copy, "are copies of others"), (is_noise, "have far more noise than those beside them")
@@ -198,7 +193,7 @@ def with_plane_light(
 
     def corrected_by(kind: str, known: PixelCalibration) -> PixelCalibration:
         dark = electrons_of(calibration.fitted).dark if kind == LIGHT else None
-        light = PlaneLight(read, reader.frame_shape, noise, dark, numbers[:_LOOKED_AT], left_out)
+        light = PlaneLight(read, reader.frame_shape, noise, dark, numbers[:LOOKED_AT], left_out)
         own = replace(calibration.settings.noise or NO_NOISE, planes=kind)
         return known.with_noise(own).with_light(light)
 
@@ -290,7 +285,7 @@ def _has_spike(stack: _Stack) -> bool:
 def _kind_of_slope(stack: _Stack) -> str:
     """Return what of a stack's planes differs that differ little from those beside them."""
     level = stack.own_level
-    if not stack.has_light or len(level) < _LEAST_LEFT:
+    if not stack.has_light or len(level) < LEAST_LEFT:
         return ""
     noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30)).mean()
     if np.ptp(level) < _IN_ALL * noise:
@@ -309,7 +304,7 @@ def _kind_of_slope(stack: _Stack) -> str:
 
 def _differ(stack: _Stack) -> bool:
     """Whether planes differ so much that false spots are found, or true ones are off."""
-    if stack.is_image.sum() < _LEAST_LEFT:
+    if stack.is_image.sum() < LEAST_LEFT:
         return False
     if differing_volumes(*stack.block, stack.sigma_z).any():
         return True

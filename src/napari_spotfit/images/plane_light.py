@@ -7,7 +7,7 @@ noise is then beyond that of other planes is added to the variances of its pixel
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from ..settings.noise_model import NoiseModel
 from .arrays import to_host
 from .frames import Part
 
+#: How many volumes are looked at for planes without an image, and how many must be left of these.
+LOOKED_AT, LEAST_LEFT = 3, 2
 #: Levels are those of the middle of planes, of at most this side, in blocks of this side.
 SIDE, _BLOCK = 512, 4
 #: Which blocks count, by their order: the dark ones, which have no spots, or the darkest; and how
@@ -45,6 +47,14 @@ _MIRRORED = 0.4
 _NOISY = 0.1
 
 Array = NDArray[np.float64]
+
+
+class NoImage(NamedTuple):
+    """Which planes hold no image of their own in each of a few volumes, of shape (planes,)."""
+
+    left_out: NDArray[np.bool_]
+    is_copy: NDArray[np.bool_]
+    is_noise: NDArray[np.bool_]
 
 
 class Levels(NamedTuple):
@@ -313,6 +323,59 @@ def _brightest(place: NDArray[np.int64], light: Array) -> float:
         if cost < best:
             best, smooth = cost, curve
     return min(float(np.exp(smooth.max())), highest)
+
+
+def relative_light(volumes: NDArray[Any], noise: NoiseModel, dark: float) -> Array:
+    """Return the light of each plane of volumes over that of the planes which fits refer to.
+
+    Parameters
+    ----------
+    volumes : ndarray, shape (…, Z, Y, X)
+        Pixels as they were recorded.
+    noise : NoiseModel
+        Their noise.
+    dark : float
+        Counts without light.
+
+    Returns
+    -------
+    ndarray of float64, shape (…, Z)
+
+    Examples
+    --------
+    >>> light = np.broadcast_to([[[50.0]], [[100.0]]], (2, 80, 80))
+    >>> volume = np.random.default_rng(1).poisson(light) + 100.0
+    >>> relative_light(volume, NoiseModel(1.0, 0.0, 100.0), 100.0).round(1).tolist()
+    [0.5, 1.0]
+    """
+    own = volumes.reshape(-1, *volumes.shape[-3:])
+    part, numbers = middle(own.shape[1:]), np.arange(len(own))
+    left_out = planes_without_image(own[number][part] for number in numbers[:LOOKED_AT]).left_out
+    planes = PlaneLight(
+        lambda number: own[number][part], own.shape[1:], noise, dark, numbers[:1],
+        None if left_out.sum() > len(left_out) - LEAST_LEFT else left_out,
+    )  # fmt: skip
+    light: Array = planes.levels(numbers).light.reshape(volumes.shape[:-2])
+    return light
+
+
+def planes_without_image(volumes: Iterable[NDArray[Any]]) -> NoImage:
+    """Return which planes are empty, have one value, are copies of others or noise in each volume.
+
+    Examples
+    --------
+    >>> volume = np.random.default_rng(1).normal(size=(4, 20, 20))
+    >>> volume[2] = 0
+    >>> planes_without_image([volume]).left_out.tolist()
+    [False, False, True, False]
+    """
+    left_out = is_copy = is_noise = np.ones(1, np.bool_)
+    for volume in volumes:
+        is_copy, is_noise = is_copy & copied_planes(volume), is_noise & noisy_planes(volume)
+        left_out = left_out & (is_copy | is_noise | empty_planes(volume))
+        if not left_out.any():
+            break
+    return NoImage(left_out, is_copy, is_noise)
 
 
 def empty_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..engine.depth import apparent_places
-from ..settings.settings import Settings
+from ..images.plane_light import relative_light
+from ..settings.noise_model import LIGHT
+from ..settings.settings import Settings, electrons_of, noise_of
 
 #: How far the light of spots is drawn, in units of their width, and rounded up to pixels that are
 #: a multiple of this; pixels that are made at once.
@@ -44,6 +47,48 @@ def light_image(
     for _ in add_light(image, columns, names, settings):
         pass
     return image
+
+
+def dimmed(
+    light: NDArray[np.float32], settings: Settings, image: NDArray[Any] | None
+) -> NDArray[np.float32]:
+    """Return the light of spots in stacks as each plane shows it, where planes differ in light.
+
+    Parameters
+    ----------
+    light : ndarray of float32
+        The light of spots as it is in the brightest planes, to which fits refer; changed in place.
+    settings : Settings
+        What the fits were made with.
+    image : ndarray, optional
+        The image, by which planes are compared.
+
+    Raises
+    ------
+    ValueError
+        If the image has another shape.
+
+    Warns
+    -----
+    UserWarning
+        If planes differ, and there is no image.
+    """
+    if image is not None and image.shape != light.shape:
+        raise ValueError(
+            f"the image must have the shape of its model, {light.shape}; got {image.shape}"
+        )
+    noise = noise_of(settings)
+    if settings.noise is None or settings.noise.planes != LIGHT or noise is None or not light.size:
+        return light
+    if image is None:
+        warn_caller(
+            "the planes of the stack differ in light, and the model is that of spots in the "
+            "brightest planes: pass image=…, in which the light of each is measured"
+        )
+        return light
+    planes = relative_light(image, noise, electrons_of(settings).dark)
+    light *= planes[..., np.newaxis, np.newaxis].astype(np.float32)
+    return light
 
 
 def add_light(

@@ -240,13 +240,16 @@ class SpotFits(Columns):
             points[:, axis] = columns[name]
         return points
 
-    def model_image(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def model_image(self, shape: tuple[int, ...], *, image: Any = None) -> NDArray[np.float32]:
         """Return the light of all spots, without their background, as an image.
 
         Parameters
         ----------
         shape : tuple of int
             That of the image the spots were fitted in: leading axes, then those of the model.
+        image : array, optional
+            That image, in memory, for stacks whose planes differ in light: each plane's light is
+            measured in it.
 
         Returns
         -------
@@ -256,7 +259,14 @@ class SpotFits(Columns):
         Raises
         ------
         ValueError
-            If the shape does not have the axes of the fits, or the fits have no settings.
+            If the shape does not have the axes of the fits, the image has another one, or the fits
+            have no settings.
+
+        Warns
+        -----
+        UserWarning
+            If planes differ in light, and there is no image: the light is then that of spots in the
+            brightest planes.
 
         Examples
         --------
@@ -265,14 +275,15 @@ class SpotFits(Columns):
         >>> localize(movie).model_image(movie.shape).shape
         (2, 64, 64)
         """
-        from .model_image import light_image
+        from .model_image import dimmed, light_image
 
         if self.settings is None:
             raise ValueError(
                 "these fits have no settings, so their model is unknown; load fits with settings"
             )
         columns = self.to_host().columns
-        return light_image(columns, self._index_names, self.settings, tuple(shape))
+        light = light_image(columns, self._index_names, self.settings, tuple(shape))
+        return dimmed(light, self.settings, None if image is None else np.asarray(image))
 
     def residual_image(self, image: Any) -> NDArray[np.float32]:
         """Return an image less the light of all spots: its background, and what was not explained.
@@ -295,7 +306,8 @@ class SpotFits(Columns):
         True
         """
         pixels = np.asarray(image)
-        residual: NDArray[np.float32] = (pixels - self.model_image(pixels.shape)).astype(np.float32)
+        model = self.model_image(pixels.shape, image=pixels)
+        residual: NDArray[np.float32] = (pixels - model).astype(np.float32)
         return residual
 
     def to_dataframe(self, dtypes: Mapping[str, str] = MappingProxyType({})) -> pd.DataFrame:
@@ -318,12 +330,13 @@ class SpotFits(Columns):
         columns = self.to_host().columns
         if self._has_verdicts:
             columns |= {"flags": to_host(self.flags), "good": to_host(self.good)}
-        codes = columns[STOP].astype(np.int8)
         made: dict[str, Any] = {
             name: values.astype(dtypes.get(values.dtype.kind, values.dtype))
             for name, values in columns.items()
         }
-        made[STOP] = pd.Categorical.from_codes(codes, categories=STOP_NAMES)
+        if STOP in columns:
+            codes = columns[STOP].astype(np.int8)
+            made[STOP] = pd.Categorical.from_codes(codes, categories=STOP_NAMES)
         table = pd.DataFrame(made, copy=False)
         table.attrs["units"] = self.units
         return table
@@ -412,7 +425,9 @@ class SpotFits(Columns):
         """Return the table of these fits for a file."""
         from ..files.table import table_of
 
+        # Files have stop conditions, tables that were made by hand none.
         columns, flags = self.to_host().columns, to_host(self.flags)
+        columns = columns if STOP in columns else columns | {STOP: to_host(self._stops)}
         derived = {} if "flags" in columns else {"flags": flags}
         derived = derived | {"good": to_host(self.good)} if self._has_verdicts else {}
         return table_of(
