@@ -31,8 +31,8 @@ ZERNIKE: dict[str, tuple[Callable[[Array], Array], int]] = {
 #: Points along each axis of the pupil, and in each pixel (Gauss-Legendre: a PSF is so smooth that
 #: three integrate it over a pixel to 1e-5).
 _PUPIL, _NODES = 64, 3
-#: Spots whose fields are in memory at a time.
-_PIECE = 200
+#: Spots whose fields are in memory at a time: in the caches.
+_PIECE = 16
 #: Pixels along each axis over which the light of a spot in an image is spread.
 _SPREAD = 41
 
@@ -122,16 +122,17 @@ def simulate_psf(
     sine = np.minimum(rho, 1) * aperture / index
     waves = _waves(rho, np.arctan2(*np.meshgrid(across, across, indexing="ij")), zernike or {})
     axial = index / wavelength * np.sqrt(1 - sine**2)
-    field = (rho < 1) * (1 - sine**2) ** -0.25 * np.exp(2j * np.pi * waves)
+    amplitude = (rho < 1) * (1 - sine**2) ** -0.25
     # In periods per pixel.
     down_y, along_x = (across * aperture / wavelength * side for side in pixel)
     psf = np.empty((heights.size, *shape))
     for first in range(0, heights.size, _PIECE):
-        part = slice(first, first + _PIECE)
-        fields = field * np.exp(2j * np.pi * axial * heights[part, None, None])
-        rows = _waves_at(shape[0], down[part], down_y)
-        columns = _waves_at(shape[1], right[part], along_x)
-        psf[part] = _light(rows @ fields @ columns.transpose(0, 2, 1), shape)
+        z, y, x = (given[first : first + _PIECE, None, None] for given in (heights, down, right))
+        phase = 2 * np.pi * (axial * z + waves + down_y[:, None] * y + along_x * x)
+        field = np.stack([amplitude * np.cos(phase), amplitude * np.sin(phase)], axis=1)
+        field = _transformed(field, shape[1], along_x).swapaxes(2, 3)
+        field = _transformed(field, shape[0], down_y).swapaxes(2, 3)
+        psf[first : first + _PIECE] = _light(field, shape)
     psf /= psf.sum((1, 2)).max()
     return psf
 
@@ -172,22 +173,41 @@ def _waves(rho: Array, phi: Array, zernike: Mapping[str, float]) -> Array:
     return waves
 
 
-def _waves_at(size: int, center: Array, frequency: Array) -> NDArray[np.complex128]:
-    """Return the plane waves at the nodes of the pixels of one axis, (n, nodes, frequencies)."""
+def _transformed(field: Array, size: int, frequencies: Array) -> Array:
+    """Return the Fourier transform along the last axis at the nodes of the pixels there.
+
+    Parameters
+    ----------
+    field : ndarray, shape (n, 2, m, frequencies)
+        Real and imaginary parts.
+    size : int
+        Pixels.
+    frequencies : ndarray
+        In periods per pixel, each with the one of the other sign: nodes have such others too, so
+        that cosines and sines of a quarter of all do.
+    """
     nodes = np.polynomial.legendre.leggauss(_NODES)[0] / 2
     at = ((np.arange(size) - (size - 1) / 2)[:, None] + nodes).ravel()
-    # Most points share their place, as those of one bead do at all heights.
-    own, which = np.unique(center, return_inverse=True)
-    waves: NDArray[np.complex128] = np.exp(
-        -2j * np.pi * (at[:, None] - own[:, None, None]) * frequency
-    )[which]
-    return waves
+    half, middle = len(frequencies) // 2, len(at) // 2
+    phase = 2 * np.pi * frequencies[half:, None] * at[middle:]
+    above, below = field[..., half:], field[..., :half][..., ::-1]
+    even, odd = (above + below) @ np.cos(phase), (above - below) @ np.sin(phase)
+    transformed = np.empty((*field.shape[:-1], len(at)))
+    after, before = transformed[..., middle:], transformed[..., :middle][..., ::-1]
+    np.add(even[:, 0], odd[:, 1], out=after[:, 0])
+    np.subtract(even[:, 1], odd[:, 0], out=after[:, 1])
+    even, odd = (part[..., len(at) % 2 :] for part in (even, odd))  # without the middle
+    np.subtract(even[:, 0], odd[:, 1], out=before[:, 0])
+    np.add(even[:, 1], odd[:, 0], out=before[:, 1])
+    return transformed
 
 
-def _light(field: NDArray[np.complex128], shape: tuple[int, int]) -> Array:
+def _light(field: Array, shape: tuple[int, int]) -> Array:
     """Return the intensity of a field at the pixels' nodes, averaged over each pixel."""
     weights = np.polynomial.legendre.leggauss(_NODES)[1] / 2
-    intensity = (field.real**2 + field.imag**2).reshape(-1, shape[0], _NODES, shape[1], _NODES)
+    intensity = (field[:, 0] ** 2 + field[:, 1] ** 2).reshape(
+        -1, shape[0], _NODES, shape[1], _NODES
+    )
     light: Array = np.einsum("nyixj,i,j->nyx", intensity, weights, weights, optimize=True)
     return light
 

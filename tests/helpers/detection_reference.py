@@ -82,16 +82,19 @@ def blocks(image, sigma):
         along(image - level, y, x) ** 2 for y, x in ((FINE, FINE), (COARSE, FINE), (FINE, COARSE))
     ]
     cubes = (image - ndimage.correlate(image, RING / 8, mode="mirror")) ** 3 / (1 - 8 / 8**3)
-    tops, lefts = grid_of(image.shape)
-    parts = []
-    for y in tops:
-        for x in lefts:
-            own = [plane[y : y + BLOCK, x : x + BLOCK] for plane in (image, *squares, cubes)]
-            brighter, noisier = (part.mean(0) - part.mean() for part in own[:2])
-            parts.append(
-                [*map(np.mean, own), own[0].min(), brighter @ brighter, brighter @ noisier]
-            )
-    return np.array(parts).reshape(-1, 8)
+    cut = [in_blocks(plane) for plane in (image, *squares, cubes)]
+    means = [own.mean((1, 2)) for own in cut]
+    brighter, noisier = (cut[i].mean(1) - means[i][:, np.newaxis] for i in (0, 1))
+    unlike = (brighter * brighter).sum(1), (brighter * noisier).sum(1)
+    return np.column_stack([*means, cut[0].min((1, 2)), *unlike])
+
+
+def in_blocks(plane):
+    """Return the blocks of a plane, one after another."""
+    tops, lefts = grid_of(plane.shape)
+    rows, columns = (slice(own.start, own.start + BLOCK * len(own)) for own in (tops, lefts))
+    parts = plane[rows, columns].reshape(len(tops), BLOCK, len(lefts), BLOCK)
+    return parts.swapaxes(1, 2).reshape(-1, BLOCK, BLOCK)
 
 
 def photon_transfer(table, grid, skewness):

@@ -10,6 +10,7 @@ the bytes of one that nothing has ended.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -140,12 +141,12 @@ def save_old(name: str, **more: Any) -> Callable[[], object]:
 
 def parts() -> Any:
     stored._PART_BYTES = 2 * MOVIE[0].nbytes
-    return spotfit.localize_iter("../movie.npy", resume="parts", **KNOWN)
+    return spotfit.localize_iter("../movie.npy", resume="parts", **NOISE)
 
 
 def folder() -> object:
     stored._PART_BYTES = 2 * MOVIE[0].nbytes
-    return len(spotfit.localize_to_folder("../movie.npy", "parts", **KNOWN))
+    return len(spotfit.localize_to_folder("../movie.npy", "parts", **NOISE))
 
 
 def files_of_parts() -> dict[str, bytes]:
@@ -213,7 +214,7 @@ def command(*arguments: str) -> Callable[[], object]:
 
 
 def batch() -> object:
-    return spotfit.localize_files("../movie.npy", "out", **KNOWN)
+    return spotfit.localize_files("../movie.npy", "out", **NOISE)
 
 
 def tables_of_batch() -> dict[str, bytes]:
@@ -323,5 +324,7 @@ def faults_of(name: str, root: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True  # modules are no files of writers
+    # Collections in processes that are as short would only copy this one's memory.
+    gc.disable()
     warnings.simplefilter("ignore", spotfit.FormatWarning)
     print(json.dumps({name: faults_of(name, Path(sys.argv[1])) for name in sys.argv[2:]}))

@@ -178,19 +178,20 @@ def _cells(
     rng: np.random.Generator, shape: tuple[int, int], least: float, most: float, edge: float
 ) -> Array:
     """Return 1 in cells of uneven outline and 0 between, with soft edges."""
-    inside = np.zeros(shape, bool)
+    inside, pixels = np.zeros(shape, bool), np.indices(shape)
     for _ in range(max(4, shape[0] * shape[1] // 12000)):
-        y, x = (
-            axis - rng.uniform(0, size) for axis, size in zip(np.indices(shape), shape, strict=True)
-        )
+        middle = [rng.uniform(0, size) for size in shape]
         (long, short), turn, phase = (
             rng.uniform(least, most, 2),
             rng.uniform(0, np.pi),
             rng.uniform(0, 6),
         )
+        far = 1.12 * max(long, short) + 1
+        around = tuple(slice(max(int(at - far), 0), int(at + far) + 1) for at in middle)
+        y, x = (axis[around] - at for axis, at in zip(pixels, middle, strict=True))
         u, v = x * np.cos(turn) + y * np.sin(turn), y * np.cos(turn) - x * np.sin(turn)
         outline = 1 + 0.12 * np.sin(3 * np.arctan2(v, u) + phase)
-        inside |= (u / long) ** 2 + (v / short) ** 2 < outline**2
+        inside[around] |= (u / long) ** 2 + (v / short) ** 2 < outline**2
     return np.asarray(ndimage.gaussian_filter(inside.astype(float), edge))
 
 

@@ -265,8 +265,8 @@ class TestLocalize:
         peak(60)
         # Some kilobytes a frame are the graph of the lazy array itself; a block may be read ahead.
         assert peak(160) < peak(60) + 14e6
-        # Where spots may overlap, blocks have up to 32 MB each; the movie has 420.
-        assert peak(800, "auto") < 128e6
+        # Where spots may overlap, blocks have up to 32 MB each; the movie has 210.
+        assert peak(400, "auto") < 128e6
 
     def test_spots_at_the_edge_are_fitted_in_a_shifted_roi(self):
         y, x = np.indices((40, 40))

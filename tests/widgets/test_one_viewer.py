@@ -26,6 +26,8 @@ def test_what_was_put_in_is_taken_out(one_viewer, show):
 
 @pytest.mark.parametrize("left", ["theme", "key", "callback"])
 def test_one_that_is_not_as_new_is_replaced(one_viewer, left):
+    # Points that tests without a viewer make are followed by the one that is kept.
+    one_viewer.close()
     viewer = one_viewer.get()
     new = state(viewer)
     if left == "theme":

@@ -196,16 +196,31 @@ def without_few_bad(pixels: Numbers) -> tuple[Numbers, float]:
     if not apart.any() or apart.mean() > _FEW:
         return pixels, 0.0
     pixels, correlation = pixels.copy(), _correlation()
-    reach = 2 * _REACH
-    for frame, own, is_bad in zip(pixels, apart, bad, strict=True):
-        at = np.argwhere(own)
-        if not len(at):
-            continue
-        level = float(np.median(frame[~is_bad]))
-        with_level = np.where(is_bad, 0.0, frame - level)
-        off = np.clip(at[:, np.newaxis] - at, -reach, reach) + reach
-        is_near = (abs(at[:, np.newaxis] - at) <= reach).all(axis=2)
-        both = np.where(is_near, correlation[off[..., 0], off[..., 1]], 0.0)
-        passed = ndimage.convolve(with_level, correlation, mode="constant")[own]
-        frame[own] = level - np.linalg.lstsq(both, passed, rcond=1e-3)[0]
+    # Frames of one camera have the same bad pixels, whose equations are solved once.
+    frames_of: dict[bytes, list[int]] = {}
+    for number, own in enumerate(apart):
+        if own.any():
+            frames_of.setdefault(own.tobytes(), []).append(number)
+    for numbers in frames_of.values():
+        own = apart[numbers[0]]
+        levels = [float(np.median(pixels[n][~bad[n]])) for n in numbers]
+        passed = [
+            ndimage.convolve(
+                np.where(bad[n], 0.0, pixels[n] - level), correlation, mode="constant"
+            )[own]
+            for n, level in zip(numbers, levels, strict=True)
+        ]
+        shares = _shares(np.argwhere(own))
+        away = np.linalg.lstsq(shares, np.stack(passed, axis=1), rcond=1e-3)[0]
+        for n, level, those in zip(numbers, levels, away.T, strict=True):
+            pixels[n][own] = level - those
     return pixels, float(apart.sum() / max(np.count_nonzero(~bad | apart), 1))
+
+
+def _shares(at: NDArray[np.int64]) -> Numbers:
+    """Return what each pixel of some passes to each of them."""
+    correlation, reach = _correlation(), 2 * _REACH
+    off = at[:, np.newaxis] - at
+    is_near = (abs(off) <= reach).all(axis=2)
+    off = np.clip(off, -reach, reach) + reach
+    return np.where(is_near, correlation[off[..., 0], off[..., 1]], 0.0)

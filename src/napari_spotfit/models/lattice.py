@@ -147,11 +147,13 @@ class Lattice:
 
     def _of_each(self, taps: _Taps, shape: tuple[int, ...]) -> Array:
         """Return the sums of any places."""
-        total = np.zeros(shape)
+        total, values = np.zeros(shape), self.coefficients.ravel()
+        _, rows, columns = self.coefficients.shape
         for plane, by_z in taps[0]:
             for row, by_y in taps[1]:
+                first, by_zy = (plane * rows + row) * columns, by_z * by_y
                 for column, by_x in taps[2]:
-                    total += self.coefficients[plane, row, column] * (by_z * by_y * by_x)
+                    total += values.take(first + column) * (by_zy * by_x)
         return total
 
     @cached_property
