@@ -105,3 +105,11 @@ def test_sparse_photons_and_edges_are_no_copies():
 
 def test_errors_follow_a_blur_along_both_without_a_word():
     assert not said_of(ndimage.gaussian_filter(taken(3), (0, 0.7, 0.7)))
+
+
+def test_one_pixel_unlike_the_others_makes_no_copies() -> None:
+    for side in (9, 10, 17, 24):
+        for place in np.ndindex(3, 3):
+            frame = np.ones((side, side), np.uint8)
+            frame[place] = 0
+            assert not has_copied_lines(frame)

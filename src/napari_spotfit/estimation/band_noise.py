@@ -259,7 +259,7 @@ def _filtered(part: NDArray[np.float64], sigma: float) -> tuple[Numbers, Numbers
 def _by_brightness(level: Numbers, variance: Numbers, share: float) -> tuple[Numbers, Numbers]:
     """Return brightness and variance of sets of areas, from dark to bright."""
     ordered = np.argsort(level, kind="stable")
-    sets = int(np.clip(len(level) // _LEAST_TOGETHER, 1, _MOST_SETS))
+    sets = min(max(len(level) // _LEAST_TOGETHER, 1), _MOST_SETS)
     parts = np.array_split(ordered, sets)
     levels = np.array([np.median(level[own]) for own in parts])
     low, high = np.quantile(level, (_AWAY, 1 - _AWAY))

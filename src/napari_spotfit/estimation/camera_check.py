@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ..caller import warn_caller
 from ..engine.flags import Flag, times
-from ..images.arrays import to_host
 from ..models.calibration import Calibration
 from ..models.columns import STDERR
 from ..models.measured_psf import MeasuredPsf
@@ -119,8 +118,9 @@ class CameraCheck:
         if settings.gain is None and not settings.offset:
             return
         step = -(-len(fits) // _MOST) or 1
-        some = fits[::step].to_host()
-        some = some[to_host(some.good)]
+        some = (fits[::step] if step > 1 else fits).to_host()
+        good = some.good
+        some = some if good.all() else some[good]
         self.settings = settings
         self.good += len(some)
         self.dark += int(np.count_nonzero(_is_below_0(some, settings)))

@@ -302,7 +302,7 @@ def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
 
 def _wanted(pixels: int) -> int:
     """Return the number of frames in which the noise is measured, by their size in pixels."""
-    return int(np.clip(_PIXELS // pixels, _LEAST_FRAMES, _MOST_FRAMES))
+    return min(max(_PIXELS // pixels, _LEAST_FRAMES), _MOST_FRAMES)
 
 
 #: Of narrower spots some of the light is taken for noise: of σ 0.6 px and 5000 photons six times as

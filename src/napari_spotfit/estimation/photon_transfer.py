@@ -7,8 +7,9 @@ lowest pixel; and how much more noise its brighter columns have.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -236,12 +237,18 @@ def _by_skewness(
 
 def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
     """Return blocks; those whose columns differ in brightness, as by a spot, become unusable."""
-    usable = blocks[is_usable(blocks)]
-    if not len(usable):
+    usable = is_usable(blocks)
+    if not usable.any():
         return blocks
     others = blocks.copy()
-    others["both"][blocks["spread"] > _UNLIKE * median(usable["both"])] = np.nan
+    others["both"][_has_spot(blocks, usable)] = np.nan
     return others
+
+
+def _has_spot(blocks: NDArray[np.void], usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which blocks have columns that differ in brightness; some must be usable."""
+    found: NDArray[np.bool_] = blocks["spread"] > _UNLIKE * median(blocks["both"][usable])
+    return found
 
 
 def slope_by_columns(blocks: NDArray[np.void]) -> tuple[float, float, float]:
@@ -319,18 +326,34 @@ def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
         The line that all are held against.
     """
     ratios, low, high = _over_line(blocks, noise), math.inf, -math.inf
-    for part in _parts(blocks.shape):
-        own = ratios[part]
-        own = own[own > 0]
-        if len(own) >= _LEAST_BLOCKS:
-            below, middle, above = map(math.log, quantiles(own, *_BELOW_AND_ABOVE))
-            scatter = max((above - below) / 2, _SCATTER)
-            chance = _MODEL_CHANCE * _OF_MEDIAN * scatter / math.sqrt(len(own))
-            low, high = min(low, middle + chance), max(high, middle - chance)
+    for number, found in _usual_of_parts(ratios):
+        below, middle, above = map(math.log, found)
+        scatter = max((above - below) / 2, _SCATTER)
+        chance = _MODEL_CHANCE * _OF_MEDIAN * scatter / math.sqrt(number)
+        low, high = min(low, middle + chance), max(high, middle - chance)
     return max(
         math.exp(max(high - low, 0.0)), _steeper_between_frames(blocks, ratios, noise),
         uneven_blocks(np.where(_shows_noise(blocks, noise), ratios, 0.0)),
     )  # fmt: skip
+
+
+def _usual_of_parts(ratios: NDArray[np.float64]) -> Iterator[tuple[int, Iterable[float]]]:
+    """Yield how many blocks each frame, and each part of all, has, and what most ratios are.
+
+    Of those with enough blocks, the quantiles that :func:`unevenness` looks at.
+    """
+    parts = _parts(ratios.shape)
+    rows = ratios.reshape(len(ratios), -1)
+    if rows.shape[1] >= _LEAST_BLOCKS and rows.min() > 0:
+        # All blocks are usable, as in most images: all frames at once.
+        found = np.stack(quantiles(rows, *_BELOW_AND_ABOVE), axis=1)
+        yield from ((rows.shape[1], own) for own in found.tolist())
+        parts = itertools.islice(parts, len(ratios), None)
+    for part in parts:
+        own = ratios[part]
+        own = own[own > 0]
+        if len(own) >= _LEAST_BLOCKS:
+            yield len(own), [float(one) for one in quantiles(own, *_BELOW_AND_ABOVE)]
 
 
 def _shows_noise(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.bool_]:
@@ -338,7 +361,9 @@ def _shows_noise(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.bool
 
     Where most are as bright as that, they are not saturated.
     """
-    usable = is_usable(without_spots(blocks))
+    usable = is_usable(blocks)
+    if usable.any():
+        usable &= ~_has_spot(blocks, usable)
     if not usable.any():
         return usable
     brightest = float(blocks["mean"][usable].max())

@@ -282,7 +282,7 @@ def _repeated(frame: NDArray[Any]) -> int:
     equal = (frame[:, 1:] == frame[:, :-1]).mean(axis=0)
     for times in _TIMES:
         columns = len(equal) // times * times
-        if not columns:
+        if columns < 2 * times:  # what is there once repeats nothing
             break
         each = equal[:columns].reshape(-1, times)
         by_place = each.mean(axis=0)

@@ -129,6 +129,19 @@ class _Stack(NamedTuple):
         return self.level[self.is_image]
 
     @property
+    def usual_noise(self) -> float:
+        """The noise of a pixel of the background of planes."""
+        return float(np.sqrt(np.maximum(self.noise.variance(self.own_level), 1e-30)).mean())
+
+    @property
+    def may_slope(self) -> bool:
+        """Whether there is light that differs from plane to plane by more than a little."""
+        level = self.own_level
+        if not self.has_light or len(level) < LEAST_LEFT:
+            return False
+        return not bool(np.ptp(level) < _IN_ALL * self.usual_noise)
+
+    @property
     def has_light(self) -> bool:
         """Whether planes can be divided by their light, for which the offset must be known."""
         light = self.light
@@ -207,11 +220,14 @@ def with_plane_light(
     )  # fmt: skip
     if calibration.settings.sigma_z is None:  # of one or two positions
         return calibration
+    differs = _differ(stack)
+    if not differs and not stack.may_slope:
+        return calibration
     if stack.is_crowded:
         if stack.differs_in_the_dark and uneven_volumes(*stack.block).any():
             warn_caller(_MAY_DIFFER)
         return calibration
-    if not _differ(stack):
+    if not differs:
         kind = _kind_of_slope(stack)
         _warn_without_offset(kind, given)
         return corrected_by(kind, calibration) if kind else calibration
@@ -284,12 +300,9 @@ def _has_spike(stack: _Stack) -> bool:
 
 def _kind_of_slope(stack: _Stack) -> str:
     """Return what of a stack's planes differs that differ little from those beside them."""
-    level = stack.own_level
-    if not stack.has_light or len(level) < LEAST_LEFT:
+    if not stack.may_slope:
         return ""
-    noise = np.sqrt(np.maximum(stack.noise.variance(level), 1e-30)).mean()
-    if np.ptp(level) < _IN_ALL * noise:
-        return ""
+    level, noise = stack.own_level, stack.usual_noise
     off = stack.sigma_z**2 * np.gradient(np.log(stack.light))
     is_off = np.sqrt(np.mean(off**2)) >= _OFF
     rise = abs(np.polyfit(np.arange(len(level)), level, 1)[0]) / noise

@@ -63,7 +63,8 @@ class WidthCheck:
         noise = None if fits.settings is None else fits.settings.noise
         if noise is not None and noise.is_filtered:  # spots are fitted one by one
             return
-        some = fits[:: -(-len(fits) // _MOST) or 1].to_host()
+        step = -(-len(fits) // _MOST) or 1
+        some = (fits[::step] if step > 1 else fits).to_host()
         width, error = (some.columns[name] for name in needed)
         size = some.columns.get(GROUP_SIZE, np.ones(len(some), np.int32))
         with np.errstate(invalid="ignore"):

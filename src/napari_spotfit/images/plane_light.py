@@ -33,6 +33,8 @@ _LEAST_LIGHT, _MOST_LIGHT = 0.02, 50.0
 _OF_SPOT = 0.4
 #: How many pixels, or blocks, of a plane are looked at, about.
 _ENOUGH = 4096
+#: The most bytes of whole numbers a few of which add up to one of 32 bits.
+_SHORT = 2
 #: Levels of this many volumes are kept.
 _KEPT = 4096
 #: The logarithm of light over z is a polynomial of this degree at most, beside which it flickers,
@@ -112,11 +114,9 @@ class PlaneBlocks:
     """
 
     def __init__(self, volume: NDArray[Any]) -> None:
-        self._means = _block_means(volume)
-        known = np.isfinite(self._means)
-        self._known: list[Array] = [
-            np.sort(means[own]) for means, own in zip(self._means, known, strict=True)
-        ]
+        sums = _block_sums(volume)
+        self._means: Array = sums / _BLOCK**2
+        self._known: list[Array] = [np.sort(_finite(own)) / _BLOCK**2 for own in sums]
 
     def levels(self, noise: NoiseModel, darkest: bool = False) -> Array:
         """Return the background of each plane, as :func:`plane_levels` does."""
@@ -161,22 +161,31 @@ def _median(ordered: Array) -> float:
     return float(ordered[middle - 1 + len(ordered) % 2 : middle + 1].mean())
 
 
-def _block_means(volume: NDArray[Any]) -> Array:
-    """Return the means of the blocks of planes that are looked at, as they lie."""
+def _finite(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the finite ones of some numbers, in a row."""
+    return values.ravel() if values.dtype.kind in "iu" else values[np.isfinite(values)]
+
+
+def _block_sums(volume: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of the blocks of planes that are looked at, as they lie."""
     height, width = volume.shape[1:]
     rows, columns = height // _BLOCK, width // _BLOCK
     step = _step(rows * columns)
     blocks = volume[:, : rows * _BLOCK, : columns * _BLOCK]
     blocks = blocks.reshape(-1, rows, _BLOCK, columns, _BLOCK)[:, ::step, :, ::step]
     # Sums of a few numbers along the last axes take several times as long.
-    lines = blocks[..., 0].astype(float)
+    lines = blocks[..., 0].astype(_wide(volume.dtype))
     for number in range(1, _BLOCK):
         lines += blocks[..., number]
-    sums = lines[:, :, 0].copy()
+    sums: NDArray[Any] = lines[:, :, 0].copy()
     for number in range(1, _BLOCK):
         sums += lines[:, :, number]
-    means: Array = sums / _BLOCK**2
-    return means
+    return sums
+
+
+def _wide(dtype: np.dtype[Any]) -> type[np.generic]:
+    """Return a type that holds sums of a few pixels, whole numbers where these are short ones."""
+    return np.int32 if dtype.kind in "iu" and dtype.itemsize <= _SHORT else np.float64
 
 
 def _step(count: int) -> int:
@@ -407,7 +416,7 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     found = np.zeros(depth, np.bool_)
     if width < 3 or depth < 3:
         return found
-    rows = np.asarray(volume[:, :: _step(volume[0].size) ** 2], float)
+    rows = volume[:, :: _step(volume[0].size) ** 2].astype(_wide(volume.dtype))
     finite = np.isfinite(rows)
     if finite.all():
         variance = np.square(_medians(np.abs(np.diff(rows, 2, axis=2))))
@@ -433,7 +442,7 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _medians(planes: Array) -> Array:
+def _medians(planes: NDArray[Any]) -> Array:
     """Return the median of each plane."""
     found: Array = np.median(planes.reshape(len(planes), -1), axis=1)
     return found

@@ -199,6 +199,8 @@ class SpotFits(Columns):
 
     def to_host(self) -> SpotFits:
         """Return the fits with columns in NumPy arrays, wherever they lie."""
+        if all(type(values) is np.ndarray for values in self._columns.values()):
+            return self
         return self.with_columns({name: to_host(values) for name, values in self._columns.items()})
 
     def with_columns(self, columns: Mapping[str, NDArray[Any]], *after: Step) -> SpotFits:
