@@ -72,3 +72,12 @@ def test_golden_steps_are_different(size):
         assert all(0 <= number < size for number in numbers)
         if 8 <= count < size:  # no period goes along with them
             assert all(len(set((numbers % period).tolist())) > 1 for period in range(2, 10))
+
+
+def test_copies_of_a_frame_count_once():
+    frame = np.random.default_rng(1).poisson(50, (64, 64))
+    other = np.random.default_rng(2).poisson(50, (64, 64))
+    movie = np.stack([frame, frame, other, frame, other])
+    assert frames_of_each_kind(FrameReader(movie), np.arange(5), 5).tolist() == [0, 2]
+    dark = np.zeros((4, 64, 64))
+    assert len(frames_of_each_kind(FrameReader(dark), np.arange(4), 4)) == 4

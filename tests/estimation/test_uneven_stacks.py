@@ -150,16 +150,58 @@ def test_a_background_that_differs_alone_leaves_the_light_of_spots(kind: str) ->
     assert np.median(fits.background[rows] / here) == pytest.approx(1, abs=0.05)
 
 
+def faded(read_out: float, end: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return a stack of a camera with read-out noise, of spots of any brightness, which fades."""
+    own, places = spots(20, seed)
+    rng = np.random.default_rng(seed + 10)
+    tile = rng.lognormal(0, 0.4, (8, 8)).repeat(17, axis=0).repeat(17, axis=1)
+    own = own * tile[:SIDE, :SIDE]
+    light = by_plane(np.linspace(1, end, 20)) * (own + 10)
+    noise = 100 + rng.normal(0, read_out, light.shape)
+    return np.round(rng.poisson(light) + noise).astype(np.uint16), places
+
+
 def test_a_camera_that_nothing_is_known_of() -> None:
     own, places = spots(20)
     electrons = stack(by_plane(np.exp(-np.arange(20) / 10)) * (own + 40))
-    with pytest.warns(UserWarning, match=r"differ in light, which counts from .* set offset"):
-        fits = localize(100 + 2 * electrons, model="gaussian_3d", backend="cpu")
+    fits = localize(100 + 2 * electrons, model="gaussian_3d", backend="cpu")
     assert fits.settings.noise.planes == "light"
     own_fits, is_found, others = compared(fits, places)
     assert is_found.mean() > 0.95
     assert others <= 3
     assert abs(np.median(fits.z[own_fits] - places[:, 0])) < 0.06
+
+
+def test_the_offset_of_a_camera_follows_from_spots() -> None:
+    image, places = faded(2.0, 0.14)
+    known = {"model": "gaussian_3d", "sigma": SIGMA, "sigma_z": SIGMA_Z, "backend": "cpu"}
+    with pytest.warns(
+        UserWarning, match=r"differ in light, .* suggest .* z may be off by 0\..* Set"
+    ):
+        fits = localize(image, **known)
+    noise = fits.settings.noise
+    assert noise.dark > noise.offset + 1  # where noise ends there is read-out noise
+    assert noise.dark == pytest.approx(100, abs=2)
+    own, is_found, _ = compared(fits, places)
+    assert abs(np.median((fits.z[own] - places[:, 0])[is_found])) < 0.06
+    again = localize(image, settings=fits.settings)
+    np.testing.assert_array_equal(again.z, fits.z)
+
+
+@pytest.mark.filterwarnings("ignore:the background of the stack changes along z")
+@pytest.mark.parametrize("seed", range(2))
+def test_spots_of_any_brightness_show_that_light_fades(seed: int) -> None:
+    image, places = faded(2.0, 0.4, seed)
+    fits = localize(image, **KNOWN, offset=100.0)
+    assert fits.settings.noise.planes == "light"
+    own, is_found, _ = compared(fits, places)
+    assert abs(np.median((fits.z[own] - places[:, 0])[is_found])) < 0.05
+
+
+def test_copies_of_one_plane_are_no_stack() -> None:
+    plane = stack(spots(20)[0] + 40)[10]
+    with pytest.warns(UserWarning, match="only one of the 12 planes of the stack has an image"):
+        localize(np.repeat(plane[np.newaxis], 12, axis=0), **KNOWN)
 
 
 @pytest.mark.parametrize("background", [5.0, 40.0, 300.0])

@@ -62,6 +62,32 @@ def golden_steps(count: int, size: int) -> Numbers:
 
 
 def frames_of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Numbers:
+    """Return rising numbers of some of the chosen frames; where there are two kinds, of each.
+
+    Frames that are copies of others, as of a camera that repeats the last one, show nothing new.
+    """
+    return _without_copies(reader, _of_each_kind(reader, chosen, count))
+
+
+def _without_copies(reader: FrameReader, numbers: Numbers) -> Numbers:
+    """Return numbers of frames but for those that are copies of one before."""
+    pixels = reader.glance(numbers) if len(numbers) > 1 else None
+    if pixels is None:
+        return numbers
+    _, first, of = np.unique(pixels, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(numbers):
+        return numbers
+    of_each, is_copy = first[of.ravel()], np.zeros(len(numbers), np.bool_)
+    for place in np.flatnonzero(of_each != np.arange(len(numbers))).tolist():
+        try:
+            pair = reader.read_to_host(numbers[[of_each[place], place]])
+        except Exception:  # whoever needs the frame reports it
+            continue
+        is_copy[place] = np.array_equal(*pair) and np.ptp(pair[0]) > 0
+    return numbers[~is_copy]
+
+
+def _of_each_kind(reader: FrameReader, chosen: Numbers, count: int) -> Numbers:
     """Return rising numbers of some of the chosen frames; where there are two kinds, of each."""
     if count >= len(chosen):
         return chosen

@@ -32,8 +32,9 @@ from ..images.plane_light import (
 )
 from ..images.reading import without_damage
 from ..settings.noise_model import BACKGROUND, LIGHT, NoiseModel
-from ..settings.settings import Settings, electrons_of, noise_of
+from ..settings.settings import Settings, dark_of_planes, electrons_of, noise_of
 from .detection_noise import for_detection
+from .plane_offset import LEAST, PlaneSpots, plane_offset
 
 #: How far the background of planes of a thin stack differs, at most, in units of a pixel's noise;
 #: how much less it is from one plane to the next at the brighter end of any, and how far away.
@@ -41,8 +42,6 @@ _RANGE, _FALL = 0.6, 0.3
 #: By how many planes z would be off, in the root mean square, if light followed the background of
 #: planes, and spots were fitted as if it did not: from here on spots are asked whether it does.
 _OFF = 0.03
-#: How many good fits are asked at least; how many deviations off a line they are, at most.
-_FEWEST, _FARTHEST = 12, 3.0
 #: The slope of the logarithm of spots' light over that of the planes' is 1 or 0. What is above the
 #: first of these by this many standard errors is light, where planes differ little; where they
 #: differ from one to the next, as by a lamp, what is below the second by as many is none, if it is
@@ -53,10 +52,6 @@ _SURELY, _HARDLY, _ERRORS, _LITTLE = 0.4, 0.6, 2.0, 0.2
 _BEYOND_DOUBT = 4.0
 #: Elsewhere the likelier one counts, if the slope's error is below this.
 _KNOWN = 1.0
-#: The least light of the darkest plane, of that of the brightest, by which planes are divided.
-_LEAST = 0.03
-
-
 #: What dark blocks of a plane differ from those beside them beyond noise, at least, of the range
 #: that the background of planes has, where the light of spots may explain it: up to 0.02 where
 #: planes differ, and from 0.6 where dense spots do.
@@ -75,6 +70,15 @@ _SHARP, _LEAST_SPIKE = 0.7, 5
 #: By how much the width of spots in planes changes, at most, where their light is corrected: where
 #: the noise of dark planes is taken for spots it falls to half.
 _AS_WIDE = 0.15
+#: By how many planes z may be off, at least, for a warning where spots do not decide; and by how
+#: many errors the slope is off the middle where they do.
+_FAR_OFF, _DECIDED = 0.1, 1.5
+#: Which part of the light of spots may be off by an offset that nobody knows, without a warning.
+_LIGHT_OFF = 0.05
+_FROM_OFFSET = (
+    "the planes of the stack differ in light, which counts from the camera's offset, which is not "
+    "known."
+)
 _MAY_DIFFER = (
     "the planes of the stack seem to differ in background, as where a lamp flickers, and spots lie "
     "so close that it cannot be measured between them: planes are left as they are, and light and "
@@ -145,7 +149,7 @@ class _Stack(NamedTuple):
     def has_light(self) -> bool:
         """Whether planes can be divided by their light, for which the offset must be known."""
         light = self.light
-        return bool(light.min() > _LEAST * light.max() > 0)
+        return bool(light.min() > LEAST * light.max() > 0)
 
 
 def without_copies(
@@ -160,7 +164,14 @@ def without_copies(
         to_host(without_damage(read, numbers[number : number + 1])[1])[0]
         for number in range(min(len(numbers), LOOKED_AT))
     )
-    if not left_out.any() or (~left_out).sum() < LEAST_LEFT:
+    if not left_out.any():
+        return calibration
+    if (left := int((~left_out).sum())) < LEAST_LEFT:
+        if left:
+            warn_caller(
+                f"only one of the {len(left_out)} planes of the stack has an image of its own, the "
+                "others are empty, noise or copies: nothing is known along z. Fit this plane alone"
+            )
         return calibration
     for which, what in (
         (is_copy, "are copies of others"), (is_noise, "have far more noise than those beside them")
@@ -204,11 +215,14 @@ def with_plane_light(
         corrected: NDArray[Any] = to_host(pixels)[0]
         return corrected
 
-    def corrected_by(kind: str, known: PixelCalibration) -> PixelCalibration:
-        dark = electrons_of(calibration.fitted).dark if kind == LIGHT else None
+    def corrected_by(
+        kind: str, known: PixelCalibration, counts: float | None = None
+    ) -> PixelCalibration:
+        own = calibration.settings.noise or NO_NOISE
+        known = known.with_noise(own if recorded else replace(own, planes=kind, dark=counts))
+        dark = dark_of_planes(known.fitted) if kind == LIGHT else None
         light = PlaneLight(read, reader.frame_shape, noise, dark, numbers[:LOOKED_AT], left_out)
-        own = replace(calibration.settings.noise or NO_NOISE, planes=kind)
-        return known.with_noise(own).with_light(light)
+        return known.with_light(light)
 
     if recorded is not None:
         return corrected_by(recorded.planes, calibration)
@@ -229,15 +243,16 @@ def with_plane_light(
         return calibration
     if not differs:
         kind = _kind_of_slope(stack)
-        _warn_without_offset(kind, given)
-        return corrected_by(kind, calibration) if kind else calibration
+        dark = _offset_by_spots(kind, given, stack)
+        return corrected_by(kind, calibration, dark) if kind else calibration
     calibration = _with_widths_of(corrected_by(BACKGROUND, given), calibration, with_widths)
-    kind = _kind(stack._replace(settings=calibration.settings))
+    stack = stack._replace(settings=calibration.settings)
+    kind = _kind(stack)
     # Light that changes smoothly shifts spots, and leaves them as wide.
     if kind == LIGHT and _is_abrupt(stack):
         calibration = _with_widths_of(corrected_by(LIGHT, given), calibration, with_widths)
-    _warn_without_offset(kind, given)
-    return corrected_by(kind, calibration)
+    dark = _offset_by_spots(kind, given, stack)
+    return corrected_by(kind, calibration, dark)
 
 
 def _with_widths_of(
@@ -257,15 +272,31 @@ def _with_widths_of(
     return calibration.with_settings(sigma=own.sigma, sigma_z=own.sigma_z, roi_size=own.roi_size)
 
 
-def _warn_without_offset(kind: str, given: PixelCalibration) -> None:
-    """Warn the caller of light that counts from where nobody knows."""
+def _offset_by_spots(kind: str, given: PixelCalibration, stack: _Stack) -> float | None:
+    """Return the counts without light that spots show, if nobody knows them; warn the caller.
+
+    None where they are those of the noise.
+    """
     is_known = given.settings.offset != 0 or given.settings.gain is not None
-    if kind == LIGHT and not is_known and not given.knows_variance:
+    if kind != LIGHT or is_known or given.knows_variance:
+        return None
+    gain = electrons_of(stack.settings).gain
+    found = plane_offset(_spots_of(stack), stack.dark, gain) if stack.has_light else None
+    if found is None:
         warn_caller(
-            "the planes of the stack differ in light, which counts from the camera's offset. It is "
-            "taken from the noise, so that z and light of spots may be off where there is little "
-            "light: set offset, in counts"
+            f"{_FROM_OFFSET} The noise suggests {stack.dark:.4g}, and with read-out noise there "
+            "are more, so that z and light of spots may be far off where there is little light: "
+            "set offset, in counts"
         )
+        return None
+    off, light = found.z_off(stack.own_level, stack.sigma_z), found.light_off(stack.own_level)
+    if off >= _OFF or light >= _LIGHT_OFF:
+        warn_caller(
+            f"{_FROM_OFFSET} Spots and noise suggest {found.dark:.4g}, or {found.low:.4g} to "
+            f"{found.high:.4g}: z may be off by {off:.2g} planes, and light by {light:.0%}, "
+            "more where there is little light. Set offset, in counts"
+        )
+    return found.dark
 
 
 def _kind(stack: _Stack) -> str:
@@ -312,7 +343,26 @@ def _kind_of_slope(stack: _Stack) -> str:
     slope, error = _follows_light(stack)
     if is_off and slope - _ERRORS * error > _SURELY and slope > _BEYOND_DOUBT * error:
         return LIGHT
-    return BACKGROUND if rises and slope < 0.5 and error < _KNOWN else ""
+    is_known = error < _KNOWN
+    kind = BACKGROUND if rises and slope < 0.5 and is_known else ""
+    # Dense spots, which are why few stacks are corrected, leave the darkest parts as they are.
+    if is_off and stack.differs_in_the_dark:
+        kind = LIGHT if slope >= 0.5 and is_known else kind
+        _warn_if_undecided(kind, slope, error, off)
+    return kind
+
+
+def _warn_if_undecided(kind: str, slope: float, error: float, off: NDArray[np.float64]) -> None:
+    """Warn the caller of light of planes that may differ, or not, as spots do not show which."""
+    by = float(np.sqrt(np.mean(off**2)))
+    if by < _FAR_OFF or (np.isfinite(error) and abs(slope - 0.5) > _DECIDED * error):
+        return
+    taken = "is taken to" if kind == LIGHT else "is taken not to"
+    warn_caller(
+        "the background of the stack changes along z. Whether the light of spots does as well "
+        f"cannot be seen in them, and {taken}: z may be off by {by:.2g} planes, and light, too. "
+        "Divide each plane by its own light first, if it is known"
+    )
 
 
 def _differ(stack: _Stack) -> bool:
@@ -331,10 +381,12 @@ def _differ(stack: _Stack) -> bool:
 
 
 def _follows_light(stack: _Stack) -> tuple[float, float]:
-    """Return how the light of spots goes with that of their planes: a slope, and its error.
+    """Return how the light of spots goes with that of their planes: a slope, and its error."""
+    return _spots_of(stack).slope(stack.dark)
 
-    Logarithms over each other; not a number, and infinite, where there are too few spots.
-    """
+
+def _spots_of(stack: _Stack) -> PlaneSpots:
+    """Return good fits of spots in planes of one background."""
     settings = stack.settings.changed(
         neighbours="exclude", estimator="lse", backend="cpu", model="gaussian_3d", fixed={},
         bounds={}, threshold=None, offset=0.0, noise=stack.noise,
@@ -357,23 +409,4 @@ def _follows_light(stack: _Stack) -> tuple[float, float]:
     planes = np.flatnonzero(stack.is_image)
     away = (columns["z"][good, np.newaxis] - planes) / stack.sigma_z
     share = np.exp(-(away**2))  # as least squares weights planes, by the square of the profile
-    of_spots = share @ stack.light / share.sum(axis=1)
-    return _line(np.log(np.maximum(of_spots, 1e-6)), np.log(columns["photons"][good]))
-
-
-def _line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the slope of a line through points, without those far off, and its error."""
-    kept = np.ones(len(x), np.bool_)
-    for _ in range(5):
-        if kept.sum() < _FEWEST or np.ptp(x[kept]) == 0:
-            return np.nan, np.inf
-        slope, at_0 = np.polyfit(x[kept], y[kept], 1)
-        off = y - slope * x - at_0
-        scatter = 1.4826 * np.median(abs(off[kept]))
-        now = abs(off) <= _FARTHEST * scatter
-        if (now == kept).all():
-            break
-        kept = now
-    own = off[kept]
-    error = np.sqrt((own**2).sum() / (len(own) - 2) / ((x[kept] - x[kept].mean()) ** 2).sum())
-    return float(slope), float(error)
+    return PlaneSpots(share, np.log(columns["photons"][good]), stack.own_level)

@@ -12,7 +12,7 @@ from ..caller import warn_caller
 from ..engine.depth import apparent_places
 from ..images.plane_light import relative_light
 from ..settings.noise_model import LIGHT
-from ..settings.settings import Settings, electrons_of, noise_of
+from ..settings.settings import Settings, dark_of_planes, noise_of
 
 #: How far the light of spots is drawn, in units of their width, and rounded up to pixels that are
 #: a multiple of this; pixels that are made at once.
@@ -86,7 +86,7 @@ def dimmed(
             "brightest planes: pass image=…, in which the light of each is measured"
         )
         return light
-    planes = relative_light(image, noise, electrons_of(settings).dark)
+    planes = relative_light(image, noise, dark_of_planes(settings))
     light *= planes[..., np.newaxis, np.newaxis].astype(np.float32)
     return light
 

@@ -156,6 +156,9 @@ class NoiseModel:
     #: What of the planes of stacks differs, and is corrected before fits: "light", of the spots and
     #: of what is around them, or the "background" alone; empty where planes are as they are.
     planes: str = ""
+    #: Counts without light, from which the light of planes that differ counts: those that spots in
+    #: them show. None where they are those at which noise ends, or known.
+    dark: float | None = None
 
     def __post_init__(self) -> None:
         one_of("what differs in planes", self.planes, ["", LIGHT, BACKGROUND])

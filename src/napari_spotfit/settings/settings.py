@@ -318,6 +318,17 @@ def electrons_of(settings: Settings) -> Electrons:
     return Electrons(dark, noise.slope / excess, variance, excess * noise.correlation**2)
 
 
+def dark_of_planes(settings: Settings) -> float:
+    """Return the counts without light, from which planes of stacks are compared.
+
+    They are what spots have shown, where the camera is not known.
+    """
+    noise = settings.noise
+    if noise is None or noise.dark is None or settings.offset != 0 or settings.gain is not None:
+        return electrons_of(settings).dark
+    return noise.dark
+
+
 def has_shot_noise(noise: NoiseModel) -> bool:
     """Whether the noise grows with the light, so that its slope gives the number of electrons."""
     return noise.slope > _LEAST_SLOPE * math.sqrt(noise.least)
