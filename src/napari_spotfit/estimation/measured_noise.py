@@ -179,7 +179,7 @@ def _with_process(measured: Measured, settings: Settings) -> NoiseModel:
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
-    if is_levelled(measured.frames[middle]):
+    if is_levelled(measured.frames[middle], measured.step):
         return replace(noise, process=Process.LEVELLED.value)
     if noise.is_uneven:
         return noise
@@ -221,8 +221,8 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         ratios, gain = _ratios(middle, settings, settings.known_sigma, model)
         coarse = _deviation(ratios) / gain
         steep = _share_below(ratios, -_DEEP * gain)
-        of_band = coarse, ratios
-        is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, of_band)
+        of_band = middle, coarse, ratios
+        is_raw = is_raw and not hides_noise(frames, settings.known_sigma, model, detail, of_band)
         if is_raw and spectral <= 1:
             high = _share_below(-ratios, -_HIGH * gain)
             shows = not is_usual(coarse) and _FEW + _OVER_HIGH * high < steep and high < _MANY
