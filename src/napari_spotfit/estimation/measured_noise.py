@@ -29,6 +29,7 @@ from ..settings.settings import Settings
 from .band_noise import BandAreas, some_parts
 from .band_passed import is_band_passed
 from .blue_noise import has_checkerboard
+from .brightest import is_brightest_of_many
 from .calm_pixels import calm_noise
 from .constant_areas import without_constant_areas
 from .cut_alike import is_cut_alike
@@ -189,6 +190,8 @@ def _with_process(measured: Measured, settings: Settings) -> NoiseModel:
         BandAreas(some_parts(measured.frames), settings.known_sigma)
     ):
         return replace(noise, process=Process.FILTERED.value)
+    if noise.gain is not None and is_brightest_of_many(measured.blocks, noise):
+        return replace(noise, process=Process.PROJECTED.value)
     return noise
 
 
