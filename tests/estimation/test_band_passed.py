@@ -94,11 +94,38 @@ def test_amplified_noise_among_cells_is_named(bright, rounds):
     rng, sigma = np.random.default_rng(5), 1.8
     lights = light(rng.uniform(12, SIDE - 12, (40, 2)), 3000.0, sigma, SHAPE)
     image = rng.poisson(10 + bright * cells(30) + lights) + 100.0
-    image -= image.min()
+    with pytest.warns(UserWarning, match="was filtered|was deconvolved"):
+        fits = localize(landweber(image, sigma, rounds), sigma=sigma, backend="cpu")
+    assert fits.settings.noise.correlation > 2
+
+
+def landweber(image, sigma, rounds):
+    """Return an image after Landweber's iterations, of light that is not negative."""
+    image = image - image.min()
     deconvolved = image
-    for _ in range(rounds):  # Landweber's iterations, of light that is not negative
+    for _ in range(rounds):
         rest = image - ndimage.gaussian_filter(deconvolved, sigma)
         deconvolved = np.maximum(deconvolved + 1.5 * ndimage.gaussian_filter(rest, sigma), 0)
-    with pytest.warns(UserWarning, match="was filtered|was deconvolved"):
-        fits = localize(deconvolved, sigma=sigma, backend="cpu")
-    assert fits.settings.noise.correlation > 2
+    return deconvolved
+
+
+@pytest.mark.parametrize(("width", "rounds"), [(1.8, 10), (1.8, 30), (1.3, 50)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_amplified_noise_between_sharp_edges_is_named(width, rounds, seed):
+    """Edges of cells that differ have high maxima, and make as deep minima beside them."""
+    rng = np.random.default_rng([6, seed])
+    y, x = np.indices(SHAPE)
+    base = np.full(SHAPE, 10.0)
+    for bright in (50, 90, 130):
+        for middle in rng.uniform(0, SIDE, (5, 2)):
+            base[np.hypot(y - middle[0], x - middle[1]) < rng.uniform(18, 40)] += bright
+    places = rng.uniform(12, SIDE - 12, (20, 2))
+    lights = light(places, 2500.0, SIGMA, SHAPE)
+    image = rng.poisson(ndimage.gaussian_filter(base, SIGMA) + lights).astype(float)
+    with pytest.warns(UserWarning, match="was filtered|was deconvolved|was denoised"):
+        fits = localize(landweber(image, width, rounds), sigma=SIGMA, backend="cpu")
+    apart = np.hypot(fits.y[:, None] - places[:, 0], fits.x[:, None] - places[:, 1]).min(axis=1)
+    assert np.count_nonzero(fits.good & (apart > 2)) <= 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        localize(image, sigma=SIGMA, backend="cpu")

@@ -29,6 +29,7 @@ from ..settings.settings import Settings
 from .band_noise import BandAreas, some_parts
 from .band_passed import is_band_passed
 from .blue_noise import has_checkerboard
+from .brightest import is_brightest_of_many
 from .calm_pixels import calm_noise
 from .constant_areas import without_constant_areas
 from .cut_alike import is_cut_alike
@@ -179,7 +180,7 @@ def _with_process(measured: Measured, settings: Settings) -> NoiseModel:
             if has_jpeg_blocks(measured.recorded[0]):
                 process = Process.COMPRESSED
             return replace(noise, correlation=noise.correlation * times, process=process.value)
-    if is_levelled(measured.frames[middle]):
+    if is_levelled(measured.frames[middle], measured.step):
         return replace(noise, process=Process.LEVELLED.value)
     if noise.is_uneven:
         return noise
@@ -189,6 +190,8 @@ def _with_process(measured: Measured, settings: Settings) -> NoiseModel:
         BandAreas(some_parts(measured.frames), settings.known_sigma)
     ):
         return replace(noise, process=Process.FILTERED.value)
+    if noise.gain is not None and is_brightest_of_many(measured.blocks, noise):
+        return replace(noise, process=Process.PROJECTED.value)
     return noise
 
 
@@ -221,8 +224,8 @@ def _by_detail(measured: Measured, settings: Settings) -> tuple[NoiseModel, floa
         ratios, gain = _ratios(middle, settings, settings.known_sigma, model)
         coarse = _deviation(ratios) / gain
         steep = _share_below(ratios, -_DEEP * gain)
-        of_band = coarse, ratios
-        is_raw = is_raw and not hides_noise(middle, settings.known_sigma, model, detail, of_band)
+        of_band = middle, coarse, ratios
+        is_raw = is_raw and not hides_noise(frames, settings.known_sigma, model, detail, of_band)
         if is_raw and spectral <= 1:
             high = _share_below(-ratios, -_HIGH * gain)
             shows = not is_usual(coarse) and _FEW + _OVER_HIGH * high < steep and high < _MANY

@@ -52,9 +52,10 @@ _CALMEST, _MORE, ALIKE = 0.25, 1.35, (0.3, 1.3)
 #: is 0.03 to 0.5), the band may be amplified noise among cells; it is if the calmest areas, this
 #: part of all, have the last number of times the variance of fine detail.
 _AMPLIFIED, _SKEWED, _RANGE, _FEW_AREAS, _TIMES = 2.0, 0.15, (0.05, 0.5, 0.95), 0.1, 3.0
-#: Beside spots it is, too, where low maxima and minima have more than this many deviations: that is
-#: noise of nearly one frequency, which crowds have not, and stripes along one direction only.
-_NEARLY_ONE, _NO_STRIPES = 0.58, 0.3
+#: Deep minima are at least this many times as deep as those of white noise, which those of crowds
+#: are 0.85 times at most. Beside edges and spots maxima are higher: in areas where they are most
+#: like minima, they are no more than the second times as high. Stripes differ along one direction.
+_AS_DEEP, _ABOUT_ALIKE, _NO_STRIPES = 0.9, 1.4, 0.3
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -94,9 +95,9 @@ def hides_noise(
     sigma: float,
     noise: NoiseModel,
     detail: FineDetail,
-    of_band: tuple[float, NDArray[np.float32]],
+    of_band: tuple[NDArray[Any], float, NDArray[np.float32]],
 ) -> bool:
-    """Whether fine detail looks white, but is not what noise is like, as after a denoiser.
+    """Whether detail that looks white is what a denoiser has left, or what was amplified hides it.
 
     Parameters
     ----------
@@ -109,19 +110,24 @@ def hides_noise(
     detail : FineDetail
         What fine detail looks like.
     of_band : tuple
-        The deviation in the band of spots over that of white noise, and pixels there.
+        The middle of a frame; there, the deviation in the band of spots over that of white noise,
+        and pixels of the band.
     """
-    scatter, ratios = of_band
+    inner, scatter, ratios = of_band
     if is_usual(scatter):
         return False
-    known = frames.ravel()[::_ONE_IN]
+    known = inner.ravel()[::_ONE_IN]
     known = known[np.isfinite(known)]
     if not known.size:
         return False
+    if scatter > _AMPLIFIED and not _is_skewed(ratios):
+        areas = BandAreas(some_parts(frames), sigma)
+        if is_amplified(areas, areas.noise(), noise) and areas.coherence() < _NO_STRIPES:
+            return True
     low, middle, high = (float(value) for value in quantiles(known, *_OF_LIGHT))
-    parts = some_parts(frames)
     if high - middle > _MANY_SPOTS * (middle - low):
-        return scatter > _AMPLIFIED and _may_be_amplified(parts, sigma, noise, ratios)
+        return False
+    parts = some_parts(inner)
     if looks_denoised(parts, noise, detail):
         return True
     if not scatter > 1:
@@ -132,33 +138,31 @@ def hides_noise(
         return False
     if is_all_noise(areas, band, noise, detail):
         return True
-    if min(band.lowest) > _NEARLY_ONE and is_amplified(areas, band, noise):
-        return areas.coherence() < _NO_STRIPES
     calm = calm_noise(parts) if scatter > _BEYOND_WHITE and band.is_noise else None
     return calm is not None and min(calm.along) > _SMOOTH and band.tail < TAIL_OF_NOISE
 
 
-def _may_be_amplified(
-    parts: list[NDArray[np.float64]],
-    sigma: float,
-    noise: NoiseModel,
-    ratios: NDArray[np.float32],
-) -> bool:
-    """Whether the band is as deep as high, as noise is, and that is amplified noise."""
+def _is_skewed(ratios: NDArray[np.float32]) -> bool:
+    """Whether pixels of the band are higher than deep, as those of spots are."""
     low, middle, high = (float(value) for value in quantiles(ratios, *_RANGE))
-    if high + low - 2 * middle > _SKEWED * (high - low):
-        return False
-    areas = BandAreas(parts, sigma)
-    return is_amplified(areas, areas.noise(), noise)
+    return high + low - 2 * middle > _SKEWED * (high - low)
 
 
 def is_amplified(areas: BandAreas, band: BandNoise | None, noise: NoiseModel) -> bool:
     """Whether noise in the band is several times that of fine detail in nearly all areas."""
-    if band is None or not (band.is_surely_noise and band.tail < TAIL_OF_NOISE):
+    if band is None or not (band.is_surely_noise and band.depth > _AS_DEEP):
+        return False
+    if not (band.tail < TAIL_OF_NOISE or _is_alike(areas)):
         return False
     usable = areas.variance > 0
     times = areas.variance[usable] / np.maximum(noise.variance(areas.level[usable]), _TINY)
     return bool(np.quantile(times, _FEW_AREAS) > _TIMES)
+
+
+def _is_alike(areas: BandAreas) -> bool:
+    """Whether, where spots are least, maxima are as minima, or less: edges of cells have both."""
+    apart, over = areas.contrast()
+    return abs(apart) < ALIKE[0] and over < _ABOUT_ALIKE
 
 
 def is_all_noise(areas: BandAreas, band: BandNoise, noise: NoiseModel, detail: FineDetail) -> bool:

@@ -42,6 +42,7 @@ class Process(StrEnum):
     COMPRESSED = "compressed"
     LEVELLED = "levelled"
     TRANSFORMED = "transformed"
+    PROJECTED = "projected"
 
 
 _RAW = (
@@ -65,6 +66,11 @@ _PROCESSES = {
         "has intensities that a logarithm, a gamma below 1 or an equalised histogram has changed: "
         "there is less noise where it is brighter",
         "Give the image as the camera took it; contrast is a matter of display",
+    ),
+    Process.PROJECTED: (
+        "is the brightest of several planes or frames, or was transformed: the noise is more "
+        "skewed than that of photons",
+        'Give the planes or frames themselves, those of a stack with model="gaussian_3d"',
     ),
     Process.FILTERED: ("was filtered, interpolated or compressed", _OR_CROWD),
     Process.DENOISED: (
