@@ -172,6 +172,34 @@ def test_stripes_are_warned_of(period, electrons):
     assert not any("has stripes" in said for said in doubts(taken(electrons)))
 
 
+@pytest.mark.parametrize("height", [300, 1000])
+@pytest.mark.parametrize("sigma", [1.3, 3.0])
+def test_cells_are_no_stripes(height, sigma):
+    """A third of small images with a few bright cells were said to have some."""
+    rows, columns = np.indices((96, 96))
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        bright = np.full((96, 96), 10.0)
+        for y, x, radius in rng.uniform([10, 10, 8], [86, 86, 20], (4, 3)):
+            edge = np.hypot(rows - y, columns - x) - radius
+            bright += height / (1 + np.exp(edge / 1.5))
+        spots = light(rng.uniform(3, 93, (15, 2)), 2000, sigma, (96, 96))
+        image = rng.poisson(bright + spots).astype(np.uint16)
+        assert not any("stripes" in said for said in doubts(image))
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3])
+def test_spots_on_a_lattice_are_no_mosaic(sigma):
+    """Every sixth pixel along both axes a spot: none was found."""
+    places = np.array([(y, x) for y in range(3, 128, 6) for x in range(3, 128, 6)], float)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        photons = 3000 * rng.uniform(0.8, 1.2, len(places))
+        image = rng.poisson(10 + light(places, photons, sigma, (128, 128))).astype(np.uint16)
+        fits = localize(image)
+        assert fits.good.sum() > 0.99 * len(places)
+
+
 @pytest.mark.filterwarnings("ignore:the image has stripes", "ignore:the image probably is a mosaic")
 @pytest.mark.parametrize("period", [4, 6, 8, 12])
 @pytest.mark.parametrize("height", [5, 15, 40])
