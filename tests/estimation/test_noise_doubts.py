@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from noisy_scenes import flat_scenes, hits, noisy_scenes
 from scenes import light, scattered
+from scipy import ndimage
 
 from napari_spotfit import Camera, NoiseModel, Settings, detect_spots, localize, noise_model
 
@@ -198,6 +199,29 @@ def test_spots_on_a_lattice_are_no_mosaic(sigma):
         image = rng.poisson(10 + light(places, photons, sigma, (128, 128))).astype(np.uint16)
         fits = localize(image)
         assert fits.good.sum() > 0.99 * len(places)
+
+
+@pytest.mark.parametrize(("period", "sigma"), [(5, 1.3), (7, 1.6)])
+@pytest.mark.parametrize("photons", [1000, 10_000])
+def test_spots_on_a_lattice_are_not_deconvolved(period, sigma, photons):
+    """Their light is of one frequency: none was found."""
+    sides = np.arange(period / 2, 128, period)
+    places = np.array([(y, x) for y in sides for x in sides])
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        own = photons * rng.uniform(0.8, 1.2, len(places))
+        image = rng.poisson(10 + light(places, own, sigma, (128, 128))).astype(np.uint16)
+        fits = localize(image, sigma=sigma)
+        good = np.column_stack([fits.y, fits.x])[fits.good]
+        assert hits(good, places, 1.0) > 0.9 * len(places)
+
+
+@pytest.mark.parametrize("change", [1.0, 2.0])
+def test_a_lattice_that_was_blurred_is_filtered(change):
+    places = np.array([(y, x) for y in range(3, 128, 5) for x in range(3, 128, 5)], float)
+    image = np.random.default_rng(1).poisson(10 + light(places, 1000, 1.3, (128, 128)))
+    noise = noise_model(ndimage.gaussian_filter(image.astype(float), change))
+    assert noise.is_filtered or noise.process
 
 
 @pytest.mark.filterwarnings("ignore:the image has stripes", "ignore:the image probably is a mosaic")

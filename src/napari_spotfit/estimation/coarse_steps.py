@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +90,13 @@ def hides_noise(measured: Measured) -> bool:
     return float(_TRIED[likelihood.argmax()]) < _IN_CALM
 
 
-def _has_light(frame: NDArray[np.generic], step: float) -> bool:
+def _has_light(frame: NDArray[Any], step: float) -> bool:
     """Whether neighbours are two steps above most pixels, which noise of less never makes."""
     high = frame > np.nanmedian(frame) + _BRIGHT * step
     return bool((high[1:] & high[:-1]).any() or (high[:, 1:] & high[:, :-1]).any())
 
 
-def _calm_blocks(frame: NDArray[np.generic], step: float) -> NDArray[np.float64]:
+def _calm_blocks(frame: NDArray[Any], step: float) -> NDArray[np.float64]:
     """Return how many steps pixels are above the middle of their block, in the calmest blocks."""
     rows, columns = (size // _BLOCK for size in frame.shape)
     own = frame[: rows * _BLOCK, : columns * _BLOCK].astype(float) / step
@@ -112,7 +113,7 @@ def _calm_blocks(frame: NDArray[np.generic], step: float) -> NDArray[np.float64]
     return found
 
 
-def _may_be_photons(frame: NDArray[np.generic], step: float, one: float) -> bool:
+def _may_be_photons(frame: NDArray[Any], step: float, one: float) -> bool:
     """Whether as many pixels alone are two steps above the lowest value as of single photons.
 
     One step above it is this share of the pixels. Of few of them none may be two by chance; light
@@ -123,7 +124,7 @@ def _may_be_photons(frame: NDArray[np.generic], step: float, one: float) -> bool
     beside = away[:-2, 1:-1], away[2:, 1:-1], away[1:-1, :-2], away[1:-1, 2:]
     alone = np.count_nonzero((inner == 2) & np.all([own == 0 for own in beside], axis=0))
     expected = one**2 / 2 * (1 - one) ** len(beside) * inner.size
-    return expected < _LEAST_EXPECTED or alone > _AS_PHOTONS * expected
+    return bool(expected < _LEAST_EXPECTED or alone > _AS_PHOTONS * expected)
 
 
 def _correlation(blocks: NDArray[np.float64]) -> float:
@@ -146,7 +147,8 @@ def _log_shares() -> NDArray[np.float64]:
     ends = np.array([-1.5, -0.5, 0.5, 1.5])
     below = ndtr((ends - _MIDDLES[:, np.newaxis]) / _TRIED[:, np.newaxis, np.newaxis])
     shares = np.diff(below, axis=-1, prepend=0.0, append=1.0)
-    return np.log((1 - _OTHERS) * shares + _OTHERS / len(ends))
+    found: NDArray[np.float64] = np.log((1 - _OTHERS) * shares + _OTHERS / (len(ends) + 1))
+    return found
 
 
 def with_noise_of_steps(noise: NoiseModel, measured: Measured) -> NoiseModel:
