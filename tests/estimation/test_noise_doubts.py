@@ -60,17 +60,18 @@ WRONG = {
 
 
 def test_rounding_to_counts_is_no_noise_of_another_camera():
-    """It was 4 to 6 times as much, and warned of."""
+    """It was 4 to 6 times as much, and warned of; what steps hide is."""
     rng = np.random.default_rng(3)
     shape, gain, variance = (128, 128), 0.1, 0.004
     image = light(rng.uniform(2, 125, (30, 2)), 500, 1.3, shape) + 3.0
     counts = gain * rng.poisson(image) + rng.normal(OFFSET, variance**0.5, shape)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "only .* fits are good")  # to detection, steps are spots
-        localize(
-            np.rint(counts).astype(np.uint16),
-            sigma=1.3, gain=gain, offset=OFFSET, variance=variance,
-        )  # fmt: skip
+        with pytest.warns(UserWarning, match="values come in steps of 1, more than three times"):
+            localize(
+                np.rint(counts).astype(np.uint16),
+                sigma=1.3, gain=gain, offset=OFFSET, variance=variance,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
