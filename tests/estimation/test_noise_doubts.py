@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from noisy_scenes import flat_scenes, hits, noisy_scenes
 from scenes import light, scattered
+from scipy import ndimage
 
 from napari_spotfit import Camera, NoiseModel, Settings, detect_spots, localize, noise_model
 
@@ -59,17 +60,18 @@ WRONG = {
 
 
 def test_rounding_to_counts_is_no_noise_of_another_camera():
-    """It was 4 to 6 times as much, and warned of."""
+    """It was 4 to 6 times as much, and warned of; what steps hide is."""
     rng = np.random.default_rng(3)
     shape, gain, variance = (128, 128), 0.1, 0.004
     image = light(rng.uniform(2, 125, (30, 2)), 500, 1.3, shape) + 3.0
     counts = gain * rng.poisson(image) + rng.normal(OFFSET, variance**0.5, shape)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "only .* fits are good")  # to detection, steps are spots
-        localize(
-            np.rint(counts).astype(np.uint16),
-            sigma=1.3, gain=gain, offset=OFFSET, variance=variance,
-        )  # fmt: skip
+        with pytest.warns(UserWarning, match="values come in steps of 1, more than three times"):
+            localize(
+                np.rint(counts).astype(np.uint16),
+                sigma=1.3, gain=gain, offset=OFFSET, variance=variance,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -170,6 +172,57 @@ def test_stripes_are_warned_of(period, electrons):
     assert any(said.startswith("the image has stripes, one in") for said in doubts(movie))
     assert any("has stripes" in said for said in doubts(movie.swapaxes(1, 2)))
     assert not any("has stripes" in said for said in doubts(taken(electrons)))
+
+
+@pytest.mark.parametrize("height", [300, 1000])
+@pytest.mark.parametrize("sigma", [1.3, 3.0])
+def test_cells_are_no_stripes(height, sigma):
+    """A third of small images with a few bright cells were said to have some."""
+    rows, columns = np.indices((96, 96))
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        bright = np.full((96, 96), 10.0)
+        for y, x, radius in rng.uniform([10, 10, 8], [86, 86, 20], (4, 3)):
+            edge = np.hypot(rows - y, columns - x) - radius
+            bright += height / (1 + np.exp(edge / 1.5))
+        spots = light(rng.uniform(3, 93, (15, 2)), 2000, sigma, (96, 96))
+        image = rng.poisson(bright + spots).astype(np.uint16)
+        assert not any("stripes" in said for said in doubts(image))
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3])
+def test_spots_on_a_lattice_are_no_mosaic(sigma):
+    """Every sixth pixel along both axes a spot: none was found."""
+    places = np.array([(y, x) for y in range(3, 128, 6) for x in range(3, 128, 6)], float)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        photons = 3000 * rng.uniform(0.8, 1.2, len(places))
+        image = rng.poisson(10 + light(places, photons, sigma, (128, 128))).astype(np.uint16)
+        fits = localize(image)
+        assert fits.good.sum() > 0.99 * len(places)
+
+
+@pytest.mark.parametrize(("period", "sigma"), [(5, 1.3), (7, 1.6)])
+@pytest.mark.parametrize("photons", [1000, 10_000])
+def test_spots_on_a_lattice_are_not_deconvolved(period, sigma, photons):
+    """Their light is of one frequency: none was found."""
+    sides = np.arange(period / 2, 128, period)
+    places = np.array([(y, x) for y in sides for x in sides])
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        own = photons * rng.uniform(0.8, 1.2, len(places))
+        image = rng.poisson(10 + light(places, own, sigma, (128, 128))).astype(np.uint16)
+        fits = localize(image, sigma=sigma)
+        good = np.column_stack([fits.y, fits.x])[fits.good]
+        assert hits(good, places, 1.0) > 0.9 * len(places)
+
+
+@pytest.mark.parametrize("change", [1.0, 2.0])
+def test_a_lattice_that_was_blurred_is_filtered(change):
+    places = np.array([(y, x) for y in range(3, 128, 5) for x in range(3, 128, 5)], float)
+    image = np.random.default_rng(1).poisson(10 + light(places, 1000, 1.3, (128, 128)))
+    noise = noise_model(ndimage.gaussian_filter(image.astype(float), change))
+    assert noise.is_filtered or noise.process
 
 
 @pytest.mark.filterwarnings("ignore:the image has stripes", "ignore:the image probably is a mosaic")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from napari_spotfit import localize, localize_iter, simulate_movie
+from napari_spotfit.simulate import add_spots
 
 
 def said_of(movie, **options):
@@ -80,3 +83,34 @@ def test_spots_of_all_widths_are_not_warned_of():
 def test_parts_of_a_movie_are_looked_at_together():
     with pytest.warns(UserWarning, match="stand alone"):
         list(localize_iter(movie_of(1.3), sigma=1.7))
+
+
+def movie_apart(sigma, seed=8):
+    """Return a movie of spots that stand alone, and bright."""
+    rng = np.random.default_rng(seed)
+    light = np.full((2, 128, 128), 10.0)
+    for frame in light:
+        places = [(y, x) for y in range(14, 120, 20) for x in range(14, 120, 20)]
+        spots = pd.DataFrame(places + rng.uniform(-1, 1, (36, 2)), columns=["y", "x"])
+        add_spots(frame, spots.assign(sigma=sigma, photons=5000.0), "integrated")
+    return rng.poisson(light).astype(np.uint16)
+
+
+@pytest.mark.parametrize("times", [0.8, 0.9, 1.1])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"neighbours": "exclude"}, {"neighbours": "joint"}, {"estimator": "mle", "gain": 1.0}],
+    ids=["auto", "exclude", "joint", "mle"],
+)
+def test_lone_bright_spots_show_a_slightly_wrong_width(times, options):
+    movie = movie_apart(1.3)
+    (said,) = said_of(movie, sigma=1.3 * times, pixel="integrated", **options)
+    found = float(re.findall(r"Give sigma=([\d.]+)", said)[0])
+    assert found == pytest.approx(1.3, rel=0.01)
+    for right in (0.97, 1.0, 1.03):
+        assert not said_of(movie, sigma=1.3 * right, pixel="integrated", **options)
+
+
+def test_the_width_of_the_light_counts_as_that_of_sampled_pixels():
+    assert not said_of(movie_apart(1.0), sigma=1.0)
+    assert not said_of(movie_apart(1.0), sigma=math.hypot(1.0, 12**-0.5))

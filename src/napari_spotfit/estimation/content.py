@@ -24,9 +24,9 @@ from .measured_noise import Measured
 from .noise_line import quantiles
 
 #: Of stripes: the least number of periods; the longest period in pixels (that of two is a
-#: mosaic's); their power over that of other periods, from this many frequencies beside on; and
-#: their amplitude over the mean difference of neighbouring pixels.
-_LEAST_REPEATS, _MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE = 5, 16, 50.0, 0.25, 4
+#: mosaic's); their power over that of other periods, from this many frequencies beside on; their
+#: amplitude over the mean difference of neighbouring pixels; and how many longer periods have less.
+_LEAST_REPEATS, _MOST_APART, _OVER_OTHERS, _CLEAR, _BESIDE, _LONGER = 5, 16, 50.0, 0.25, 4, 3
 #: The least share of their amplitude that the middle half of the pixels along them has: what the
 #: brightest pixels alone make is spots on a grid.
 _OF_MOST = 0.5
@@ -87,15 +87,15 @@ def stripes(frames: NDArray[Any]) -> float:
         if size < _LEAST_REPEATS * _MOST_APART or not np.isfinite(profile).all():
             continue
         first = -(-size // _MOST_APART)
-        power = (
-            abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size)))[first : 2 * size // 5]
-            ** 2
-        )
+        of_all = abs(np.fft.rfft((profile - profile.mean()) * np.hanning(size))) ** 2
+        power = of_all[first : 2 * size // 5]
         highest = int(np.argmax(power))
         near = power[max(highest - 4 * _BESIDE, 0) : highest + 4 * _BESIDE + 1].copy()
         middle = min(highest, 4 * _BESIDE)
         near[max(middle - _BESIDE + 1, 0) : middle + _BESIDE] = 0
-        if not power[highest] > _OVER_OTHERS * near.max():
+        # Of light and shade, as of cells, longer periods have more.
+        longer = of_all[highest + first - _LONGER : highest + first - 1].max()
+        if not power[highest] > max(_OVER_OTHERS * near.max(), longer):
             continue
         amplitude = 4 * math.sqrt(power[highest]) / size
         if amplitude > _CLEAR * float(np.mean(abs(np.diff(across[0].astype(float))))):

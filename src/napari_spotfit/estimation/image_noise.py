@@ -26,6 +26,13 @@ from ..settings.noise_model import FILTERED, UNLIKE, NoiseModel, Process
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from . import lone_pixels
+from .coarse_steps import (
+    OF_STEPS,
+    hides_noise,
+    of_camera_in_steps,
+    of_hidden_noise,
+    with_noise_of_steps,
+)
 from .constant_areas import without_constant_areas
 from .content import dark_spots, depth_correlation, hides_light, stripes, with_stripes
 from .few_spots import has_few_blocks, with_noise_of_few_spots
@@ -115,8 +122,8 @@ class _Sample(NamedTuple):
     blocks: NDArray[np.void] | None
     #: What a sixth, and half of the pixels are below.
     darker_half: tuple[float, float]
-    #: The variance that rounding to steps between values adds, and the share of hot pixels.
-    rounding: float
+    #: The step between values, and the share of hot pixels.
+    step: float
     hot: float
 
 
@@ -159,6 +166,10 @@ def _of_sample(
 ) -> NoiseModel:
     """Return the noise of what was measured in a sample."""
     noise = noise_of(measured, settings)
+    if hides_noise(measured):
+        noise = with_noise_of_steps(noise, measured)
+        if settings.gain is None:
+            warn_caller(of_hidden_noise(measured.step))
     if period:
         noise = with_stripes(noise, measured, settings)
     else:
@@ -209,11 +220,11 @@ def _measured(
         )
     if calibration.camera_noise is not None:  # there may be doubts
         blocks = None if measured is None else measured.blocks
-        rounding = 0.0 if measured is None else measured.step**2 / 12
+        step = 0.0 if measured is None else measured.step
         fixed = settings.emccd or len(pixels) > 1
         hot = 0.0 if measured is None else _hot_pixels(measured, fixed=fixed)
         half = _darker_half(pixels)
-        _SAMPLES[reader] = _Sample(calibration, settings, blocks, half, rounding, hot)
+        _SAMPLES[reader] = _Sample(calibration, settings, blocks, half, step, hot)
     return measured, settings, period
 
 
@@ -361,16 +372,23 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
             f"without light, offset={settings.offset:.4g}: there is no light below 0. Measure the "
             "offset with the shutter closed; standard errors and photons go by it"
         )
+    if settings.gain is not None:
+        given_variance = camera.intercept + camera.slope * settings.offset
+        doubts = of_camera_in_steps(
+            sample.step, camera, max(middle, settings.offset), settings.gain, given_variance
+        )
+        if doubts:
+            return doubts
     known = calibration.knows_variance
     names = _in_words(calibration.fitted, camera.least if known else 0.0)
     ratio, is_more = math.nan, False
     if sample.blocks is not None:
         ratio = noise_over_line(sample.blocks, sample.settings, camera)
         if known and ratio > UNLIKE:
+            rounding = OF_STEPS * sample.step**2
             rounded = replace(
-                camera,
-                intercept=camera.intercept + sample.rounding, least=camera.least + sample.rounding,
-            )  # fmt: skip
+                camera, intercept=camera.intercept + rounding, least=camera.least + rounding
+            )
             is_more = noise_over_line(sample.blocks, sample.settings, rounded) > UNLIKE
     if (ratio < 1 / UNLIKE or is_more) and _is_in_all_pixels(reader, calibration, ratio):
         return _of_camera(f"{times(ratio)} times the noise that a camera of {names} has", "")

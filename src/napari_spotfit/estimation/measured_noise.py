@@ -35,6 +35,7 @@ from .constant_areas import without_constant_areas
 from .cut_alike import is_cut_alike
 from .dark_maxima import times_as_strong
 from .few_values import has_few_independent_values
+from .lattices import has_lattice
 from .levelled import is_levelled
 from .noise_by_place import is_filtered_by_place
 from .noise_choice import chosen_noise
@@ -42,6 +43,7 @@ from .noise_line import is_usable, median
 from .photon_transfer import (
     BLOCK_NOISE,
     LEAST_PSF,
+    detail_along,
     fine_detail,
     noise_line_of,
     spectral_correlation,
@@ -90,6 +92,8 @@ _MAY_BE_OTHERS = (Process.NONE, Process.FILTERED, Process.DENOISED, Process.DECO
 _BY_DETAIL = (*_MAY_BE_OTHERS, Process.LEVELLED, Process.CUT, Process.MOSAIC)
 #: And single points, as which noise far below a step between values is left, like these.
 _OF_POINTS = (Process.FILTERED, Process.DENOISED, Process.DECONVOLVED, Process.COMPRESSED)
+#: Detail along one axis of raw images, beside light of spots on a lattice, over that along both.
+_OF_RAW = 1.6
 #: Noise that is more times as strong leaves so little fine detail that rounded values are equal.
 _SMOOTH = 8.0
 #: From here on it is looked whether noise goes by light at all.
@@ -150,6 +154,9 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
         return replace(
             noise, process=Process.NONE.value, correlation=1.0, blur=0.0, unfiltered=1.0, uneven=1.0
         )
+    if seems_filtered and _is_light_of_lattice(measured):
+        line = noise_line_of(measured.blocks, measured.step, settings.known_sigma)
+        return line if line.blocks else noise
     if noise.process or noise.is_uneven:
         return noise
     if noise.is_filtered:
@@ -160,6 +167,13 @@ def noise_of(measured: Measured, settings: Settings) -> NoiseModel:
     if noise.correlation < _SMOOTH and repeats_neighbours(middle, measured.step):
         return replace(noise, process=Process.DENOISED.value)
     return noise
+
+
+def _is_light_of_lattice(measured: Measured) -> bool:
+    """Whether a frame has spots on a lattice, and detail that is as fine as that of raw images."""
+    if max(detail_along(measured.blocks, measured.step)) > _OF_RAW:
+        return False
+    return has_lattice(measured.frames[len(measured.frames) // 2])
 
 
 def _with_process(measured: Measured, settings: Settings) -> NoiseModel:

@@ -56,6 +56,8 @@ _TIMES, _INSIDE, _BETWEEN, _SOME = range(2, 9), 0.98, 0.9, 0.25
 _LINES, _LEAST_EQUAL = 16, 0.35
 #: Periods of mosaics, and how strong the pattern is, over the noise of a pixel and over chance.
 _PERIODS, _OVER_NOISE, _OVER_CHANCE = (2, 3, 4, 6), 0.6, 8.0
+#: The longest period of spots on a lattice of six columns has this many times the power of others.
+_SMOOTH = 4.0
 #: How often they repeat along each axis at least.
 _LEAST_REPEATS = 5
 
@@ -341,9 +343,21 @@ def _period(frame: NDArray[Any]) -> int:
             pattern = means - level - rise * (np.arange(period) - (period - 1) / 2)
             usual = pattern.mean(axis=0)
             chance = pattern.std(axis=0).max() / math.sqrt(len(means))
-            if np.ptp(usual) > max(_OVER_NOISE * apart, _OVER_CHANCE * chance):
+            is_pattern = np.ptp(usual) > max(_OVER_NOISE * apart, _OVER_CHANCE * chance)
+            if is_pattern and not _is_light_of_lattice(usual):
                 return period
     return 1
+
+
+def _is_light_of_lattice(pattern: Numbers) -> bool:
+    """Whether a pattern of six columns has little but its longest period, as spots on a lattice.
+
+    No mosaic of six columns is as smooth: it has a colour twice.
+    """
+    if len(pattern) != _PERIODS[-1]:
+        return False
+    power = abs(np.fft.rfft(pattern)) ** 2
+    return bool(power[1] > _SMOOTH * power[2:].sum())
 
 
 def _column_means(rows: NDArray[Any]) -> Numbers:

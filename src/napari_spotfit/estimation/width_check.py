@@ -26,6 +26,9 @@ _CROWDED = 0.1
 #: wider or narrower, and how far half of them may be from each other: short rods, and pairs that
 #: are not resolved, are wider than points.
 _FAR_WIDER, _FAR_NARROWER, _ALIKE = 0.35, 0.2, 0.15
+#: The same where many spots agree as points do: of so many, half within this fraction of each
+#: other, the median is off by the third fraction, and by so many errors.
+_MANY, _AGREE, _SLIGHTLY, _SURELY = 30, 0.1, 0.06, 6.0
 #: Fits of a part that are looked at, at most.
 _MOST = 20_000
 _DOUBTS = (NOT_GOOD | Flag.NEIGHBOUR | Flag.EDGE | Flag.POOR_FIT | Flag.BAD_PIXELS) & ~(
@@ -83,14 +86,22 @@ class WidthCheck:
         is_crowded = self.overlapping >= _CROWDED * self.fits
         low, middle, high = np.percentile(widths, [25, 50, 75]).tolist()
         scatter = SIGMA_PER_MAD * float(np.median(abs(widths - middle)))
-        unsure = _SURE * scatter * math.sqrt(math.pi / 2 / len(widths))
+        error = scatter * math.sqrt(math.pi / 2 / len(widths))
+        unsure = _SURE * error
         wider, narrower = (_OFF, _OFF) if is_crowded else (_FAR_WIDER, _FAR_NARROWER)
         least = most = self.given.sigma
         if self.given.pixel == "sampled":
             most = math.sqrt(most**2 + 1 / 12)  # it may be that of the light
+        agree = len(widths) >= _MANY and high - low < _AGREE * middle
+        surely, slightly = _SURELY * error, _SLIGHTLY if agree else math.inf
+        is_off = (
+            middle - max(surely, slightly * most) > most
+            or middle + max(surely, slightly * least) < least
+        )
         is_wider = low > (1 + wider) * most and middle - unsure > most
         is_narrower = high < (1 - narrower) * least and middle + unsure < least
-        if not (is_wider or is_narrower) or not (is_crowded or high - low < _ALIKE * middle):
+        may_be_points = is_crowded or high - low < _ALIKE * middle
+        if not is_off and not ((is_wider or is_narrower) and may_be_points):
             return ""
         matters = (
             "where spots overlap, what is another width may be taken for more or fewer of them"
