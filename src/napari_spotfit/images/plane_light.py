@@ -444,8 +444,15 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _medians(planes: NDArray[Any]) -> Array:
     """Return the median of each plane."""
-    found: Array = np.median(planes.reshape(len(planes), -1), axis=1)
-    return found
+    rows = planes.reshape(len(planes), -1)
+    size, lowest = rows.shape[1], rows.min()
+    if rows.dtype.kind != "i" or rows.max() - lowest > size:
+        return np.asarray(np.median(rows, axis=1))
+    # Few numbers differ, so that to count them takes a third of the time.
+    middle = [(size - 1) // 2, size // 2]
+    ends = (np.cumsum(np.bincount(row)) for row in rows - lowest)
+    found: Array = np.array([np.searchsorted(end, middle, "right").mean() for end in ends])
+    return found + int(lowest)
 
 
 def copied_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
