@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.flags import Flag
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
+from ..localization.centers import checked_places
 from ..localization.detect_spots import detect_spots
-from ..localization.fit_at import checked_places, fit_at
+from ..localization.fit_at import fit_at
 from ..localization.fit_spots import fit_spots
 from ..localization.localize import localize
 from ..models.columns import IN_PLANE, STDERR
