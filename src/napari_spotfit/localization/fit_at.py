@@ -16,6 +16,7 @@ from ..engine.positions import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
 from ..estimation.detection_noise import for_detection
+from ..estimation.held_widths import held_widths, warn_of_held_widths
 from ..estimation.image_estimates import estimated, warn_of_gain
 from ..estimation.image_noise import warn_of_noise
 from ..images.arrays import is_on_device
@@ -174,6 +175,7 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     calibration = estimated(reader, calibration, places=known)
     if calibration.camera_noise is None:  # else errors go by the camera
         warn_of_noise(reader, calibration, given)
+    warn_of_held_widths(reader, calibration, given, known)
     detection, _ = for_detection(calibration)
     settings, one = calibration.settings, _only_frame(reader, numbers)
     worth = is_on_device(image) or gpu_pays_off_for_fits(
