@@ -154,7 +154,8 @@ def test_spots_at_the_edge_say_so_and_may_be_good():
 
 
 def test_places_outside_the_image_have_one_flag():
-    fits = fit_at(np.random.default_rng(0).normal(size=(30, 30)), [(-20, 3), (50, 50)])
+    with pytest.warns(UserWarning, match="2 of 2 centres lie outside of the image"):
+        fits = fit_at(np.random.default_rng(0).normal(size=(30, 30)), [(-20, 3), (50, 50)])
     assert fits.flags.tolist() == [Flag.NOT_CONVERGED] * 2
 
 

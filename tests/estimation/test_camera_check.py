@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -133,6 +134,29 @@ def test_dim_crowds_on_a_bright_background_with_the_right_gain(neighbours):
     )
     how = {"sigma": 0.9, "offset": OFFSET, "neighbours": neighbours}
     assert not said_of(lambda: localize(movie, gain=1.0, **how))
+
+
+@pytest.mark.parametrize("background", [5.0, 20.0, 100.0])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_likelihood_shows_the_gain(background, seed):
+    """Deviances are of more than a camera of too small a gain has; nothing said so."""
+    for gain in (1.0, 2.2):
+        rng = np.random.default_rng(seed)
+        places = np.mgrid[10:120:16, 10:120:16].reshape(2, -1).T + rng.uniform(-1, 1, (49, 2))
+        each = background + light(places, 3000, 1.3, SHAPE)
+        electrons = rng.poisson(each, (3, *SHAPE))
+        image = np.rint(gain * electrons + OFFSET + rng.normal(0, gain, (3, *SHAPE)))
+        image = image.astype(np.uint16)
+        known = {"offset": OFFSET, "sigma": 1.3, "pixel": "integrated", "estimator": "mle"}
+
+        def words_of(given, image=image, known=known):
+            return said_of(lambda: localize(image, gain=given, **known))
+
+        assert not words_of(gain)
+        for times in (5, 10):
+            words = words_of(gain / times)
+            found = re.findall(r"suggest a gain of ([\d.]+)", words)
+            assert "read-out noise" in words or float(found[0]) == pytest.approx(gain, rel=0.5)
 
 
 def test_few_spots_whose_residuals_scatter():

@@ -83,3 +83,50 @@ def test_few_fits_are_not_warned_of(movie):
     fits, said = said_of(movie[:1], max_iterations=1)
     assert 0 < len(fits) < 30
     assert not said
+
+
+def poor_of(image, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        localize(image, **options)
+    return [str(one.message) for one in caught if "are POOR_FIT" in str(one.message)]
+
+
+def test_good_fits_of_another_shape_are_said_to_be_poor():
+    rather_long = long_spots(1.6)
+    for known in ({}, {"gain": 1.0}):
+        fits = localize_quietly(rather_long, **known)
+        assert fits.good.mean() > 0.5
+        (said,) = poor_of(rather_long, **known)
+        assert "longer than wide" in said
+        assert ("another gain than 1 " in said) == bool(known)
+        assert not poor_of(rather_long, model="gaussian_elliptical", **known)
+
+
+def localize_quietly(image, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return localize(image, **options)
+
+
+def test_a_camera_of_another_gain_leaves_poor_fits_of_stacks():
+    rng = np.random.default_rng(3)
+    light = np.full((16, 96, 96), 10.0)
+    z, y, x = (np.arange(side) for side in light.shape)
+    for place in np.mgrid[8:9, 12:90:16, 12:90:16].reshape(3, -1).T + rng.uniform(-1, 1, (25, 3)):
+        lines = [np.exp(-((at - v) ** 2) / 4) for at, v in zip((z, y, x), place, strict=True)]
+        light += 100 * np.einsum("z,y,x->zyx", *lines)
+    stack = (4 * rng.poisson(light) + 100).astype(np.uint16)
+    known = {"model": "gaussian_3d", "sigma": 1.4, "sigma_z": 1.4, "offset": 100.0}
+    (said,) = poor_of(stack, gain=1.0, **known)
+    assert "another gain than 1 counts per electron" in said
+    assert not poor_of(stack, gain=4.0, **known)
+
+
+def test_crowds_are_not_said_to_be_poor():
+    """Light of neighbours is left in many of them, also by the right camera."""
+    for neighbours in ("exclude", "auto"):
+        movie, _ = simulate_movie(
+            4, sigma=1.3, photons=5000, spots_per_frame=220, shape=(96, 96), seed=2
+        )
+        assert not poor_of(movie, gain=1.0, offset=100.0, neighbours=neighbours)

@@ -112,3 +112,9 @@ def test_formats_that_are_none(tmp_path):
     for call in (localised().save, load_fits):
         with pytest.raises(ValueError, match=r"format must be 'picasso', .*; got 'excel'"):
             call(tmp_path / "a.csv", "excel")
+
+
+def test_our_own_formats_are_no_other_programs(tmp_path):
+    for name in ("csv", "CSV", "parquet"):
+        with pytest.raises(ValueError, match=r"own one, chosen by a file name .*format='plain'"):
+            localised().save(tmp_path / "a.csv", name)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.flags import times
 from ..images.arrays import to_host
 from ..images.camera import Camera
+from ..localization.centers import checked_places
 from ..localization.detect_spots import detect_spots
-from ..localization.fit_at import checked_places
 from ..models.measured_psf import PsfBead
 from ..settings.settings import Settings
 from .bead_stack import cut_off, why_left_out

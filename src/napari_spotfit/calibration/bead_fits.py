@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.flags import Flag
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
+from ..localization.centers import checked_places
 from ..localization.detect_spots import detect_spots
-from ..localization.fit_at import checked_places, fit_at
+from ..localization.fit_at import fit_at
 from ..localization.fit_spots import fit_spots
 from ..localization.localize import localize
 from ..models.columns import IN_PLANE, STDERR
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings, electrons_of
-from .bead_stack import cut_off, why_left_out
+from .bead_stack import cut_off, rough_models, why_left_out
 
 Array = NDArray[np.float64]
 
@@ -235,7 +236,8 @@ def _fit(fits: BeadFits) -> None:
     model = "gaussian_rotated" if fits.angle else "gaussian_elliptical"
     fixed = {"angle": fits.angle} if fits.angle else {}
     settings = fits.settings.changed(model=model, fixed=fixed)
-    found = fit_at(planes, at, settings=settings)
+    with rough_models():
+        found = fit_at(planes, at, settings=settings)
     assert found.settings is not None
     fits.settings = found.settings  # with the noise
     usable = ((found.flags & int(_SPOILT)) == 0).reshape(count, -1).T

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -281,3 +283,11 @@ def _odd_planes(planes: NDArray[Any]) -> NDArray[np.int64]:
     off = ((own - scale[:, None] * middle) ** 2).sum(axis=1)
     apart = ((before - other[:, None] * after) ** 2).sum(axis=1)
     return np.flatnonzero(~(off <= _BETWEEN * np.maximum(apart, 1e-30)) | (scale <= 0)) + 1
+
+
+@contextmanager
+def rough_models() -> Iterator[None]:
+    """Do not warn that Gaussians leave light of beads, as far out of focus they do."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* good fits are POOR_FIT")
+        yield

@@ -22,7 +22,7 @@ from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..simulate_pupil import simulate_psf
 from .bead_fits import bead_places
-from .bead_stack import checked_stack
+from .bead_stack import checked_stack, rough_models
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,8 @@ def microscope_quality(
             "no beads were found in the maximum projection of the stack: are they brighter than "
             "its background? Give false_spots=… to find dimmer ones"
         )
-    fits = fit_at(planes, centers, settings=own.changed(model="gaussian_3d_elliptical"))
+    with rough_models():
+        fits = fit_at(planes, centers, settings=own.changed(model="gaussian_3d_elliptical"))
     found = _table(fits)
     if not found.used.any():
         counts = found.reason.value_counts()

@@ -20,9 +20,9 @@ from ..settings.noise_model import UNLIKE
 from ..settings.settings import Settings, noise_of
 from .noise_line import SIGMA_PER_MAD
 from .psf_width import FALLBACK_SIGMA
-from .residual_slope import Squares, light_left, slope_of
+from .residual_slope import Squares, deviance_parts, light_left, slope_of
 from .verdict_check import VerdictCheck
-from .width_check import WidthCheck
+from .width_check import WidthCheck, small_roi
 
 #: The share of good fits whose background may lie below 0; by how many standard errors a background
 #: must do so to count; and the least number of such fits.
@@ -36,6 +36,8 @@ _LEAST_FITS, _SURE = 10, 3.0
 _SHOWN = 4.0
 #: χ² of spots with fewer electrons is skewed: most of them have much less than its mean.
 _FEWEST_ELECTRONS = 50.0
+#: Photo-electrons below a spot, at least, whose deviance is judged.
+_FEWEST_BELOW = 1.0
 #: A spot's shape may be off by this fraction of its height, which is no noise.
 _SHAPE = 0.04
 #: Where an image is brighter than its offset, its noise says by how much it grows with light at
@@ -132,7 +134,11 @@ class CameraCheck:
         """Return a warning of a gain, offset or σ that the fits contradict; nothing without."""
         of_camera = self._of_calibration() or self._of_gain() or self._of_offset()
         verdict = self.verdicts.doubts() if self.detected else ""
-        return of_camera or self.width.doubts() or verdict
+        verdict = verdict or self.verdicts.wide_spots(self.given)
+        if not isinstance(self.given.model, Calibration):  # which have a warning of their own
+            verdict = verdict or self.verdicts.poor_fits()
+        of_width = self.width.doubts() or small_roi(self.given, self.verdicts.settings)
+        return of_camera or of_width or verdict
 
     def warn(self) -> None:
         """Warn the caller of doubts, and of frames that were stored twice."""
@@ -287,7 +293,8 @@ def _left_by(good: SpotFits) -> _Left | None:
     if settings is None or settings.noise is None or settings.sigma is None:
         return None
     noise, camera = settings.noise, noise_of(settings)
-    judged = settings.estimator == "lse" and settings.model == "gaussian"
+    by_likelihood = settings.estimator_kind.is_likelihood
+    judged = (settings.estimator == "lse" or by_likelihood) and settings.model == "gaussian"
     if camera is None or noise.is_filtered or not noise.blocks or not judged:
         return None
     columns, gain = good.columns, settings.gain or 1.0
@@ -297,6 +304,9 @@ def _left_by(good: SpotFits) -> _Left | None:
     with np.errstate(invalid="ignore", divide="ignore"):
         degrees = columns["chi_square"] / columns["reduced_chi_square"].astype(float)
     usable &= np.isfinite(degrees) & (columns["photons"] > 0)
+    if by_likelihood:  # of fewer electrons, deviances are not those of normal noise
+        electrons = columns["background"] / gain + (settings.variance or 0.0) / gain**2
+        usable &= electrons >= _FEWEST_BELOW
     if not usable.any():
         return None
     chi_square, light, height, below, degrees = (
@@ -305,6 +315,11 @@ def _left_by(good: SpotFits) -> _Left | None:
                        columns["background"] + settings.offset, degrees)
     )  # fmt: skip
     left, overlap = light_left(settings.sigma, settings.roi_shape)
+    overlapping = overlap * height * light
+    if by_likelihood:
+        slopes, own = _slopes_by_deviance(settings, chi_square, height, below, degrees)
+        chi_square = degrees * noise.variance(below) + slopes * left * light
+        overlapping = left * light * light / own  # what a wrong shape adds to the deviance
     if noise.level is None:
         level, dark = float(np.median(below)), noise.variance(below)
         rise = np.zeros(len(below))
@@ -313,7 +328,7 @@ def _left_by(good: SpotFits) -> _Left | None:
         rise = degrees * (below - level)
     squares = Squares(
         chi_square - degrees * dark, left * light + rise, left * light, degrees,
-        float(np.median(dark)), overlap * height * light, height,
+        float(np.median(dark)), overlapping, height,
     )  # fmt: skip
     of_image = noise.variance(below)
     # Where the image seems noisier than the camera, what was measured may be more than noise.
@@ -321,6 +336,29 @@ def _left_by(good: SpotFits) -> _Left | None:
     own = left * light
     slopes = (chi_square - degrees * of_image) / own
     return _Left(squares, level, slopes, spare / own, light)
+
+
+def _slopes_by_deviance(
+    settings: Settings,
+    deviance: NDArray[np.float64],
+    height: NDArray[np.float64],
+    below: NDArray[np.float64],
+    degrees: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how fast noise grows with light by the deviances of fits, in counts² per count.
+
+    They are of what the image has below the spots, and of their light; the latter is returned, too,
+    as it is of the given camera.
+    """
+    gain, sigma = settings.gain or 1.0, settings.sigma
+    assert sigma is not None
+    variance = gain * (below - settings.offset) + (settings.variance or 0.0)
+    parts = deviance_parts(sigma, settings.roi_shape, gain * height / variance)
+    share = degrees / (parts.below + parts.own)
+    more = 1 + gain**2 / (6 * variance)
+    of_image = more * settings.known_noise.variance(below) / variance
+    own = share * parts.own
+    return gain * (deviance - share * parts.below * of_image) / own, own
 
 
 def _joined(parts: list[_Left]) -> _Left:

@@ -18,6 +18,7 @@ from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..models.columns import IN_PLANE
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, has_shot_noise
+from .held_widths import held_width_doubts
 from .image_noise import measured_noise, noise_doubts, sample_frames
 from .psf_width import with_psf
 from .uneven_stacks import with_plane_light, without_copies
@@ -26,7 +27,7 @@ from .width_search import refines_in_crowds
 
 #: Settings on which the PSF's width depends, and those on which all estimates depend.
 _OF_WIDTH = ("pixel", "offset", "gain", "variance", "emccd", "noise")
-_OF_ALL = (*_OF_WIDTH, "sigma", "sigma_z", "roi_size", "model", "voxel_size")
+_OF_ALL = (*_OF_WIDTH, "sigma", "sigma_z", "roi_size", "model", "voxel_size", "fixed")
 
 
 def estimated(
@@ -178,7 +179,8 @@ class MeasuredNoise:
         calibration = estimated(reader, calibration)
         found, doubts = calibration.settings, noise_doubts(reader, calibration, settings)
         assert found.roi_size is not None
-        warning = "; ".join(filter(None, (warning, doubts)))
+        held = held_width_doubts(reader, calibration, settings)
+        warning = "; ".join(filter(None, (warning, doubts, held)))
         return ImageEstimates(
             found.noise, found.known_sigma, found.sigma_z, found.roi_size, warning
         )

@@ -183,6 +183,17 @@ def light_left(
     >>> 0.7 < left < 0.9, round(overlap, 2)
     (True, 0.5)
     """
+    profile, slopes = _derivatives(sigma, roi_shape, model)
+    basis, _ = np.linalg.qr(slopes)
+    leverage = (basis**2).sum(axis=1)
+    light = float(np.sum(profile))
+    return float(np.sum(profile * (1 - leverage))) / light, float(np.sum(profile**2)) / light
+
+
+def _derivatives(
+    sigma: float, roi_shape: tuple[int, ...], model: str = "gaussian"
+) -> tuple[Numbers, Numbers]:
+    """Return a spot of height 1, and its derivatives by the parameters of a fit."""
     rows, columns = roi_shape
     y, x = np.indices(roi_shape) - np.array([(rows - 1) / 2, (columns - 1) / 2])[:, None, None]
     profile = np.exp(-(y**2 + x**2) / (2 * sigma**2)).ravel()
@@ -191,7 +202,50 @@ def light_left(
     squares += [y * x] if model == "gaussian_rotated" else []
     slopes = [profile, np.ones(rows * columns), profile * y, profile * x]
     slopes += [profile * square for square in squares]
-    basis, _ = np.linalg.qr(np.stack(slopes, axis=1))
-    leverage = (basis**2).sum(axis=1)
-    light = float(np.sum(profile))
-    return float(np.sum(profile * (1 - leverage))) / light, float(np.sum(profile**2)) / light
+    return profile, np.stack(slopes, axis=1)
+
+
+#: Heights of spots over what is below them between which deviances are known, and how many.
+_HEIGHTS = np.geomspace(1e-3, 1e4, 57)
+
+
+class DevianceParts(NamedTuple):
+    """The expected deviance of a fit: of what is below the spot, and of its own light."""
+
+    below: Numbers
+    own: Numbers
+
+
+@lru_cache(maxsize=16)
+def _deviance_table(sigma: float, roi_shape: tuple[int, ...]) -> DevianceParts:
+    profile, slopes = _derivatives(sigma, roi_shape)
+    parts = []
+    for height in _HEIGHTS:
+        light = height * profile
+        basis, _ = np.linalg.qr(slopes / np.sqrt(1 + light)[:, None])
+        left = 1 - (basis**2).sum(axis=1)
+        parts.append((float(np.sum(left / (1 + light))), float(np.sum(left * light / (1 + light)))))
+    return DevianceParts(*np.array(parts).T)
+
+
+def deviance_parts(sigma: float, roi_shape: tuple[int, ...], height: Numbers) -> DevianceParts:
+    """Return what deviances of fits by maximum likelihood are of, where the camera is as given.
+
+    Parameters
+    ----------
+    sigma : float
+        The spots' width in pixels.
+    roi_shape : tuple of int
+        Rows and columns of the ROI.
+    height : ndarray
+        That of each spot over the variance below it, both in photo-electrons.
+
+    Examples
+    --------
+    >>> below, own = deviance_parts(1.3, (9, 9), np.array([1e-3, 10.0]))
+    >>> np.round(below + own).tolist(), bool(own[1] > 20)
+    ([76.0, 76.0], True)
+    """
+    table = _deviance_table(sigma, roi_shape)
+    at = np.log(np.clip(height, _HEIGHTS[0], _HEIGHTS[-1]))
+    return DevianceParts(*(np.interp(at, np.log(_HEIGHTS), values) for values in table))

@@ -47,6 +47,8 @@ FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], Spo
 }
 #: Endings that several formats share; the content decides.
 _SNIFFED = (".csv", ".h5", ".mat")
+#: What our formats may be called, which are chosen by their endings.
+_OURS = {"csv": ".csv", "parquet": ".parquet"}
 #: First bytes of our own CSV files.
 OURS = f"# {FORMAT_KEY}".encode()
 _ENDINGS = (
@@ -233,6 +235,12 @@ def write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageIn
 
 
 def _named(format: str) -> Format:
+    if isinstance(format, str) and format.lower() in _OURS:
+        raise ValueError(
+            f"format={format!r} is this package's own one, chosen by a file name that ends in "
+            f"{_OURS[format.lower()]}, without format; a table of titles and numbers alone is "
+            "format='plain'"
+        )
     one_of("format", format, tuple(EXCHANGE))
     return EXCHANGE[format]
 

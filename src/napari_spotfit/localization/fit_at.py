@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..caller import warn_caller
 from ..engine.backend import Backend, Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
 from ..engine.joint import alone, fit_crowds, has_groups
@@ -18,9 +16,11 @@ from ..engine.positions import Rows, rows_of
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.camera_check import warn_of_camera
 from ..estimation.detection_noise import for_detection
+from ..estimation.held_widths import held_widths, warn_of_held_widths
 from ..estimation.image_estimates import estimated, warn_of_gain
 from ..estimation.image_noise import warn_of_noise
-from ..images.arrays import as_array, check_real, is_on_device, to_host
+from ..images.arrays import is_on_device
+from ..images.axes import axis_names
 from ..images.camera import Camera
 from ..images.channels import Channel, Maps, channels_of
 from ..images.frames import FrameReader, inside
@@ -36,6 +36,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from ..settings.validation import PLANES_MIN, ROI_MIN
+from .centers import checked_places, warn_of_missing_frames, warn_of_places_outside
 from .chunks import side_by_side
 from .orientation_check import offer_rois, warn_of_orientation
 
@@ -67,9 +68,11 @@ def fit_at(
         :func:`~napari_spotfit.open_image`; only frames with spots
         are read, a few at a time. Frames are planes, or volumes where the model is of spots in
         volumes, as "gaussian_3d" is.
-    centers : array, shape (n, ndim), or SpotFits
-        Where the spots are, in pixels along every axis of the image. The ROI lies
-        around the nearest pixel, shifted inwards at the image's edges and end planes.
+    centers : array, shape (n, ndim), table or SpotFits
+        Where the spots are, in pixels along every axis of the image, in the order of the axes. Of a
+        table (DataFrame, structured array) with columns y and x these are taken by name, and
+        frame, z and so on for the other axes. The ROI lies around the nearest pixel, shifted
+        inwards at the image's edges and end planes.
     roi_size : int or tuple of int, optional
         Side of the ROI, or (planes,) rows and columns; odd. By default about 6 σ along each axis,
         at least 9 pixels. A stack of fewer planes is fitted with all of them.
@@ -90,9 +93,9 @@ def fit_at(
     Returns
     -------
     SpotFits
-        One row per centre, in order; places outside the image are INVALID. Of frames that the image
-        does not have, there is a warning. Of several centres at one spot, the nearest has its fit;
-        the rows of the others are flagged DUPLICATE, and not good.
+        One row per centre, in order; places outside the image are INVALID, with a warning if most
+        are, or of frames that it does not have. Of several centres at one spot, the nearest has its
+        fit; the rows of the others are flagged DUPLICATE, and not good.
 
     Raises
     ------
@@ -102,9 +105,9 @@ def fit_at(
     Warns
     -----
     UserWarning
-        If the PSF's σ cannot be estimated from three centres or more, and none is given, or centres
-        are in frames that the image does not have. For maximum likelihood without the camera's
-        gain: what was taken for it.
+        If the PSF's σ cannot be estimated from three centres or more, and none is given, or most
+        centres are outside of the image, or some in frames that it does not have. For maximum
+        likelihood without the camera's gain: what was taken for it.
 
     Examples
     --------
@@ -127,7 +130,7 @@ def _fit_in_channels(
     """Fit in each channel the centres in it; rows stay in order."""
     axis = channels[0].axis
     assert axis is not None
-    places = checked_places(centers, len(channels[0].image.shape) + 1)
+    places = checked_places(centers, len(channels[0].image.shape) + 1, spatial=settings.dimensions)
     with np.errstate(invalid="ignore"):
         number = np.rint(places[:, axis])
     outside_all = ~np.isin(number, [int(one.number or 0) for one in channels])
@@ -148,21 +151,31 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     """Fit at centres of one channel."""
     image, maps = channel.image, channel.maps
     given, reader = settings, checked_reader(image, settings)
-    places, outer = checked_places(centers, len(reader.shape)), len(reader.leading)
+    places = checked_places(
+        centers, len(reader.shape), spatial=settings.dimensions, names=axis_names(image)
+    )
+    outer = len(reader.leading)
+    warn_of_places_outside(places, reader)
     calibration = PixelCalibration(
         reader.shape, settings,
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
     numbers = known = None
     is_deep = settings.dimensions > len(IN_PLANE)
-    if reader.leading or settings.sigma is None or (is_deep and settings.sigma_z is None):
+    is_open = settings.sigma is None or (is_deep and settings.sigma_z is None)
+    if (
+        reader.leading
+        or is_open
+        or held_widths(settings, reader.frame_shape[0] if is_deep else None)
+    ):
         numbers = frame_numbers(places, reader)
-        _warn_of_missing_frames(places, reader)
+        warn_of_missing_frames(places, reader)
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, outer:]])
     calibration = estimated(reader, calibration, places=known)
     if calibration.camera_noise is None:  # else errors go by the camera
         warn_of_noise(reader, calibration, given)
+    warn_of_held_widths(reader, calibration, given, known)
     detection, _ = for_detection(calibration)
     settings, one = calibration.settings, _only_frame(reader, numbers)
     worth = is_on_device(image) or gpu_pays_off_for_fits(
@@ -278,22 +291,6 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
     return numbers
 
 
-def _warn_of_missing_frames(places: NDArray[np.float64], reader: FrameReader) -> None:
-    """Warn the caller of positions in frames that the image does not have."""
-    index = np.rint(places[:, : len(reader.leading)])
-    odd = (index < 0) | (index >= reader.leading)
-    rows = np.flatnonzero(odd.any(axis=1))
-    if len(rows):
-        axis = int(np.flatnonzero(odd[rows[0]])[0])
-        at = "" if len(reader.leading) == 1 else f" along axis {axis}"
-        last = reader.leading[axis] - 1
-        warn_caller(
-            f"{len(rows)} of {len(places)} centres are in frames that the image does not have, "
-            f"such as {index[rows[0], axis]:g}{at}, where it has "
-            f"{'none' if last < 0 else f'0 to {last}'}: these fits are INVALID"
-        )
-
-
 def fit_in(
     backend: Backend,
     job: FitJob,
@@ -355,23 +352,3 @@ def collected(
     if planes is not None:
         leading[PLANE] = leading[names[planes]]
     return SpotFits(leading | columns, names, settings)
-
-
-def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:
-    """Return positions in an image, or raise an error that states what is accepted."""
-    places = to_host(centers.points() if isinstance(centers, SpotFits) else as_array(centers))
-    if places.dtype == np.float64 and places.ndim == 2 and places.shape[1] == axes:
-        known: NDArray[np.float64] = places
-        return known
-    if places.shape == (0,):
-        places = np.empty((0, axes))
-    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
-        with contextlib.suppress(TypeError, ValueError):
-            places = places.astype(float)
-    check_real(places.dtype, "centers")
-    if places.ndim != 2 or places.shape[1] != axes:
-        raise ValueError(
-            f"centers must have the shape (n, {axes}), one column per axis of the image; "
-            f"got {places.shape}"
-        )
-    return np.asarray(places, float)

@@ -23,7 +23,8 @@ from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .fit_at import check_counts, checked_places, checked_reader, frame_numbers
+from .centers import checked_places
+from .fit_at import check_counts, checked_reader, frame_numbers
 from .fit_spots import checked_spots, checked_start
 
 _FIRST = np.zeros(1, np.int64)
@@ -246,7 +247,10 @@ class Fitter:
         """Return places, and what fits in frames like this one."""
         if type(frame) is not np.ndarray:
             frame = as_array(frame)
-        places, kind = checked_places(centers, self.settings.dimensions), self._frames
+        places, kind = (
+            checked_places(centers, self.settings.dimensions, spatial=self.settings.dimensions),
+            self._frames,
+        )
         if kind is None:
             given = self.settings
             kind = self._frames = self._frame_kind(frame, places)

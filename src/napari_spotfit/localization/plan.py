@@ -16,6 +16,7 @@ from ..engine.joint import fit_crowds
 from ..engine.positions import places_of, rows_of, scores_of
 from ..engine.select import recorded, select_backend
 from ..estimation.detection_noise import for_detection
+from ..estimation.held_widths import warn_of_held_widths
 from ..estimation.image_estimates import estimated, frames_of_estimates
 from ..estimation.image_noise import warn_of_noise
 from ..images.camera import PerPixel
@@ -86,6 +87,7 @@ def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, P
     with frames_of_estimates(reader, settings):
         calibration = estimated(reader, calibration)
         warn_of_noise(reader, calibration, settings)
+        warn_of_held_widths(reader, calibration, settings)
     return reader, calibration
 
 
