@@ -1,10 +1,12 @@
 """Rows that are the same to the bit: duplicates, and frames that were stored twice."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from napari_spotfit import (
@@ -17,10 +19,12 @@ from napari_spotfit import (
     localize,
     localize_iter,
     localize_to_folder,
+    mean_square_displacements,
     merge_blinks,
     nena,
     pair_spots,
     per_frame,
+    per_label,
     simulate_movie,
     summarize,
 )
@@ -196,7 +200,27 @@ ANALYSES: dict[str, Callable[[SpotFits], object]] = {
     "per_frame": per_frame,
     "summarize": summarize,
     "cluster": lambda fits: cluster(fits, radius=0.5),
+    "per_label": lambda fits: per_label(fits, np.ones((200, 200, 201), np.uint8)),
 }
+
+
+def assert_same(found: Any, expected: Any, rows: int) -> None:
+    """Compare results of an analysis, of which tables of fits have at least these rows."""
+    if isinstance(found, SpotFits):
+        for name in ("track", "cluster"):
+            if name in found:
+                found = found.with_columns({name: found.columns[name] for name in (name, "y", "x")})
+                assert (found.columns[name][rows:] == -1).all()
+        found, expected = found[:rows].to_dataframe(), expected.to_dataframe()
+    if isinstance(found, pd.DataFrame):
+        pd.testing.assert_frame_equal(found, expected[list(found)])
+        return
+    for field in dataclasses.fields(found):
+        one, other = (getattr(result, field.name) for result in (found, expected))
+        if isinstance(one, pd.DataFrame):
+            pd.testing.assert_frame_equal(one, other)
+        elif one is not None:
+            np.testing.assert_array_equal(one, other, field.name)
 
 
 @pytest.mark.parametrize("name", ANALYSES)
@@ -204,17 +228,73 @@ def test_every_analysis_warns_of_a_table_that_was_joined_with_itself(name: str) 
     fits = molecules(frames=200)
     twice = SpotFits.concatenate([fits, fits])
     with pytest.warns(UserWarning, match=f"{len(fits):,} of {2 * len(fits):,} rows are") as said:
-        ANALYSES[name](twice)
+        found = ANALYSES[name](twice)
     assert len(said) == 1
     once = eval(str(said[0].message).rpartition(": ")[2], {"fits": twice})  # what it advises
     assert len(once) == len(fits)
-    ANALYSES[name](once)
+    assert_same(found, ANALYSES[name](once), len(fits))
+
+
+def drifting(frames: int = 400) -> SpotFits:
+    fits = molecules(frames=frames, count=300)
+    return fits.with_columns(fits.columns | {"y": fits.y + 0.002 * fits.frame})
+
+
+def test_a_last_frame_many_times_does_not_change_the_drift() -> None:
+    shown = np.append(np.arange(200), np.full(200, 199))
+    with (
+        pytest.warns(UserWarning, match="frames 250–399: the drift there is"),
+        pytest.warns(UserWarning, match="what they measure counts once"),
+    ):
+        drift = estimate_drift(recorded(drifting(), shown))
+    assert drift.y[:200] == pytest.approx(0.002 * np.arange(200), abs=0.02)
+    assert np.nanmedian(drift.y_stderr[:200]) < 0.005
+
+
+def test_frames_that_were_stored_again_are_no_detail() -> None:
+    fits = drifting(200)
+    without = fourier_ring_correlation(fits[fits.frame < 200])
+    with pytest.warns(UserWarning, match="what they measure counts once"):
+        found = fourier_ring_correlation(
+            recorded(fits, np.append(np.arange(200), np.full(200, 199)))
+        )
+    assert found.resolution == pytest.approx(without.resolution, rel=0.1)
+    assert found.resolution_stderr < 0.1 * found.resolution
+
+
+def test_frames_that_were_stored_again_are_no_rest() -> None:
+    fits = recorded(molecules(frames=100), frozen(100, 0.5, 1))
+    tracks = link_spots(fits, 0.7)
+    again = fits[np.isin(fits.y, fits.y[fits.frame == 0])]
+    assert len(np.unique(tracks.track[np.isin(fits.y, again.y)])) == len(np.unique(again.y))
+    with pytest.warns(UserWarning, match="what they measure counts once"):
+        table = mean_square_displacements(tracks, 2)
+    # Of molecules at rest, it is that of the errors.
+    assert np.average(table["msd"], weights=table["count"]) == pytest.approx(4 * ERROR**2, rel=0.08)
+
+
+def test_pairs_and_clusters_of_frames_that_were_stored_again() -> None:
+    fits = molecules()
+    again = recorded(fits, np.append(np.arange(60), np.full(40, 59)))
+    other = fits.with_columns(fits.columns | {"x": fits.x + 0.2})
+    with pytest.warns(UserWarning, match="what they measure counts once"):
+        pairs, expected = pair_spots(again, other, 0.5), pair_spots(fits, other, 0.5)
+    assert pairs.observed == expected.observed
+    assert pairs.stderr == pytest.approx(expected.stderr)
+    assert (again.y[pairs.a] == fits.y[expected.a]).all()
+    with pytest.warns(UserWarning, match="what they measure counts once"):
+        found = cluster(again, radius=0.3)
+    assert (found.cluster[: len(fits)] == cluster(fits, radius=0.3).cluster).all()
+    with pytest.warns(UserWarning, match="to the bit"), pytest.raises(ValueError, match="frame 0"):
+        estimate_drift(recorded(fits, np.zeros(60, int)))
 
 
 def test_some_duplicates_and_those_of_other_files() -> None:
     fits = molecules()
     some = SpotFits.concatenate([fits, fits[5:9], fits[5:6]])
-    assert np.flatnonzero(duplicates(some)).tolist() == list(range(len(fits), len(fits) + 5))
+    with pytest.warns(UserWarning, match="5 of"):
+        found = duplicates(some)
+    assert np.flatnonzero(found).tolist() == list(range(len(fits), len(fits) + 5))
     names = np.repeat(["a.tif", "b.tif"], len(fits))
     two = SpotFits.concatenate([fits, fits])
     assert not duplicates(two.with_columns(two.columns | {"file": names})).any()

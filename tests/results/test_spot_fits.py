@@ -15,6 +15,7 @@ from napari_spotfit import (
     StopCondition,
     fit_at,
     fit_spots,
+    load_fits,
     localize,
     simulate_movie,
     simulate_spots,
@@ -228,3 +229,13 @@ def test_fits_in_volumes_have_a_place_along_each_axis():
     imported = SpotFits(fits.columns, ("frame",), None, units={"z": "nm"})
     assert imported.axes == ("y", "x")
     assert (imported.points().shape[1], imported.units["z"]) == (3, "nm")
+
+
+@pytest.mark.parametrize("ending", ["spots.csv", "spots.parquet"])
+def test_tables_made_by_hand_are_tables_and_files(ending, tmp_path):
+    made = SpotFits({"frame": np.arange(2), "y": np.array([0.5, np.nan]), "x": np.ones(2)})
+    assert list(made.to_dataframe())[:3] == ["frame", "y", "x"]
+    made.save(tmp_path / f"made.{ending}")
+    again = load_fits(tmp_path / f"made.{ending}")
+    np.testing.assert_array_equal(again.y, made.y)
+    assert again.accepted.tolist() == made.accepted.tolist()

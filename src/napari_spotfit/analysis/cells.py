@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..models.columns import CHANNEL
 from ..results.spot_fits import SpotFits
 from .labels import COUNTED, per_label, table_of_labels
-from .linking import of_one_channel, split_channels
+from .linking import measured_once, of_one_channel, split_channels
 from .pairs import SpotPairs, pair_spots
 from .summary import check_columns
 
@@ -93,10 +93,14 @@ def named_channels(channels: Mapping[Any, SpotFits] | SpotFits) -> dict[str, Spo
     known = channels if isinstance(channels, Mapping) else split_channels(channels)
     if not known:
         raise ValueError("there are no channels: pass the fits of each by name")
-    return {
-        name if isinstance(name, str) else f"channel_{name}": of_one_channel(fits)
-        for name, fits in known.items()
-    }
+    found = {}
+    for name, fits in known.items():
+        own = of_one_channel(fits)
+        once = measured_once(own)
+        found[name if isinstance(name, str) else f"channel_{name}"] = (
+            own if once.all() else own[once]
+        )
+    return found
 
 
 def table_of_cells(

@@ -20,7 +20,7 @@ from ..results.spot_fits import SpotFits, on_host
 from ..untrusted import named
 from ..version import __version__
 from .channel_matching import Fit, Matches, Model, Spots, find_matches
-from .linking import Floats, common_frames, of_one_channel
+from .linking import Floats, common_frames, measured_once, of_one_channel
 
 Kind = Literal["translation", "affine", "polynomial"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -289,7 +289,7 @@ def register_channels(a: SpotFits, b: SpotFits, model: Kind = "affine") -> Chann
     """
     one_of("model", model, _KINDS)
     degree = _KINDS.index(model)
-    channels = [of_one_channel(fits) for fits in (a, b)]
+    channels = [fits[measured_once(fits)] for fits in map(of_one_channel, (a, b))]
     spots = [
         _spots(fits, frame) for fits, frame in zip(channels, common_frames(*channels), strict=True)
     ]

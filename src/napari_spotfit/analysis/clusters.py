@@ -11,10 +11,9 @@ from ..caller import warn_caller
 from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CLUSTER, numbered
-from ..results.repeats import checked
 from ..results.spot_fits import SpotFits, on_host
 from .depth import places_in_pixels
-from .linking import movies_of
+from .linking import measured_once, movies_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +71,7 @@ def cluster(
     >>> from napari_spotfit import cluster, load_fits
     >>> fits = cluster(load_fits("merged.spots.parquet"), radius=0.3)  # doctest: +SKIP
     """
-    fits = checked(fits)
+    fits = on_host(fits)
     number_checks.one_of("method", method, ("dbscan", "hdbscan"))
     if method == "dbscan":
         if radius is None:
@@ -96,7 +95,7 @@ def cluster(
                 "are in pixels; pass z_scale=…, how many pixels one unit of z is, or 0"
             )
     places = places_in_pixels(fits, z_scale)
-    known = fits.accepted & np.isfinite(places).all(axis=1)
+    known = fits.accepted & np.isfinite(places).all(axis=1) & measured_once(fits)
     movie, number = movies_of(fits), np.full(len(fits), NO_CLUSTER, np.int64)
     for one in np.unique(movie[known]):
         rows = np.flatnonzero(known & (movie == one))
@@ -238,7 +237,8 @@ def mean_square_displacements(
             "the tracks of each their own numbers"
         )
     places = places_in_pixels(fits, z_scale)
-    rows = np.flatnonzero((columns["track"] >= 0) & np.isfinite(places).all(axis=1))
+    known = (columns["track"] >= 0) & np.isfinite(places).all(axis=1)
+    rows = np.flatnonzero(known & measured_once(fits))
     rows = rows[np.lexsort((columns["frame"][rows], columns["track"][rows]))]
     track, frame, places = columns["track"][rows], columns["frame"][rows], places[rows]
     numbers, own = np.unique(track, return_inverse=True)

@@ -20,7 +20,7 @@ from .drift_correlation import correlated_drift
 from .drift_jumps import has_jumps, jumps
 from .drift_overlap import WINDOW, refined_drift, start_drift, without_drift
 from .events import event_means, link_events
-from .linking import frames_of, of_one_channel
+from .linking import frames_of, measured_once, of_one_channel
 from .shifts import spans
 from .summary import in_field, taken
 
@@ -112,7 +112,8 @@ def estimate_drift(
     -----
     UserWarning
         If the drift of some frames is interpolated, the sample jumps, or some fits are far outside
-        of the field of all others.
+        of the field of all others. If rows are there twice, or in frames that were stored twice:
+        they count once.
 
     Examples
     --------
@@ -170,7 +171,7 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
     columns, axes, heights = fits.columns, ["y", "x"], depth_in_nm(fits)
     if heights is not None:
         columns, axes = columns | heights, ["y", "x", "z"]
-    known = fits.accepted.copy()
+    known = fits.accepted & measured_once(fits)
     for axis in axes:
         error = columns[axis + STDERR]
         known &= np.isfinite(columns[axis]) & np.isfinite(error) & (error > 0)
@@ -185,6 +186,8 @@ def _segments(fits: SpotFits, length: int | None) -> Segments:
         order = np.argsort(frame, kind="stable")
         rows, frame = rows[order], frame[order]
     first, span = int(frame[0]), int(frame[-1] - frame[0]) + 1
+    if span == 1:
+        raise ValueError(f"all fits that count are of frame {first}: drift is that of several")
     length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))
     count = max(round(span / length), 1)
     frames = first + np.round(np.linspace(0, span, count + 1)).astype(np.int64)

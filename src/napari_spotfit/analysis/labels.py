@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..models.columns import CHANNEL, PLANE
 from ..models.number_checks import as_numbers
+from ..results.repeats import without_duplicates
 from ..results.spot_fits import SpotFits, on_host
 from .summary import check_columns, finite
 
@@ -130,7 +131,7 @@ def per_label(
     >>> table["label"].tolist(), table["pixels"].tolist(), table["count"].tolist()
     ([3, 7], [640, 2048], [0, 1])
     """
-    fits = on_host(fits)
+    fits = without_duplicates(fits)
     names, label = check_columns(fits, columns), label_spots(fits, labels, to_labels)
     return table_of_labels(label, label_sizes(labels), fits.columns, names)
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..engine.cpu.layouts import PairedSpots
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
@@ -15,7 +16,7 @@ from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CHANNEL, TRACK
 from ..results.fit_parts import refuse_parts
-from ..results.repeats import checked
+from ..results.repeats import duplicates, duplicates_and_repeats
 from ..results.spot_fits import SpotFits, on_host
 from .depth import places_in_pixels
 
@@ -87,7 +88,7 @@ def link_spots(
     [0, 0]
     """
     refuse_parts(fits)
-    fits = checked(fits)
+    fits = on_host(fits)
     if "frame" not in fits.columns:
         raise ValueError(
             "these fits have no column frame: spots are linked over the frames of a movie"
@@ -98,7 +99,8 @@ def link_spots(
     memory = number_checks.whole("memory", memory)
     least_frames = number_checks.whole("least_frames", least_frames, 1)
     places = places_in_pixels(fits, z_scale)
-    rows = np.flatnonzero(fits.accepted & np.isfinite(places).all(axis=1))
+    once = fits.accepted & ~duplicates(fits)
+    rows = np.flatnonzero(once & np.isfinite(places).all(axis=1))
     number = np.full(len(fits), NO_TRACK, np.int64)
     if len(rows):
         number[rows] = _linked(fits, rows, places[rows], max_distance, memory)
@@ -157,6 +159,22 @@ def movies_of(fits: SpotFits) -> NDArray[np.int64]:
             kinds, numbers = np.unique(own, return_inverse=True)
             movie = np.unique(movie * len(kinds) + numbers, return_inverse=True)[1]
     return movie
+
+
+def measured_once(fits: SpotFits) -> NDArray[np.bool_]:
+    """Return which rows count, so that each measurement does once; warn of the others.
+
+    Others are duplicates, and those of frames that were stored again.
+    """
+    if "frame" not in fits:
+        return ~duplicates(fits)
+    duplicate, repeated = duplicates_and_repeats(fits, movies_of(fits), frames_of(fits))
+    if count := int(np.count_nonzero(repeated & ~duplicate)):
+        warn_caller(
+            f"{count:,} of {len(fits):,} rows are the same, to the bit, as one in the frame "
+            "before, as where frames were stored twice: what they measure counts once"
+        )
+    return ~(duplicate | repeated)
 
 
 def _linked(
@@ -256,7 +274,7 @@ def split_channels(fits: SpotFits) -> dict[int, SpotFits]:
 
 def of_one_channel(fits: SpotFits) -> SpotFits:
     """Return fits of one channel without an index of channels; ValueError if there are several."""
-    fits = checked(fits)
+    fits = on_host(fits)
     if CHANNEL not in fits:
         return fits
     channels = split_channels(fits)

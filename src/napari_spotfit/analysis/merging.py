@@ -13,7 +13,7 @@ from ..files.table import Step
 from ..models import number_checks
 from ..models.columns import CHANNEL, DETECTIONS, PARENT, STDERR, STOP
 from ..results.fit_parts import FitParts, gathered, refuse_iterator
-from ..results.repeats import checked_repeats
+from ..results.repeats import duplicates_and_repeats
 from ..results.spot_fits import SpotFits
 from .events import Links, joined_columns, link_events, truncated_events
 from .linking import frames_of, movies_of
@@ -133,8 +133,11 @@ def merge_blinks(
     whole = gathered(fits, _NEEDED)
     _check(whole, max_dark_frames, radius, rule)
     movie = movies_of(whole)
-    repeated = _repeated(whole, movie, rule)
-    links = link_events(whole, max_dark_frames, radius, greedy=rule == "picasso", part=movie)
+    duplicate, repeated = _not_new(whole, movie, rule)
+    linked = whole
+    if duplicate.any():  # those without a position are in no event
+        linked = whole.with_columns(whole.columns | {"y": np.where(duplicate, np.nan, whole.y)})
+    links = link_events(linked, max_dark_frames, radius, greedy=rule == "picasso", part=movie)
     if len(whole) and not len(links.event):
         warn_caller(f"none of these {len(whole)} fits is good and has a position: no events")
     truncated = truncated_events(frames_of(whole)[links.rows], links)
@@ -226,12 +229,15 @@ class _EventsOfParts:
         return merged[columns["frame"] > 0] if rule == "picasso" else merged
 
 
-def _repeated(fits: SpotFits, movie: Integers, rule: str) -> NDArray[np.bool_]:
-    """Return which fits measure nothing new; warn of them, and of duplicates.
+def _not_new(
+    fits: SpotFits, movie: Integers, rule: str
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which fits are duplicates, and which measure nothing new; warn of them.
 
-    All count by Picasso's rule, and where there are no standard errors, as of simulated molecules.
+    Repeats count by Picasso's rule, and where there are no standard errors, as of simulated
+    molecules.
     """
-    found = checked_repeats(fits, movie, frames_of(fits))
+    duplicate, found = duplicates_and_repeats(fits, movie, frames_of(fits))
     found &= fits.accepted & np.all(["y" + STDERR in fits, "x" + STDERR in fits])
     count = int(np.count_nonzero(found))
     if count:
@@ -242,7 +248,7 @@ def _repeated(fits: SpotFits, movie: Integers, rule: str) -> NDArray[np.bool_]:
             f"{count:,} of {len(fits):,} fits are the same, to the bit, as one in the frame "
             f"before, as where frames were stored twice: what they measure {counted}"
         )
-    return found & (rule != "picasso")
+    return duplicate, found & (rule != "picasso")
 
 
 def _check(fits: SpotFits, max_dark_frames: int, radius: float | None, rule: str) -> None:

@@ -23,6 +23,7 @@ from .linking import (
     Integers,
     common_frames,
     in_order,
+    measured_once,
     of_one_channel,
     partners,
 )
@@ -128,7 +129,8 @@ def pair_spots(
     ----------
     a, b : SpotFits
         The fits to pair, such as ``fits[fits.good]``, of images with the same leading axes. If
-        channels do not coincide, map one onto the other by :func:`register_channels`.
+        channels do not coincide, map one onto the other by :func:`register_channels`. Spots of
+        frames that were stored twice, and rows that are there twice, count once.
     radius : float
         The largest distance in pixels.
     labels, to_labels
@@ -165,6 +167,11 @@ def pair_spots(
     shape = as_shape(shape)
     radius = number("radius", radius, 0, above=True, unit="pixels")
     channels = [of_one_channel(fits) for fits in (a, b)]
+    rows = [np.flatnonzero(measured_once(fits)) for fits in channels]
+    channels = [
+        fits if len(own) == len(fits) else fits[own]
+        for fits, own in zip(channels, rows, strict=True)
+    ]
     scale = _scale(channels[0], channels[1], z_scale)
     axes = ("z", *IN_PLANE) if scale else IN_PLANE
     region = _region(channels, labels, to_labels, shape, scale if "z" in axes else None)
@@ -183,8 +190,8 @@ def pair_spots(
     import pandas as pd
 
     return SpotPairs(
-        one.row[paired], other.row[partner], distance, errors, region.label[one.cell[paired]],
-        radius, len(paired), *sums,
+        rows[0][one.row[paired]], rows[1][other.row[partner]], distance, errors,
+        region.label[one.cell[paired]], radius, len(paired), *sums,
         pd.DataFrame({"label": region.label, "pixels": region.pixels, **counts}),
     )  # fmt: skip
 

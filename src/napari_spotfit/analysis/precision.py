@@ -15,7 +15,7 @@ from ..models.columns import CHANNEL, DETECTIONS, IN_PLANE, STDERR, STOP
 from ..models.estimators import ESTIMATORS, EstimatorName
 from ..models.number_checks import as_numbers, one_of
 from ..results.fit_parts import gathered
-from ..results.repeats import checked_repeats
+from ..results.repeats import duplicates_and_repeats
 from ..results.spot_fits import SpotFits
 from ..settings.fields import Pixel
 from ..settings.noise_model import excess_of
@@ -195,9 +195,9 @@ def _successive(
 
     Of long movies, pairs of frames are chosen evenly.
     """
-    rows = np.flatnonzero(fits.accepted & known)
     movies, frames = movies_of(fits), frames_of(fits)
-    repeated = checked_repeats(fits, movies, frames)
+    duplicate, repeated = duplicates_and_repeats(fits, movies, frames)
+    rows = np.flatnonzero(fits.accepted & known & ~duplicate)
     if count := int(np.count_nonzero(repeated[rows])):
         warn_caller(
             f"{count:,} of {len(rows):,} localisations are the same, to the bit, as one in the "

@@ -15,7 +15,7 @@ from ..models.columns import CHANNEL, IN_PLANE, STOP
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
 from .drift import refuse_several_movies
-from .linking import frames_of, of_one_channel
+from .linking import frames_of, measured_once, of_one_channel
 from .summary import in_field
 
 Floats = NDArray[np.float64]
@@ -98,7 +98,8 @@ def fourier_ring_correlation(fits: SpotFits | Iterable[SpotFits]) -> RingCorrela
     Warns
     -----
     UserWarning
-        If some fits are far outside of the field of all others, and left out.
+        If some fits are far outside of the field of all others, and left out, or are there twice,
+        or in frames that were stored twice, and count once.
 
     Examples
     --------
@@ -119,7 +120,8 @@ def fourier_ring_correlation(fits: SpotFits | Iterable[SpotFits]) -> RingCorrela
             "these fits have no column frame: the halves that are compared are frames of a movie"
         )
     refuse_several_movies(fits)
-    known = fits.accepted & np.isfinite(fits.columns["y"]) & np.isfinite(fits.columns["x"])
+    known = fits.accepted & measured_once(fits)
+    known &= np.isfinite(fits.columns["y"]) & np.isfinite(fits.columns["x"])
     rows = in_field(fits.columns, np.flatnonzero(known))
     if len(rows) < _LEAST:
         raise ValueError(

@@ -15,7 +15,7 @@ from ..files.exchange.image_info import as_shape
 from ..images.frames import FrameSelection, indices_along
 from ..models.columns import AXES, GROUP, GROUP_SIZE, IN_PLANE, STDERR, describe
 from ..models.number_checks import shown
-from ..results.repeats import checked
+from ..results.repeats import without_duplicates
 from ..results.spot_fits import SpotFits, on_host
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFr
     """
     import pandas as pd
 
-    fits = checked(fits)
+    fits = without_duplicates(fits)
     names = usual_columns(fits) if columns is None else check_columns(fits, columns)
     rows = {name: _robust(fits.columns[name]) for name in names}
     if columns is None:
@@ -114,7 +114,7 @@ def per_frame(
     """
     import pandas as pd
 
-    fits = checked(fits)
+    fits = without_duplicates(fits)
     names = check_columns(fits, columns)
     index = fits.index_names
     places = np.column_stack([fits.columns[name] for name in index]) if index else None

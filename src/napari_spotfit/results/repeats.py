@@ -18,6 +18,7 @@ from .spot_fits import SpotFits, on_host
 
 Keys = NDArray[np.uint64]
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 #: Columns that make a measurement, with the first of the next that there is.
 _PLACE, _WITH = (*IN_PLANE, "z"), ("photons", "y" + STDERR, "sigma")
@@ -28,36 +29,29 @@ _HALF = np.uint64(32)
 _NAMED = 8
 
 
-def checked(fits: SpotFits) -> SpotFits:
-    """Return fits on the host for an analysis; warn of rows that are there more than once."""
+def without_duplicates(fits: SpotFits) -> SpotFits:
+    """Return fits on the host, each row once; warn of duplicates."""
     fits = on_host(fits)
-    warn_of_duplicates(fits)
-    return fits
+    duplicate = duplicates(fits)
+    return fits[~duplicate] if duplicate.any() else fits
 
 
-def warn_of_duplicates(fits: SpotFits) -> None:
-    """Warn of rows that are there more than once, as of a file that was joined with itself."""
-    _warn(fits, _duplicates(fits, *_alike(fits)))
-
-
-def duplicates(fits: SpotFits) -> NDArray[np.bool_]:
-    """Return which rows are the same as one before them, in the same frame.
+def duplicates(fits: SpotFits) -> Mask:
+    """Return which rows are the same as one before them, in the same frame; warn of them.
 
     Examples
     --------
     >>> columns = {"frame": np.array([0, 0, 1]), "y": np.full(3, 0.5), "x": np.full(3, 2.5)}
-    >>> duplicates(SpotFits(columns, ["frame"])).tolist()
-    [False, True, False]
+    >>> duplicates(SpotFits(columns, ["frame"])[1:]).tolist()  # the same, but of other frames
+    [False, False]
     """
-    found = np.zeros(len(fits), bool)
-    found[_duplicates(fits, *_alike(fits))] = True
-    return found
+    return _marked(fits, _alike(fits))
 
 
-def checked_repeats(fits: SpotFits, movie: Integers, frame: Integers) -> NDArray[np.bool_]:
-    """Return which rows are the same as one in the frame before, so that they measure nothing new.
+def duplicates_and_repeats(fits: SpotFits, movie: Integers, frame: Integers) -> tuple[Mask, Mask]:
+    """Return which rows are duplicates, and which are the same as one in the frame before.
 
-    Warn of duplicates.
+    Both measure nothing new. Warn of duplicates. Those of a repeat are repeats, too.
 
     Parameters
     ----------
@@ -69,23 +63,23 @@ def checked_repeats(fits: SpotFits, movie: Integers, frame: Integers) -> NDArray
     Examples
     --------
     >>> columns = {"frame": np.arange(3), "y": np.array([0.5, 0.5, 0.7]), "x": np.full(3, 2.5)}
-    >>> checked_repeats(SpotFits(columns), np.zeros(3, np.int64), np.arange(3)).tolist()
-    [False, True, False]
+    >>> fits, movie, frame = SpotFits(columns), np.zeros(3, np.int64), np.arange(3)
+    >>> [mask.tolist() for mask in duplicates_and_repeats(fits, movie, frame)]
+    [[False, False, False], [False, True, False]]
     """
     found = np.zeros(len(fits), bool)
-    rows, keys = _alike(fits)
-    _warn(fits, _duplicates(fits, rows, keys))
+    rows, keys = alike = _alike(fits)
+    duplicate = _marked(fits, alike)
     if not len(rows):
-        return found
+        return duplicate, found
     order = np.lexsort((frame[rows], keys, movie[rows]))
     rows, keys = rows[order], keys[order]
     steps = np.diff(frame[rows])
     same = (np.diff(keys) == 0) & (np.diff(movie[rows]) == 0)
-    # Duplicates of a repeat are repeats, too.
     is_repeat = np.append(False, same & (steps == 1))
     place = np.cumsum(np.append(True, ~(same & (steps == 0)))) - 1
     found[rows] = is_repeat[np.append(True, np.diff(place) > 0)][place]
-    return found
+    return duplicate, found
 
 
 @dataclass
@@ -146,8 +140,8 @@ class FrameRepeats:
         return (
             f"{len(found):,} {has} the same spots as the frame before, to the bit: {named}{more}. "
             "Identical frames count as one measurement, as where a camera fills dropped frames "
-            "with the last one: nena and merge_blinks count them once; for drift, tracks and "
-            "numbers of spots leave them out, frames=…"
+            "with the last one: analyses count them once. Tracks run through them, and there are "
+            "spots in each: leave them out, frames=…, if that matters"
         )
 
 
@@ -157,7 +151,7 @@ def _places(fits: SpotFits) -> Sequence[str]:
     return [name for name in names if name in fits]
 
 
-def _content(fits: SpotFits) -> tuple[Keys, NDArray[np.bool_]]:
+def _content(fits: SpotFits) -> tuple[Keys, Mask]:
     """Return a number for each row that stands for its measurement, and which rows have one.
 
     Whole numbers, such as pixels, and unknown ones are none.
@@ -213,13 +207,16 @@ def _duplicates(fits: SpotFits, rows: Integers, keys: Keys) -> Integers:
     return np.delete(rows, first)
 
 
-def _warn(fits: SpotFits, rows: Integers) -> None:
-    """Warn of duplicates."""
+def _marked(fits: SpotFits, alike: tuple[Integers, Keys]) -> Mask:
+    """Return which rows are duplicates, of those that are alike; warn of them."""
+    found, rows = np.zeros(len(fits), bool), _duplicates(fits, *alike)
     if not len(rows):
-        return
+        return found
+    found[rows] = True
     names = [*_places(fits), *IN_PLANE]
     warn_caller(
         f"{len(rows):,} of {len(fits):,} rows are there before, the same to the bit, as of a table "
-        "that was joined with itself: each counts as a spot of its own. To drop them: "
+        "that was joined with itself: each counts once. To drop them: "
         f"fits[~fits.to_dataframe().duplicated({names}).to_numpy()]"
     )
+    return found

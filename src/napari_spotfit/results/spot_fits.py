@@ -318,12 +318,13 @@ class SpotFits(Columns):
         columns = self.to_host().columns
         if self._has_verdicts:
             columns |= {"flags": to_host(self.flags), "good": to_host(self.good)}
-        codes = columns[STOP].astype(np.int8)
         made: dict[str, Any] = {
             name: values.astype(dtypes.get(values.dtype.kind, values.dtype))
             for name, values in columns.items()
         }
-        made[STOP] = pd.Categorical.from_codes(codes, categories=STOP_NAMES)
+        if STOP in columns:
+            codes = columns[STOP].astype(np.int8)
+            made[STOP] = pd.Categorical.from_codes(codes, categories=STOP_NAMES)
         table = pd.DataFrame(made, copy=False)
         table.attrs["units"] = self.units
         return table
@@ -412,7 +413,9 @@ class SpotFits(Columns):
         """Return the table of these fits for a file."""
         from ..files.table import table_of
 
+        # Files have stop conditions, tables that were made by hand none.
         columns, flags = self.to_host().columns, to_host(self.flags)
+        columns = columns if STOP in columns else columns | {STOP: to_host(self._stops)}
         derived = {} if "flags" in columns else {"flags": flags}
         derived = derived | {"good": to_host(self.good)} if self._has_verdicts else {}
         return table_of(
