@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..engine.flags import RULES, Flag, main_reasons
 from ..images.arrays import to_host
 from ..models.columns import GROUP_SIZE
 from ..models.estimators import StopCondition
 from ..results.spot_fits import SpotFits
+from ..settings.noise_model import excess_of
 from ..settings.settings import Settings
 
 #: Fits at least, and the share of good ones at most.
@@ -22,6 +24,8 @@ _LEAST_FITS, _GOOD = 30, 0.1
 _LEAST_GOOD, _MOST_POOR, _NEARLY_ALL_POOR = 20, 0.5, 0.85
 #: Fits at least, the share of good ones at most, and of those that are wider than a given σ allows.
 _FEW, _HARDLY_GOOD, _MOST_WIDE = 5, 0.2, 0.6
+#: The read-out noise in photo-electrons that a camera may have without saying so.
+_READ_OUT = 3.0
 #: Reasons that lie in the settings; with others, as of noise and of lines, there may be no spots.
 _BY_SETTINGS = (
     Flag.NOT_CONVERGED | Flag.AT_BOUND | Flag.BLOB | Flag.GROUP_NOT_SETTLED | Flag.ELONGATED
@@ -35,6 +39,22 @@ _LONG = (
     'ELONGATED. Fit model="gaussian_elliptical" if spots are longer than wide; lines are no spots: '
     "exclude them, or subtract the local background to find spots on them"
 )
+
+
+def _by_read_out(fits: SpotFits) -> NDArray[np.bool_]:
+    """Return which deviances a read-out noise may explain that was not given."""
+    settings = fits.settings
+    if settings is None or settings.variance is not None:
+        return np.zeros(len(fits), bool)
+    if settings.gain is None or not settings.estimator_kind.is_likelihood:
+        return np.zeros(len(fits), bool)
+    chi, background = (
+        to_host(fits.columns[name]).astype(float) for name in ("reduced_chi_square", "background")
+    )
+    with np.errstate(invalid="ignore"):
+        more = (chi / excess_of(settings.emccd) - 1) * background / settings.gain
+        found: NDArray[np.bool_] = more < _READ_OUT**2
+    return found
 
 
 @dataclass
@@ -65,7 +85,7 @@ class VerdictCheck:
         if not self.good > _HARDLY_GOOD * self.fits:
             self.reasons.update(main_reasons(flags))
             self.invalid += int((fits.stop_condition == int(StopCondition.INVALID)).sum())
-        poor = is_good & ((flags & int(Flag.POOR_FIT)) != 0)
+        poor = is_good & ((flags & int(Flag.POOR_FIT)) != 0) & ~_by_read_out(fits)
         alone = is_good & ((flags & int(Flag.NEIGHBOUR)) == 0)
         if GROUP_SIZE in fits.columns:
             self.is_joint = True
