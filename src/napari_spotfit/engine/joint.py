@@ -13,6 +13,7 @@ from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowd_parts import fit_in_parts, parts_of_crowds
+from .far_light import Rows, far_pairs, without_far_light
 from .fit_job import FitJob
 from .fitted_crowds import FittedCrowds
 from .joint_fits import Scale, are_alike, has_variances, joint_noise
@@ -25,6 +26,8 @@ from .uneven_planes import uneven_volumes
 
 #: A width that is taken where none can be estimated.
 _ANY_WIDTH = 1.3
+#: Columns beside those of fits: where each row is, and whether it has the fit of one spot.
+_PLACE, _IS_SINGLE = "its place", "is single"
 
 
 def takes_joint_fits(job: FitJob, block: Block) -> bool:
@@ -67,7 +70,14 @@ def fit_crowds(
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
-        return single | _distances_of(job, positions, singles, widths)
+        return _without_far_light(
+            backend,
+            job,
+            block,
+            widths,
+            positions,
+            _unchanged(job, positions, single, singles, widths),
+        )
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
     noise = joint_noise(job)
@@ -89,7 +99,44 @@ def fit_crowds(
             singles.rows(part), takes_part[part], is_dropped[part],
         )  # fmt: skip
 
-    return fit_in_parts(fit, parts, workers)
+    made = fit_in_parts(fit, parts, workers)
+    return _without_far_light(backend, job, block, widths, positions, made)
+
+
+def _unchanged(
+    job: FitJob, positions: Positions, single: Columns, singles: Singles, widths: ArrayLike
+) -> Columns:
+    """Return the columns of spots that all keep their own fits."""
+    is_single = np.ones(len(positions.places), np.bool_)
+    own = {_PLACE: singles.places, _IS_SINGLE: is_single}
+    return single | _distances_of(job, positions, singles, widths) | own
+
+
+def _without_far_light(
+    backend: Backend, job: FitJob, block: Block, widths: NDArray[np.float64],
+    positions: Positions, columns: Columns,
+) -> Columns:  # fmt: skip
+    """Return the columns of rows, those fitted again that light of others moves."""
+    places, is_single = columns.pop(_PLACE), columns.pop(_IS_SINGLE)
+    position = columns.get(POSITION, np.arange(len(places)))
+    frame = positions.frames[position]
+    rows = Rows(position, frame, places, is_single)
+    pairs = far_pairs(job, rows, columns, columns[DISTANCE], widths)
+    if pairs is None:
+        return columns
+    made, changed = without_far_light(backend, job, block, positions, rows, columns, pairs)
+    if not len(changed):
+        return columns
+    places = places.copy()
+    places[changed] = np.column_stack([made[axis][changed] for axis in job.axes])
+    own = {name: column[changed] for name, column in made.items()}
+    spots = Positions(places[changed], frame[changed])
+    made[EVIDENCE] = columns[EVIDENCE].copy()
+    made[EVIDENCE][changed] = singles_of(job, spots, own, widths).evidence
+    there = np.isin(frame, frame[changed])
+    made[DISTANCE] = columns[DISTANCE].copy()
+    made[DISTANCE][there] = distances(Positions(places[there], frame[there]), widths, job.threads)
+    return made
 
 
 def _fit_part(
@@ -104,7 +151,7 @@ def _fit_part(
     fits = {name: single[name][rows] for name in names}
     crowds = FittedCrowds(backend, job, block, widths, own, fits, singles.rows(rows))
     if not len(dropped) and crowds.are_as_before():
-        return single | _distances_of(job, positions, singles, widths)
+        return _unchanged(job, positions, single, singles, widths)
     if job.one_row_per_position:
         spots, at = crowds.fit_in_place(), rows
         position = np.arange(len(positions.places))
@@ -135,7 +182,9 @@ def _fit_part(
         Positions(places[changed], frame[changed]), widths, job.threads,
         job.settings.pixels_per_plane,
     )  # fmt: skip
-    return made | {DISTANCE: known}
+    is_single = np.ones(len(position), np.bool_)
+    is_single[joint] = False
+    return made | {DISTANCE: known, _PLACE: places, _IS_SINGLE: is_single}
 
 
 def _distances_of(

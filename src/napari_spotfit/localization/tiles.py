@@ -25,6 +25,7 @@ from ..engine.candidates import Candidates, joined, nothing
 from ..engine.cpu.backend import strip_rows
 from ..engine.detection_settings import make_detection_settings, reach_in_pixels, texture_reach
 from ..engine.extended_regions import SIDE as REGION
+from ..engine.far_light import far_reach
 from ..engine.fit_job import FitJob
 from ..engine.flags import CROWD
 from ..engine.joint import fit_crowds
@@ -165,7 +166,9 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     reach = reach_in_pixels(filters) + 3 * margin
     connected = max(_FLAT_AREA, math.ceil(_CHAIN * detection.min_distance))
     needed = _reach_of_fits(fit) + _reach_of_pixels(fit) + reach + connected
-    needed += _reach_of_regions(fit) + math.ceil(texture_reach(detection.known_sigma))
+    needed += (
+        _reach_of_regions(fit) + far_reach(fit) + math.ceil(texture_reach(detection.known_sigma))
+    )
     return -(-needed // strip) * strip
 
 
@@ -192,7 +195,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
     reach = _reach_of_fits(calibration.fitted)
-    around = reach + _reach_of_regions(calibration.fitted)
+    around = reach + _reach_of_regions(calibration.fitted) + far_reach(calibration.fitted)
     planes = calibration.planes(np.array([number]), np.empty(0))
     variances = calibration.variances(np.array([number]), np.empty(0))
     bad, top = calibration.bad_pixels(np.array([number])), _Top(tiled.reader, number)

@@ -170,6 +170,24 @@ class CpuFitter:
             self._library.functions.spotfit_explain(*call, i, address(own), address(memory))
         return corners, reasons
 
+    def reasons(
+        self, block: Block, positions: Positions, which: NDArray[np.int64]
+    ) -> NDArray[np.uint8]:
+        """Return why pixels of the ROIs around some of the positions are excluded, as above."""
+        call, memory = self._placed(self._on_host(block), positions)
+        found = np.empty((len(which), *self._job.roi_shape), np.uint8)
+
+        def explain() -> None:
+            for roi, own in zip(which.tolist(), found, strict=True):
+                self._library.functions.spotfit_explain(*call, roi, address(own), address(memory))
+
+        explain()
+        highest = block.highest
+        if self._given.saturated and highest is not None and highest.of_all() != highest.here:
+            self._highest.fill(highest.of_all())
+            explain()
+        return found
+
     def excluded(
         self, block: Block, positions: Positions
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
