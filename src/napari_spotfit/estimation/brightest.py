@@ -27,6 +27,9 @@ _AMPLIFIED, _FEW_PHOTONS = 1.5, 0.45
 #: By how much skewness is more than that of photons in bright blocks, and in dark ones, besides how
 #: many of its errors. Of raw images it is less by 0.1 and more in one of the two.
 _BRIGHT, _DARK = (0.1, 3.0), (0.05, 2.0)
+#: Blocks without spots are at least this share, and columns of most differ in brightness by no more
+#: times what noise makes, in variance: in crowds no block is without, and steep slopes look alike.
+_WITHOUT_SPOTS, _ALIKE = 0.25, 2.0
 #: The error of a median of blocks over their deviation without large ones, for one block.
 _ERROR, _OFTEN = 1.5, (0.1, 0.9)
 
@@ -45,7 +48,7 @@ def is_brightest_of_many(blocks: NDArray[np.void], noise: NoiseModel) -> bool:
     --------
     >>> from napari_spotfit import Settings
     >>> from napari_spotfit.estimation.measured_noise import measured_blocks
-    >>> light = np.linspace(20, 120, 256)
+    >>> light = np.linspace(20, 60, 256)
     >>> planes = np.random.default_rng(1).poisson(light, (9, 256, 256)).astype(np.float32)
     >>> one, all_of_them = planes[:1], planes.max(axis=0, keepdims=True)
     >>> found = [measured_blocks(image, Settings(sigma=1.3)).blocks for image in (one, all_of_them)]
@@ -55,10 +58,12 @@ def is_brightest_of_many(blocks: NDArray[np.void], noise: NoiseModel) -> bool:
     own = blocks[is_usable(blocks)]
     if len(own) < _FEWEST or not _is_skewed(own, noise, _BRIGHT, is_bright=True):
         return False
+    least = max(_FEWEST, _WITHOUT_SPOTS * len(own))
     own = without_spots(own)
     own = own[is_usable(own)]
     return (
-        len(own) >= _FEWEST
+        len(own) >= least
+        and median(own["spread"] / own["both"]) < _ALIKE
         and _is_skewed(own, noise, _BRIGHT, is_bright=True)
         and _is_skewed(own, noise, _DARK, is_bright=False)
     )
