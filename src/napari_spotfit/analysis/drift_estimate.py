@@ -2,67 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..caller import warn_caller
-from ..engine import threads
 from ..models.columns import STDERR
 from ..models.number_checks import one_of, whole
 from ..results.fit_parts import gathered
 from ..results.spot_fits import SpotFits
-from .depth import depth_in_nm
 from .drift import Drift, refuse_several_movies
 from .drift_correlation import correlated_drift
+from .drift_frames import beyond_steady, drift_of_frames, sample_of
 from .drift_jumps import has_jumps, jumps
 from .drift_overlap import WINDOW, refined_drift, start_drift, without_drift
-from .events import event_means, link_events
-from .linking import frames_of, measured_once, of_one_channel
-from .shifts import spans
-from .summary import in_field, taken
+from .drift_segments import LEAST, Checked, Estimate, Rows, Segments, rows_of, segments_of
+from .drift_steps import adjusted, apart_from_most, joined
+from .drift_ties import pieces
+from .drift_within import MOST, QUERIES, WIDER, Motion, close_pairs, motion_within
+from .linking import frames_of, of_one_channel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Singles = NDArray[np.float32]
-Groups = NDArray[np.int32]
-Columns = Mapping[str, NDArray[Any]]
 
 #: Columns that drift depends on.
 _NEEDED = (
     "file", "channel", "frame", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr", "stop_condition",
 )  # fmt: skip
-#: Frames of a segment, and least number of localisations in it, where no other is asked for.
-_FRAMES, _ENOUGH = 100, 500
-#: Fits whose blinks are merged at once by a thread, and most threads, as each needs memory.
-_BLOCK, _MERGERS = 1 << 16, 8
 #: Segments of cross-correlation.
 _WINDOWS = 20
 #: Segments around, over which differences of the two halves are averaged.
 _AROUND = 10
 #: Scatter of a molecule's positions over their standard errors, in the order of trials.
 _SCALES = (1.0, 2.0, 4.0)
-#: Least number of localisations with partners from which a segment's drift is known.
-_LEAST = 10
 #: Least contrast of a segment's overlap with the others, and how much one point has by chance.
 _LEAST_CONTRAST, _BY_CHANCE = 0.05, 1.5
-#: Least step that is none of a steady motion, in errors of a localisation and of the drift.
-_JUMP = 3.0
+#: Motion within segments, in errors of a localisation, that shorter ones are tried for, and that is
+#: looked at from farther away; and least number of localisations in shorter ones.
+_FAST, _FAR, _FEWEST = 0.15, 1.0, 20
 #: Largest number of frames, as a drift has one number for each.
 _MOST_FRAMES = 100_000_000
-
-
-class Segments(NamedTuple):
-    """Events of a movie by segment."""
-
-    places: Singles  # y, x and maybe z from 0 on, in units of their errors, shape (axes, n)
-    errors: Floats  # the usual one along each axis
-    segment: Groups
-    half: NDArray[np.bool_]  # in which half of the field
-    middles: Floats  # mean frame of each segment
-    frames: Integers  # first frame of each segment, and the one after the last
 
 
 def estimate_drift(
@@ -77,6 +57,9 @@ def estimate_drift(
     The movie is cut into segments, and blinks are merged within them. Each segment is put on those
     before it (AIM), and then all pull at each other until they overlap best. The two halves of the
     field do so separately: the drift is their mean, and its error follows from their difference.
+    What both are off by at the same time is motion within segments: these are shortened then, and
+    errors include what is left. Where molecules before and after a time do not lie on each other,
+    the whole field is searched for the jump.
 
     Parameters
     ----------
@@ -90,8 +73,8 @@ def estimate_drift(
     frames : int, optional
         Number of frames of the movie; by default up to the last one with a spot.
     segment : int, optional
-        Frames of a segment; by default 100, or more with fewer than 500 spots in these, and a
-        twentieth of the movie for ``"rcc"``.
+        Frames of a segment; by default 100, or more with fewer than 500 spots in these, fewer where
+        the sample moves within them, and a twentieth of the movie for ``"rcc"``.
 
     Returns
     -------
@@ -111,7 +94,8 @@ def estimate_drift(
     Warns
     -----
     UserWarning
-        If the drift of some frames is interpolated, the sample jumps, or some fits are far outside
+        If the drift of some frames is interpolated, the sample jumps or moves within segments by
+        more than 0.3 errors of a localisation, or some fits are far outside
         of the field of all others. If rows are there twice, or in frames that were stored twice:
         they count once.
 
@@ -134,9 +118,79 @@ def estimate_drift(
     count = _check(fits, frames, segment)
     if method == "rcc" and segment is None:
         segment = max((int(fits.frame.max()) - int(fits.frame.min()) + 1) // _WINDOWS, 1)
-    found = _segments(fits, segment)
-    drift, errors, used = (_of_pairs if method == "rcc" else _of_halves)(found)
-    return _of_frames(found, drift, errors, used, count)
+    rows = rows_of(fits)
+    estimated = _of_pairs if method == "rcc" else _of_halves
+    checked = _best(rows, segment, estimated, method == "aim" and segment is None)
+    if checked.pieces.group.any():
+        for less_jumps in (joined, adjusted):
+            rows = less_jumps(checked)
+            checked = _best(rows, segment, estimated, method == "aim" and segment is None)
+        used = checked.estimate.used
+        used[apart_from_most(checked)] = 0
+        if np.count_nonzero(used) < 2:
+            raise ValueError(
+                "molecules before and after jumps of the sample are not seen again: take shorter "
+                "segments, segment=…, or use fiducial_drift"
+            )
+    return drift_of_frames(checked, count)
+
+
+def _best(
+    rows: Rows,
+    length: int | None,
+    estimated: Callable[[Segments], Estimate],
+    shorter: bool,
+) -> Checked:
+    """Return the drift by segments of a length, or shorter ones if that is better."""
+    checked = _checked(rows, length, estimated)
+    if not checked.motion.is_real:
+        checked.motion.square[:] = 0
+    return _of_shorter(rows, checked) if shorter else checked
+
+
+def _checked(
+    rows: Rows,
+    length: int | None,
+    estimated: Callable[[Segments], Estimate],
+    queries: int = QUERIES,
+) -> Checked:
+    """Return the drift by segments of a length, and what it leaves."""
+    found = segments_of(rows, length)
+    estimate = estimated(found)
+    sample = sample_of(found, estimate)
+    close = close_pairs(sample, queries=queries)
+    known = np.flatnonzero(estimate.used)
+    steps = beyond_steady(found, known, estimate.drift[known], estimate.errors[known])
+    far = (steps > WINDOW * found.errors[: steps.shape[1]]).any(axis=1)
+    jumping = np.zeros(len(found.middles), np.bool_)
+    jumping[known[:-1][far]] = jumping[known[1:][far]] = True
+    motion = motion_within(sample, close, found.frames, jumping)
+    if motion.square[:2].sum() > _FAR**2:
+        more = close_pairs(sample, WIDER)
+        wide = motion_within(sample, more, found.frames, jumping, WIDER)
+        square, local = (np.maximum(*both) for both in zip(motion[::2], wide[::2], strict=True))
+        motion = Motion(square, True, local)
+    square, local = (one * estimate.scale**2 for one in (motion.square, motion.local))
+    return Checked(found, estimate, Motion(square, motion.is_real, local), pieces(sample, close))
+
+
+def _of_shorter(rows: Rows, checked: Checked) -> Checked:
+    """Return the best drift of shorter segments, where the sample moves within them."""
+    best, span = checked, int(checked.found.frames[-1] - checked.found.frames[0])
+    if not checked.motion.is_real or checked.beside**2 < max(_FAST**2, checked.cost / 2):
+        return checked
+    count = len(checked.found.middles)
+    while checked.beside:
+        count *= 2
+        if len(rows.rows) < _FEWEST * count or span < 2 * count:
+            break
+        try:
+            checked = _checked(rows, max(span // count, 1), _of_halves, MOST)
+        except ValueError:
+            break
+        if checked.cost < best.cost:
+            best = checked
+    return best
 
 
 def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
@@ -166,96 +220,8 @@ def _check(fits: SpotFits, frames: int | None, segment: int | None) -> int:
     return count
 
 
-def _segments(fits: SpotFits, length: int | None) -> Segments:
-    """Return the events of each segment of a movie."""
-    columns, axes, heights = fits.columns, ["y", "x"], depth_in_nm(fits)
-    if heights is not None:
-        columns, axes = columns | heights, ["y", "x", "z"]
-    known = fits.accepted & measured_once(fits)
-    for axis in axes:
-        error = columns[axis + STDERR]
-        known &= np.isfinite(columns[axis]) & np.isfinite(error) & (error > 0)
-    rows = in_field(columns, np.flatnonzero(known))
-    if len(rows) < 2 * _LEAST:
-        raise ValueError(
-            f"{len(rows)} of {len(fits)} fits are good and have standard errors above 0 of "
-            f"{', '.join(axes)}, but drift needs thousands"
-        )
-    frame = taken(frames_of(fits), rows)
-    if (frame[1:] < frame[:-1]).any():
-        order = np.argsort(frame, kind="stable")
-        rows, frame = rows[order], frame[order]
-    first, span = int(frame[0]), int(frame[-1] - frame[0]) + 1
-    if span == 1:
-        raise ValueError(f"all fits that count are of frame {first}: drift is that of several")
-    length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))
-    count = max(round(span / length), 1)
-    frames = first + np.round(np.linspace(0, span, count + 1)).astype(np.int64)
-    starts = np.searchsorted(frame, frames)
-    places, stderrs, segment, middles = _merged(columns, axes, rows, frame, starts)
-    errors = np.array([np.median(one) for one in stderrs])
-    errors[:2] = np.sqrt(np.mean(errors[:2] ** 2))
-    half = _half(places, errors)
-    scaled = [
-        ((axis - axis.min()) / error).astype(np.float32)
-        for axis, error in zip(places, errors, strict=True)
-    ]
-    return Segments(np.stack(scaled), errors, segment, half, middles, frames)
-
-
-def _merged(
-    columns: Columns, axes: list[str], rows: Integers, frame: Integers, starts: Integers
-) -> tuple[list[Floats], list[Singles], Groups, Floats]:
-    """Return places and errors of events along each axis, their segments, and these' middles.
-
-    Blinks are merged a few segments at a time, so that little of it is in memory.
-
-    Parameters
-    ----------
-    columns : mapping
-        Those of the fits.
-    axes : list of str
-        The axes along which places are known.
-    rows, frame : ndarray of int64
-        The rows of the fits, in the order of their frames, and these.
-    starts : ndarray of int64
-        Which of them is the first of each segment; and their number.
-    """
-    firsts = np.unique(np.searchsorted(starts, np.arange(0, len(rows), _BLOCK), side="right") - 1)
-    firsts = np.append(firsts, len(starts) - 1)
-    names = [*axes, *(axis + STDERR for axis in axes)]
-    found: list[list[NDArray[Any]]] = [[]] * (len(firsts) - 1)
-
-    def merge(begin: int, end: int) -> None:
-        for number in range(begin, end):
-            segments = np.arange(firsts[number], firsts[number + 1])
-            own = slice(starts[segments[0]], starts[segments[-1] + 1])
-            chosen = {name: columns[name][rows[own]] for name in names} | {"frame": frame[own]}
-            flags = np.zeros(len(chosen["frame"]), np.uint32)
-            fits = SpotFits(chosen | {"flags": flags}, ["frame"])
-            part = np.repeat(segments, np.diff(starts[firsts[number] : firsts[number + 1] + 1]))
-            links = link_events(fits, 1, None, part=part)
-            means = event_means(fits, links, axes)
-            middle = (chosen["frame"][links.first] + chosen["frame"][links.last]) / 2
-            segment = part[links.first]
-            own_segment, count = segment - segments[0], len(segments)
-            with np.errstate(all="ignore"):
-                middles = np.bincount(own_segment, middle, count) / np.bincount(
-                    own_segment, minlength=count
-                )
-            found[number] = [*(means[name] for name in names), segment.astype(np.int32), middles]
-
-    threads.in_pieces(merge, len(found), 1, min(threads.available(), _MERGERS))
-    joined: list[NDArray[Any]] = []
-    for number in range(len(names) + 2):
-        joined.append(np.concatenate([block[number] for block in found]))
-        for block in found:
-            block[number] = joined[-1][:0]
-    return joined[: len(axes)], joined[len(axes) : -2], joined[-2], joined[-1]
-
-
-def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
-    """Return drift and errors of each segment, NaN if unknown, and the number of spots used."""
+def _of_halves(found: Segments) -> Estimate:
+    """Return what is known of the drift of each segment by the overlap of each half."""
     count = len(found.middles)
     group = found.segment + np.int32(count) * found.half
     # Frames without spots, as while a movie was paused, are bridged.
@@ -267,7 +233,7 @@ def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
         wider = found._replace(places=places, errors=found.errors * scale)
         drift, weight, partnered = _overlap(wider, group)
         used = np.where(weight > 0, partnered, 0).sum(axis=0)
-        used[used < _LEAST] = 0
+        used[used < LEAST] = 0
         weight = weight[..., np.newaxis]
         both, common = weight.sum(axis=0), weight.min(axis=0)
         if common.any() and np.count_nonzero(used) >= least:
@@ -285,7 +251,8 @@ def _of_halves(found: Segments) -> tuple[Floats, Floats, Integers]:
         errors = np.sqrt(_running_mean(variance, common[:, 0] > 0) / both)
     unknown = used == 0
     mean[unknown] = errors[unknown] = np.nan
-    return mean, errors, used
+    own = np.where(weight > 0, drift, mean)
+    return Estimate(mean, errors, used, own, scale)
 
 
 def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats, Integers]:
@@ -305,22 +272,22 @@ def _overlap(found: Segments, group: NDArray[np.int32]) -> tuple[Floats, Floats,
     seen = np.maximum(partnered.sum(axis=0), 1)
     contrast = (refined.contrast.reshape(2, count) * partnered).sum(axis=0) / seen
     least = _LEAST_CONTRAST + _BY_CHANCE / np.sqrt(seen)
-    is_known = (contrast > least) & (partnered >= _LEAST // 2)
+    is_known = (contrast > least) & (partnered >= LEAST // 2)
     weight = np.where(is_known, refined.weight.reshape(2, count), 0)
     return refined.drift.reshape(2, count, -1) * found.errors, weight, partnered
 
 
-def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
+def _of_pairs(found: Segments) -> Estimate:
     """Return the same by cross-correlation of all pairs of segments, along y and x only."""
     count = len(found.middles)
     used = np.bincount(found.segment, minlength=count)
-    if used.min() < _LEAST or count < 3:
+    if used.min() < LEAST or count < 3:
         raise ValueError(
             f"the {count} segments of the movie have {used.min()} spots or more each, but 3 of "
-            f"{_LEAST} are needed: take longer or shorter ones, segment=…"
+            f"{LEAST} are needed: take longer or shorter ones, segment=…"
         )
     # What the overlap does not see again, a correlation shows as peaks of noise.
-    _of_halves(found)
+    scale = _of_halves(found).scale
     drift, (one, other) = correlated_drift(found.places[:2], found.segment, found.half, count)
     is_known = np.isfinite(drift[:, 0])
     used = np.where(is_known, used, 0)
@@ -339,19 +306,8 @@ def _of_pairs(found: Segments) -> tuple[Floats, Floats, Integers]:
     apart -= apart[both].mean(axis=0)
     variance = _running_mean(np.where(both[:, np.newaxis], apart / 2, 0) ** 2, both)
     errors = np.where(is_known[:, np.newaxis], np.sqrt(variance), np.nan)
-    return drift * found.errors[:2], errors * found.errors[:2], used
-
-
-def _half(places: list[Floats], errors: Floats) -> NDArray[np.bool_]:
-    """Return whether each event is in the second half of the field."""
-    size = np.array([np.ptp(axis) for axis in places[:2]])
-    if (size / errors[:2]).max() < 2 * WINDOW:
-        raise ValueError(
-            f"all fits are within {size.max():.3g} px of one place, so halves "
-            "of the field cannot be compared: use fiducial_drift"
-        )
-    across = places[int((size / errors[:2]).argmax())]
-    return np.asarray(across > np.median(across))
+    drift *= found.errors[:2]
+    return Estimate(drift, errors * found.errors[:2], used, np.stack([drift, drift]), scale)
 
 
 def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:
@@ -364,63 +320,3 @@ def _running_mean(values: Floats, known: NDArray[np.bool_]) -> Floats:
     with np.errstate(invalid="ignore"):
         means: Floats = np.stack(sums, axis=1) / counts[:, np.newaxis]
     return means
-
-
-def _of_frames(found: Segments, drift: Floats, errors: Floats, used: Integers, count: int) -> Drift:
-    """Return the drift of each frame, interpolated between the middles of segments."""
-    from scipy.interpolate import PchipInterpolator  # here, as SciPy takes its time to import
-
-    known = np.flatnonzero(used)
-    knots = found.middles[known]
-    values = drift[known]
-    numbers = np.arange(count)
-    # One more knot at each end, on the line through the two before it.
-    ends = 2 * knots[[0, -1]] - knots[[1, -2]], 2 * values[[0, -1]] - values[[1, -2]]
-    knots = np.concatenate([ends[0][:1], knots, ends[0][1:]])
-    values = np.concatenate([ends[1][:1], values, ends[1][1:]])
-    inside = np.clip(numbers, knots[0], knots[-1])
-    curve = PchipInterpolator(knots, values)(inside)
-    curve -= curve[found.frames[0]]
-    spread = np.stack(
-        [np.interp(numbers, found.middles[known], one) for one in errors[known].T], axis=1
-    )
-    _widen_at_jumps(spread, found, known, drift[known], errors[known])
-    of_frame = np.clip(np.searchsorted(found.frames, numbers, side="right") - 1, 0, len(used) - 1)
-    # A segment may begin and end without spots, but no more frames than it has.
-    first, last = found.frames[[0, -1]]
-    length = (last - first) / len(used)
-    used = np.where((numbers < first - length) | (numbers >= last + length), 0, used[of_frame])
-    bridged = used == 0
-    spread[bridged] = np.nan
-    if bridged.any():
-        warn_caller(
-            f"too few molecules are seen again in {spans(np.flatnonzero(bridged))}: the drift "
-            "there is interpolated, or that of the nearest frame with some"
-        )
-    along_z = (curve[:, 2], spread[:, 2]) if curve.shape[1] > 2 else (None, None)
-    return Drift(curve[:, 0], curve[:, 1], spread[:, 0], spread[:, 1], used, *along_z)
-
-
-def _widen_at_jumps(
-    spread: Floats, found: Segments, known: Integers, drift: Floats, errors: Floats
-) -> None:
-    """Add to errors that it is unknown in which frame between two segments the sample jumps."""
-    steps = np.diff(drift, axis=0)
-    if len(steps) < 3:
-        return
-    # A fast, but steady motion is no jump.
-    usual = np.median([steps[:-2], steps[1:-1], steps[2:]], axis=0)
-    more = np.abs(steps - np.concatenate([usual[:1], usual, usual[-1:]]))
-    scale = found.errors[: drift.shape[1]]
-    more[(more < _JUMP * scale) | (more < _JUMP * (errors[1:] + errors[:-1]))] = 0
-    for number in np.flatnonzero(more.any(axis=1)):
-        first, last = found.middles[known[number]], found.middles[known[number + 1]]
-        spread[int(np.ceil(first)) : int(last) + 1] += more[number] / 2
-    far = np.flatnonzero((more > WINDOW * scale).any(axis=1))
-    if len(far):
-        where = found.frames[known[far] + 1].tolist()
-        warn_caller(
-            f"the sample jumps near frame {', '.join(map(str, where[:3]))}"
-            f"{' and others' if len(where) > 3 else ''}: the drift is interpolated over the "
-            f"frames of a segment there; shorter ones, segment=…, show the frame better"
-        )

@@ -1,0 +1,92 @@
+"""Subtract jumps of a sample from its localisations, as found by a search of the whole field."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .drift_frames import still
+from .drift_search import jump_frame, shift_between
+from .drift_segments import Checked, Rows
+from .drift_ties import PARTS
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Singles = NDArray[np.float32]
+
+#: Most localisations that are searched for jumps.
+_SEARCHED = 2_000_000
+
+
+def joined(checked: Checked) -> Rows:
+    """Return localisations less the jumps between pieces that do not lie on each other."""
+    found, (starts, group) = checked.found, checked.pieces
+    raw = found.rows
+    thin = slice(None, None, -(-len(raw.rows) // _SEARCHED))
+    frame = raw.frame[thin]
+    places = still(found, checked.estimate, raw.rows[thin], frame)
+    shifts, whole = _shifts(places, np.searchsorted(starts, frame, side="right") - 1, group)
+    exact, known = starts[:-1].copy(), np.nan_to_num(shifts)
+    reach = 2 * (starts[-1] - starts[0]) / PARTS
+    for number in range(1, len(group)):
+        jump = shifts[number] - shifts[number - 1]
+        near = np.abs(frame - starts[number]) < reach
+        if np.isfinite(jump).all() and near.any():
+            before = places[:, near] - known[number - 1][:, np.newaxis].astype(np.float32)
+            exact[number] = jump_frame(before, frame[near], whole, jump)
+    errors = found.errors[: len(places)] * checked.estimate.scale
+    return _less_steps(raw, np.maximum.accumulate(exact), known * errors)
+
+
+def _shifts(places: Singles, piece: Integers, group: Integers) -> tuple[Floats, Singles]:
+    """Return the shift of each piece from most of the movie, NaN if unknown; and all less these."""
+    shifts = np.full((len(group), len(places)), np.nan)
+    shifts[group == 0] = 0
+    whole = places[:, group[piece] == 0]
+    for _ in range(2):  # the second time, with all that the first one has found
+        for number in range(1, group.max() + 1):
+            own = group[piece] == number
+            if np.isfinite(shifts[group == number]).any() or not own.any():
+                continue
+            shift = shift_between(whole, places[:, own])
+            if shift is not None:
+                shifts[group == number] = shift
+                moved = places[:, own] - shift[:, np.newaxis].astype(np.float32)
+                whole = np.concatenate([whole, moved], axis=1)
+    return shifts, whole
+
+
+def adjusted(checked: Checked) -> Rows:
+    """Return localisations less exact jumps: what the drift still jumps there, too."""
+    raw, frames, drift = checked.found.rows, checked.found.frames, checked.estimate.drift
+    if raw.starts is None or raw.steps is None:
+        return raw
+    steps, moves = raw.steps.copy(), np.diff(drift, axis=0)
+    for number, start in enumerate(raw.starts[1:], 1):
+        after = int(np.searchsorted(frames, start))
+        if not 0 < after < len(drift) or not (raw.steps[number] - raw.steps[number - 1]).any():
+            continue
+        beside = [moves[one] for one in (after - 2, after) if 0 <= one < len(moves)]
+        more = moves[after - 1] - np.mean(beside, axis=0)
+        if beside and np.isfinite(more).all():
+            steps[number:] += more
+    return _less_steps(raw, raw.starts, steps)
+
+
+def _less_steps(raw: Rows, starts: Integers, steps: Floats) -> Rows:
+    """Return localisations less the steps of pieces, of which some may be subtracted already."""
+    more = steps if raw.steps is None else steps - raw.steps
+    own = more[np.maximum(np.searchsorted(starts, raw.frame, side="right") - 1, 0)]
+    columns = dict(raw.columns)
+    for number, axis in enumerate(raw.axes[: steps.shape[1]]):
+        moved = np.array(columns[axis], float)
+        moved[raw.rows] -= own[:, number]
+        columns[axis] = moved
+    return raw._replace(columns=columns, starts=starts, steps=steps)
+
+
+def apart_from_most(checked: Checked) -> NDArray[np.bool_]:
+    """Return which segments are in pieces that do not lie on most of the movie."""
+    starts, group = checked.pieces
+    piece = np.searchsorted(starts, checked.found.middles, side="right") - 1
+    return np.asarray(group[np.clip(piece, 0, len(group) - 1)] > 0)
