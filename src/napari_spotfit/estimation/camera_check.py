@@ -247,7 +247,9 @@ class CameraCheck:
             if min(value - more - unsure, *others, most) > known * UNLIKE:
                 return value
             calm = value + spare
-            is_calm = max(calm + unsure, *others) < known / UNLIKE
+            # A deviance is calm where the image seems noisier than it is: the image shows itself.
+            is_calm = not settings.estimator_kind.is_likelihood
+            is_calm = is_calm and max(calm + unsure, *others) < known / UNLIKE
             if is_calm and light > _FEWEST_ELECTRONS * calm:
                 return calm
         return None
