@@ -338,7 +338,7 @@ def test_settings_with_noise_survive_a_table():
     assert plain["noise"] == {
         "slope": 1.7, "intercept": -120.0, "least": 30.0, "correlation": 1.3, "slope_error": None,
         "blocks": 0, "blur": 0.0, "unfiltered": 1.0, "uneven": 1.0,
-        "process": "", "level": None, "slope_of_spots": None, "planes": "",
+        "process": "", "level": None, "slope_of_spots": None, "planes": "", "dark": None,
     }  # fmt: skip
     assert Settings(**plain) == settings
     filtered = Settings(noise=replace(NOISE, process="filtered"))

@@ -136,6 +136,9 @@ def _put_noise(
     # If the image shows no shot noise, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
         return
+    # Of planes that were corrected, the squares of each are larger by as much as its light is less.
+    if settings.noise is not None and settings.noise.planes and not estimator.is_likelihood:
+        return
     electrons = electrons_of(settings)
     numbers.fitted = settings.fitted_parameters
     numbers.measured = 1.0 if settings.gain is not None else 1 + _MEASURED

@@ -154,11 +154,16 @@ def _log_shares() -> NDArray[np.float64]:
 def with_noise_of_steps(noise: NoiseModel, measured: Measured) -> NoiseModel:
     """Return the noise with that of rounding, which fine detail does not show.
 
-    What looks filtered, denoised or cut off is rounded.
+    What looks filtered, denoised or cut off is rounded, unless its noise is more, as where detail
+    was filtered before, or most pixels have the lowest value, as where darker ones were cut off.
     """
-    variance = (_HIDES**2 + OF_STEPS) * measured.step**2
+    step = measured.step
+    variance = (_HIDES**2 + OF_STEPS) * step**2
+    is_cut = noise.process == Process.CUT and usual_is_lowest(measured.recorded[0])
+    if is_cut or noise.correlation**2 * float(noise.variance(measured.level)) > variance:
+        return noise
     return replace(
-        noise, slope=0.0, intercept=variance, least=OF_STEPS * measured.step**2, correlation=1.0,
+        noise, slope=0.0, intercept=variance, least=OF_STEPS * step**2, correlation=1.0,
         slope_error=None, uneven=1.0, blur=0.0, unfiltered=1.0, process=Process.NONE.value,
     )  # fmt: skip
 

@@ -219,7 +219,8 @@ def with_plane_light(
         kind: str, known: PixelCalibration, counts: float | None = None
     ) -> PixelCalibration:
         own = calibration.settings.noise or NO_NOISE
-        known = known.with_noise(own if recorded else replace(own, planes=kind, dark=counts))
+        counts = counts if recorded is None else recorded.dark
+        known = known.with_noise(replace(own, planes=kind, dark=counts))
         dark = dark_of_planes(known.fitted) if kind == LIGHT else None
         light = PlaneLight(read, reader.frame_shape, noise, dark, numbers[:LOOKED_AT], left_out)
         return known.with_light(light)
