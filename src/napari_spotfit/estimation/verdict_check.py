@@ -133,7 +133,9 @@ class VerdictCheck:
         least = _NEARLY_ALL_POOR if settings.gain is None else _MOST_POOR
         if of_all < max(_LEAST_GOOD, self.good / 2) and self.is_joint:
             poor, of_all, least = self.poor, self.good, _NEARLY_ALL_POOR
-        is_unsure = settings.gain is None and self.beside > self.fits / 2
+        is_unsure = settings.gain is None and (
+            self.beside > self.fits / 2 or of_all < max(_LEAST_FITS, self.fits / 2)
+        )
         if is_unsure or of_all < _LEAST_GOOD or poor < least * of_all:
             return ""
         return (
