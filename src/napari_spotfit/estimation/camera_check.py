@@ -360,7 +360,9 @@ def _slopes_by_deviance(
     more = 1 + gain**2 / (6 * variance)
     of_image = more * settings.known_noise.variance(below) / variance
     own = share * parts.own
-    return gain * (deviance - share * parts.below * of_image) / own, own
+    slopes = gain * (deviance - share * parts.below * of_image) / own
+    # The image may seem less noisy than it is below spots: no more than all deviance is of light.
+    return np.minimum(slopes, gain * deviance / degrees), own
 
 
 def _joined(parts: list[_Left]) -> _Left:

@@ -69,6 +69,8 @@ class VerdictCheck:
     poor: int = 0
     alone: int = 0
     poor_alone: int = 0
+    #: Fits of spots that do not.
+    beside: int = 0
     #: Whether spots that overlap were fitted together.
     is_joint: bool = False
     #: How many poor fits have a fixed width along z, and the settings of the last ones.
@@ -86,10 +88,12 @@ class VerdictCheck:
             self.reasons.update(main_reasons(flags))
             self.invalid += int((fits.stop_condition == int(StopCondition.INVALID)).sum())
         poor = is_good & ((flags & int(Flag.POOR_FIT)) != 0) & ~_by_read_out(fits)
-        alone = is_good & ((flags & int(Flag.NEIGHBOUR)) == 0)
+        alone = (flags & int(Flag.NEIGHBOUR)) == 0
         if GROUP_SIZE in fits.columns:
             self.is_joint = True
             alone &= to_host(fits.columns[GROUP_SIZE]) == 1
+        self.beside += int(np.count_nonzero(~alone))
+        alone &= is_good
         self.alone += int(alone.sum())
         self.poor += int(poor.sum())
         self.poor_alone += int((poor & alone).sum())
@@ -129,7 +133,10 @@ class VerdictCheck:
         least = _NEARLY_ALL_POOR if settings.gain is None else _MOST_POOR
         if of_all < max(_LEAST_GOOD, self.good / 2) and self.is_joint:
             poor, of_all, least = self.poor, self.good, _NEARLY_ALL_POOR
-        if of_all < _LEAST_GOOD or poor < least * of_all:
+        is_unsure = settings.gain is None and (
+            self.beside > self.fits / 2 or of_all < max(_LEAST_FITS, self.fits / 2)
+        )
+        if is_unsure or of_all < _LEAST_GOOD or poor < least * of_all:
             return ""
         return (
             f"{poor:,} of {of_all:,} good fits are POOR_FIT: more than noise is left of their "
