@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
+#: Parts of a movie before and after a jump, in which its frame is looked for.
+_AROUND = 6
 #: Most localisations that are searched for jumps.
 _SEARCHED = 2_000_000
 
@@ -25,21 +27,25 @@ def joined(checked: Checked) -> Rows:
     thin = slice(None, None, -(-len(raw.rows) // _SEARCHED))
     frame = raw.frame[thin]
     places = still(found, checked.estimate, raw.rows[thin], frame)
-    shifts, whole = _shifts(places, np.searchsorted(starts, frame, side="right") - 1, group)
+    piece = np.searchsorted(starts, frame, side="right") - 1
+    shifts = _shifts(places, piece, group)
     exact, known = starts[:-1].copy(), np.nan_to_num(shifts)
-    reach = 2 * (starts[-1] - starts[0]) / PARTS
-    for number in range(1, len(group)):
+    reach = _AROUND * (starts[-1] - starts[0]) / PARTS
+    beside = [np.abs(frame - start) < reach for start in starts[1:-1]]
+    # Those that may be on the other side of a jump say nothing of it.
+    sure = np.isfinite(shifts[piece, 0]) & ~np.any(beside, axis=0)
+    whole = places[:, sure] - known[piece[sure]].T.astype(np.float32)
+    for number, near in enumerate(beside, 1):
         jump = shifts[number] - shifts[number - 1]
-        near = np.abs(frame - starts[number]) < reach
-        if np.isfinite(jump).all() and near.any():
+        if np.isfinite(jump).all() and near.any() and sure.any():
             before = places[:, near] - known[number - 1][:, np.newaxis].astype(np.float32)
             exact[number] = jump_frame(before, frame[near], whole, jump)
     errors = found.errors[: len(places)] * checked.estimate.scale
     return _less_steps(raw, np.maximum.accumulate(exact), known * errors)
 
 
-def _shifts(places: Singles, piece: Integers, group: Integers) -> tuple[Floats, Singles]:
-    """Return the shift of each piece from most of the movie, NaN if unknown; and all less these."""
+def _shifts(places: Singles, piece: Integers, group: Integers) -> Floats:
+    """Return the shift of each piece from most of the movie, NaN if unknown."""
     shifts = np.full((len(group), len(places)), np.nan)
     shifts[group == 0] = 0
     whole = places[:, group[piece] == 0]
@@ -53,7 +59,7 @@ def _shifts(places: Singles, piece: Integers, group: Integers) -> tuple[Floats, 
                 shifts[group == number] = shift
                 moved = places[:, own] - shift[:, np.newaxis].astype(np.float32)
                 whole = np.concatenate([whole, moved], axis=1)
-    return shifts, whole
+    return shifts
 
 
 def adjusted(checked: Checked) -> Rows:
