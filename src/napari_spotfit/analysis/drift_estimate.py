@@ -122,7 +122,7 @@ def estimate_drift(
     estimated = _of_pairs if method == "rcc" else _of_halves
     checked = _best(rows, segment, estimated, method == "aim" and segment is None)
     if checked.pieces.group.any():
-        for less_jumps in (joined, adjusted):
+        for less_jumps in (joined, adjusted, adjusted):
             rows = less_jumps(checked)
             checked = _best(rows, segment, estimated, method == "aim" and segment is None)
         used = checked.estimate.used

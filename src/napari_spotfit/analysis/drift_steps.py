@@ -76,13 +76,36 @@ def adjusted(checked: Checked) -> Rows:
         more = moves[after - 1] - np.mean(beside, axis=0)
         if beside and np.isfinite(more).all():
             steps[number:] += more
-    return _less_steps(raw, raw.starts, steps)
+    return _less_steps(raw, _exact(checked, raw.starts, steps), steps)
+
+
+def _exact(checked: Checked, starts: Integers, steps: Floats) -> Integers:
+    """Return the first frames of pieces, by localisations less a drift that knows of them."""
+    found, exact = checked.found, starts.copy()
+    raw = found.rows
+    thin = slice(None, None, -(-len(raw.rows) // _SEARCHED))
+    frame = raw.frame[thin]
+    places = still(found, checked.estimate, raw.rows[thin], frame)
+    piece = np.maximum(np.searchsorted(starts, frame, side="right") - 1, 0)
+    errors = found.errors[: len(places)] * checked.estimate.scale
+    own = (steps / errors).astype(np.float32)
+    reach = _AROUND * (frame[-1] - frame[0] + 1) / PARTS
+    beside = [np.abs(frame - start) < reach for start in starts[1:]]
+    sure = ~np.any(beside, axis=0)
+    for number, near in enumerate(beside, 1):
+        jump = steps[number] / errors - steps[number - 1] / errors
+        if jump.any() and near.any() and sure.any():
+            before = places[:, near] + own[piece[near]].T - own[number - 1][:, np.newaxis]
+            exact[number] = jump_frame(before, frame[near], places[:, sure], jump)
+    return np.asarray(np.maximum.accumulate(exact))
 
 
 def _less_steps(raw: Rows, starts: Integers, steps: Floats) -> Rows:
     """Return localisations less the steps of pieces, of which some may be subtracted already."""
-    more = steps if raw.steps is None else steps - raw.steps
-    own = more[np.maximum(np.searchsorted(starts, raw.frame, side="right") - 1, 0)]
+    own = steps[np.maximum(np.searchsorted(starts, raw.frame, side="right") - 1, 0)]
+    if raw.starts is not None and raw.steps is not None:
+        before = np.searchsorted(raw.starts, raw.frame, side="right") - 1
+        own = own - raw.steps[np.maximum(before, 0)]
     columns = dict(raw.columns)
     for number, axis in enumerate(raw.axes[: steps.shape[1]]):
         moved = np.array(columns[axis], float)
