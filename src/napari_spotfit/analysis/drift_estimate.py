@@ -121,10 +121,11 @@ def estimate_drift(
     rows = rows_of(fits)
     estimated = _of_pairs if method == "rcc" else _of_halves
     checked = _best(rows, segment, estimated, method == "aim" and segment is None)
-    if checked.pieces.group.any():
-        for less_jumps in (joined, adjusted):
+    # The other method searches half of the field itself.
+    if method == "aim" and checked.pieces.group.any():
+        for less_jumps in (joined, adjusted, adjusted):
             rows = less_jumps(checked)
-            checked = _best(rows, segment, estimated, method == "aim" and segment is None)
+            checked = _best(rows, segment, estimated, segment is None)
         used = checked.estimate.used
         used[apart_from_most(checked)] = 0
         if np.count_nonzero(used) < 2:

@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
+#: Parts of a movie before and after a jump, in which its frame is looked for.
+_AROUND = 6
 #: Most localisations that are searched for jumps.
 _SEARCHED = 2_000_000
 
@@ -25,21 +27,25 @@ def joined(checked: Checked) -> Rows:
     thin = slice(None, None, -(-len(raw.rows) // _SEARCHED))
     frame = raw.frame[thin]
     places = still(found, checked.estimate, raw.rows[thin], frame)
-    shifts, whole = _shifts(places, np.searchsorted(starts, frame, side="right") - 1, group)
+    piece = np.searchsorted(starts, frame, side="right") - 1
+    shifts = _shifts(places, piece, group)
     exact, known = starts[:-1].copy(), np.nan_to_num(shifts)
-    reach = 2 * (starts[-1] - starts[0]) / PARTS
-    for number in range(1, len(group)):
+    reach = _AROUND * (starts[-1] - starts[0]) / PARTS
+    beside = [np.abs(frame - start) < reach for start in starts[1:-1]]
+    # Those that may be on the other side of a jump say nothing of it.
+    sure = np.isfinite(shifts[piece, 0]) & ~np.any(beside, axis=0)
+    whole = places[:, sure] - known[piece[sure]].T.astype(np.float32)
+    for number, near in enumerate(beside, 1):
         jump = shifts[number] - shifts[number - 1]
-        near = np.abs(frame - starts[number]) < reach
-        if np.isfinite(jump).all() and near.any():
+        if np.isfinite(jump).all() and near.any() and sure.any():
             before = places[:, near] - known[number - 1][:, np.newaxis].astype(np.float32)
             exact[number] = jump_frame(before, frame[near], whole, jump)
     errors = found.errors[: len(places)] * checked.estimate.scale
     return _less_steps(raw, np.maximum.accumulate(exact), known * errors)
 
 
-def _shifts(places: Singles, piece: Integers, group: Integers) -> tuple[Floats, Singles]:
-    """Return the shift of each piece from most of the movie, NaN if unknown; and all less these."""
+def _shifts(places: Singles, piece: Integers, group: Integers) -> Floats:
+    """Return the shift of each piece from most of the movie, NaN if unknown."""
     shifts = np.full((len(group), len(places)), np.nan)
     shifts[group == 0] = 0
     whole = places[:, group[piece] == 0]
@@ -53,7 +59,7 @@ def _shifts(places: Singles, piece: Integers, group: Integers) -> tuple[Floats, 
                 shifts[group == number] = shift
                 moved = places[:, own] - shift[:, np.newaxis].astype(np.float32)
                 whole = np.concatenate([whole, moved], axis=1)
-    return shifts, whole
+    return shifts
 
 
 def adjusted(checked: Checked) -> Rows:
@@ -70,13 +76,36 @@ def adjusted(checked: Checked) -> Rows:
         more = moves[after - 1] - np.mean(beside, axis=0)
         if beside and np.isfinite(more).all():
             steps[number:] += more
-    return _less_steps(raw, raw.starts, steps)
+    return _less_steps(raw, _exact(checked, raw.starts, steps), steps)
+
+
+def _exact(checked: Checked, starts: Integers, steps: Floats) -> Integers:
+    """Return the first frames of pieces, by localisations less a drift that knows of them."""
+    found, exact = checked.found, starts.copy()
+    raw = found.rows
+    thin = slice(None, None, -(-len(raw.rows) // _SEARCHED))
+    frame = raw.frame[thin]
+    places = still(found, checked.estimate, raw.rows[thin], frame)
+    piece = np.maximum(np.searchsorted(starts, frame, side="right") - 1, 0)
+    errors = found.errors[: len(places)] * checked.estimate.scale
+    own = (steps / errors).astype(np.float32)
+    reach = _AROUND * (frame[-1] - frame[0] + 1) / PARTS
+    beside = [np.abs(frame - start) < reach for start in starts[1:]]
+    sure = ~np.any(beside, axis=0)
+    for number, near in enumerate(beside, 1):
+        jump = steps[number] / errors - steps[number - 1] / errors
+        if jump.any() and near.any() and sure.any():
+            before = places[:, near] + own[piece[near]].T - own[number - 1][:, np.newaxis]
+            exact[number] = jump_frame(before, frame[near], places[:, sure], jump)
+    return np.asarray(np.maximum.accumulate(exact))
 
 
 def _less_steps(raw: Rows, starts: Integers, steps: Floats) -> Rows:
     """Return localisations less the steps of pieces, of which some may be subtracted already."""
-    more = steps if raw.steps is None else steps - raw.steps
-    own = more[np.maximum(np.searchsorted(starts, raw.frame, side="right") - 1, 0)]
+    own = steps[np.maximum(np.searchsorted(starts, raw.frame, side="right") - 1, 0)]
+    if raw.starts is not None and raw.steps is not None:
+        before = np.searchsorted(raw.starts, raw.frame, side="right") - 1
+        own = own - raw.steps[np.maximum(before, 0)]
     columns = dict(raw.columns)
     for number, axis in enumerate(raw.axes[: steps.shape[1]]):
         moved = np.array(columns[axis], float)

@@ -26,7 +26,7 @@ _WIDTH, REACH, WIDER = 2.0, 8.0, 4.0
 #: Side of a square of the field that is taken or not, in errors.
 _SQUARE = 32.0
 #: Positions whose squares are found at once.
-AT_ONCE = 1 << 19
+AT_ONCE = 1 << 16
 #: Most bins of time.
 _BINS = 2048
 #: Least curvature of the overlap that counts.
