@@ -109,20 +109,6 @@ def localize_quietly(image, **options):
         return localize(image, **options)
 
 
-def test_a_camera_of_another_gain_leaves_poor_fits_of_stacks():
-    rng = np.random.default_rng(3)
-    light = np.full((16, 96, 96), 10.0)
-    z, y, x = (np.arange(side) for side in light.shape)
-    for place in np.mgrid[8:9, 12:90:16, 12:90:16].reshape(3, -1).T + rng.uniform(-1, 1, (25, 3)):
-        lines = [np.exp(-((at - v) ** 2) / 4) for at, v in zip((z, y, x), place, strict=True)]
-        light += 100 * np.einsum("z,y,x->zyx", *lines)
-    stack = (4 * rng.poisson(light) + 100).astype(np.uint16)
-    known = {"model": "gaussian_3d", "sigma": 1.4, "sigma_z": 1.4, "offset": 100.0}
-    (said,) = poor_of(stack, gain=1.0, **known)
-    assert "another gain than 1 counts per electron" in said
-    assert not poor_of(stack, gain=4.0, **known)
-
-
 def test_crowds_are_not_said_to_be_poor():
     """Light of neighbours is left in many of them, also by the right camera."""
     for neighbours in ("exclude", "auto"):

@@ -135,7 +135,8 @@ class CameraCheck:
         of_camera = self._of_calibration() or self._of_gain() or self._of_offset()
         verdict = self.verdicts.doubts() if self.detected else ""
         verdict = verdict or self.verdicts.wide_spots(self.given)
-        if not isinstance(self.given.model, Calibration):  # which have a warning of their own
+        # Calibrations have a warning of their own.
+        if not isinstance(self.given.model, Calibration) and not self._image_contradicts():
             verdict = verdict or self.verdicts.poor_fits()
         of_width = self.width.doubts() or small_roi(self.given, self.verdicts.settings)
         return of_camera or of_width or verdict
@@ -186,6 +187,20 @@ class CameraCheck:
             "the spots lie beyond its range. Show a bead at both ends of z, and calibrate again "
             "with the camera as it is now"
         )
+
+    def _image_contradicts(self) -> bool:
+        """Whether the image shows another gain, or may have: it was warned of before the fits.
+
+        Where all noise of the camera is known, that of the image was compared with it.
+        """
+        settings = self.verdicts.settings
+        camera = None if settings is None else noise_of(settings)
+        if settings is None or camera is None or settings.gain is None or settings.noise is None:
+            return False
+        shown = settings.noise.gain
+        if not settings.noise.blocks:
+            return True
+        return shown is not None and not 1 / UNLIKE < shown / camera.slope < UNLIKE
 
     def _of_offset(self) -> str:
         if self.settings is None or self.dark < max(_LEAST_DARK, _DARK * self.good):

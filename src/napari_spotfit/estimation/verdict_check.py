@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..engine.flags import RULES, Flag, main_reasons
 from ..images.arrays import to_host
-from ..models.columns import GROUP_SIZE
+from ..models.columns import GROUP_SIZE, IN_PLANE
 from ..models.estimators import StopCondition
 from ..results.spot_fits import SpotFits
 from ..settings.noise_model import excess_of
@@ -73,8 +73,7 @@ class VerdictCheck:
     beside: int = 0
     #: Whether spots that overlap were fitted together.
     is_joint: bool = False
-    #: How many poor fits have a fixed width along z, and the settings of the last ones.
-    held: int = 0
+    #: The settings of the last ones.
     settings: Settings | None = None
 
     def add(self, fits: SpotFits) -> None:
@@ -97,7 +96,6 @@ class VerdictCheck:
         self.alone += int(alone.sum())
         self.poor += int(poor.sum())
         self.poor_alone += int((poor & alone).sum())
-        self.held += int(np.count_nonzero(poor & ((flags & int(Flag.SIGMA_Z_HELD)) != 0)))
 
     def doubts(self) -> str:
         """Return a warning where hardly any fit is good; nothing otherwise."""
@@ -128,7 +126,8 @@ class VerdictCheck:
     def poor_fits(self) -> str:
         """Return a warning where the residuals of most good fits exceed noise."""
         settings, poor, of_all = self.settings, self.poor_alone, self.alone
-        if settings is None:
+        # Planes of stacks may be corrected, and have other noise than the camera.
+        if settings is None or settings.dimensions > len(IN_PLANE):
             return ""
         least = _NEARLY_ALL_POOR if settings.gain is None else _MOST_POOR
         if of_all < max(_LEAST_GOOD, self.good / 2) and self.is_joint:
@@ -151,11 +150,6 @@ class VerdictCheck:
         if fixed:
             given = ", ".join(f"{name}={settings.fixed[name]:.4g}" for name in fixed)
             causes.append(f"the fixed {given} is not that of the spots (leave it out of fixed)")
-        elif self.held >= _MOST_POOR * self.poor and settings.sigma_z is not None:
-            causes.append(
-                f"sigma_z={settings.sigma_z:.4g}, which spots near an end of the stack have, is "
-                "not theirs (leave it empty, or give that of beads)"
-            )
         if settings.gain is not None:
             causes.append(
                 f"the camera has another gain than {settings.gain:.4g} counts per electron, or "
