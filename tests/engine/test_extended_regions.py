@@ -11,6 +11,12 @@ from napari_spotfit import localize
 from napari_spotfit.engine.extended_regions import SIDE, CrowdEvidence, ExtendedRegions
 from napari_spotfit.images import frames as frames_module
 
+# Granules, rods and pairs that are not resolved are no points of the given width.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* good fits are POOR_FIT"),
+    pytest.mark.filterwarnings("ignore:σ was given as"),
+]
+
 SIZE, FINE = 320, 4
 
 

@@ -14,7 +14,11 @@ from napari_spotfit import Flag, localize
 from napari_spotfit.engine.cpu import crowd_fits
 
 #: Images of lines alone are warned of, which is not what is tested here.
-pytestmark = pytest.mark.filterwarnings("ignore:only .* fits are good, as")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:only .* fits are good, as"),
+    pytest.mark.filterwarnings("ignore:.* good fits are POOR_FIT"),
+    pytest.mark.filterwarnings("ignore:.* fits are wider than twice the σ"),
+]
 
 
 def test_sloping_background_is_no_spots():

@@ -114,6 +114,8 @@ def held_width_doubts(
     noise = settings.noise
     if given.noise is not None or not names or (noise is not None and noise.is_filtered):
         return ""
+    if places is not None and not len(places):
+        return ""
     numbers = np.arange(reader.count) if reader.held is None else np.array([reader.held])
     if places is not None:
         numbers = np.unique(places[:, 0]).astype(np.int64)
