@@ -61,6 +61,7 @@ def assert_near(ours, theirs, same=0.99, *, in_place=False):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:sigma_y was fixed at")
 @pytest.mark.parametrize("case", CASES)
 def test_rows_are_those_of_the_cpu(gpu, case, monkeypatch):
     halves, fit = [], Gpus.fit_crowds

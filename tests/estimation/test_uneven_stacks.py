@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from napari_spotfit import SpotFits, detect_spots, fit_at, localize
-from napari_spotfit.images.plane_light import copied_planes, empty_planes, plane_levels
+from napari_spotfit.images.plane_light import plane_levels
+from napari_spotfit.images.planes_without_image import copied_planes, empty_planes
 from napari_spotfit.settings.noise_model import NoiseModel
 
 SIGMA, SIGMA_Z, PHOTONS = 1.3, 1.5, 3000.0

@@ -169,7 +169,7 @@ def test_a_damaged_part_is_made_again(
 
 
 OTHER = {
-    "settings": ({"sigma": 1.4}, r"settings\.sigma is None there and 1\.4 here"),
+    "settings": ({"sigma": 1.35}, r"settings\.sigma is None there and 1\.35 here"),
     "estimator": ({"estimator": "mle", "gain": 1.0, "offset": 100.0}, r"settings\.estimator"),
     "frames": ({"frames": slice(0, 8)}, r"frames\.count is 24 there and 8 here"),
     "mask": ({"mask": np.eye(64, 72, dtype=bool)}, "mask is None there"),

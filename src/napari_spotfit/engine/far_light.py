@@ -34,8 +34,9 @@ from .verdicts import flags_from_columns
 #: How far light counts here, in σ: at 8 σ, that of 10⁶ photons moves spots of 10³; and how often
 #: spots are fitted at most, each time without the light of others as it is known by then.
 FAR, ROUNDS = 8.0, 3
-#: How many of its errors a number changes, at least, where a spot has the new fit.
-_ERRORS = 1.0
+#: How many of its errors a spot may be moved by, at least, to be fitted again, and a number of it
+#: changes, to have the new fit: of 1000 photons, only spots that are nearly a crowd.
+_ERRORS = 1.4
 #: By how much one of two spots as bright may move the other one: in σ, at 5 σ and with σ of many
 #: pixels; the squared distance in σ² by which that is e times less; and what is added where few
 #: pixels share the light, times 1/σ² in pixels. Measured with σ of 0.65 to 2.5 px, no noise and no

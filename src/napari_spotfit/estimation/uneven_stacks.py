@@ -28,8 +28,8 @@ from ..images.plane_light import (
     PlaneBlocks,
     PlaneLight,
     middle,
-    planes_without_image,
 )
+from ..images.planes_without_image import planes_without_image
 from ..images.reading import without_damage
 from ..settings.noise_model import BACKGROUND, LIGHT, NoiseModel
 from ..settings.settings import Settings, dark_of_planes, electrons_of, noise_of
