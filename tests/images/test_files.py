@@ -355,7 +355,7 @@ def test_a_real_dax(machine, dax):
 
 
 def test_a_real_raw(machine, paint):
-    chosen = Settings(sigma=1.0, backend=machine)
+    chosen = Settings(sigma=0.87, backend=machine)
     fits = localize(real_files.FOLDER / real_files.REAL_FILES["paint"][0], settings=chosen)
     assert_same(fits, localize(paint[0], settings=chosen))
 
