@@ -36,7 +36,7 @@ from .verdicts import flags_from_columns
 FAR, ROUNDS = 8.0, 3
 #: How many of its errors a spot may be moved by, at least, to be fitted again, and a number of it
 #: changes, to have the new fit: of 1000 photons, only spots that are nearly a crowd.
-_ERRORS = 1.4
+_ERRORS = 1.5
 #: By how much one of two spots as bright may move the other one: in σ, at 5 σ and with σ of many
 #: pixels; the squared distance in σ² by which that is e times less; and what is added where few
 #: pixels share the light, times 1/σ² in pixels. Measured with σ of 0.65 to 2.5 px, no noise and no

@@ -70,14 +70,8 @@ def fit_crowds(
     singles, may_change = singles_and_change(backend, job, block, positions, columns, widths)
     single = columns | {GROUP: np.arange(len(positions.places)), EVIDENCE: singles.evidence}
     if not may_change:
-        return _without_far_light(
-            backend,
-            job,
-            block,
-            widths,
-            positions,
-            _unchanged(job, positions, single, singles, widths),
-        )
+        made = _unchanged(job, positions, single, singles, widths)
+        return _without_far_light(backend, job, block, widths, positions, made)
     is_noise = noise_maxima(job, positions, widths, block.frame_shape[0])
     takes_part = (singles.state & SpotState.IS_CONCERNED != 0) & ~is_noise
     noise = joint_noise(job)
@@ -94,13 +88,13 @@ def fit_crowds(
 
     def fit(part: slice) -> Columns:
         own = Positions(positions.places[part], positions.frames[part])
-        return _fit_part(
+        made = _fit_part(
             backend, job, block, widths, own, {name: one[part] for name, one in single.items()},
             singles.rows(part), takes_part[part], is_dropped[part],
         )  # fmt: skip
+        return _without_far_light(backend, job, block, widths, own, made)
 
-    made = fit_in_parts(fit, parts, workers)
-    return _without_far_light(backend, job, block, widths, positions, made)
+    return fit_in_parts(fit, parts, workers)
 
 
 def _unchanged(
