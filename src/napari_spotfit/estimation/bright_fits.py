@@ -45,6 +45,9 @@ _OF_PIXEL = 1 / 12
 #: Of how many spots residuals are looked at; the sum of the squares of the weights of their finest
 #: detail.
 _LOOKED_AT, _OF_FINE = 500, 36.0
+#: By how many spots they are elongated or round, and which share of them is usable at least: in
+#: crowds, pairs that are not resolved look elongated, and say little of noise.
+_SHAPES_OF, _USABLE = 128, 0.5
 #: What a few spots leave is their shape, and no noise, where its finest detail has less than this
 #: part of all of it: of one spot's noise it is 0.5 to 2, of spots of 20,000 photons that are 1.2
 #: times as long as wide 0.1 to 0.2, fitted as round ones.
@@ -89,7 +92,9 @@ class BrightFits(NamedTuple):
 
     def are_elongated(self) -> bool:
         """Whether round fits leave more that is the same after half a turn than noise does."""
-        left, y, x, square = self._residuals()
+        if not np.count_nonzero(self.usable) > _USABLE * len(self.usable):
+            return False
+        left, y, x, square = self._residuals(_SHAPES_OF)
         if len(left) < LEAST_SPOTS:
             return False
         radial = (y**2 + x**2) * np.exp(-(y**2 + x**2) / (2 * square)) * left
@@ -105,11 +110,11 @@ class BrightFits(NamedTuple):
         squares = squares_of(self, level, 0.0)
         return median(squares.found / squares.rise) if len(squares.found) else math.inf
 
-    def _residuals(self) -> _Residuals:
+    def _residuals(self, most: int = _LOOKED_AT) -> _Residuals:
         sides, shape = np.array(self.settings.roi_shape), np.array(self.frames.shape[1:])
         at = self.positions.places.astype(int)
         inside = np.all((at >= sides // 2) & (at < shape - sides // 2), axis=1)
-        own = np.flatnonzero(self.usable & inside)[:_LOOKED_AT]
+        own = np.flatnonzero(self.usable & inside)[:most]
         roi = (
             np.indices(self.settings.roi_shape)[:, np.newaxis]
             - (sides // 2)[:, np.newaxis, np.newaxis, np.newaxis]

@@ -74,10 +74,11 @@ def _without_copies(reader: FrameReader, numbers: Numbers) -> Numbers:
     pixels = reader.glance(numbers) if len(numbers) > 1 else None
     if pixels is None:
         return numbers
-    _, first, of = np.unique(pixels, axis=0, return_index=True, return_inverse=True)
+    first: dict[bytes, int] = {}
+    of_each = np.array([first.setdefault(own.tobytes(), k) for k, own in enumerate(pixels)])
     if len(first) == len(numbers):
         return numbers
-    of_each, is_copy = first[of.ravel()], np.zeros(len(numbers), np.bool_)
+    is_copy = np.zeros(len(numbers), np.bool_)
     for place in np.flatnonzero(of_each != np.arange(len(numbers))).tolist():
         try:
             pair = reader.read_to_host(numbers[[of_each[place], place]])
