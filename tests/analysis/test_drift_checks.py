@@ -27,7 +27,7 @@ def seen(seed: int, along_y: Floats, count: int = 4500, number: int = 300) -> Sp
 
 
 def seen_in_turn(seed: int, along_y: Floats) -> SpotFits:
-    """Return localisations of molecules of which others are seen after the middle of the movie."""
+    """Return localisations of other molecules before and after the middle of the movie."""
     first, second = seen(seed, along_y), seen(seed + 1000, along_y)
     half = FRAMES // 2
     return SpotFits.concatenate([first[first.frame < half], second[second.frame >= half]])

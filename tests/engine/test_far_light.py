@@ -122,7 +122,7 @@ def test_rows_do_not_depend_on_the_order_of_positions():
 
 @pytest.mark.parametrize("options", [{"estimator": "mle"}, {"neighbours": "joint"}])
 def test_rows_do_not_depend_on_tiles(options, monkeypatch):
-    """Short chains of spots, each of which moves the next one, cross the borders of tiles."""
+    """Short chains of spots, each moved by the next one, cross the borders of tiles."""
     rng, shape = np.random.default_rng(8), (2300, 200)
     along = np.concatenate([np.arange(12.0, 50, 6.2) + begin for begin in range(0, 2240, 60)])
     chains = [np.column_stack([along, np.full(len(along), x)]) for x in (30.0, 70.0)]

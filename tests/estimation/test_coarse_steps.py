@@ -23,7 +23,7 @@ def light_of(places, photons: float, background: float):
 
 
 def recorded(seed: int, deviation: float, photons: float = PHOTONS):
-    """Return an image whose background has a noise of so many steps, the places and the step."""
+    """Return an image whose background noise is this many steps, the places and the step."""
     rng = np.random.default_rng(seed)
     places = PLACES + rng.uniform(-0.5, 0.5, PLACES.shape)
     light = light_of(places, photons, BACKGROUND)

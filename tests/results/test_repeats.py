@@ -205,7 +205,7 @@ ANALYSES: dict[str, Callable[[SpotFits], object]] = {
 
 
 def assert_same(found: Any, expected: Any, rows: int) -> None:
-    """Compare results of an analysis, of which tables of fits have at least these rows."""
+    """Compare results of an analysis; tables of fits have at least these rows."""
     if isinstance(found, SpotFits):
         for name in ("track", "cluster"):
             if name in found:

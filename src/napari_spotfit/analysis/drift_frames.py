@@ -20,7 +20,7 @@ Singles = NDArray[np.float32]
 
 #: Least step that is none of a steady motion, in errors of a localisation and of the drift.
 _JUMP = 3.0
-#: Least motion within segments that is told, in errors of a localisation.
+#: Least motion within segments that is reported, in errors of a localisation.
 _TOLD = 0.3
 #: Least part of the localisations that are asked for, below which squares of the field are too few.
 _LEAST_OF_SHARE = 0.2
@@ -136,7 +136,7 @@ def beyond_steady(found: Segments, known: Integers, drift: Floats, errors: Float
     scale = found.errors[: drift.shape[1]]
     more[(more < _JUMP * scale) | (more < _JUMP * (errors[1:] + errors[:-1]))] = 0
     if np.count_nonzero(more.any(axis=1)) > max(_RARE * len(more), 2):
-        more[:] = 0  # a fast motion, which is told as such
+        more[:] = 0  # a fast motion, reported as such
     return np.asarray(more)
 
 

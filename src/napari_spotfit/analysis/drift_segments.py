@@ -115,7 +115,7 @@ def rows_of(fits: SpotFits) -> Rows:
 
 
 def segments_of(raw: Rows, length: int | None) -> Segments:
-    """Return the events of each segment of a movie, none of which is on both sides of a jump."""
+    """Return the events of each segment of a movie, none on both sides of a jump."""
     columns, axes, rows, frame = raw[:4]
     first, span = int(frame[0]), int(frame[-1] - frame[0]) + 1
     length = length or min(max(_FRAMES, round(_ENOUGH * span / len(rows))), max(span // 4, 1))

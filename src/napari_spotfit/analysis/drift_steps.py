@@ -101,7 +101,7 @@ def _exact(checked: Checked, starts: Integers, steps: Floats) -> Integers:
 
 
 def _less_steps(raw: Rows, starts: Integers, steps: Floats) -> Rows:
-    """Return localisations less the steps of pieces, of which some may be subtracted already."""
+    """Return localisations less the steps of pieces; some may have been subtracted already."""
     own = steps[np.maximum(np.searchsorted(starts, raw.frame, side="right") - 1, 0)]
     if raw.starts is not None and raw.steps is not None:
         before = np.searchsorted(raw.starts, raw.frame, side="right") - 1

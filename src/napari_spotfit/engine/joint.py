@@ -13,7 +13,8 @@ from ..models.columns import DISTANCE, EVIDENCE, GROUP, IN_PLANE
 from .backend import Backend, Block, Columns, Positions
 from .cpu.layouts import SpotState
 from .crowd_parts import fit_in_parts, parts_of_crowds
-from .far_light import Rows, far_pairs, without_far_light
+from .far_light import Rows, far_pairs
+from .far_refits import FarRefits
 from .fit_job import FitJob
 from .fitted_crowds import FittedCrowds
 from .joint_fits import Scale, are_alike, has_variances, joint_noise
@@ -114,11 +115,11 @@ def _without_far_light(
     places, is_single = columns.pop(_PLACE), columns.pop(_IS_SINGLE)
     position = columns.get(POSITION, np.arange(len(places)))
     frame = positions.frames[position]
-    rows = Rows(position, frame, places, is_single)
-    pairs = far_pairs(job, rows, columns, columns[DISTANCE], widths)
+    rows = Rows(position, frame, places, is_single, columns)
+    pairs = far_pairs(job, rows, widths)
     if pairs is None:
         return columns
-    made, changed = without_far_light(backend, job, block, positions, rows, columns, pairs)
+    made, changed = FarRefits(backend, job, block, positions, rows, pairs).made()
     if not len(changed):
         return columns
     places = places.copy()

@@ -82,7 +82,7 @@ def _without_copies(reader: FrameReader, numbers: Numbers) -> Numbers:
     for place in np.flatnonzero(of_each != np.arange(len(numbers))).tolist():
         try:
             pair = reader.read_to_host(numbers[[of_each[place], place]])
-        except Exception:  # whoever needs the frame reports it
+        except Exception:  # where the frame is needed, it is reported
             continue
         is_copy[place] = np.array_equal(*pair) and np.ptp(pair[0]) > 0
     return numbers[~is_copy]

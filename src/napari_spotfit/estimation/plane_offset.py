@@ -36,7 +36,7 @@ class PlaneSpots(NamedTuple):
     def slope(self, dark: float) -> tuple[float, float]:
         """Return how the light of spots goes with that of their planes: a slope, and its error.
 
-        Logarithms over each other, if there are so many counts without light; not a number, and
+        Logarithms over each other, for this many counts without light; not a number, and
         infinite, where there are too few spots.
         """
         of_planes = self.share @ (self.level - dark) / self.share.sum(axis=1)

@@ -28,8 +28,8 @@ _CROWDED = 0.1
 #: wider or narrower, and how far half of them may be from each other: short rods, and pairs that
 #: are not resolved, are wider than points.
 _FAR_WIDER, _FAR_NARROWER, _ALIKE = 0.35, 0.2, 0.15
-#: Where so many spots agree as points do, half within this fraction of each other, a median counts
-#: that is off by the third fraction, and by so many errors.
+#: Where this many spots agree as points do, half within a fraction of each other, a median counts
+#: that is off by the third number, a fraction, and by the last one, in errors.
 _MANY, _AGREE, _SLIGHTLY, _SURELY = 30, 0.1, 0.06, 6.0
 #: The least side of a ROI, in σ: of smaller ones, light is 0.3 to 2 times as much as there is.
 _LEAST_ROI = 2.5

@@ -16,7 +16,7 @@ _MIRRORED = 0.4
 _NOISY = 0.1
 #: How many pixels, or blocks, of a plane are looked at, about.
 _ENOUGH = 4096
-#: The most bytes of whole numbers a few of which add up to one of 32 bits.
+#: The most bytes of whole numbers whose sums of a few fit into 32 bits.
 _SHORT = 2
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ def noisy_planes(volume: NDArray[Any]) -> NDArray[np.bool_]:
     Examples
     --------
     >>> volume = np.random.default_rng(1).normal(100, 5, (6, 40, 40))
-    >>> volume[2] *= 10  # light, and its noise, of which some is due to the light
+    >>> volume[2] *= 10  # light and its noise, partly that of photons
     >>> volume[4] += np.random.default_rng(2).normal(0, 100, (40, 40))
     >>> np.flatnonzero(noisy_planes(volume)).tolist()
     [4]

@@ -251,7 +251,7 @@ class SpotFits(Columns):
             That of the image the spots were fitted in: leading axes, then those of the model.
         image : array, optional
             That image, in memory, for stacks whose planes differ in light: each plane's light is
-            measured in it.
+            measured in it. Without it, that of the brightest planes counts, and a warning says so.
 
         Returns
         -------
@@ -263,12 +263,6 @@ class SpotFits(Columns):
         ValueError
             If the shape does not have the axes of the fits, the image has another one, or the fits
             have no settings.
-
-        Warns
-        -----
-        UserWarning
-            If planes differ in light, and there is no image: the light is then that of spots in the
-            brightest planes.
 
         Examples
         --------
